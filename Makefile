@@ -1,0 +1,70 @@
+# `make demo` and `make test` do all set-up by themselves, in .venv. `make` alone lists the targets.
+
+PYTHON ?= python3
+VENV   := .venv
+PY     := $(VENV)/bin/python
+STAMP  := $(VENV)/.installed
+SOURCE := metaclient adapters spark_connector benchmarks tests
+# The interpreter and pip of a usable environment; a half-made or outdated one fails this and is made anew.
+USABLE := import sys, pip; sys.exit(sys.version_info < (3, 11))
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test lint live spark sim bench docs clean
+
+help:
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml
+	@if ! $(PY) -c '$(USABLE)' 2>/dev/null; then \
+	    $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	        echo "make: Python 3.11 or newer is needed, and '$(PYTHON)' is not that;" \
+	             "name another one: make PYTHON=/path/to/python3.12 $(MAKECMDGOALS)" >&2; exit 1; }; \
+	    echo "making $(VENV) (once; about a minute)"; \
+	    $(PYTHON) -m venv --clear $(VENV); \
+	fi
+	@$(PY) -m pip install --quiet --no-input --editable '.[test,sim]'
+	@touch $@
+
+setup: $(STAMP) ## make .venv and install the project into it
+
+demo: $(STAMP) ## the product in one minute, on the embedded fake
+	@$(VENV)/bin/metaclient demo
+
+test: lint ## lint, then every test that needs neither a real HBase nor Spark
+	$(PY) -m pytest
+
+lint: $(STAMP) ## ruff and mypy --strict
+	$(PY) -m ruff check $(SOURCE)
+	$(PY) -m ruff format --check $(SOURCE)
+	$(PY) -m mypy
+
+# $(call pytest,ARGUMENTS,WHAT): pytest's exit code 5 means that nothing was selected. That is no success, so say so.
+define pytest
+@$(PY) -m pytest $(1); code=$$?; \
+if [ $$code -eq 5 ]; then echo "make $@: there are no $(2) yet, so nothing was checked" >&2; exit 1; fi; exit $$code
+endef
+
+live: $(STAMP) ## tests against a real HBase on this machine
+	$(call pytest,-m live tests,live tests)
+
+spark: $(STAMP) ## tests of the Spark connector
+	@$(PY) -c 'import pyspark, pyarrow' 2>/dev/null || $(PY) -m pip install --quiet --no-input --editable '.[spark]'
+	$(call pytest,-m spark tests,Spark tests)
+
+sim: $(STAMP) ## the deterministic simulation
+	@test -d tests/simulation || { echo "make sim: there are no simulation tests yet" >&2; exit 1; }
+	$(call pytest,tests/simulation,simulation tests)
+
+bench: $(STAMP) ## every benchmark, with its report
+	@test -f benchmarks/__main__.py || { echo "make bench: there are no benchmarks yet" >&2; exit 1; }
+	$(PY) -m benchmarks run all
+
+docs: $(STAMP) ## run every example in README, docs and docstrings; check the links
+	$(PY) -m pytest tests/test_readme.py metaclient adapters
+
+clean: ## remove .venv, caches and what was built
+	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find $(SOURCE) -name __pycache__ -type d -prune -exec rm -rf {} +

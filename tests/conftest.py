@@ -1,0 +1,11 @@
+"""Settings that every test shares: how hypothesis searches."""
+
+import os
+
+from hypothesis import settings
+
+# No deadline: a slow machine is not a bug. In CI the examples are the same each time, so that a red build can be
+# rebuilt; at home each run looks at new ones.
+settings.register_profile("home", deadline=None, print_blob=True)
+settings.register_profile("ci", parent=settings.get_profile("home"), derandomize=True)
+settings.load_profile("ci" if os.environ.get("CI") else "home")

@@ -1,0 +1,143 @@
+"""Documents say what is true: every fenced ``python`` example in README and docs runs, and every link leads somewhere.
+
+The examples of one document run in order, in one namespace, as a reader would type them. An example that starts with
+``>>>`` is a session, and its output is compared. One that needs what a test does not have says why in its fence, which
+readers of the rendered page do not see::
+
+    ```python skip: needs a real HBase
+"""
+
+import dataclasses
+import doctest
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = ROOT / "README.md"
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+
+_FENCE = re.compile(r"^```python[ \t]*(?P<note>[^\n]*)\n(?P<code>.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\[[^\]\n]*\]\((?P<target>[^)\s]+)[^)\n]*\)")
+_CODE = re.compile(r"^```.*?^```[ \t]*$|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Example:
+    """One fenced example and where its first line stands."""
+
+    code: str
+    line: int
+    skip: str | None
+
+
+def examples(text: str) -> Iterator[Example]:
+    """The fenced python examples of a document; a note in the fence other than ``skip: REASON`` is a mistake."""
+    for match in _FENCE.finditer(text):
+        note = match["note"].strip()
+        skip = note.removeprefix("skip:").strip() if note.startswith("skip:") else None
+        if note and not skip:
+            raise ValueError(f"```python {note}: after the word python comes nothing, or 'skip: REASON'")
+        yield Example(match["code"], text.count("\n", 0, match.start("code")), skip)
+
+
+def run(text: str, filename: str) -> int:
+    """Run a document's examples in one namespace; how many ran."""
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    wanted = [example for example in examples(text) if example.skip is None]
+    for example in wanted:
+        if example.code.lstrip().startswith(">>>"):
+            _run_session(example, filename, namespace)
+        else:
+            exec(compile("\n" * example.line + example.code, filename, "exec"), namespace)
+    return len(wanted)
+
+
+def _run_session(example: Example, filename: str, namespace: dict[str, object]) -> None:
+    test = doctest.DocTestParser().get_doctest(example.code, {}, filename, filename, example.line)
+    test.globs = namespace  # the parser copies what it is given; the next example needs what this one leaves
+    runner = doctest.DebugRunner(optionflags=doctest.ELLIPSIS)
+    try:
+        runner.run(test, clear_globs=False)
+    except doctest.DocTestFailure as failure:
+        line = example.line + failure.example.lineno + 1
+        pytest.fail(f"{filename}:{line}: expected {failure.example.want!r}, got {failure.got!r}", pytrace=False)
+    except doctest.UnexpectedException as failure:
+        raise failure.exc_info[1] from None
+
+
+def broken_links(document: Path) -> list[str]:
+    """Relative links of a document to files that do not exist."""
+    prose = _CODE.sub("", document.read_text(encoding="utf-8"))
+    targets = [match["target"].partition("#")[0] for match in _LINK.finditer(prose)]
+    return [
+        t
+        for t in targets
+        if t and "://" not in t and not t.startswith("mailto:") and not (document.parent / t).exists()
+    ]
+
+
+# --- the rule -------------------------------------------------------------------------------------------------------
+
+
+def test_readme_has_an_example_that_runs() -> None:
+    assert [example for example in examples(README.read_text(encoding="utf-8")) if example.skip is None]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_examples_run_as_typed(document: Path) -> None:
+    run(document.read_text(encoding="utf-8"), str(document))
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_links_lead_somewhere(document: Path) -> None:
+    assert broken_links(document) == []
+
+
+# --- the checker ----------------------------------------------------------------------------------------------------
+
+
+def test_checker_runs_examples_in_one_namespace() -> None:
+    assert (
+        run(
+            "```python\nx = 1\n```\ntext\n```python\n>>> x + 1\n2\n>>> y = 5\n```\n```python\nassert y == 5\n```\n",
+            "a.md",
+        )
+        == 3
+    )
+
+
+def test_checker_fails_where_an_example_fails() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        run("one\n\n```python\nx = 0\n1 / x\n```\n", "a.md")
+    assert caught.traceback[-1].lineno == 4  # counted from 0: the document's fifth line
+
+
+def test_checker_fails_where_a_session_prints_something_else() -> None:
+    with pytest.raises(pytest.fail.Exception, match=r"a\.md:4: expected '3\\n', got '2\\n'"):
+        run("one\n```python\n>>> x = 1\n>>> x + 1\n3\n```\n", "a.md")
+
+
+def test_checker_fails_where_a_session_raises() -> None:
+    with pytest.raises(NameError):
+        run("```python\n>>> nowhere\n```\n", "a.md")
+
+
+def test_checker_leaves_out_other_languages_and_reasons() -> None:
+    assert run("```sh\nexit 1\n```\n```\n1/0\n```\n```python skip: needs a gateway\n1 / 0\n```\n", "a.md") == 0
+
+
+def test_checker_wants_a_reason_for_a_skip() -> None:
+    with pytest.raises(ValueError, match="skip: REASON"):
+        run("```python skip:\n1 / 0\n```\n", "a.md")
+
+
+def test_checker_finds_a_broken_link(tmp_path: Path) -> None:
+    (tmp_path / "here.md").write_text("")
+    document = tmp_path / "a.md"
+    document.write_text(
+        "[a](here.md) [b](gone.md) [c](gone/too.md#part) [d](#part) [e](https://example.org/x) `[f](code.md)`\n"
+    )
+    assert broken_links(document) == ["gone.md", "gone/too.md"]
