@@ -1,0 +1,479 @@
+"""Rows of hbase:meta, byte for byte: decides what a row says of a region, its replicas and its past.
+
+A region's row is called like its primary and has, in family ``info`` (for replica r > 0 with ``_%04X`` behind):
+
+==================== ==========================================================================================
+``regioninfo``       ``PBUF`` + protobuf RegionInfo, once for all replicas
+``server``           ``host:port``; empty: the replica exists and is not placed
+``serverstartcode``  8 bytes, big-endian; without it the server is unknown
+``seqnumDuringOpen`` 8 bytes, big-endian; without it -1
+``sn``, ``state``    the target of an assignment and its state; say nothing about where to go
+``splitA``, ``splitB``, ``merge*``  RegionInfo of daughters and of merge parents
+==================== ==========================================================================================
+
+Replicas are written at different times, so a row may lack any part: decoding takes what is there and says what is not.
+
+Mirrors CatalogFamilyFormat, MetaTableAccessor, RegionInfo and ZKConnectionRegistry of HBase 2.6 and 3.0.
+
+DIVERGENCES
+- The row key is compared with the region's name: a row that lies about itself gives no location. Java never looks.
+- A start code or sequence number that is not 8 bytes long makes a hole of its replica; Java throws.
+- A replica counts when any of its three location columns is there; for Java ``server_XXXX`` must be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+from metaclient import keys
+from metaclient.model import RegionInfo, RegionLocation, RegionLocations, ServerName, TableState
+
+__all__ = [
+    "DecodedMetaRow",
+    "MetaRegionServer",
+    "decode",
+    "decode_meta_region_server",
+    "decode_region_info",
+    "decode_table_state",
+    "encode_meta_region_server",
+    "encode_region_info",
+    "encode_table_state",
+    "location_columns",
+    "region_columns",
+]
+
+_MAGIC = b"PBUF"
+_REGION_INFO = b"info:regioninfo"
+_STATE = b"info:state"
+_SPLIT_A = b"info:splitA"
+_SPLIT_B = b"info:splitB"
+_MERGE = b"info:merge"
+_NO_SEQNUM = -1
+_ADDRESS_LENGTH_MAX = 255 + 6  # RFC 1035 and a port; keeps garbage out of the cache of server names
+_FAULTS_SHOWN_MAX = 3
+
+_ADDRESS = re.compile(rb"([!-+\--~]+):([0-9]{1,5})")
+_REPLICA_COLUMN = re.compile(rb"info:(?:server|serverstartcode|seqnumDuringOpen)_([0-9A-F]{4})")
+
+#: ClusterStatus.proto, RegionState.State.
+_STATES = (
+    *("OFFLINE", "PENDING_OPEN", "OPENING", "OPEN", "PENDING_CLOSE", "CLOSING", "CLOSED", "SPLITTING", "SPLIT"),
+    *("FAILED_OPEN", "FAILED_CLOSE", "MERGING", "MERGED", "SPLITTING_NEW", "MERGING_NEW", "ABNORMALLY_CLOSED"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedMetaRow:
+    """What a row says, and what is wrong with it."""
+
+    #: None without a usable region info; else as many replicas as the row has columns for, at least the primary.
+    locations: RegionLocations | None
+    #: Why the row is unusable or incomplete; None when it is whole.
+    fault: str | None
+    #: Of the primary: OPEN, CLOSED, ...
+    state: str | None
+    split_daughters: tuple[RegionInfo, ...] = ()
+    merge_parents: tuple[RegionInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MetaRegionServer:
+    """What ZooKeeper says of one replica of hbase:meta. Only ``OPEN`` means that ``server`` serves it."""
+
+    server: ServerName
+    state: str = "OPEN"
+    rpc_version: int = 0
+
+
+# ---- rows
+
+
+def decode(row: bytes, columns: Mapping[bytes, bytes]) -> DecodedMetaRow:
+    """What a row of hbase:meta says; garbage makes faults and holes, never an exception.
+
+    >>> here = RegionLocation(RegionInfo(b"t1", region_id=1), ServerName("rs1", 16020, 7), 2)
+    >>> columns = region_columns(RegionLocations(here.region, (here, None)))
+    >>> decoded = decode(here.region_name, columns)
+    >>> decoded.locations.replicas == (here, None), decoded.fault, decoded.state
+    (True, 'no server for replica 1', 'OPEN')
+    """
+    seen = {_KNOWN.get(column, _UNKNOWN) for column in columns}
+    if _UNKNOWN in seen:
+        return _decode_unusual(row, columns)
+    return _decoded(row, columns, seen)
+
+
+def _decoded(row: bytes, columns: Mapping[bytes, bytes], seen: set[int]) -> DecodedMetaRow:
+    """``seen`` are the ids of the replicas that have columns."""
+    text = columns.get(_STATE)
+    state = text.decode("ascii", "backslashreplace") if text else None
+    try:
+        region = _region(row, columns)
+    except ValueError as error:
+        return DecodedMetaRow(None, str(error), state, (), ())
+    replicas: list[RegionLocation | None] = [None] * (max(seen) + 1)
+    placed = 0
+    for replica_id in seen:
+        server, seqnum = _opened(columns, replica_id)
+        if server is not None:
+            placed += 1
+            replicas[replica_id] = _location(region, replica_id, server, seqnum, row)
+    fault = None if placed == len(replicas) else _holes(replicas, columns)
+    return DecodedMetaRow(RegionLocations(region, tuple(replicas)), fault, state, (), ())
+
+
+def _decode_unusual(row: bytes, columns: Mapping[bytes, bytes]) -> DecodedMetaRow:
+    """A row with columns that few have: parents and daughters, very many replicas, other families."""
+    seen = {_replica_id(column) for column in columns}
+    daughters, fault = _lineage([column for column in (_SPLIT_A, _SPLIT_B) if column in columns], columns)
+    parents, parents_fault = _lineage(sorted(column for column in columns if column.startswith(_MERGE)), columns)
+    decoded = _decoded(row, columns, seen)
+    faults = [text for text in (decoded.fault, fault, parents_fault) if text]
+    return DecodedMetaRow(decoded.locations, "; ".join(faults) or None, decoded.state, daughters, parents)
+
+
+def _region(row: bytes, columns: Mapping[bytes, bytes]) -> RegionInfo:
+    data = columns.get(_REGION_INFO)
+    if not data:
+        raise ValueError("no info:regioninfo" if data is None else "info:regioninfo is empty")
+    # HBase writes the primary's; a row is the primary's in any case.
+    region = decode_region_info(data).replica(0)
+    if keys.region_name(region.table, region.start_key, region.region_id) != row:
+        raise ValueError("row key is not the region's name")
+    if keys.ends_before_or_at(region.end_key, region.start_key):
+        raise ValueError("the region ends before it starts")
+    return region
+
+
+def _opened(columns: Mapping[bytes, bytes], replica_id: int) -> tuple[ServerName | None, int]:
+    """The server and the sequence number that a replica was opened with; no server where a column is broken."""
+    names = _LOCATION_COLUMNS[replica_id] if replica_id < _COMMON_REPLICAS else _location_columns(replica_id)
+    address, start_code, seqnum = columns.get(names[0]), columns.get(names[1]), columns.get(names[2])
+    if not address or not start_code or len(start_code) != 8 or len(address) > _ADDRESS_LENGTH_MAX:
+        return None, _NO_SEQNUM
+    if not seqnum:
+        return _server(address, start_code), _NO_SEQNUM
+    if len(seqnum) != 8:
+        return None, _NO_SEQNUM
+    return _server(address, start_code), int.from_bytes(seqnum, "big", signed=True)
+
+
+def _location(primary: RegionInfo, replica_id: int, server: ServerName, seqnum: int, row: bytes) -> RegionLocation:
+    if replica_id == 0:
+        return RegionLocation(primary, server, seqnum, False, row)
+    table, start_key, region_id = primary.table, primary.start_key, primary.region_id
+    region = RegionInfo(
+        table, start_key, primary.end_key, region_id, replica_id, primary.is_offline, primary.is_split_parent
+    )
+    return RegionLocation(region, server, seqnum, False, keys.region_name(table, start_key, region_id, replica_id))
+
+
+@lru_cache(maxsize=4096)  # a cluster's servers: each is parsed once, and all of its regions share one object
+def _server(address: bytes, start_code: bytes) -> ServerName | None:
+    match = _ADDRESS.fullmatch(address)
+    if match is None or not 0 < int(match[2]) < 65536:
+        return None
+    return ServerName(match[1].decode("ascii"), int(match[2]), int.from_bytes(start_code, "big", signed=True))
+
+
+def _holes(replicas: list[RegionLocation | None], columns: Mapping[bytes, bytes]) -> str:
+    holes = [replica_id for replica_id, place in enumerate(replicas) if place is None]
+    faults = [_hole(replica_id, columns) for replica_id in holes[:_FAULTS_SHOWN_MAX]]
+    if len(holes) > len(faults):
+        faults.append(f"and {len(holes) - len(faults)} more")
+    return "; ".join(faults)
+
+
+def _hole(replica_id: int, columns: Mapping[bytes, bytes]) -> str:
+    who = f"replica {replica_id}" if replica_id else "the primary"
+    server, start_code, seqnum = _location_columns(replica_id)
+    address = columns.get(server)
+    if not address:
+        return f"no server for {who}"
+    if not columns.get(start_code):
+        return f"no start code for {who}"
+    for name in (start_code, seqnum):
+        if len(columns.get(name) or bytes(8)) != 8:
+            return f"{name.decode()} has {len(columns[name])} bytes, not 8"
+    return f"{server.decode()} is not host:port: {keys.printable(address)}"
+
+
+def _lineage(names: list[bytes], columns: Mapping[bytes, bytes]) -> tuple[tuple[RegionInfo, ...], str | None]:
+    """The regions in these columns, and what is wrong with the first that cannot be read."""
+    regions: list[RegionInfo] = []
+    fault = None
+    for name in names:
+        try:
+            regions.append(decode_region_info(columns[name]))
+        except ValueError as error:
+            fault = fault or f"{keys.printable(name)}: {error}"
+    return tuple(regions), fault
+
+
+# ---- columns
+
+
+def location_columns(
+    replica_id: int, server: ServerName | None, seqnum: int | None, state: str | None = None
+) -> dict[bytes, bytes]:
+    r"""The columns that place a replica. No server: the empty values that HBase writes for a replica to come.
+
+    >>> location_columns(1, ServerName("rs1", 16020, 7), 2)[b"info:serverstartcode_0001"]
+    b'\x00\x00\x00\x00\x00\x00\x00\x07'
+    >>> location_columns(2, None, None)
+    {b'info:server_0002': b'', b'info:serverstartcode_0002': b'', b'info:seqnumDuringOpen_0002': b''}
+    """
+    names = _location_columns(replica_id)
+    columns = dict.fromkeys(names, b"")
+    if server is not None:
+        columns[names[0]] = server.address.encode("ascii")
+        columns[names[1]] = _long(server.start_code)
+        if seqnum is not None and seqnum != _NO_SEQNUM:
+            columns[names[2]] = _long(seqnum)
+    if state is not None:
+        columns[_STATE + _suffix(replica_id)] = state.encode("ascii")
+    return columns
+
+
+def region_columns(locations: RegionLocations, state: str = "OPEN") -> dict[bytes, bytes]:
+    """A region's whole row as HBase leaves it. ``state`` is the primary's, and that of all replicas with a server.
+
+    >>> columns = region_columns(RegionLocations(RegionInfo(b"t1"), (None,)), "CLOSED")
+    >>> sorted(columns)
+    [b'info:regioninfo', b'info:state']
+    """
+    columns = {_REGION_INFO: encode_region_info(locations.region.replica(0)), _STATE: state.encode("ascii")}
+    for replica_id, place in enumerate(locations.replicas):
+        if place is not None:
+            columns |= location_columns(replica_id, place.server, place.seqnum, state)
+            columns[b"info:sn" + _suffix(replica_id)] = str(place.server).encode("ascii")
+        elif replica_id > 0:
+            # HBase writes nothing at all for a primary that was never opened.
+            columns |= location_columns(replica_id, None, None)
+    return columns
+
+
+def _suffix(replica_id: int) -> bytes:
+    return b"_%04X" % replica_id if replica_id else b""
+
+
+def _location_columns(replica_id: int) -> tuple[bytes, bytes, bytes]:
+    end = _suffix(replica_id)
+    return b"info:server" + end, b"info:serverstartcode" + end, b"info:seqnumDuringOpen" + end
+
+
+def _replica_id(column: bytes) -> int:
+    match = _REPLICA_COLUMN.fullmatch(column)
+    return int(match[1], 16) if match else 0
+
+
+def _long(value: int) -> bytes:
+    return value.to_bytes(8, "big", signed=True)
+
+
+#: Looked up instead of built and parsed for this many replicas; more is possible and slower.
+_COMMON_REPLICAS = 16
+_LOCATION_COLUMNS = tuple(_location_columns(replica_id) for replica_id in range(_COMMON_REPLICAS))
+#: Column -> the replica that it proves to exist. State and target outlive a replica that was taken away: they do not.
+_KNOWN = {
+    **{name + _suffix(replica_id): 0 for replica_id in range(_COMMON_REPLICAS) for name in (_STATE, b"info:sn")},
+    **{name: replica_id for replica_id, names in enumerate(_LOCATION_COLUMNS) for name in names},
+    _REGION_INFO: 0,
+}
+_UNKNOWN = -1
+
+
+# ---- values
+
+
+def encode_region_info(info: RegionInfo) -> bytes:
+    r"""``PBUF`` and the region as protobuf, all fields written, as Java does.
+
+    >>> encode_region_info(RegionInfo(b"t", b"a", b"b", 1))
+    b'PBUF\x08\x01\x12\x0c\n\x07default\x12\x01t\x1a\x01a"\x01b(\x000\x008\x00'
+    """
+    namespace, _, qualifier = info.table.rpartition(b":")
+    table = _chunk(0x0A, namespace or b"default") + _chunk(0x12, qualifier)
+    return b"".join(
+        (
+            _MAGIC,
+            _number(0x08, info.region_id),
+            _chunk(0x12, table),
+            _chunk(0x1A, info.start_key),
+            _chunk(0x22, info.end_key),
+            _number(0x28, info.is_offline),
+            _number(0x30, info.is_split_parent),
+            _number(0x38, info.replica_id),
+        )
+    )
+
+
+def decode_region_info(data: bytes) -> RegionInfo:
+    """The region that ``info:regioninfo``, a daughter's or a merge parent's column holds.
+
+    >>> decode_region_info(encode_region_info(RegionInfo(b"ns1:t", b"a", b"b", 1))).table
+    b'ns1:t'
+
+    Raises ValueError naming the fault and the byte it is at.
+    """
+    if not data.startswith(_MAGIC):
+        raise ValueError("no PBUF at byte 0")
+    numbers, chunks = _fields(data, 4)
+    region_id, table, replica_id = numbers.get(0x08), chunks.get(0x12), numbers.get(0x38, 0)
+    if region_id is None or table is None:
+        raise ValueError(f"broken PBUF: no {'region_id' if region_id is None else 'table_name'} up to byte {len(data)}")
+    if replica_id > keys.REPLICA_ID_MAX:
+        raise ValueError(f"broken PBUF: replica_id {_signed(replica_id)} up to byte {len(data)}")
+    return RegionInfo(
+        _table(table),
+        chunks.get(0x1A, b""),
+        chunks.get(0x22, b""),
+        _signed(region_id),
+        replica_id,
+        numbers.get(0x28, 0) != 0,
+        numbers.get(0x30, 0) != 0,
+    )
+
+
+@lru_cache(maxsize=1024)  # all regions of a table share one name, checked once
+def _table(message: bytes) -> bytes:
+    try:
+        _, chunks = _fields(message, 0)
+        return keys.table_name(chunks[0x0A] + b":" + chunks[0x12])
+    except KeyError as error:
+        raise ValueError("broken PBUF: table_name without namespace or qualifier") from error
+    except ValueError as error:
+        raise ValueError(f"broken PBUF: in table_name: {error}") from error
+
+
+def encode_table_state(state: TableState) -> bytes:
+    r"""The value of ``table:state``: protobuf without ``PBUF``.
+
+    >>> encode_table_state(TableState.DISABLED)
+    b'\x08\x01'
+    """
+    return _number(0x08, state.value)
+
+
+def decode_table_state(data: bytes) -> TableState | None:
+    r"""The state in a value of ``table:state``; None where it holds none that we know.
+
+    >>> decode_table_state(b"\x08\x00"), decode_table_state(b"\x08\x63")
+    (<TableState.ENABLED: 0>, None)
+    """
+    try:
+        return TableState(_fields(data, 0)[0].get(0x08))
+    except ValueError:
+        return None
+
+
+def encode_meta_region_server(value: MetaRegionServer, *, writer: bytes = b"") -> bytes:
+    """The value of ``meta-region-server`` in ZooKeeper; ``writer`` is the id that RecoverableZooKeeper puts in front.
+
+    >>> decode_meta_region_server(encode_meta_region_server(MetaRegionServer(ServerName("rs1", 16020, 7)))).server
+    ServerName(host='rs1', port=16020, start_code=7)
+    """
+    host, port, start_code = value.server
+    server = _chunk(0x0A, host.encode()) + _number(0x10, port) + _number(0x18, start_code)
+    message = _chunk(0x0A, server) + _number(0x10, value.rpc_version) + _number(0x18, _STATES.index(value.state))
+    return b"\xff" + len(writer).to_bytes(4, "big") + writer + _MAGIC + message
+
+
+def decode_meta_region_server(data: bytes) -> MetaRegionServer:
+    """Where ZooKeeper says that a replica of hbase:meta is; the id in front is of any length, or missing.
+
+    Raises ValueError naming the fault and the byte it is at.
+    """
+    at = 5 + int.from_bytes(data[1:5], "big") if data.startswith(b"\xff") else 0
+    if not data.startswith(_MAGIC, at):
+        raise ValueError(f"no PBUF at byte {at}")
+    numbers, chunks = _fields(data, at + 4)
+    if 0x0A not in chunks:
+        raise ValueError(f"broken PBUF: no server up to byte {len(data)}")
+    number = numbers.get(0x18, _STATES.index("OPEN"))
+    state = _STATES[number] if number < len(_STATES) else f"STATE {number}"
+    return MetaRegionServer(_server_message(chunks[0x0A]), state, numbers.get(0x10, 0))
+
+
+def _server_message(message: bytes) -> ServerName:
+    numbers, chunks = _fields(message, 0)
+    host, port = chunks.get(0x0A, b""), numbers.get(0x10, 0)
+    if not _ADDRESS.fullmatch(b"%b:%d" % (host, port)) or not 0 < port < 65536:
+        raise ValueError(f"broken PBUF: server {keys.printable(host)}:{port}")
+    return ServerName(host.decode("ascii"), port, _signed(numbers.get(0x18, (1 << 64) - 1)))
+
+
+# ---- protobuf, as much of it as hbase:meta needs
+
+
+def _fields(data: bytes, at: int) -> tuple[dict[int, int], dict[int, bytes]]:
+    """The varints and the length-delimited fields of a message by tag (field number << 3 | wire type).
+
+    The last of a repeated field counts. Fields of other wire types are skipped; by tag, a field that comes with an
+    unexpected type is an unknown one, as it is for Java.
+    """
+    numbers: dict[int, int] = {}
+    chunks: dict[int, bytes] = {}
+    size = len(data)
+    try:
+        while at < size:
+            tag = data[at]
+            at += 1
+            if tag > 127:
+                tag, at = _varint(data, at - 1)
+            if tag & 5:  # neither 0, a varint, nor 2, a length and so many bytes
+                at = _skipped(tag, at)
+                continue
+            value = data[at]
+            at += 1
+            if value > 127:
+                value, at = _varint(data, at - 1)
+            if tag & 2:
+                chunks[tag] = data[at : at + value]
+                at += value
+            else:
+                numbers[tag] = value
+    except IndexError:
+        at = size + 1
+    if at > size:
+        raise ValueError(f"broken PBUF at byte {size}: it is cut off")
+    if 0 in numbers or 2 in chunks:
+        raise ValueError(f"broken PBUF before byte {size}: a field 0")
+    return numbers, chunks
+
+
+def _skipped(tag: int, at: int) -> int:
+    if tag & 7 not in (1, 5):
+        raise ValueError(f"broken PBUF at byte {at}: wire type {tag & 7}")
+    return at + (8 if tag & 7 == 1 else 4)
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    for byte in data[at : at + 10]:
+        if byte < 128:
+            return (value | byte << shift) & 0xFFFFFFFFFFFFFFFF, at + shift // 7 + 1
+        value |= (byte & 127) << shift
+        shift += 7
+    raise ValueError(f"broken PBUF at byte {at}: a number without an end")
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _number(tag: int, value: int) -> bytes:
+    value &= 0xFFFFFFFFFFFFFFFF
+    encoded = bytearray((tag,))
+    while value > 127:
+        encoded.append(value & 127 | 128)
+        value >>= 7
+    encoded.append(value)
+    return bytes(encoded)
+
+
+def _chunk(tag: int, value: bytes) -> bytes:
+    return _number(tag, len(value)) + value

@@ -1,0 +1,402 @@
+"""The values: regions and where they are, cells and rows, what is asked for, tables and families.
+
+Everything here is immutable and holds no machinery. Bytes are bytes; ranges are half-open ``[start, stop)``
+with ``b""`` as "unbounded" on either side. A column is ``b"family:qualifier"`` in one piece (a family name
+cannot hold a colon), a whole family is ``b"family"`` without one.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from metaclient import keys
+from metaclient.errors import ConfigError
+
+__all__ = [
+    "LATEST_TIMESTAMP",
+    "META_TABLE",
+    "Append",
+    "Cell",
+    "CellType",
+    "Check",
+    "CompareOp",
+    "Consistency",
+    "Delete",
+    "Durability",
+    "FamilyDescriptor",
+    "Get",
+    "Increment",
+    "MetaReplica",
+    "Mutation",
+    "Put",
+    "RegionInfo",
+    "RegionLocation",
+    "RegionLocations",
+    "Result",
+    "Row",
+    "RowMutations",
+    "Scan",
+    "ServerName",
+    "TableDescriptor",
+    "TableState",
+]
+
+META_TABLE = b"hbase:meta"
+#: "The server's own time", as HBase writes it (Long.MAX_VALUE).
+LATEST_TIMESTAMP = 0x7FFFFFFFFFFFFFFF
+
+
+class Consistency(enum.Enum):
+    """HBase's two kinds of read.
+
+    >>> Consistency.of("timeline")
+    <Consistency.TIMELINE: 'TIMELINE'>
+    """
+
+    STRONG = "STRONG"
+    TIMELINE = "TIMELINE"
+
+    @classmethod
+    def of(cls, value: Consistency | str) -> Consistency:
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, str) and value.upper() in cls.__members__:
+            return cls[value.upper()]
+        raise ConfigError(f"consistency must be 'STRONG' or 'TIMELINE', got {value!r}")
+
+
+class Durability(enum.Enum):
+    """How far a write must have gone before it is acknowledged."""
+
+    USE_DEFAULT = 0
+    SKIP_WAL = 1
+    ASYNC_WAL = 2
+    SYNC_WAL = 3
+    FSYNC_WAL = 4
+
+
+class CellType(enum.IntEnum):
+    """KeyValue.Type codes."""
+
+    PUT = 4
+    DELETE = 8  # one version of one column
+    DELETE_FAMILY_VERSION = 10  # one version of all columns of a family
+    DELETE_COLUMN = 12  # all versions of one column up to the timestamp
+    DELETE_FAMILY = 14  # all versions of all columns of a family up to the timestamp
+
+
+class Cell(NamedTuple):
+    """One version of one column.
+
+    >>> cell = Cell(b"cf:a:b", 7, b"v")
+    >>> cell.family, cell.qualifier
+    (b'cf', b'a:b')
+    """
+
+    column: bytes
+    timestamp: int
+    value: bytes
+    type: CellType = CellType.PUT
+
+    @property
+    def family(self) -> bytes:
+        return self.column.partition(b":")[0]
+
+    @property
+    def qualifier(self) -> bytes:
+        return self.column.partition(b":")[2]
+
+
+class ServerName(NamedTuple):
+    """A region server's incarnation, written ``host,port,startcode`` as HBase does.
+
+    >>> ServerName.parse("rs1.example.com,16020,1650000000000").address
+    'rs1.example.com:16020'
+    """
+
+    host: str
+    port: int
+    start_code: int = -1
+
+    @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.host},{self.port},{self.start_code}"
+
+    @classmethod
+    def parse(cls, text: str) -> ServerName:
+        host, port, code = text.rsplit(",", 2)
+        return cls(host, int(port), int(code))
+
+
+@dataclass(frozen=True, slots=True)
+class RegionInfo:
+    """A range of a table's rows; ``region_id`` is the time in ms at which it was made."""
+
+    table: bytes
+    start_key: bytes = b""
+    end_key: bytes = b""
+    region_id: int = 0
+    replica_id: int = 0
+    is_offline: bool = False
+    is_split_parent: bool = False
+
+    def contains(self, row: bytes) -> bool:
+        return keys.contains(self.start_key, self.end_key, row)
+
+    @property
+    def name(self) -> bytes:
+        """The full region name, as HBase computes it (work: an MD5)."""
+        return keys.region_name(self.table, self.start_key, self.region_id, self.replica_id)
+
+    @property
+    def encoded_name(self) -> str:
+        return keys.encoded_region_name(self.name)
+
+    def replica(self, replica_id: int) -> RegionInfo:
+        """The same range as another replica."""
+        if replica_id == self.replica_id:
+            return self
+        return RegionInfo(
+            self.table, self.start_key, self.end_key, self.region_id, replica_id, self.is_offline, self.is_split_parent
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RegionLocation:
+    """One replica of a region on one server: the *place* that a backend is told to go to."""
+
+    region: RegionInfo
+    server: ServerName
+    seqnum: int = -1
+    #: True when it comes from a RegionMoved error and nobody has confirmed it yet.
+    is_hint: bool = False
+    region_name: bytes = field(default=b"", repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.region_name:
+            object.__setattr__(self, "region_name", self.region.name)
+
+    @property
+    def replica_id(self) -> int:
+        return self.region.replica_id
+
+
+@dataclass(frozen=True, slots=True)
+class RegionLocations:
+    """All that is known of one region's replicas; index = replica id, ``None`` = exists but is not placed."""
+
+    region: RegionInfo  # of the primary
+    replicas: tuple[RegionLocation | None, ...]
+
+    def at(self, replica_id: int) -> RegionLocation | None:
+        return self.replicas[replica_id] if 0 <= replica_id < len(self.replicas) else None
+
+    @property
+    def primary(self) -> RegionLocation | None:
+        return self.replicas[0] if self.replicas else None
+
+    def placed(self) -> tuple[RegionLocation, ...]:
+        return tuple(location for location in self.replicas if location is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class MetaReplica:
+    """One copy of hbase:meta as the registry tells it; no server means: it exists and is not placed."""
+
+    replica_id: int
+    server: ServerName | None = None
+
+    @property
+    def region_name(self) -> bytes:
+        return keys.meta_region_name(self.replica_id)
+
+
+class Result(NamedTuple):
+    """What a backend answers for one row. No cells = no such row (which a secondary cannot swear to)."""
+
+    row: bytes
+    cells: tuple[Cell, ...] | list[Cell] = ()
+    is_stale: bool = False
+    is_partial: bool = False
+    #: How far behind the replica was known to be, in seconds, where the backend can tell.
+    lag_s: float | None = None
+    #: Set only by an existence-only get.
+    exists: bool | None = None
+
+
+class Row(dict[bytes, Any]):
+    """A row as happybase returns it (column -> value), which also says where it came from.
+
+    >>> row = Row({b"cf:a": b"1"}, stale=True, replica_id=2)
+    >>> row == {b"cf:a": b"1"}, row.stale, row.replica_id
+    (True, True, 2)
+    """
+
+    __slots__ = ("lag_s", "region", "replica_id", "server", "stale")
+
+    def __init__(
+        self,
+        data: Mapping[bytes, Any] | Iterable[tuple[bytes, Any]] = (),
+        *,
+        stale: bool = False,
+        replica_id: int = 0,
+        server: ServerName | None = None,
+        region: RegionInfo | None = None,
+        lag_s: float | None = None,
+    ) -> None:
+        dict.__init__(self, data)
+        self.stale = stale
+        self.replica_id = replica_id
+        self.server = server
+        self.region = region
+        self.lag_s = lag_s
+
+
+@dataclass(frozen=True, slots=True)
+class Get:
+    """Read one row. ``columns`` empty = all; an entry is ``b"cf"`` (the family) or ``b"cf:q"``."""
+
+    row: bytes
+    columns: tuple[bytes, ...] = ()
+    max_versions: int = 1
+    min_timestamp: int = 0
+    max_timestamp: int = LATEST_TIMESTAMP  # exclusive
+    filter: bytes | None = None  # HBase's filter language, as text
+    existence_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Read a range of rows. Reversed: ``start_row`` is the upper end, ``b""`` the end of the table."""
+
+    start_row: bytes = b""
+    stop_row: bytes = b""
+    include_start: bool = True
+    include_stop: bool = False
+    is_reversed: bool = False
+    columns: tuple[bytes, ...] = ()
+    max_versions: int = 1
+    min_timestamp: int = 0
+    max_timestamp: int = LATEST_TIMESTAMP  # exclusive
+    filter: bytes | None = None
+    limit: int | None = None  # rows, over the whole scan
+    caching: int = 1000  # rows a page
+    batch: int | None = None  # cells a Result; longer rows come in pieces
+    is_raw: bool = False  # delete markers and what they hide, too
+
+
+@dataclass(frozen=True, slots=True)
+class Put:
+    """Write cells to one row; ``LATEST_TIMESTAMP`` in a cell = the server's time."""
+
+    row: bytes
+    cells: tuple[Cell, ...]
+    durability: Durability = Durability.USE_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Delete:
+    """Delete by markers: each cell's type says which kind. No cells = the whole row up to ``timestamp``."""
+
+    row: bytes
+    cells: tuple[Cell, ...] = ()
+    timestamp: int = LATEST_TIMESTAMP
+    durability: Durability = Durability.USE_DEFAULT
+
+
+@dataclass(frozen=True, slots=True)
+class Increment:
+    """Add to 64-bit counters of one row; not safe to repeat unless ``nonce`` is set and the server keeps nonces."""
+
+    row: bytes
+    amounts: tuple[tuple[bytes, int], ...]
+    durability: Durability = Durability.USE_DEFAULT
+    nonce: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Append bytes to values of one row; not safe to repeat."""
+
+    row: bytes
+    values: tuple[tuple[bytes, bytes], ...]
+    durability: Durability = Durability.USE_DEFAULT
+    nonce: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RowMutations:
+    """Puts and deletes of one row, applied together or not at all."""
+
+    row: bytes
+    mutations: tuple[Put | Delete, ...]
+
+
+Mutation = Put | Delete | Increment | Append | RowMutations
+
+
+class CompareOp(enum.Enum):
+    """How a check compares: *stored* OP *given*, for people; adapters turn it round where the wire does."""
+
+    LESS = "<"
+    LESS_OR_EQUAL = "<="
+    EQUAL = "=="
+    NOT_EQUAL = "!="
+    GREATER_OR_EQUAL = ">="
+    GREATER = ">"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """A condition on one column; ``value`` None = the column must be absent (EQUAL) or present (NOT_EQUAL)."""
+
+    row: bytes
+    column: bytes
+    value: bytes | None
+    op: CompareOp = CompareOp.EQUAL
+
+
+class TableState(enum.Enum):
+    """``table:state`` in hbase:meta."""
+
+    ENABLED = 0
+    DISABLED = 1
+    DISABLING = 2
+    ENABLING = 3
+
+
+@dataclass(frozen=True, slots=True)
+class FamilyDescriptor:
+    """A column family and its settings, with HBase's defaults (ColumnFamilyDescriptorBuilder, 2.x)."""
+
+    name: bytes
+    max_versions: int = 1
+    min_versions: int = 0
+    time_to_live_s: int | None = None  # None = FOREVER
+    keep_deleted_cells: str = "FALSE"  # FALSE, TRUE, TTL
+    compression: str = "NONE"
+    bloom_filter_type: str = "ROW"
+    in_memory: bool = False
+    block_cache_enabled: bool = True
+    replication_scope: int = 0
+    attributes: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class TableDescriptor:
+    """A table: its families and how many replicas each region has."""
+
+    name: bytes
+    families: tuple[FamilyDescriptor, ...]
+    region_replication: int = 1
+    is_read_only: bool = False
+    attributes: tuple[tuple[str, str], ...] = ()
+
+    def family(self, name: bytes) -> FamilyDescriptor | None:
+        return next((family for family in self.families if family.name == name), None)
