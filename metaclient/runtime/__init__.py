@@ -1,0 +1,90 @@
+"""Time, tasks, locks and chance: the only package that may touch them.
+
+One blocking programme, two runtimes:
+
+* :class:`ThreadRuntime` (production): bounded, named daemon threads on the monotonic clock.
+* :class:`SimRuntime` (tests, simulation): greenlets on a virtual clock; one seed decides every interleaving.
+
+Each runtime brings one primitive, the *waiter*: ``park`` until somebody calls ``wake``, until a deadline, or until the
+runtime closes. :class:`Pending`, :class:`Condition`, ``sleep`` and ``wait_first`` are built on it once. Deadlines are
+instants of ``now()``, never durations; ``None`` waits for ever.
+
+>>> with SimRuntime(seed=7) as runtime:
+...     slow = runtime.start(runtime.sleep, 3600.0, name="slow")
+...     slow.result()
+...     runtime.now()
+3600.0
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from metaclient.runtime.simulation import SimDeadlock, SimRuntime
+from metaclient.runtime.threads import ThreadRuntime
+from metaclient.runtime.timers import Timer
+from metaclient.runtime.waiting import Condition, Lock, Pending, Task, TaskCancelled
+
+__all__ = [
+    "Condition",
+    "Lock",
+    "Pending",
+    "Runtime",
+    "SimDeadlock",
+    "SimRuntime",
+    "Task",
+    "TaskCancelled",
+    "ThreadRuntime",
+    "Timer",
+]
+
+T = TypeVar("T")
+
+
+class Runtime(Protocol):
+    """What client and fake cluster get time, concurrency and chance from."""
+
+    rng: random.Random
+
+    def now(self) -> float:
+        """Monotonic seconds; deadlines are instants of this clock."""
+        ...
+
+    def time_ms(self) -> int:
+        """Wall clock in milliseconds: for cell timestamps, region ids and start codes, never for deadlines."""
+        ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+    def start(self, function: Callable[..., T], *args: object, name: str = "task") -> Task[T]:
+        """Run it concurrently; Overloaded when tasks and queue are full, ConnectionClosed after close."""
+        ...
+
+    def start_daemon(self, function: Callable[..., T], *args: object, name: str = "daemon") -> Task[T]:
+        """Run a service loop, outside of the bound of ``start``; it ends when a wait raises ConnectionClosed."""
+        ...
+
+    def pending(self, on_cancel: Callable[[], None] | None = None, *, name: str = "") -> Pending[Any]: ...
+
+    def wait_first(self, pendings: Sequence[Pending[Any]], deadline: float | None) -> Pending[Any] | None:
+        """One that is done (the first in order, if several are), or None at the deadline."""
+        ...
+
+    def call_later(self, delay_s: float, function: Callable[[], None]) -> Timer:
+        """Call a short function later, unless the timer is cancelled."""
+        ...
+
+    def lock(self) -> Lock: ...
+
+    def condition(self, lock: Lock | None = None) -> Condition: ...
+
+    @property
+    def closed(self) -> bool: ...
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """Start nothing more, wake what waits with ConnectionClosed, join within ``timeout_s`` in total. Idempotent."""
+        ...
+
+    def stats(self) -> dict[str, int]: ...

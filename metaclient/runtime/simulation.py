@@ -1,0 +1,431 @@
+"""The simulated runtime: greenlets on a virtual clock; one seed decides every interleaving."""
+
+from __future__ import annotations
+
+import enum
+import random
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeVar
+
+from metaclient.errors import ConnectionClosed, Overloaded
+from metaclient.runtime.timers import Timer, Timers
+from metaclient.runtime.waiting import Blocking, Lock, Task, closed_error
+
+T = TypeVar("T")
+
+
+class SimDeadlock(RuntimeError):
+    """Nothing in the simulation can run any more; the message names the waiting tasks and what they wait on."""
+
+
+_FNV_PRIME, _FNV_MASK = 0x100000001B3, 0xFFFFFFFFFFFFFFFF  # FNV-1a of 64 bits, a number at a time
+
+
+class _Wait(enum.Enum):
+    """The one wait of a simulated task: FRESH -> PARKED -> one of the rest, or FRESH -> WOKEN."""
+
+    FRESH = enum.auto()
+    PARKED = enum.auto()
+    WOKEN = enum.auto()
+    EXPIRED = enum.auto()
+    CLOSED = enum.auto()
+
+
+_FRESH, _PARKED, _WOKEN, _EXPIRED, _CLOSED = _Wait  # the hot path: a module's names are found faster than members
+
+
+class _SimWaiter:
+    """A task's wait, and at the same time its deadline in the heap of timers: one object, as this is the hot path."""
+
+    __slots__ = ("_runtime", "_state", "_task", "is_armed", "on")
+    ends_at_close = True
+
+    def __init__(self, runtime: SimRuntime) -> None:
+        self._runtime = runtime
+        self._state = _FRESH
+        self._task: _SimTask[Any] | None = None
+        self.is_armed = False
+        self.on: object = None
+
+    @property
+    def is_daemon(self) -> bool:
+        return self._task is not None and self._task.is_daemon
+
+    def park(self, deadline: float | None, on: object) -> bool:
+        if self._state is _WOKEN:
+            return True
+        runtime = self._runtime
+        if runtime._closed and self.ends_at_close:
+            raise closed_error()
+        task = self._task = runtime._current
+        if deadline is not None:
+            runtime._timers.arm(deadline, self)
+        self._state = _PARKED
+        self.on = on
+        try:
+            if task is None:
+                runtime._drive(self)
+            else:
+                task.waiter = self
+                runtime._to_hub()
+        finally:
+            if self.is_armed:
+                runtime._timers.cancel(self)
+        if self._state is _CLOSED:
+            raise closed_error()
+        return self._state is _WOKEN
+
+    def wake(self, source: object = None) -> None:
+        if self._state is _FRESH:
+            self._state = _WOKEN
+        else:
+            self._settle(_WOKEN)
+
+    def fire(self) -> None:
+        self._settle(_EXPIRED)  # the deadline is here
+
+    def interrupt(self) -> None:
+        if self.ends_at_close:
+            self._settle(_CLOSED)
+
+    def _settle(self, state: _Wait) -> None:
+        if self._state is _PARKED:
+            self._state = state
+            if self._task is not None:
+                self._task.waiter = None
+                self._runtime._ready.append(self._task)
+
+
+class _SimLockWaiter(_SimWaiter):
+    """Waits for a lock, which close does not interrupt: its holder is woken and will release it."""
+
+    __slots__ = ()
+    ends_at_close = False
+
+
+class _SimLock:
+    __slots__ = ("_holder", "_runtime", "_waiters")
+
+    def __init__(self, runtime: SimRuntime) -> None:
+        self._runtime = runtime
+        self._holder: str | None = None
+        self._waiters: deque[_SimLockWaiter] = deque()
+
+    def acquire(self) -> bool:
+        runtime = self._runtime
+        if runtime._preempt and runtime._chance.random() < runtime._preempt:
+            runtime._give_way()
+        while self._holder is not None:  # a released lock is free for all, as a thread's is: the woken one may lose it
+            waiter = _SimLockWaiter(runtime)
+            self._waiters.append(waiter)
+            waiter.park(None, self)
+        self._holder = "the main programme" if runtime._current is None else runtime._current.name
+        return True
+
+    def release(self) -> None:
+        if self._holder is None:
+            raise RuntimeError("release of a lock that nobody holds")
+        self._holder = None
+        if self._waiters:
+            self._waiters.popleft().wake()
+
+    def __enter__(self) -> bool:
+        return self.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.release()
+
+    def __repr__(self) -> str:
+        return "<Lock: free>" if self._holder is None else f"<Lock: held by {self._holder}>"
+
+
+class _SimTask(Task[T]):
+    __slots__ = ("greenlet", "number", "switch", "waiter")
+
+    def __init__(
+        self, runtime: SimRuntime, function: Callable[..., T], args: tuple[object, ...], name: str, is_daemon: bool
+    ) -> None:
+        super().__init__(runtime, function, args, name, is_daemon)
+        self.number = 0
+        self.greenlet: Any = None  # from the first switch on; made by the hub, which thereby is its parent
+        self.switch: Callable[[], object] | None = None  # the greenlet's, bound once: the hot path
+        self.waiter: _SimWaiter | None = None
+
+
+class SimRuntime(Blocking):
+    """Greenlets on a virtual clock; one seed decides every interleaving.
+
+    1. While tasks are ready, the seeded ``_chance`` picks the next one; it runs until it waits.
+    2. When none is ready, the clock jumps to the next timer; all that is due at that instant becomes ready at once.
+    3. When there is no timer either, the main programme waits for what cannot come: :class:`SimDeadlock`.
+
+    The main programme (any code outside of a task) may block, too: it then drives the others until it can go on. With
+    ``preempt``, tasks also give way at that share of lock acquisitions. A runtime belongs to the thread that uses it.
+    Close it: suspended greenlets are invisible to the garbage collector.
+
+    >>> def race(seed):
+    ...     with SimRuntime(seed) as runtime:
+    ...         order = []
+    ...         tasks = [runtime.start(order.append, name) for name in "abc"]
+    ...         runtime.run_for(0)
+    ...         return "".join(order), runtime.digest()
+    >>> race(1) == race(1), len({race(seed)[0] for seed in range(50)})
+    (True, 6)
+    """
+
+    #: A main programme that has waited this long on daemons alone (their heartbeats go on for ever) is stuck.
+    STUCK_S = 86_400.0
+    #: At close, tasks that go on after ConnectionClosed are ended by force after so many switches each.
+    CLOSE_SWITCHES_MAX = 1000
+    #: More than this many tasks that end before others start are rare, and each spare greenlet holds a stack.
+    SPARE_MAX = 256
+
+    def __init__(
+        self, seed: int = 0, *, start_ms: int = 1_700_000_000_000, preempt: float = 0.0, max_tasks: int = 1_000_000
+    ) -> None:
+        self._greenlet = _import_greenlet()
+        self.seed = seed
+        self.rng = random.Random(seed)
+        # Its own source: what the programme draws must not depend on how often its tasks were switched.
+        self._chance = random.Random(seed ^ 0x5DEECE66D)
+        self._start_ms, self._preempt, self._max_tasks = start_ms, preempt, max_tasks
+        self._now = 0.0
+        self._timers = Timers()
+        self._ready: list[_SimTask[Any]] = []
+        self._tasks: dict[int, _SimTask[Any]] = {}
+        self._current: _SimTask[Any] | None = None
+        self._spare: list[Any] = []  # greenlets without a task: making one costs as much as several switches
+        self._to_hub: Any = None  # switches to the greenlet that drives the others, while it does
+        self._user_ran_at = 0.0
+        self._digest = 0
+        self._switches = 0
+        self._created = 0
+        self._peak = 0
+        self._abandoned = 0
+
+    def now(self) -> float:
+        return self._now
+
+    def time_ms(self) -> int:
+        return self._start_ms + int(self._now * 1000)
+
+    def sleep(self, seconds: float) -> None:
+        _SimWaiter(self).park(self._now + seconds if seconds > 0 else self._now, "sleep")
+
+    def lock(self) -> Lock:
+        return _SimLock(self)
+
+    def _waiter(self) -> _SimWaiter:
+        return _SimWaiter(self)
+
+    def start(self, function: Callable[..., T], *args: object, name: str = "task") -> Task[T]:
+        # What a daemon starts is a daemon's work: it is no sign that the main programme gets on.
+        return self._start(function, args, name, self._current is not None and self._current.is_daemon)
+
+    def start_daemon(self, function: Callable[..., T], *args: object, name: str = "daemon") -> Task[T]:
+        return self._start(function, args, name, True)
+
+    def _start(self, function: Callable[..., T], args: tuple[object, ...], name: str, is_daemon: bool) -> _SimTask[T]:
+        self._check_open()
+        if len(self._tasks) >= self._max_tasks:
+            raise Overloaded(f"cannot start {name}: all {self._max_tasks} tasks are busy")
+        task = _SimTask(self, function, args, name, is_daemon)
+        self._created += 1
+        task.number = self._created
+        self._tasks[task.number] = task
+        self._peak = max(self._peak, len(self._tasks))
+        self._ready.append(task)
+        return task
+
+    def call_later(self, delay_s: float, function: Callable[[], None]) -> Timer:
+        self._check_open()
+        is_daemon = self._current is not None and self._current.is_daemon
+
+        def fire() -> None:  # as a task, so that the function may take a lock that is held
+            if not self._closed:
+                self._start(function, (), "timer", is_daemon)
+
+        return Timer(self._timers, self._now + max(delay_s, 0.0), fire, is_daemon)
+
+    def run(self, function: Callable[..., T], *args: object) -> T:
+        """Run the function as the main task until it returns, and everything else meanwhile.
+
+        >>> with SimRuntime() as runtime:
+        ...     try:
+        ...         runtime.run(runtime.pending(name="godot").result)
+        ...     except SimDeadlock as deadlock:
+        ...         print(deadlock)
+        nothing can run at 0.000 s; waiting:
+          main on <Pending godot: waiting>
+        """
+        return self.start(function, *args, name="main").result()
+
+    def run_until(self, instant: float) -> None:
+        """Drive all tasks up to and including this instant."""
+        if self._current is not None:
+            self.sleep(instant - self._now)
+            return
+        with _Driving(self):
+            while self._step(instant):
+                pass
+        self._now = max(self._now, instant)
+
+    def run_for(self, seconds: float) -> None:
+        self.run_until(self._now + seconds)
+
+    def digest(self) -> str:
+        """A hash of every scheduling decision so far: equal runs have equal digests, on any machine."""
+        return f"{self._digest:016x}"
+
+    # -- the hub: runs in whatever greenlet the main programme blocks in
+
+    def _drive(self, waiter: _SimWaiter) -> None:
+        with _Driving(self):
+            while waiter._state is _PARKED:
+                if not self._step(None):
+                    raise SimDeadlock(self._deadlock_report())
+
+    def _step(self, limit: float | None) -> bool:
+        """Run one task until it waits or, if none is ready, move the clock; False when neither is possible."""
+        ready = self._ready
+        count = len(ready)
+        if count == 0:
+            return self._advance(limit)
+        if count > 1:
+            chosen = int(self._chance.random() * count)
+            ready[chosen], ready[-1] = ready[-1], ready[chosen]
+        task = ready.pop()
+        if not task.is_daemon:
+            self._user_ran_at = self._now
+        self._digest = ((self._digest ^ task.number) * _FNV_PRIME) & _FNV_MASK
+        self._switches += 1
+        self._current = task
+        try:
+            if task.switch is not None:
+                task.switch()
+            else:
+                task.greenlet = self._spare.pop() if self._spare else self._greenlet.greenlet(self._body)
+                task.switch = task.greenlet.switch
+                task.greenlet.switch(task)
+        finally:
+            self._current = None
+        return True
+
+    def _advance(self, limit: float | None) -> bool:
+        instant = self._timers.next_instant()
+        if instant is None or (limit is not None and instant > limit):
+            return False
+        if limit is None and instant - self._user_ran_at > self.STUCK_S:
+            if self._timers.has_only_daemons():
+                return False
+            self._user_ran_at = instant
+        self._now = max(self._now, instant)
+        self._digest = ((self._digest ^ int(self._now * 1e9)) * _FNV_PRIME) & _FNV_MASK
+        for alarm in self._timers.pop_due(self._now):
+            alarm.fire()
+        return True
+
+    def _body(self, task: _SimTask[Any]) -> None:
+        """One greenlet: runs the task that it is switched to with, then is spare until the next one."""
+        while True:
+            task._run()
+            self._tasks.pop(task.number, None)
+            if isinstance(task._error, KeyboardInterrupt | SystemExit):
+                raise task._error  # to the hub: the user stops the programme, not the one task that happened to run
+            del task  # its result must not live as long as this greenlet
+            if self._closed or len(self._spare) >= self.SPARE_MAX:
+                return
+            self._spare.append(self._greenlet.getcurrent())
+            task = self._to_hub()
+
+    def _give_way(self) -> None:
+        if self._current is not None and not self._closed:
+            self._ready.append(self._current)
+            self._to_hub()
+
+    def _deadlock_report(self) -> str:
+        tasks = sorted(self._tasks.values(), key=lambda task: (task.is_daemon, task.number))
+        lines = [
+            f"  {task.name}{' (daemon)' if task.is_daemon else ''} on {task.waiter.on if task.waiter else 'its turn'}"
+            for task in tasks[:20]
+        ]
+        more = [f"  and {len(tasks) - 20} more"] if len(tasks) > 20 else []
+        lines = lines or ["  the main programme alone"]
+        return "\n".join([f"nothing can run at {self._now:.3f} s; waiting:", *lines, *more])
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        """As every runtime's; from the main programme, it also ends by force what does not end by itself."""
+        if not self._closed:
+            self._closed = True
+            self._timers.clear()
+            for task in list(self._tasks.values()):
+                if task.waiter is not None:
+                    task.waiter.interrupt()
+        if self._current is None and self._to_hub is None:
+            self._end_tasks()
+
+    def _end_tasks(self) -> None:
+        with _Driving(self):
+            switches_left = self.CLOSE_SWITCHES_MAX * len(self._tasks)
+            while self._ready and switches_left > 0:
+                self._step(self._now)
+                switches_left -= 1
+            for task in list(self._tasks.values()):
+                self._end_by_force(task)
+            for greenlet in self._spare:
+                greenlet.throw(self._greenlet.GreenletExit)
+        self._ready.clear()
+        self._spare.clear()
+
+    def _end_by_force(self, task: _SimTask[Any]) -> None:
+        self._abandoned += 1
+        task.fail(ConnectionClosed(f"{task.name} was abandoned at close"))
+        self._current = task
+        try:
+            for _ in range(self.CLOSE_SWITCHES_MAX):
+                if task.greenlet is None or task.greenlet.dead:
+                    break
+                task.greenlet.throw(self._greenlet.GreenletExit)
+        finally:
+            self._current = None
+            self._tasks.pop(task.number, None)
+
+    def stats(self) -> dict[str, int]:
+        return {
+            "running": len(self._tasks),
+            "queued": 0,
+            "ready": len(self._ready),
+            "timers": len(self._timers),
+            "peak": self._peak,
+            "abandoned": self._abandoned,
+            "switches": self._switches,
+        }
+
+
+class _Driving:
+    """The time in which the main programme drives the tasks."""
+
+    __slots__ = ("_runtime",)
+
+    def __init__(self, runtime: SimRuntime) -> None:
+        self._runtime = runtime
+
+    def __enter__(self) -> None:
+        if self._runtime._to_hub is not None:
+            raise RuntimeError("this SimRuntime is being driven already: one thread, and no blocking in its hub")
+        self._runtime._to_hub = self._runtime._greenlet.getcurrent().switch
+
+    def __exit__(self, *_: object) -> None:
+        self._runtime._to_hub = None
+
+
+def _import_greenlet() -> Any:
+    try:
+        import greenlet
+    except ImportError as error:
+        raise ImportError("SimRuntime needs greenlet: pip install hbase-metaclient[sim]") from error
+    return greenlet

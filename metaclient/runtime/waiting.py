@@ -1,0 +1,308 @@
+"""What can be waited for, the same on both runtimes: Pending, Task, Condition, and what they need of a runtime."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from metaclient.errors import ConnectionClosed, DeadlineExceeded, MetaClientError
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+
+class TaskCancelled(MetaClientError):
+    """The task was cancelled before it began, and never ran."""
+
+
+class Waiter(Protocol):
+    """One task's single wait. ``wake`` may come first, and more than once."""
+
+    def park(self, deadline: float | None, on: object) -> bool:
+        """Block until woken (True) or until the deadline (False); ConnectionClosed when the runtime closes."""
+        ...
+
+    def wake(self, source: object = None) -> None: ...
+
+
+class Lock(Protocol):
+    """A non-reentrant lock and context manager."""
+
+    def acquire(self) -> bool: ...
+
+    def release(self) -> None: ...
+
+    def __enter__(self) -> bool: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None: ...
+
+
+class Pending(Generic[T]):
+    """A value that arrives later; completed by hand (async backends, single flights) or by a task.
+
+    The first completion wins; later ones return False and are ignored. Made by ``runtime.pending()``.
+
+    >>> from metaclient.runtime import SimRuntime
+    >>> answer = SimRuntime().pending()
+    >>> answer.complete(1), answer.complete(2), answer.result()
+    (True, False, 1)
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_callbacks",
+        "_cancel_asked",
+        "_error",
+        "_is_done",
+        "_mutex",
+        "_on_cancel",
+        "_runtime",
+        "_value",
+        "name",
+    )
+
+    def __init__(self, runtime: Blocking, on_cancel: Callable[[], None] | None = None, name: str = "") -> None:
+        self.name = name
+        self._runtime = runtime
+        self._on_cancel = on_cancel
+        self._mutex = threading.Lock()  # guards all below; never held while foreign code runs, so SimRuntime may use it
+        self._callbacks: list[Callable[[Pending[T]], object]] = []
+        self._is_done = False
+        self._cancel_asked = False
+        self._value: T | None = None
+        self._error: BaseException | None = None
+
+    def complete(self, value: T) -> bool:
+        """Store the value and wake everybody; False if it was done already."""
+        return self._finish(value, None)
+
+    def fail(self, error: BaseException) -> bool:
+        """Store an error, which ``result`` will raise; False if it was done already."""
+        return self._finish(None, error)
+
+    def _finish(self, value: T | None, error: BaseException | None) -> bool:
+        with self._mutex:
+            if self._is_done:
+                return False
+            self._value, self._error = value, error
+            self._is_done = True
+            callbacks, self._callbacks = self._callbacks, []
+        for callback in callbacks:
+            self._call(callback)
+        return True
+
+    def _call(self, callback: Callable[[Pending[T]], object]) -> None:
+        try:
+            callback(self)
+        except Exception:  # an observer's fault must hurt neither the producer nor the other observers
+            _log.exception("a callback of %r failed", self)
+
+    @property
+    def is_done(self) -> bool:
+        return self._is_done
+
+    @property
+    def is_cancel_asked(self) -> bool:
+        """True once ``cancel`` was called; long-running producers may look at it and stop."""
+        return self._cancel_asked
+
+    def result(self, deadline: float | None = None) -> T:
+        """Wait for the value; raise the stored error, or DeadlineExceeded when the deadline comes first."""
+        if not self._is_done and self._runtime.wait_first((self,), deadline) is None:
+            raise DeadlineExceeded(f"no result of {self!r} by its deadline")
+        if self._error is None:
+            return cast(T, self._value)
+        try:
+            raise self._error
+        finally:
+            del self  # error -> traceback -> this frame -> error would be a cycle for every failed call
+
+    def error(self) -> BaseException | None:
+        """The stored error, None after a success; only when done."""
+        if not self._is_done:
+            raise RuntimeError(f"{self!r} is not done: it has no error yet")
+        return self._error
+
+    def on_done(self, callback: Callable[[Pending[T]], object]) -> None:
+        """Call back once, in the completing task; at once if already done. Always outside of locks."""
+        with self._mutex:
+            if not self._is_done:
+                self._callbacks.append(callback)
+                return
+        self._call(callback)
+
+    def _forget(self, callback: Callable[[Pending[T]], object]) -> None:
+        with self._mutex:
+            if callback in self._callbacks:
+                self._callbacks.remove(callback)
+
+    def cancel(self) -> None:
+        """Ask the producer to give up; does not complete it. Idempotent, and nothing after completion."""
+        with self._mutex:
+            if self._is_done or self._cancel_asked:
+                return
+            self._cancel_asked = True
+            hook, self._on_cancel = self._on_cancel, None
+        if hook is not None:
+            hook()
+
+    def __repr__(self) -> str:
+        state = "waiting" if not self._is_done else "done" if self._error is None else f"failed: {self._error!r}"
+        return f"<{type(self).__name__} {self.name or 'unnamed'}: {state}>"
+
+
+class Task(Pending[T]):
+    """A function that runs concurrently; a Pending of what it returns or raises.
+
+    A task that is cancelled before it began never runs and fails with :class:`TaskCancelled`.
+    """
+
+    __slots__ = ("_args", "_function", "is_daemon")
+
+    def __init__(
+        self, runtime: Blocking, function: Callable[..., T], args: tuple[object, ...], name: str, is_daemon: bool
+    ) -> None:
+        super().__init__(runtime, None, name)
+        self.is_daemon = is_daemon
+        self._function: Callable[..., T] | None = function
+        self._args = args
+
+    def _run(self) -> None:
+        function, args = cast("Callable[..., T]", self._function), self._args
+        self._function, self._args = None, ()  # a finished task that is kept must not keep its arguments
+        if self._cancel_asked:
+            self.fail(TaskCancelled(f"task {self.name} was cancelled before it began"))
+        elif self._runtime.closed:
+            self.fail(closed_error())
+        else:
+            try:
+                self.complete(function(*args))
+            except BaseException as error:  # stored, whatever it is: a thread has nobody else to tell
+                self._fail_aloud(error)
+
+    def _fail_aloud(self, error: BaseException) -> None:
+        if not self._callbacks:
+            _log.debug("task %s failed and nobody waits for it yet", self.name, exc_info=error)
+        self.fail(error)
+
+
+class Condition:
+    """Wait for a change of what a lock guards; a context manager over that lock.
+
+    ``wait`` may return early or late for what you wait for: check it in a loop, or use ``wait_for``.
+    """
+
+    __slots__ = ("_lock", "_runtime", "_waiters")
+
+    def __init__(self, runtime: Blocking, lock: Lock) -> None:
+        self._runtime = runtime
+        self._lock = lock
+        self._waiters: deque[Waiter] = deque()  # guarded by the lock, which every caller holds
+
+    def __enter__(self) -> bool:
+        return self._lock.acquire()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self._lock.release()
+
+    def wait(self, deadline: float | None = None) -> bool:
+        """Release the lock, wait to be notified, take it again; False at the deadline."""
+        waiter = self._runtime._waiter()
+        self._waiters.append(waiter)
+        self._lock.release()
+        try:
+            waiter.park(deadline, self)
+        finally:
+            self._lock.acquire()
+            # Who is no longer queued has been notified, even if the deadline came in the same moment.
+            is_notified = waiter not in self._waiters
+            if not is_notified:
+                self._waiters.remove(waiter)
+        return is_notified
+
+    def wait_for(self, predicate: Callable[[], bool], deadline: float | None = None) -> bool:
+        """Wait until the predicate holds; its value at the deadline otherwise."""
+        while not predicate():
+            if not self.wait(deadline):
+                return predicate()
+        return True
+
+    def notify(self, n: int = 1) -> None:
+        for _ in range(min(n, len(self._waiters))):
+            self._waiters.popleft().wake()
+
+    def notify_all(self) -> None:
+        self.notify(len(self._waiters))
+
+    def __repr__(self) -> str:
+        return f"<Condition: {len(self._waiters)} waiting>"
+
+
+def closed_error() -> ConnectionClosed:
+    return ConnectionClosed("the runtime is closed")
+
+
+class Blocking:
+    """What both runtimes build on their waiter in the same way."""
+
+    rng: random.Random
+    _closed = False
+
+    def _waiter(self) -> Waiter:
+        raise NotImplementedError
+
+    def lock(self) -> Lock:
+        raise NotImplementedError
+
+    def close(self, timeout_s: float = 1.0) -> None:
+        raise NotImplementedError
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise closed_error()
+
+    def pending(self, on_cancel: Callable[[], None] | None = None, *, name: str = "") -> Pending[Any]:
+        return Pending(self, on_cancel, name)
+
+    def condition(self, lock: Lock | None = None) -> Condition:
+        return Condition(self, self.lock() if lock is None else lock)
+
+    def wait_first(self, pendings: Sequence[Pending[Any]], deadline: float | None) -> Pending[Any] | None:
+        for pending in pendings:
+            if pending._is_done:
+                return pending
+        if not pendings and deadline is None:
+            raise ValueError("waiting for the first of nothing, without a deadline, would never end")
+        wake = (waiter := self._waiter()).wake
+        for pending in pendings:
+            pending.on_done(wake)
+        try:
+            waiter.park(deadline, pendings[0] if len(pendings) == 1 else pendings)
+        finally:  # a call that never ends must not collect the waiters of all who gave up on it
+            for pending in pendings:
+                pending._forget(wake)
+        return next((pending for pending in pendings if pending._is_done), None)
+
+    def __enter__(self: _R) -> _R:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+    ) -> None:
+        self.close()
+
+
+_R = TypeVar("_R", bound=Blocking)
