@@ -1,0 +1,71 @@
+"""metaclient: the HBase client for Python that keeps ``hbase:meta`` cool.
+
+>>> import metaclient
+>>> connection = metaclient.connect("scripted:?meta_replicas=3")
+>>> connection.create_table("t", {"cf": {}})
+>>> connection.table("t").put(b"r1", {b"cf:a": b"1"})
+>>> connection.table("t").row(b"r1")
+{b'cf:a': b'1'}
+>>> connection.close()
+"""
+
+import logging
+
+from metaclient.batch import Batch
+from metaclient.config import Config
+from metaclient.connection import DEFAULT_HOST as DEFAULT_HOST
+from metaclient.connection import DEFAULT_PORT as DEFAULT_PORT
+from metaclient.connection import Connection, connect
+from metaclient.errors import (
+    BatchError,
+    ConfigError,
+    ConnectionClosed,
+    DeadlineExceeded,
+    MetaClientError,
+    NoSuchFamily,
+    Overloaded,
+    RegionUnavailable,
+    RetriesExhausted,
+    TableDisabled,
+    TableExists,
+    TableNotFound,
+    Unsupported,
+)
+from metaclient.errors import NoConnectionsAvailable as NoConnectionsAvailable
+from metaclient.meta_reader import MetaReplicaStatus
+from metaclient.model import Consistency, RegionLocation, RegionLocations, Row
+from metaclient.pool import ConnectionPool
+from metaclient.table import Table
+
+__version__ = "0.1.0"
+
+# Exactly what api.md promises. happybase's other names (DEFAULT_HOST, DEFAULT_PORT, NoConnectionsAvailable) are
+# attributes, so that `import metaclient as happybase` goes on working.
+__all__ = [
+    "Batch",
+    "BatchError",
+    "Config",
+    "ConfigError",
+    "Connection",
+    "ConnectionClosed",
+    "ConnectionPool",
+    "Consistency",
+    "DeadlineExceeded",
+    "MetaClientError",
+    "MetaReplicaStatus",
+    "NoSuchFamily",
+    "Overloaded",
+    "RegionLocation",
+    "RegionLocations",
+    "RegionUnavailable",
+    "RetriesExhausted",
+    "Row",
+    "Table",
+    "TableDisabled",
+    "TableExists",
+    "TableNotFound",
+    "Unsupported",
+    "connect",
+]
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())

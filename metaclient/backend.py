@@ -1,0 +1,244 @@
+"""The SPI: what an adapter must be able to do, each time *at a place that it is given*.
+
+A backend never chooses. Which meta replica, which region replica, when to hedge, when to retry and where to go
+after an error is decided in ``metaclient``, once, for every backend. So:
+
+1. One call is one attempt. A backend does not retry (a gateway that does so inside says it in ``Capabilities``).
+2. A call either blocks and returns its answer, or returns a :class:`~metaclient.runtime.Pending` that will be
+   completed later (pipelined protocols). The executor takes both.
+3. Each call gets ``deadline``, an instant of ``runtime.now()``. A backend with ``honours_deadline`` returns or raises
+   :class:`~metaclient.errors.CallTimeout` by then on its own and may be called in the user's thread. One without may
+   hang: its calls run on worker threads and are abandoned at the deadline.
+4. Failures are raised as the errors of :mod:`metaclient.errors`. ``OSError`` and ``TimeoutError`` are translated;
+   anything else is a :class:`~metaclient.errors.BackendFault`.
+5. ``close()`` makes every call in progress end soon, with :class:`~metaclient.errors.ConnectionClosed`.
+
+``place`` is the :class:`~metaclient.model.RegionLocation` to go to. A gateway (``addressing=GATEWAY``) gets ``None``
+for "the primary, wherever it is", finds the region itself, and reads only ``place.region.replica_id`` otherwise.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+
+from metaclient.errors import MetaClientError
+from metaclient.model import (
+    Append,
+    Check,
+    Delete,
+    Get,
+    Increment,
+    MetaReplica,
+    Mutation,
+    Put,
+    RegionLocation,
+    Result,
+    RowMutations,
+    Scan,
+    ServerName,
+    TableDescriptor,
+)
+from metaclient.runtime import Pending, Runtime
+
+__all__ = [
+    "Action",
+    "Addressing",
+    "Answer",
+    "Backend",
+    "BackendFactory",
+    "BatchSemantics",
+    "Capabilities",
+    "MetaPage",
+    "MetaRow",
+    "MetaScan",
+    "Outcome",
+    "ScanPage",
+]
+
+T = TypeVar("T")
+#: Blocking backends return the value, pipelined ones something to wait for.
+Answer: TypeAlias = T | Pending[T]
+
+
+class Addressing(enum.Enum):
+    """Who finds the server of a region."""
+
+    SERVER = "server"  # we do: every data call goes to the place that the locator found
+    GATEWAY = "gateway"  # the gateway does: a STRONG call must not cost a meta lookup of ours
+
+
+class BatchSemantics(enum.Enum):
+    """What is known after a batch in which something failed."""
+
+    PER_ROW = "per_row"  # an outcome for each action
+    ALL_OR_ERROR = "all_or_error"  # one error, and any of the actions may have been applied
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a backend can do; the client refuses the rest with a clear error instead of doing something else."""
+
+    addressing: Addressing = Addressing.SERVER
+    meta_replicas: bool = True  # read_meta can be pointed at a meta replica
+    region_replicas: bool = True  # reads can be pointed at a region replica, and are marked stale
+    batch: BatchSemantics = BatchSemantics.PER_ROW
+    honours_deadline: bool = True
+    is_pipelined: bool = False  # calls never block: they answer with a Pending, many at once on one connection
+    can_cancel: bool = False  # Pending.cancel() really takes the call back
+    retries_inside_s: float = 0.0  # a gateway's own retries: how long one call may take because of them
+    check_and_mutate: bool = True
+    row_mutations: bool = True
+    append: bool = True
+    reversed_scan: bool = True
+    filters: bool = True
+    create_with_splits: bool = True
+    region_replication: bool = True  # create_table can set it
+
+
+@dataclass(frozen=True, slots=True)
+class MetaScan:
+    """One page of hbase:meta, in meta's own order of rows (``keys.meta_sort_key``), both ends inclusive.
+
+    ``limit`` is the number of rows, and the only call made: a lookup costs one RPC.
+    """
+
+    start_row: bytes
+    stop_row: bytes
+    is_reversed: bool
+    limit: int
+    families: tuple[bytes, ...] = (b"info",)
+
+
+@dataclass(frozen=True, slots=True)
+class MetaRow:
+    """A row of hbase:meta, not yet understood: column -> newest value."""
+
+    row: bytes
+    columns: Mapping[bytes, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class MetaPage:
+    """Rows in the order of the scan; ``is_stale`` as the serving region marked them."""
+
+    rows: tuple[MetaRow, ...]
+    is_stale: bool = False
+    lag_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPage:
+    """A page of a scan.
+
+    ``scanner`` is the handle for the next page, or None when the server has closed it. ``is_end_of_region``: this
+    region (or, behind a gateway, the whole range) has no more rows for the scan. Neither (no scanner, not the end)
+    means: the scanner is gone, reopen after the last row.
+    """
+
+    rows: Sequence[Result]
+    scanner: object | None
+    is_end_of_region: bool
+    is_stale: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One operation of a batch and its place (None behind a gateway)."""
+
+    place: RegionLocation | None
+    operation: Get | Put | Delete | Increment | Append | RowMutations
+
+
+#: What became of one action: a Result (reads, increments, appends), None (other writes), or the error.
+Outcome: TypeAlias = Result | MetaClientError | None
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """What ``metaclient`` needs of a cluster. See the module's docstring for the rules."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def open(self, deadline: float) -> None: ...
+
+    def close(self) -> None: ...
+
+    # -- hbase:meta ----------------------------------------------------------------------------------------
+
+    def meta_replicas(self, deadline: float) -> Answer[Sequence[MetaReplica]]:
+        """Ask the registry which meta replicas there are; the primary (id 0) is always one of them."""
+        ...
+
+    def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> Answer[MetaPage]:
+        """Read one page of hbase:meta at this replica and nowhere else."""
+        ...
+
+    # -- data ----------------------------------------------------------------------------------------------
+
+    def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Answer[Result]: ...
+
+    def mutate(
+        self, place: RegionLocation | None, table: bytes, mutation: Mutation, deadline: float
+    ) -> Answer[Result | None]:
+        """Apply one mutation; Increment and Append answer the new cells."""
+        ...
+
+    def check_and_mutate(
+        self, place: RegionLocation | None, table: bytes, check: Check, mutation: Mutation, deadline: float
+    ) -> Answer[bool]:
+        """Apply the mutation if the check holds, atomically; answer whether it did."""
+        ...
+
+    def batch(
+        self, server: ServerName | None, table: bytes, actions: Sequence[Action], deadline: float
+    ) -> Answer[Sequence[Outcome]]:
+        """Run many actions of one table on one server; an outcome for each, in the same order.
+
+        Gets may run in any order with the writes. With ``ALL_OR_ERROR`` a failure is raised instead.
+        """
+        ...
+
+    def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> Answer[ScanPage]:
+        """Open a scanner on one region (the whole range behind a gateway) and answer its first page."""
+        ...
+
+    def scan_next(self, scanner: object, rows: int, deadline: float) -> Answer[ScanPage]:
+        """The next page of at most ``rows`` rows; never called twice at once, never repeated after an error."""
+        ...
+
+    def scan_close(self, scanner: object, deadline: float) -> None: ...
+
+    # -- admin ---------------------------------------------------------------------------------------------
+
+    def table_names(self, deadline: float) -> Sequence[bytes]: ...
+
+    def describe_table(self, table: bytes, deadline: float) -> TableDescriptor: ...
+
+    def create_table(self, descriptor: TableDescriptor, splits: Sequence[bytes], deadline: float) -> None: ...
+
+    def delete_table(self, table: bytes, deadline: float) -> None: ...
+
+    def enable_table(self, table: bytes, deadline: float) -> None: ...
+
+    def disable_table(self, table: bytes, deadline: float) -> None: ...
+
+    def is_table_enabled(self, table: bytes, deadline: float) -> bool: ...
+
+    def compact_table(self, table: bytes, major: bool, deadline: float) -> None: ...
+
+
+class BackendFactory(Protocol):
+    """What an entry point of the group ``metaclient.backends`` names: url and runtime in, backend out.
+
+    ``properties`` are HBase's own (hbase-site.xml), for what concerns the backend alone. A factory raises
+    :class:`~metaclient.errors.ConfigError` for a url that it does not understand.
+    """
+
+    def __call__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> Backend: ...

@@ -1,0 +1,131 @@
+"""Collects puts and deletes and sends them together: happybase's Batch, with an outcome for each row.
+
+Mutations of one row keep their order and are applied together where the backend can. When rows fail, the others stand,
+and :class:`~metaclient.errors.BatchError` names each failed row with its error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from metaclient import keys
+from metaclient.errors import BatchError, MetaClientError
+from metaclient.model import Delete, Put, RowMutations
+
+if TYPE_CHECKING:
+    from metaclient.table import Table
+
+__all__ = ["Batch"]
+
+
+class Batch:
+    """A batch of a table; a context manager that sends at its end (not after an error with ``transaction``).
+
+    >>> import metaclient
+    >>> with metaclient.connect("scripted:") as connection:
+    ...     connection.create_table("t", {"cf": {}})
+    ...     with connection.table("t").batch() as batch:
+    ...         batch.put(b"a", {b"cf:x": b"1"})
+    ...         batch.put(b"b", {b"cf:x": b"2"})
+    ...     [key for key, row in connection.table("t").scan()]
+    [b'a', b'b']
+    """
+
+    def __init__(
+        self,
+        table: Table,
+        timestamp: int | None = None,
+        batch_size: int | None = None,
+        transaction: bool = False,
+        wal: bool = True,
+    ) -> None:
+        from metaclient.table import _timestamp  # table.py imports this module: it makes batches
+
+        if batch_size is not None:
+            if transaction:
+                raise TypeError("'transaction' cannot be used when 'batch_size' is specified")
+            if not batch_size > 0:
+                raise ValueError(f"'batch_size' must be > 0, got {batch_size!r}")
+        self._table = table
+        self._timestamp = _timestamp(timestamp)
+        self._batch_size = batch_size
+        self._transaction = transaction
+        self._wal = wal
+        self._reset()
+
+    def _reset(self) -> None:
+        self._rows: dict[bytes, list[Put | Delete]] = {}
+        self._count = 0
+
+    def put(self, row: bytes | str, data: Mapping[bytes | str, bytes | str], wal: bool | None = None) -> None:
+        """Add a put; sends when ``batch_size`` is reached."""
+        from metaclient.table import make_put
+
+        self._add(make_put(row, data, self._timestamp, self._wal if wal is None else wal), len(data))
+
+    def delete(self, row: bytes | str, columns: Sequence[bytes | str] | None = None, wal: bool | None = None) -> None:
+        """Add a delete of the row or of these columns; sends when ``batch_size`` is reached."""
+        from metaclient.table import make_delete
+
+        delete = make_delete(row, columns, self._timestamp, self._wal if wal is None else wal)
+        self._add(delete, len(delete.cells) or 1)
+
+    def _add(self, mutation: Put | Delete, weight: int) -> None:
+        self._rows.setdefault(mutation.row, []).append(mutation)
+        self._count += weight
+        if self._batch_size is not None and self._count >= self._batch_size:
+            self.send()
+
+    def send(self) -> None:
+        """Send what was collected. After an error the failed rows are in ``BatchError.failed``; nothing is kept."""
+        rows = self._rows
+        self._reset()
+        if not rows:
+            return
+        connection = self._table.connection
+        can_combine = connection.capabilities.row_mutations
+        operations: list[Put | Delete | RowMutations] = []
+        for row, mutations in rows.items():
+            operations += _combined(row, mutations) if can_combine else mutations
+        with connection._observed("batch", self._table.name):
+            outcomes = connection._operations.batch(self._table.name, operations)
+        failed = {
+            operation.row: outcome
+            for operation, outcome in zip(operations, outcomes, strict=True)
+            if isinstance(outcome, MetaClientError)
+        }
+        if failed:
+            raise BatchError(_summary(failed, len(rows), self._table.name), failed=failed)
+
+    def __enter__(self) -> Batch:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._transaction and kind is not None:
+            return
+        self.send()
+
+
+def _combined(row: bytes, mutations: list[Put | Delete]) -> list[Put | Delete | RowMutations]:
+    """One operation a row: puts as one put, anything mixed as atomic row mutations in the order given."""
+    if len(mutations) == 1:
+        return list(mutations)
+    first = mutations[0]
+    puts = [mutation for mutation in mutations if isinstance(mutation, Put)]
+    if isinstance(first, Put) and len(puts) == len(mutations) and all(p.durability == first.durability for p in puts):
+        # The last value of a column wins, as it would one after the other.
+        cells = {cell.column: cell for put in puts for cell in put.cells}
+        return [Put(row, tuple(cells.values()), first.durability)]
+    return [RowMutations(row, tuple(mutations))]
+
+
+def _summary(failed: Mapping[bytes, MetaClientError], total: int, table: bytes) -> str:
+    row, error = next(iter(failed.items()))
+    return (
+        f"{len(failed)} of {total} rows of a batch on {keys.printable(table)!r} failed, "
+        f"the first is {keys.printable(row)!r}: {type(error).__name__}: {error}; see .failed"
+    )

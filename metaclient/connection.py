@@ -1,0 +1,506 @@
+"""What users hold for a cluster: ``connect`` and ``Connection``, in happybase's shape; threads may share it.
+
+A connection puts the parts together (backend, locator, policies, retries, telemetry) and owns them. It finds its
+backend by the url's scheme under the entry point group ``metaclient.backends``.
+"""
+
+from __future__ import annotations
+
+import difflib
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from importlib.metadata import entry_points
+from os import PathLike
+from types import TracebackType
+from typing import Any
+
+from metaclient import keys
+from metaclient.backend import Backend, BackendFactory, Capabilities
+from metaclient.config import Config, MetaMode
+from metaclient.errors import ConfigError, ConnectionClosed, RegionOffline, Unsupported
+from metaclient.locator import Locator
+from metaclient.meta_reader import MetaReader, MetaReplicaStatus
+from metaclient.model import (
+    META_TABLE,
+    FamilyDescriptor,
+    RegionInfo,
+    RegionLocation,
+    RegionLocations,
+    TableDescriptor,
+)
+from metaclient.operations import Operations
+from metaclient.reads.executor import Executor
+from metaclient.retry import Retrier
+from metaclient.runtime import Runtime, ThreadRuntime
+from metaclient.table import Table
+from metaclient.telemetry import Listener, Telemetry
+
+__all__ = ["Connection", "connect", "connect_to"]
+
+DEFAULT_HOST = "localhost"
+DEFAULT_PORT = 9090
+BACKENDS = "metaclient.backends"
+COMPAT_MODES = ("0.90", "0.92", "0.94", "0.96", "0.98")
+TRANSPORTS = ("buffered", "framed")
+PROTOCOLS = ("binary", "compact")
+#: How long close() waits for threads, as the core promises.
+CLOSE_S = 1.0
+ConfigSource = str | PathLike[str] | Mapping[str, object] | Config | None
+
+#: happybase's column options and ours: argument -> field of FamilyDescriptor.
+_FAMILY_OPTIONS = {
+    "max_versions": "max_versions",
+    "min_versions": "min_versions",
+    "time_to_live": "time_to_live_s",
+    "compression": "compression",
+    "in_memory": "in_memory",
+    "bloom_filter_type": "bloom_filter_type",
+    "block_cache_enabled": "block_cache_enabled",
+    "keep_deleted_cells": "keep_deleted_cells",
+    "replication_scope": "replication_scope",
+    # Accepted and without effect since HBase 0.92, as in happybase:
+    "bloom_filter_vector_size": None,
+    "bloom_filter_nb_hashes": None,
+}
+
+
+def connect(
+    url: str = "fake:",
+    *,
+    meta_mode: MetaMode | str | None = None,
+    config: ConfigSource = None,
+    runtime: Runtime | None = None,
+    **options: Any,
+) -> Connection:
+    """Connect to a cluster.
+
+    ``url`` names the backend and the place; ``config`` is an hbase-site.xml, a mapping of HBase's properties or a
+    :class:`Config`; ``options`` are fields of it. Unknown names raise :class:`ConfigError` with the nearest known one.
+
+    >>> with connect("scripted:?meta_replicas=3", meta_mode="LoadBalance") as connection:
+    ...     connection.create_table("t", {"cf": {}}, splits=[b"m"])
+    ...     len(connection.regions("t"))
+    2
+    """
+    return Connection(url=url, meta_mode=meta_mode, config=config, runtime=runtime, **options)
+
+
+def connect_to(
+    backend: Backend,
+    *,
+    runtime: Runtime,
+    owns_backend: bool = True,
+    owns_runtime: bool = False,
+    meta_mode: MetaMode | str | None = None,
+    config: ConfigSource = None,
+    **options: Any,
+) -> Connection:
+    """Connect through a backend that is already there (a cluster's own, one under test)."""
+    return Connection(
+        meta_mode=meta_mode,
+        config=config,
+        runtime=runtime,
+        _backend=backend,
+        _owns_backend=owns_backend,
+        _owns_runtime=owns_runtime,
+        **options,
+    )
+
+
+class Connection:
+    """A connection to an HBase cluster; a context manager, and safe to share between threads.
+
+    The first nine arguments are happybase's: with them alone it talks to a Thrift 1 gateway, as happybase does.
+    ``url=`` chooses anything else, and so does :func:`connect`.
+    """
+
+    def __init__(
+        self,
+        host: str | None = DEFAULT_HOST,
+        port: int | None = DEFAULT_PORT,
+        timeout: int | None = None,
+        autoconnect: bool = True,
+        table_prefix: bytes | str | None = None,
+        table_prefix_separator: bytes | str = b"_",
+        compat: str = "0.98",
+        transport: str = "buffered",
+        protocol: str = "binary",
+        *,
+        url: str | None = None,
+        meta_mode: MetaMode | str | None = None,
+        config: ConfigSource = None,
+        runtime: Runtime | None = None,
+        _backend: Backend | None = None,
+        _owns_backend: bool = True,
+        _owns_runtime: bool | None = None,
+        **options: Any,
+    ) -> None:
+        _check_one_of("transport", transport, TRANSPORTS)
+        _check_one_of("protocol", protocol, PROTOCOLS)
+        _check_one_of("compat", compat, COMPAT_MODES)
+        self.host = host or DEFAULT_HOST
+        self.port = port or DEFAULT_PORT
+        self.timeout = timeout
+        self.compat = compat
+        self.table_prefix = None if table_prefix is None else _as_bytes(table_prefix, "table_prefix")
+        self.table_prefix_separator = _as_bytes(table_prefix_separator, "table_prefix_separator")
+        self.url = url or f"thrift1://{self.host}:{self.port}?transport={transport}&protocol={protocol}"
+        if timeout is not None:
+            options.setdefault("rpc_timeout_s", timeout / 1000)
+        self.config = Config.of(config, meta_mode=meta_mode, **options)
+        self._owns_runtime = runtime is None if _owns_runtime is None else _owns_runtime
+        self._runtime: Runtime = runtime or ThreadRuntime(
+            max_tasks=self.config.threads_max, max_queued=self.config.queue_max
+        )
+        self._owns_backend = _owns_backend
+        self._backend: Backend = _backend or _backend_for(self.url, self._runtime, self.config)
+        self._is_open = False
+        self._is_closed = False
+        self._put_together()
+        if autoconnect:
+            self.open()
+
+    def _put_together(self) -> None:
+        backend, runtime, config = self._backend, self._runtime, self.config
+        self._telemetry = Telemetry(runtime, backend.name)
+        self._executor = Executor(runtime, backend.capabilities, abandoned_max=config.abandoned_calls_max)
+        self._retrier = Retrier(runtime, config, self._telemetry)
+        self._reader = MetaReader(backend, runtime, config, self._executor, self._telemetry)
+        self._locator = Locator(backend, runtime, config, self._reader, self._telemetry)
+        self._operations = Operations(
+            backend, runtime, config, self._executor, self._locator, self._retrier, self._telemetry
+        )
+        self._cached_tables = self._locator.cache.tables
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else "open" if self._is_open else "new"
+        return f"<metaclient.Connection {self.url} {self.meta_mode.value} {state}>"
+
+    # -- life ------------------------------------------------------------------------------------------------
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What the backend can do."""
+        return self._backend.capabilities
+
+    @property
+    def meta_mode(self) -> MetaMode:
+        """The mode of meta lookups in force."""
+        return self._reader.mode
+
+    def open(self) -> None:
+        """Open the backend; done by the constructor unless ``autoconnect=False``."""
+        if self._is_closed:
+            raise ConnectionClosed("this connection was closed; make a new one")
+        if self._is_open:
+            return
+        self._executor.call(self._backend.open, deadline=self._deadline())
+        self._telemetry.look_for_sdk()
+        self._is_open = True
+
+    def close(self) -> None:
+        """Close what this connection owns; calls in progress end with ConnectionClosed. Idempotent."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._locator.close()
+        if self._owns_backend:
+            self._backend.close()
+        if self._owns_runtime:
+            self._runtime.close(CLOSE_S)
+
+    def __enter__(self) -> Connection:
+        self.open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _deadline(self) -> float:
+        return self._runtime.now() + self.config.operation_timeout_s
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise ConnectionClosed("this connection is closed; make a new one")
+
+    def _observed(self, operation: str, table: bytes) -> AbstractContextManager[object]:
+        if self._is_closed:
+            self._check_open()
+        return self._telemetry.operation(operation, table) if self._telemetry.is_on else _NOTHING
+
+    # -- tables ----------------------------------------------------------------------------------------------
+
+    def table(self, name: bytes | str, use_prefix: bool = True) -> Table:
+        """A table by name; no call is made and existence is not checked."""
+        self._check_open()
+        return Table(self._table_name(name) if use_prefix else keys.table_name(name), self)
+
+    def _table_name(self, name: bytes | str) -> bytes:
+        plain = _as_bytes(name, "name")
+        if self.table_prefix is not None:
+            plain = self.table_prefix + self.table_prefix_separator + plain
+        return keys.table_name(plain)
+
+    def tables(self) -> list[bytes]:
+        """Names of the tables, without the prefix when the connection has one."""
+        names = self._admin("tables", self._backend.table_names)
+        if self.table_prefix is None:
+            return list(names)
+        prefix = self.table_prefix + self.table_prefix_separator
+        return [name[len(prefix) :] for name in names if name.startswith(prefix)]
+
+    def create_table(
+        self,
+        name: bytes | str,
+        families: Mapping[str, Mapping[str, Any] | None] | Mapping[bytes, Mapping[str, Any] | None],
+        *,
+        splits: Sequence[bytes | str] | None = None,
+        region_replication: int = 1,
+    ) -> None:
+        """Make a table. ``families`` maps a name to happybase's options (``max_versions``, ``time_to_live``, ...)."""
+        if not isinstance(families, Mapping):
+            raise TypeError(f"'families' must map family names to options, got {type(families).__name__}")
+        if not families:
+            raise ValueError(f"cannot create table {name!r}: no column families are given")
+        if not isinstance(region_replication, int) or region_replication < 1:
+            raise ValueError(f"'region_replication' must be a number from 1 on, got {region_replication!r}")
+        points = _split_points(splits)
+        if points and not self.capabilities.create_with_splits:
+            raise Unsupported(f"the backend {self._backend.name!r} cannot create a table with splits")
+        if region_replication > 1 and not self.capabilities.region_replication:
+            raise Unsupported(f"the backend {self._backend.name!r} cannot set region_replication")
+        descriptor = TableDescriptor(
+            self._table_name(name),
+            tuple(_family(family, options or {}) for family, options in families.items()),
+            region_replication,
+        )
+        self._admin("create_table", self._backend.create_table, descriptor, points)
+
+    def delete_table(self, name: bytes | str, disable: bool = False) -> None:
+        """Delete a table, which must be disabled; ``disable=True`` does that first."""
+        if disable and self.is_table_enabled(name):
+            self.disable_table(name)
+        table = self._table_name(name)
+        self._admin("delete_table", self._backend.delete_table, table)
+        self._locator.cache.clear(table)
+
+    def enable_table(self, name: bytes | str) -> None:
+        self._admin("enable_table", self._backend.enable_table, self._table_name(name))
+
+    def disable_table(self, name: bytes | str) -> None:
+        self._admin("disable_table", self._backend.disable_table, self._table_name(name))
+
+    def is_table_enabled(self, name: bytes | str) -> bool:
+        return bool(self._admin("is_table_enabled", self._backend.is_table_enabled, self._table_name(name)))
+
+    def compact_table(self, name: bytes | str, major: bool = False) -> None:
+        """Ask for a compaction; HBase does it in its own time."""
+        self._admin("compact_table", self._backend.compact_table, self._table_name(name), bool(major))
+
+    def _describe(self, table: bytes) -> TableDescriptor:
+        found: TableDescriptor = self._admin("describe_table", self._backend.describe_table, table)
+        return found
+
+    def _admin(self, what: str, call: Callable[..., Any], *args: object) -> Any:
+        """An admin call: not repeated once it may have been applied; TableExists never means "just now, by us"."""
+        self._check_open()
+        deadline = self._deadline()
+        table = next((arg for arg in args if isinstance(arg, bytes)), b"")
+        with self._observed(what, table):
+            return self._retrier.call(
+                lambda: self._executor.call(call, *args, deadline=deadline, is_write=True),
+                deadline=deadline,
+                what=lambda: f"{what} {keys.printable(table)}".rstrip(),
+                is_repeatable=what in ("tables", "describe_table", "is_table_enabled"),
+            )
+
+    # -- where things are ------------------------------------------------------------------------------------
+
+    def locate(
+        self, table: bytes | str, row: bytes | str, *, replica_id: int = 0, reload: bool = False
+    ) -> RegionLocation:
+        """Where a row's region (or a replica of it) is: about a microsecond when it is cached."""
+        # The fast path touches nothing but the snapshot: names and rows that are not bytes miss the dictionary
+        # or fail to compare, and are dealt with below.
+        known = self._cached_tables.get(table)  # type: ignore[arg-type]  # a str key is a miss
+        if known is not None and not reload and replica_id == 0 and type(row) is bytes and self.table_prefix is None:
+            snapshot = known.snapshot
+            index = bisect_right(snapshot.starts, row) - 1
+            if index >= 0:
+                end = snapshot.ends[index]
+                if not end or row < end:
+                    location = snapshot.primaries[index]
+                    if location is not None:
+                        known.hits += 1
+                        return location
+        return self._locate(table, row, replica_id, reload)
+
+    def _locate(self, table: bytes | str, row: bytes | str, replica_id: int, reload: bool) -> RegionLocation:
+        self._check_open()
+        name = self._table_name(table)
+        if not isinstance(replica_id, int) or isinstance(replica_id, bool) or replica_id < 0:
+            raise ValueError(f"'replica_id' must be a number from 0 on, got {replica_id!r}")
+        key = _as_bytes(row, "row")  # the empty row is in the first region: a fair question here
+        if name == META_TABLE:
+            return self._locate_meta(replica_id)
+        deadline = self._deadline()
+        with self._observed("locate", name):
+            return self._retrier.call(
+                lambda: self._locator.locate(name, key, deadline=deadline, replica_id=replica_id, reload=reload),
+                deadline=deadline,
+                what=lambda: f"locate row {keys.printable(key)!r} of table {keys.printable(name)!r}",
+            )
+
+    def _locate_meta(self, replica_id: int) -> RegionLocation:
+        for replica in self._reader.refresh(self._deadline()):
+            if replica.replica_id == replica_id and replica.server is not None:
+                info = RegionInfo(META_TABLE, region_id=1, replica_id=replica_id)
+                return RegionLocation(info, replica.server, region_name=replica.region_name)
+        raise RegionOffline(f"the registry knows no server for replica {replica_id} of hbase:meta")
+
+    def regions(self, table: bytes | str) -> list[RegionLocations]:
+        """All regions of a table with their replicas, read from hbase:meta in pages."""
+        return self._regions(self._table_name(table))
+
+    def _regions(self, table: bytes, on_page: Callable[[int], None] | None = None) -> list[RegionLocations]:
+        self._check_open()
+        deadline = self._deadline()
+        with self._observed("regions", table):
+            return self._retrier.call(
+                lambda: self._locator.regions(table, deadline=deadline, on_page=on_page),
+                deadline=deadline,
+                what=lambda: f"list the regions of table {keys.printable(table)!r}",
+            )
+
+    def warm_up(self, table: bytes | str, *, on_page: Callable[[int], None] | None = None) -> int:
+        """Fill the cache with a table's locations in a few pages; how many regions there are."""
+        return len(self._regions(self._table_name(table), on_page))
+
+    def export_locations(self, *tables: bytes | str) -> bytes:
+        """What is cached of these tables (all by default), for :meth:`import_locations` in another process."""
+        self._check_open()
+        return self._locator.cache.exported([self._table_name(table) for table in tables])
+
+    def import_locations(self, data: bytes) -> int:
+        """Take in exported locations; the first use of each costs no lookup. How many regions there were."""
+        self._check_open()
+        return self._locator.cache.imported(data)
+
+    def meta_replicas(self) -> list[MetaReplicaStatus]:
+        """The copies of hbase:meta: where, how healthy, and how many lookups each has served us."""
+        self._check_open()
+        self._retrier.call(
+            lambda: self._reader.refresh(self._deadline()),
+            deadline=self._deadline(),
+            what=lambda: "ask the registry for the meta replicas",
+        )
+        return self._reader.status()
+
+    # -- what happened ---------------------------------------------------------------------------------------
+
+    def on_event(self, listener: Listener) -> Callable[[], None]:
+        """Hear about ejections, fallbacks, lost locations and retries; returns a function that ends it."""
+        if not callable(listener):
+            raise TypeError(f"on_event() takes a function of one event, got {listener!r}")
+        return self._telemetry.add_listener(listener)
+
+    def stats(self) -> dict[str, Any]:
+        """Counters of this connection, ready for ``json.dumps``."""
+        telemetry, tables = self._telemetry, list(self._cached_tables.values())
+        reads = telemetry.by("metaclient.meta.reads", "replica")
+        return {
+            "meta_mode": self.meta_mode.value,
+            "meta": {
+                "reads_by_replica": {str(replica): count for replica, count in sorted(reads.items(), key=str)},
+                "fallbacks": telemetry.total("metaclient.meta.fallbacks"),
+                "hedges": telemetry.total("metaclient.meta.hedges"),
+                "ejections": telemetry.total("metaclient.meta.ejections"),
+                "refreshes": telemetry.total("metaclient.meta.refreshes"),
+            },
+            "lookups": {
+                "flights": telemetry.total("metaclient.lookups"),
+                "joined": telemetry.total("metaclient.lookups.joined"),
+            },
+            "cache": {
+                "hits": sum(table.hits for table in tables),
+                "misses": sum(table.misses for table in tables),
+                "regions": self._locator.cache.regions_cached(),
+                "evictions": self._locator.cache.evictions,
+                "lost": telemetry.total("metaclient.locations.lost"),
+                "moved": telemetry.total("metaclient.locations.moved"),
+            },
+            "hedges": {
+                "started": telemetry.total("metaclient.hedges"),
+                "won": telemetry.total("metaclient.hedges.won"),
+            },
+            "retries": telemetry.total("metaclient.retries"),
+            "calls": {
+                "abandoned": self._executor.abandoned,
+                "drained": self._executor.drained,
+                "cancelled": self._executor.cancelled,
+            },
+            "runtime": dict(self._runtime.stats()),
+        }
+
+
+_NOTHING: AbstractContextManager[object] = nullcontext()
+
+
+def _backend_for(url: str, runtime: Runtime, config: Config) -> Backend:
+    """The backend that is registered for the url's scheme."""
+    if not isinstance(url, str):
+        raise ConfigError(f"'url' must be text such as 'fake:', got {type(url).__name__}")
+    scheme = url.partition(":")[0]
+    known = {point.name: point for point in entry_points(group=BACKENDS)}
+    if ":" not in url or scheme not in known:
+        near = difflib.get_close_matches(scheme, known, n=1)
+        hint = f"did you mean {near[0]}:?" if near else f"known are {', '.join(f'{name}:' for name in sorted(known))}"
+        raise ConfigError(f"no backend is registered for the url {url!r}: {hint}")
+    try:
+        factory: BackendFactory = known[scheme].load()
+    except ImportError as error:
+        raise ConfigError(f"the backend {scheme}: cannot be loaded: {error}") from error
+    return factory(url, runtime=runtime, properties=config.properties)
+
+
+def _check_one_of(name: str, value: object, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name!r} must be one of {', '.join(allowed)}, got {value!r}")
+
+
+def _as_bytes(value: bytes | str, argument: str) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    raise TypeError(f"{argument!r} must be bytes or text, got {type(value).__name__}")
+
+
+def _split_points(splits: Sequence[bytes | str] | None) -> list[bytes]:
+    if splits is None:
+        return []
+    if isinstance(splits, bytes | str):
+        raise TypeError("'splits' must be a list of row keys, got one")
+    points = [keys.row_key(point, "splits") for point in splits]
+    if len(set(points)) != len(points):
+        raise ValueError("'splits' names a row key twice")
+    return sorted(points)
+
+
+def _family(name: bytes | str, options: Mapping[str, Any]) -> FamilyDescriptor:
+    plain = keys.column_name(_as_bytes(name, "families").rstrip(b":"), "families", family_only_ok=True)
+    fields: dict[str, Any] = {}
+    for option, value in options.items():
+        if option not in _FAMILY_OPTIONS:
+            near = difflib.get_close_matches(str(option), _FAMILY_OPTIONS, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_FAMILY_OPTIONS)}"
+            raise ConfigError(f"family {keys.printable(plain)!r} has an unknown option {option!r}: {hint}")
+        field = _FAMILY_OPTIONS[option]
+        if field is not None:
+            fields[field] = value.decode() if isinstance(value, bytes) else value
+    if fields.get("time_to_live_s") in (-1, 0, 2**31 - 1):  # happybase's and HBase's words for "for ever"
+        fields["time_to_live_s"] = None
+    return FamilyDescriptor(plain, **fields)

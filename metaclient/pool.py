@@ -1,0 +1,88 @@
+"""Lends a connection to at most ``size`` users at a time: happybase's ConnectionPool.
+
+The connections of a happybase pool are sockets. Ours is safe to share, and one cache of locations is worth more than
+ten cold ones, so that the pool lends *permits* for one connection; the backend keeps the sockets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any
+
+from metaclient.connection import Connection
+from metaclient.errors import NoConnectionsAvailable
+from metaclient.runtime import ThreadRuntime
+
+__all__ = ["ConnectionPool"]
+
+
+class ConnectionPool:
+    """A pool; ``kwargs`` are those of :class:`Connection`.
+
+    >>> pool = ConnectionPool(size=2, url="scripted:")
+    >>> with pool.connection() as connection:
+    ...     connection.tables()
+    []
+    >>> pool.close()
+    """
+
+    def __init__(self, size: int, **kwargs: Any) -> None:
+        if not isinstance(size, int) or isinstance(size, bool):
+            raise TypeError(f"Pool 'size' arg must be an integer, got {size!r}")
+        if not size > 0:
+            raise ValueError(f"Pool 'size' arg must be greater than zero, got {size}")
+        self.size = size
+        self._runtime = kwargs.get("runtime") or ThreadRuntime()
+        self._free = size
+        self._returned = self._runtime.condition()
+        # Nested requests of one thread get the connection that it already holds.
+        self._held: ContextVar[bool] = ContextVar("metaclient-pool", default=False)
+        kwargs["autoconnect"] = False
+        self._connection = Connection(**kwargs)
+        # Wrong addresses are an error here and not at the first use.
+        with self.connection():
+            pass
+
+    @contextmanager
+    def connection(self, timeout: float | None = None) -> Iterator[Connection]:
+        """Borrow the connection; waits ``timeout`` seconds for a permit (an operation's time by default)."""
+        if self._held.get():
+            yield self._connection
+            return
+        self._acquire(timeout)
+        token = self._held.set(True)
+        try:
+            self._connection.open()
+            yield self._connection
+        finally:
+            self._held.reset(token)
+            with self._returned:
+                self._free += 1
+                self._returned.notify()
+
+    def _acquire(self, timeout: float | None) -> None:
+        wait_s = self._connection.config.operation_timeout_s if timeout is None else timeout
+        deadline = self._runtime.now() + wait_s
+        with self._returned:
+            while self._free == 0:
+                if not self._returned.wait(deadline) and self._free == 0:
+                    raise NoConnectionsAvailable(
+                        f"no connection of the pool of {self.size} was returned within {wait_s:g} s; "
+                        "return connections sooner or make the pool larger"
+                    )
+            self._free -= 1
+
+    def close(self) -> None:
+        """Close the connection behind the pool."""
+        self._connection.close()
+
+    def __enter__(self) -> ConnectionPool:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,23 @@
+"""Policies about reads, and the one place that carries them out.
+
+``plan`` says which copies are asked and when, ``delay`` how long the primary is given, ``budget`` how many extra calls
+there may be; ``executor`` starts, races and drains the calls.
+"""
+
+from metaclient.reads.budget import CallBudget, HedgeBudget
+from metaclient.reads.delay import HedgeDelay, LatencyWindow
+from metaclient.reads.executor import Executor, Won
+from metaclient.reads.plan import Leg, all_at_once, one_replica, staged
+
+__all__ = [
+    "CallBudget",
+    "Executor",
+    "HedgeBudget",
+    "HedgeDelay",
+    "LatencyWindow",
+    "Leg",
+    "Won",
+    "all_at_once",
+    "one_replica",
+    "staged",
+]

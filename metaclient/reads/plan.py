@@ -1,0 +1,51 @@
+"""Decides which copies are asked, and when: a read plan is a sequence of legs.
+
+A leg starts ``after_s`` seconds into the read, or at once when every leg before it has failed. Staged (ours): the
+primary now, one replica after d, the next after 2d: a slow moment of the primary costs one extra call, not n - 1. All
+at once (HBase's TIMELINE): every replica after d.
+
+>>> [(leg.place, leg.after_s) for leg in staged(["primary", "r1", "r2"], delay_s=0.01, timeout_s=1.0)]
+[('primary', 0.0), ('r1', 0.01), ('r2', 0.02)]
+>>> [(leg.place, leg.after_s) for leg in all_at_once(["primary", "r1", "r2"], delay_s=0.01, timeout_s=1.0)]
+[('primary', 0.0), ('r1', 0.01), ('r2', 0.01)]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+__all__ = ["Leg", "all_at_once", "in_turn", "one_replica", "staged"]
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True)
+class Leg(Generic[P]):
+    """One call of a plan; ``is_hedge`` marks those that are extra and need the budget's leave to start by time."""
+
+    place: P
+    after_s: float
+    timeout_s: float
+    is_hedge: bool = False
+
+
+def one_replica(place: P, *, timeout_s: float) -> tuple[Leg[P], ...]:
+    return (Leg(place, 0.0, timeout_s),)
+
+
+def staged(places: Sequence[P], *, delay_s: float, timeout_s: float) -> tuple[Leg[P], ...]:
+    """The first now, each further one a delay later."""
+    return tuple(Leg(place, delay_s * index, timeout_s, index > 0) for index, place in enumerate(places))
+
+
+def all_at_once(places: Sequence[P], *, delay_s: float, timeout_s: float) -> tuple[Leg[P], ...]:
+    """The first now, all others together after one delay, as HBase does."""
+    return tuple(Leg(place, delay_s if index else 0.0, timeout_s, index > 0) for index, place in enumerate(places))
+
+
+def in_turn(places: Sequence[P], *, try_s: float, last_s: float) -> tuple[Leg[P], ...]:
+    """One after the other, each with its own time; the last one with all that is left."""
+    last = len(places) - 1
+    return tuple(Leg(place, try_s * index, last_s if index == last else try_s) for index, place in enumerate(places))

@@ -1,0 +1,86 @@
+"""Decides who is out: the health of a meta replica, or of a server, as a value with pure transitions.
+
+::
+
+    HEALTHY --failure--> EJECTED(until) --time--> (may be probed) --probe ok--> HEALTHY
+                            ^                                     --probe fails--+
+                            +--------------------------------------------------- + (for twice as long)
+
+A replica is ejected for ``base_s * 2**(ejections in a row)``, at most ``max_s``, with a jitter of a tenth so that many
+clients do not come back at the same moment. Health belongs to the replica *and* to its server: after a failover two
+replicas may sit on one server, and what hangs then is the server.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+__all__ = ["HealthState", "ReplicaHealth"]
+
+#: Weight of the newest sample in the latency average: about the last 10 calls count.
+LATENCY_WEIGHT = 0.2
+JITTER = 0.1
+
+
+class HealthState(enum.Enum):
+    HEALTHY = "healthy"
+    EJECTED = "ejected"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaHealth:
+    """What is known of one replica's (or server's) health.
+
+    >>> sick = ReplicaHealth().after_failure(now=10.0, base_s=1.0, max_s=60.0, chance=0.0)
+    >>> sick.state.value, sick.ejected_until
+    ('ejected', 11.0)
+    >>> sick.may_probe(10.5), sick.may_probe(11.0)
+    (False, True)
+    >>> sick.after_failure(now=11.0, base_s=1.0, max_s=60.0, chance=0.0).ejected_until
+    13.0
+    >>> sick.after_success(0.002).state.value
+    'healthy'
+    """
+
+    state: HealthState = HealthState.HEALTHY
+    ejections: int = 0  # in a row
+    ejected_until: float = 0.0
+    latency_s: float | None = None  # moving average of successes
+    successes: int = 0
+    failures: int = 0
+    last_error: str | None = None
+
+    def after_success(self, latency_s: float) -> ReplicaHealth:
+        average = (
+            latency_s if self.latency_s is None else self.latency_s + LATENCY_WEIGHT * (latency_s - self.latency_s)
+        )
+        return ReplicaHealth(HealthState.HEALTHY, 0, 0.0, average, self.successes + 1, self.failures, self.last_error)
+
+    def after_failure(
+        self, *, now: float, base_s: float, max_s: float, chance: float, error: str | None = None
+    ) -> ReplicaHealth:
+        """``chance`` is a draw from [0, 1). Failures while already out do not lengthen the ejection."""
+        if self.state is HealthState.EJECTED and now < self.ejected_until:
+            return ReplicaHealth(
+                self.state,
+                self.ejections,
+                self.ejected_until,
+                self.latency_s,
+                self.successes,
+                self.failures + 1,
+                error or self.last_error,
+            )
+        life = min(base_s * 2.0 ** min(self.ejections, 30), max_s) * (1 + JITTER * chance)
+        return ReplicaHealth(
+            HealthState.EJECTED,
+            self.ejections + 1,
+            now + life,
+            self.latency_s,
+            self.successes,
+            self.failures + 1,
+            error,
+        )
+
+    def may_probe(self, now: float) -> bool:
+        return self.state is HealthState.EJECTED and now >= self.ejected_until

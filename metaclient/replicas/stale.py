@@ -1,0 +1,84 @@
+"""Remembers where a location proved wrong: lookups of those ranges go to the primary for a while.
+
+A mark lives ``base_s`` (HBase: 3 s) and twice as long each time that the range fails again before or soon after the
+mark has ended, up to ``max_s``. There are at most ``marks_max``; the oldest goes first.
+
+DIVERGENCES from CatalogReplicaLoadBalanceSimpleSelector (HBase 3): a repeated error renews the mark (there it is lost,
+also when the old mark has expired and was not yet swept), the life grows, the number is bounded.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import OrderedDict
+from dataclasses import dataclass
+
+from metaclient import keys
+from metaclient.model import RegionInfo
+
+__all__ = ["StaleRanges"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Mark:
+    end_key: bytes
+    until: float
+    life_s: float
+
+
+class StaleRanges:
+    """Not thread-safe: its owner calls it under a lock.
+
+    >>> marks = StaleRanges(base_s=3.0, max_s=30.0, marks_max=100)
+    >>> marks.add(RegionInfo(b"t", b"g", b"m", 1), now=0.0)
+    >>> marks.covers(b"t", b"h", now=2.999), marks.covers(b"t", b"h", now=3.0), marks.covers(b"t", b"m", now=1.0)
+    (True, False, False)
+    """
+
+    def __init__(self, *, base_s: float, max_s: float, marks_max: int) -> None:
+        self._base_s = base_s
+        self._max_s = max_s
+        self._marks_max = marks_max
+        self._marks: OrderedDict[tuple[bytes, bytes], _Mark] = OrderedDict()
+        self._starts: dict[bytes, list[bytes]] = {}  # table -> sorted start keys of its marks
+
+    def __len__(self) -> int:
+        return len(self._marks)
+
+    def add(self, region: RegionInfo, now: float) -> None:
+        key = (region.table, region.start_key)
+        old = self._marks.pop(key, None)
+        if old is None:
+            insort(self._starts.setdefault(region.table, []), region.start_key)
+        # Twice as long when the trouble goes on: within one more life of the old mark's end.
+        goes_on = old is not None and now < old.until + old.life_s
+        life_s = min(old.life_s * 2, self._max_s) if old is not None and goes_on else self._base_s
+        self._marks[key] = _Mark(region.end_key, now + life_s, life_s)
+        while len(self._marks) > self._marks_max:
+            self._drop(next(iter(self._marks)))
+
+    def covers(self, table: bytes, row: bytes, now: float, *, before: bool = False) -> bool:
+        """True when a living mark covers ``row`` (or, with ``before``, what lies just before it)."""
+        starts = self._starts.get(table)
+        if not starts:
+            return False
+        index = (len(starts) if not row else bisect_left(starts, row)) if before else bisect_right(starts, row)
+        if index == 0:
+            return False
+        key = (table, starts[index - 1])
+        mark = self._marks[key]
+        if now >= mark.until + mark.life_s:
+            self._drop(key)  # too old even to remember that it failed before
+            return False
+        if now >= mark.until:
+            return False
+        if before:
+            return not mark.end_key or (bool(row) and mark.end_key >= row)
+        return keys.contains(key[1], mark.end_key, row)
+
+    def _drop(self, key: tuple[bytes, bytes]) -> None:
+        del self._marks[key]
+        starts = self._starts[key[0]]
+        del starts[bisect_left(starts, key[1])]
+        if not starts:
+            del self._starts[key[0]]

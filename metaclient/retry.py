@@ -1,0 +1,249 @@
+"""Decides whether, when and how often a failed operation is tried again: error dispositions in, tenacity's loop around.
+
+Entered only after a first failure, so that an operation that works pays nothing. One operation has one deadline over
+all attempts; every pause is cut to what is left of it, less a millisecond (as HBase does).
+
+Pause = unit * multiplier * (1 + U[-jitter, jitter)), with HBase's multipliers 1 2 3 5 10 20 40 100 100 100 100 200
+200 (the last one repeated) and the larger unit when the server says that it is overloaded; a throttled call waits
+exactly as long as the server asked.
+
+Rules:
+
+1. FATAL errors are raised as they are. So is a failed write that may have been applied and is not safe to repeat.
+2. A retry needs a token of the budget. Without one the operation goes on waiting: see ``reads/budget.py``.
+3. Out of attempts: RetriesExhausted. Out of time: DeadlineExceeded. Both list every attempt.
+
+DIVERGENCES from the Java client: jitter is 50 % both ways instead of 1 % upwards (there a thousand clients stay in
+step), and there is a budget.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from tenacity import RetryCallState, Retrying
+from tenacity.retry import retry_if_exception
+from tenacity.stop import stop_base
+from tenacity.wait import wait_base
+
+from metaclient.config import Config
+from metaclient.errors import (
+    Attempt,
+    DeadlineExceeded,
+    Disposition,
+    MetaClientError,
+    Overloaded,
+    RetriesExhausted,
+)
+from metaclient.reads.budget import CallBudget
+from metaclient.runtime import Runtime
+from metaclient.telemetry import Telemetry
+
+__all__ = ["BACKOFF", "Retrier", "pause_s"]
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+#: HConstants.RETRY_BACKOFF
+BACKOFF = (1, 2, 3, 5, 10, 20, 40, 100, 100, 100, 100, 200, 200)
+#: What is kept back of the remaining time, so that the last attempt still has some (HBase: 1 ms).
+RESERVE_S = 0.001
+#: How long an operation without a token of the budget sleeps before it asks again.
+STARVED_S = 0.5
+
+
+def pause_s(failures: int, *, unit_s: float, jitter: float = 0.0, chance: float = 0.5) -> float:
+    """The pause after that many failures; ``chance`` is a draw from [0, 1).
+
+    >>> [pause_s(n, unit_s=0.1) for n in (1, 2, 3, 4, 5, 14, 15)]
+    [0.1, 0.2, 0.3, 0.5, 1.0, 20.0, 20.0]
+    """
+    multiplier = BACKOFF[min(max(failures, 1), len(BACKOFF)) - 1]
+    return round(unit_s * multiplier * (1 + jitter * (2 * chance - 1)), 9)
+
+
+class Retrier:
+    """Runs the attempts of one connection's operations."""
+
+    def __init__(self, runtime: Runtime, config: Config, telemetry: Telemetry) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._telemetry = telemetry
+        self.budget = CallBudget(ratio=config.retry_budget, burst=config.retry_budget_burst)
+
+    def call(
+        self,
+        attempt: Callable[[], T],
+        *,
+        deadline: float,
+        what: Callable[[], str],
+        is_repeatable: bool = True,
+        on_failure: Callable[[MetaClientError, int], None] | None = None,
+    ) -> T:
+        """Run ``attempt`` until it works, may not be repeated, or time or attempts run out."""
+        try:
+            value = attempt()
+        except MetaClientError as error:
+            return self.resume(
+                error, attempt, deadline=deadline, what=what, is_repeatable=is_repeatable, on_failure=on_failure
+            )
+        self.budget.on_success()
+        return value
+
+    def resume(
+        self,
+        first: MetaClientError,
+        attempt: Callable[[], T],
+        *,
+        deadline: float,
+        what: Callable[[], str],
+        is_repeatable: bool = True,
+        on_failure: Callable[[MetaClientError, int], None] | None = None,
+    ) -> T:
+        """Go on after a first failure. ``on_failure(error, failures)`` may raise to end the operation at once."""
+        return _Operation(self, first, attempt, deadline, what, is_repeatable, on_failure).run()
+
+
+class _Operation(Generic[T]):
+    """One operation that has failed at least once: tenacity's stop, wait and retry, bound to our clock."""
+
+    def __init__(
+        self,
+        owner: Retrier,
+        first: MetaClientError,
+        attempt: Callable[[], T],
+        deadline: float,
+        what: Callable[[], str],
+        is_repeatable: bool,
+        on_failure: Callable[[MetaClientError, int], None] | None,
+    ) -> None:
+        self._runtime = owner._runtime
+        self._config = owner._config
+        self._telemetry = owner._telemetry
+        self._budget = owner.budget
+        self._first: MetaClientError | None = first
+        self._attempt = attempt
+        self._deadline = deadline
+        self._what = what
+        self._is_repeatable = is_repeatable
+        self._on_failure = on_failure
+        self._begun = self._runtime.now()
+        self._attempts: list[Attempt] = []
+        self._maybe_applied = False
+        self._budget.on_first_attempt_failed(self._begun)
+
+    def run(self) -> T:
+        loop = Retrying(
+            stop=_Stop(self),
+            wait=_Wait(self),
+            retry=retry_if_exception(self._may_retry),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            value = loop(self._next)
+        except MetaClientError as error:
+            raise self._final(error) from error.__cause__
+        self._budget.on_success()
+        return value
+
+    def _next(self) -> T:
+        """tenacity's function: the failure that brought us here first, then real attempts."""
+        first, self._first = self._first, None
+        try:
+            if first is not None:
+                raise first
+            return self._attempt()
+        except MetaClientError as error:
+            self._note(error)
+            if self._on_failure is not None and error.disposition is not Disposition.FATAL:
+                self._on_failure(error, len(self._attempts))
+            raise
+
+    def _note(self, error: MetaClientError) -> None:
+        self._maybe_applied = self._maybe_applied or error.may_have_applied
+        elapsed = self._runtime.now() - self._begun
+        place = error.place
+        self._attempts.append(
+            Attempt(
+                len(self._attempts) + 1,
+                elapsed,
+                f"{type(error).__name__}: {error}",
+                str(place.server) if place is not None else None,
+                place.replica_id if place is not None else None,
+            )
+        )
+        level = logging.WARNING if len(self._attempts) > self._config.start_log_errors else logging.DEBUG
+        _log.log(level, "attempt %d of %s failed: %s", len(self._attempts), self._what(), error)
+
+    def _may_retry(self, error: BaseException) -> bool:
+        if not isinstance(error, MetaClientError) or error.disposition is Disposition.FATAL:
+            return False
+        return self._is_repeatable or not error.may_have_applied
+
+    def is_over(self) -> bool:
+        out_of_attempts = len(self._attempts) > self._config.retries
+        return out_of_attempts or self._left_s() <= 0
+
+    def _left_s(self) -> float:
+        return self._deadline - self._runtime.now() - RESERVE_S
+
+    def pause_s(self, error: BaseException | None) -> float:
+        config = self._config
+        wait_s = getattr(error, "wait_s", None)
+        if wait_s is None:
+            unit_s = config.pause_overloaded_s if isinstance(error, Overloaded) else config.pause_s
+            wait_s = pause_s(
+                len(self._attempts), unit_s=unit_s, jitter=config.retry_jitter, chance=self._runtime.rng.random()
+            )
+        return max(0.0, min(wait_s, self._left_s()))
+
+    def _sleep(self, seconds: float) -> None:
+        self._runtime.sleep(seconds)
+        while not self._budget.take(self._runtime.now()):
+            left_s = self._left_s()
+            if left_s <= 0:
+                raise DeadlineExceeded("no token of the retry budget was left before its deadline")
+            self._runtime.sleep(min(STARVED_S, left_s))
+        self._telemetry.count("metaclient.retries")
+
+    def _final(self, error: MetaClientError) -> MetaClientError:
+        """What the user hears: a FATAL error as it is, else what ran out, with every attempt."""
+        elapsed = self._runtime.now() - self._begun
+        if error.disposition is Disposition.FATAL and not isinstance(error, DeadlineExceeded):
+            error.attempts = tuple(self._attempts) if len(self._attempts) > 1 else error.attempts
+            return error
+        if not self._may_retry(error) and not isinstance(error, DeadlineExceeded):
+            return error
+        tried = f"{self._what()}: {len(self._attempts)} attempt(s) in {elapsed:.3f} s failed"
+        last = self._attempts[-1].error if self._attempts else str(error)
+        out_of_time = isinstance(error, DeadlineExceeded) or self._left_s() <= 0
+        kind: type[MetaClientError] = DeadlineExceeded if out_of_time else RetriesExhausted
+        advice = "raise operation_timeout_s" if out_of_time else "raise retries or look at the server"
+        final = kind(
+            f"{tried}, the last with {last}; see .attempts, or {advice}",
+            may_have_applied=self._maybe_applied,
+            attempts=self._attempts,
+            detail=error.detail,
+        )
+        final.__cause__ = error
+        return final
+
+
+class _Stop(stop_base):
+    def __init__(self, operation: _Operation[Any]) -> None:
+        self._operation = operation
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        return self._operation.is_over()
+
+
+class _Wait(wait_base):
+    def __init__(self, operation: _Operation[Any]) -> None:
+        self._operation = operation
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        outcome = retry_state.outcome
+        return self._operation.pause_s(outcome.exception() if outcome is not None else None)

@@ -1,0 +1,576 @@
+"""What users hold for a table: happybase's methods, plus consistency, replicas and atomic row operations.
+
+Everything that a user gives is checked and turned into bytes here, at the front door; a mistake is an error at the call
+that names the argument and the fix.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Integral
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from metaclient import keys
+from metaclient.batch import Batch
+from metaclient.errors import Unsupported
+from metaclient.model import (
+    LATEST_TIMESTAMP,
+    Append,
+    Cell,
+    CellType,
+    Check,
+    CompareOp,
+    Consistency,
+    Delete,
+    Durability,
+    Get,
+    Increment,
+    Put,
+    RegionLocation,
+    Result,
+    Row,
+    RowMutations,
+    Scan,
+)
+from metaclient.scanner import TableScanner
+
+if TYPE_CHECKING:
+    from metaclient.connection import Connection
+
+__all__ = ["Table"]
+
+_int64 = Struct(">q")
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+#: happybase's i32; HBase means "all of them".
+ALL_VERSIONS = 2**31 - 1
+_STRONG = Consistency.STRONG
+Columns = Sequence[bytes | str] | None
+
+
+class Table:
+    """A table of a connection; made by :meth:`Connection.table`, which costs no call.
+
+    >>> import metaclient
+    >>> with metaclient.connect("scripted:") as connection:
+    ...     connection.create_table("t", {"cf": {}})
+    ...     table = connection.table("t")
+    ...     table.put(b"r1", {b"cf:a": b"1"})
+    ...     row = table.row(b"r1")
+    ...     print(row, row.stale)
+    {b'cf:a': b'1'} False
+    """
+
+    def __init__(self, name: bytes, connection: Connection) -> None:
+        self.name = name
+        self.connection = connection
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__module__}.{type(self).__name__} name={self.name!r}>"
+
+    # -- descriptions ----------------------------------------------------------------------------------------
+
+    def families(self) -> dict[bytes, dict[str, Any]]:
+        """Column family name -> its settings, under happybase's names."""
+        descriptor = self.connection._describe(self.name)
+        return {
+            family.name: {
+                "name": family.name + b":",
+                "max_versions": family.max_versions,
+                "compression": family.compression.encode(),
+                "in_memory": family.in_memory,
+                "bloom_filter_type": family.bloom_filter_type.encode(),
+                "bloom_filter_vector_size": 0,
+                "bloom_filter_nb_hashes": 0,
+                "block_cache_enabled": family.block_cache_enabled,
+                "time_to_live": family.time_to_live_s if family.time_to_live_s is not None else 2**31 - 1,
+            }
+            for family in descriptor.families
+        }
+
+    def regions(self) -> list[dict[str, Any]]:
+        """The table's regions, every replica on its own, under happybase's names."""
+        return [
+            {
+                "start_key": location.region.start_key,
+                "end_key": location.region.end_key,
+                "id": location.region.region_id,
+                "name": location.region_name,
+                "version": 1,
+                "server_name": location.server.host.encode(),
+                "port": location.server.port,
+            }
+            for entry in self.connection._regions(self.name)
+            for location in entry.placed()
+        ]
+
+    # -- reading ---------------------------------------------------------------------------------------------
+
+    def row(
+        self,
+        row: bytes | str,
+        columns: Columns = None,
+        timestamp: int | None = None,
+        include_timestamp: bool = False,
+        *,
+        consistency: Consistency | str | None = None,
+        replica_id: int | None = None,
+        filter: bytes | str | None = None,
+    ) -> Row:
+        """Read one row: column -> value, or -> (value, timestamp) with ``include_timestamp``.
+
+        ``columns`` are ``b"cf"`` (the family) or ``b"cf:q"``; ``timestamp`` is the exclusive upper bound of versions. A
+        missing row is an empty ``Row``. ``Row.stale`` says that a secondary answered.
+        """
+        if type(row) is not bytes or not row:
+            row = keys.row_key(row)
+        get = (
+            Get(row)
+            if columns is None and timestamp is None and filter is None
+            else _get(row, columns, timestamp, filter)
+        )
+        connection = self.connection
+        if consistency is None and replica_id is None:
+            if connection._telemetry.is_on:
+                with connection._telemetry.operation("row", self.name):
+                    result, place = connection._operations.get(self.name, get, _STRONG, None)
+            else:
+                result, place = connection._operations.get(self.name, get, _STRONG, None)
+        else:
+            level, replica_id = _level(consistency, replica_id)
+            with connection._observed("row", self.name):
+                result, place = connection._operations.get(self.name, get, level, replica_id)
+        return _row(result, place, include_timestamp)
+
+    def rows(
+        self,
+        rows: Sequence[bytes | str],
+        columns: Columns = None,
+        timestamp: int | None = None,
+        include_timestamp: bool = False,
+        *,
+        consistency: Consistency | str | None = None,
+        replica_id: int | None = None,
+    ) -> list[tuple[bytes, Row]]:
+        """Read many rows, one call a server: (row key, row) of those that exist, in the order given."""
+        if isinstance(rows, bytes | str):
+            raise TypeError(f"'rows' must be a list of row keys, got one {type(rows).__name__}; did you mean row()?")
+        wanted = [_get(keys.row_key(row, "rows"), columns, timestamp, None) for row in rows]
+        if not wanted:
+            return []
+        level, replica_id = _level(consistency, replica_id)
+        with self.connection._observed("rows", self.name):
+            found = self.connection._operations.get_many(self.name, wanted, level, replica_id)
+        return [
+            (get.row, _row(result, place, include_timestamp))
+            for get, (result, place) in zip(wanted, found, strict=True)
+            if result.cells
+        ]
+
+    def cells(
+        self,
+        row: bytes | str,
+        column: bytes | str,
+        versions: int | None = None,
+        timestamp: int | None = None,
+        include_timestamp: bool = False,
+        *,
+        consistency: Consistency | str | None = None,
+        replica_id: int | None = None,
+    ) -> list[Any]:
+        """Versions of one column, newest first: values, or (value, timestamp) pairs."""
+        if versions is None:
+            versions = ALL_VERSIONS
+        elif not isinstance(versions, int) or isinstance(versions, bool):
+            raise TypeError(f"'versions' must be a number or None, got {versions!r}")
+        elif versions < 1:
+            raise ValueError(f"'versions' must be at least 1 (or None), got {versions}")
+        name = keys.column_name(column, "column", family_only_ok=True)
+        get = Get(keys.row_key(row), (name,), max_versions=versions, max_timestamp=_max_timestamp(timestamp))
+        level, replica_id = _level(consistency, replica_id)
+        with self.connection._observed("cells", self.name):
+            result, _ = self.connection._operations.get(self.name, get, level, replica_id)
+        return [(cell.value, cell.timestamp) if include_timestamp else cell.value for cell in result.cells]
+
+    def exists(
+        self,
+        row: bytes | str,
+        columns: Columns = None,
+        *,
+        consistency: Consistency | str | None = None,
+        replica_id: int | None = None,
+    ) -> bool:
+        """True when the row has a cell (in these columns)."""
+        plain = _get(keys.row_key(row), columns, None, None)
+        get = Get(plain.row, plain.columns, existence_only=True)
+        level, replica_id = _level(consistency, replica_id)
+        with self.connection._observed("exists", self.name):
+            result, _ = self.connection._operations.get(self.name, get, level, replica_id)
+        return result.exists if result.exists is not None else bool(result.cells)
+
+    def scan(
+        self,
+        row_start: bytes | str | None = None,
+        row_stop: bytes | str | None = None,
+        row_prefix: bytes | str | None = None,
+        columns: Columns = None,
+        filter: bytes | str | None = None,
+        timestamp: int | None = None,
+        include_timestamp: bool = False,
+        batch_size: int = 1000,
+        scan_batching: int | None = None,
+        limit: int | None = None,
+        sorted_columns: bool = False,
+        reverse: bool = False,
+        *,
+        consistency: Consistency | str | None = None,
+        replica_id: int | None = None,
+    ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
+        """Iterate over (row key, row) of a range ``[row_start, row_stop)``, or of a prefix.
+
+        ``reverse``: from ``row_start`` (inclusive, above) down to ``row_stop`` (exclusive). Errors in arguments are
+        raised here, not at the first row.
+        """
+        scan = _scan(
+            row_start, row_stop, row_prefix, columns, filter, timestamp, batch_size, scan_batching, limit, reverse
+        )
+        level, replica_id = _level(consistency, replica_id)
+        if reverse and not self.connection.capabilities.reversed_scan:
+            raise Unsupported(f"the backend {self.connection._backend.name!r} cannot scan in reverse")
+        scanner = TableScanner(self.connection._operations, self.name, scan, level, replica_id)
+        return self._scanned(scanner, include_timestamp, sorted_columns)
+
+    def _scanned(
+        self, scanner: TableScanner, include_timestamp: bool, sorted_columns: bool
+    ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
+        for result, place in scanner:
+            if sorted_columns:
+                # happybase promises an OrderedDict here; cells arrive in HBase's order, which is sorted.
+                yield result.row, OrderedDict(_row(result, place, include_timestamp))
+            else:
+                yield result.row, _row(result, place, include_timestamp)
+
+    # -- writing ---------------------------------------------------------------------------------------------
+
+    def put(
+        self,
+        row: bytes | str,
+        data: Mapping[bytes | str, bytes | str],
+        timestamp: int | None = None,
+        wal: bool = True,
+    ) -> None:
+        """Store column -> value in one row, all or nothing."""
+        put = make_put(row, data, _timestamp(timestamp), wal)
+        with self.connection._observed("put", self.name):
+            self.connection._operations.mutate(self.name, put)
+
+    def delete(self, row: bytes | str, columns: Columns = None, timestamp: int | None = None, wal: bool = True) -> None:
+        """Delete the row, or all versions (up to ``timestamp``) of these columns or families of it."""
+        delete = make_delete(row, columns, _timestamp(timestamp), wal)
+        with self.connection._observed("delete", self.name):
+            self.connection._operations.mutate(self.name, delete)
+
+    def batch(
+        self,
+        timestamp: int | None = None,
+        batch_size: int | None = None,
+        transaction: bool = False,
+        wal: bool = True,
+    ) -> Batch:
+        """Collect puts and deletes and send them together; see :class:`Batch`."""
+        return Batch(self, timestamp, batch_size, transaction, wal)
+
+    def append(self, row: bytes | str, data: Mapping[bytes | str, bytes | str]) -> Row:
+        """Append to values of one row, atomically; the new values. Not repeated when it may have been applied."""
+        self._needs("append", "append")
+        append = Append(keys.row_key(row), tuple((cell.column, cell.value) for cell in _cells(data, LATEST_TIMESTAMP)))
+        with self.connection._observed("append", self.name):
+            result = self.connection._operations.mutate(self.name, append)
+        return _row(result or Result(append.row), None, False)
+
+    def mutate_row(
+        self,
+        row: bytes | str,
+        put: Mapping[bytes | str, bytes | str] | None = None,
+        delete: Columns = None,
+        timestamp: int | None = None,
+        wal: bool = True,
+    ) -> None:
+        """Delete columns of a row and put others, atomically; the put comes last, so that it stays."""
+        self._needs("row_mutations", "atomic row mutations")
+        mutations: list[Put | Delete] = []
+        if delete is not None:
+            mutations.append(make_delete(row, delete, _timestamp(timestamp), wal))
+        if put is not None:
+            mutations.append(make_put(row, put, _timestamp(timestamp), wal))
+        if not mutations:
+            raise ValueError("mutate_row() needs 'put', 'delete' or both")
+        with self.connection._observed("mutate_row", self.name):
+            self.connection._operations.mutate(self.name, RowMutations(mutations[0].row, tuple(mutations)))
+
+    def check_and_put(
+        self,
+        row: bytes | str,
+        column: bytes | str,
+        value: bytes | str | None,
+        data: Mapping[bytes | str, bytes | str],
+        timestamp: int | None = None,
+        wal: bool = True,
+        *,
+        op: CompareOp | str = CompareOp.EQUAL,
+    ) -> bool:
+        """Put if *stored value* ``op`` ``value``; None = if the column is absent. True when it was put."""
+        check = self._check(row, column, value, op)
+        put = make_put(row, data, _timestamp(timestamp), wal)
+        with self.connection._observed("check_and_put", self.name):
+            return self.connection._operations.check_and_mutate(self.name, check, put)
+
+    def check_and_delete(
+        self,
+        row: bytes | str,
+        column: bytes | str,
+        value: bytes | str | None,
+        columns: Columns = None,
+        timestamp: int | None = None,
+        wal: bool = True,
+        *,
+        op: CompareOp | str = CompareOp.EQUAL,
+    ) -> bool:
+        """Delete if *stored value* ``op`` ``value``; None = if the column is absent. True when it was deleted."""
+        check = self._check(row, column, value, op)
+        delete = make_delete(row, columns, _timestamp(timestamp), wal)
+        with self.connection._observed("check_and_delete", self.name):
+            return self.connection._operations.check_and_mutate(self.name, check, delete)
+
+    def _check(self, row: bytes | str, column: bytes | str, value: bytes | str | None, op: CompareOp | str) -> Check:
+        self._needs("check_and_mutate", "check-and-mutate")
+        if isinstance(op, str):
+            try:
+                op = CompareOp(op)
+            except ValueError:
+                raise ValueError(f"'op' must be one of {', '.join(o.value for o in CompareOp)}, got {op!r}") from None
+        data = None if value is None else _value(value, "value")
+        return Check(keys.row_key(row), keys.column_name(column, "column", family_only_ok=False), data, op)
+
+    def _needs(self, capability: str, what: str) -> None:
+        if not getattr(self.connection.capabilities, capability):
+            raise Unsupported(f"the backend {self.connection._backend.name!r} has no {what}")
+
+    # -- counters --------------------------------------------------------------------------------------------
+
+    def counter_get(self, row: bytes | str, column: bytes | str) -> int:
+        """The counter's value; one that does not exist is made, with 0 (as in happybase)."""
+        return self.counter_inc(row, column, value=0)
+
+    def counter_set(self, row: bytes | str, column: bytes | str, value: int = 0) -> None:
+        """Set a counter; use :meth:`counter_inc` to change one."""
+        self.put(row, {column: _int64.pack(_amount(value))})
+
+    def counter_inc(self, row: bytes | str, column: bytes | str, value: int = 1) -> int:
+        """Add to a counter, atomically; the value after that. Not repeated when it may have been applied."""
+        name = keys.column_name(column, "column", family_only_ok=False)
+        increment = Increment(keys.row_key(row), ((name, _amount(value)),))
+        with self.connection._observed("counter_inc", self.name):
+            result = self.connection._operations.mutate(self.name, increment)
+        values = {cell.column: cell.value for cell in result.cells} if result is not None else {}
+        return int(_int64.unpack(values[name])[0])
+
+    def counter_dec(self, row: bytes | str, column: bytes | str, value: int = 1) -> int:
+        """Subtract from a counter, atomically; the value after that."""
+        return self.counter_inc(row, column, -value)
+
+
+# -- from and to what backends speak ---------------------------------------------------------------------------
+
+
+def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) -> Row:
+    if include_timestamp:
+        row = Row((cell[0], (cell[2], cell[1])) for cell in result.cells)
+    else:
+        row = Row({cell[0]: cell[2] for cell in result.cells})
+    row.stale = result.is_stale
+    row.lag_s = result.lag_s
+    if place is not None:
+        row.replica_id = place.region.replica_id
+        row.server = place.server
+        row.region = place.region
+    return row
+
+
+def _level(consistency: Consistency | str | None, replica_id: int | None) -> tuple[Consistency, int | None]:
+    """A named replica alone means TIMELINE; STRONG is always the primary, whatever replica is named (as in HBase)."""
+    if replica_id is not None and (not isinstance(replica_id, int) or isinstance(replica_id, bool) or replica_id < 0):
+        raise ValueError(f"'replica_id' must be a number from 0 on, got {replica_id!r}")
+    if consistency is None:
+        return (_STRONG, None) if replica_id is None else (Consistency.TIMELINE, replica_id)
+    level = Consistency.of(consistency)
+    return (level, None) if level is _STRONG else (level, replica_id)
+
+
+def _columns(columns: Columns, argument: str = "columns") -> tuple[bytes, ...]:
+    if columns is None:
+        return ()
+    if isinstance(columns, bytes | str) or not isinstance(columns, Sequence):
+        raise TypeError(f"{argument!r} must be a tuple or list of columns, got {columns!r}")
+    return tuple(keys.column_name(column, argument, family_only_ok=True) for column in columns)
+
+
+def _filter(text: bytes | str | None) -> bytes | None:
+    if text is None or isinstance(text, bytes):
+        return text
+    if isinstance(text, str):
+        return text.encode()
+    raise TypeError(f"'filter' must be text of HBase's filter language, got {type(text).__name__}")
+
+
+def _get(row: bytes, columns: Columns, timestamp: int | None, filter: bytes | str | None) -> Get:
+    return Get(row, _columns(columns), max_timestamp=_max_timestamp(timestamp), filter=_filter(filter))
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def _max_timestamp(timestamp: int | None) -> int:
+    if timestamp is None:
+        return LATEST_TIMESTAMP
+    if not _is_integer(timestamp):
+        raise TypeError(f"'timestamp' must be an integer (milliseconds), got {timestamp!r}")
+    return int(timestamp)
+
+
+def _timestamp(timestamp: int | None) -> int:
+    value = _max_timestamp(timestamp)
+    if not 0 <= value <= LATEST_TIMESTAMP:
+        raise ValueError(f"'timestamp' must be between 0 and 2**63 - 1 (milliseconds), got {value}")
+    return value
+
+
+def _scan(
+    row_start: bytes | str | None,
+    row_stop: bytes | str | None,
+    row_prefix: bytes | str | None,
+    columns: Columns,
+    filter: bytes | str | None,
+    timestamp: int | None,
+    batch_size: int,
+    scan_batching: int | None,
+    limit: int | None,
+    reverse: bool,
+) -> Scan:
+    for name, value in (("batch_size", batch_size), ("limit", limit), ("scan_batching", scan_batching)):
+        if value is not None and (not _is_integer(value) or value < 1):
+            raise ValueError(f"{name!r} must be >= 1, got {value!r}")
+    start, stop = _bound(row_start, "row_start"), _bound(row_stop, "row_stop")
+    if row_prefix is not None:
+        if row_start is not None or row_stop is not None:
+            raise TypeError("'row_prefix' cannot be combined with 'row_start' or 'row_stop'")
+        prefix = _bound(row_prefix, "row_prefix")
+        start, stop = prefix, keys.prefix_stop(prefix)
+        if reverse:
+            return _reversed_prefix(prefix, stop, columns, filter, timestamp, batch_size, scan_batching, limit)
+    return Scan(
+        start,
+        stop,
+        is_reversed=bool(reverse),
+        columns=_columns(columns),
+        max_timestamp=_max_timestamp(timestamp),
+        filter=_filter(filter),
+        limit=limit,
+        caching=batch_size,
+        batch=scan_batching,
+    )
+
+
+def _reversed_prefix(
+    prefix: bytes,
+    above: bytes,
+    columns: Columns,
+    filter: bytes | str | None,
+    timestamp: int | None,
+    batch_size: int,
+    scan_batching: int | None,
+    limit: int | None,
+) -> Scan:
+    """All rows of a prefix, downwards: neither the first row above it nor less than the prefix itself.
+
+    happybase starts *at* the first key above the prefix, inclusively, and stops before the row that equals the
+    prefix: one row too many, one too few. Here a prefix scan has the same rows in both directions.
+    """
+    return Scan(
+        above,
+        prefix,
+        include_start=False,
+        include_stop=True,
+        is_reversed=True,
+        columns=_columns(columns),
+        max_timestamp=_max_timestamp(timestamp),
+        filter=_filter(filter),
+        limit=limit,
+        caching=batch_size,
+        batch=scan_batching,
+    )
+
+
+def _bound(value: bytes | str | None, argument: str) -> bytes:
+    if value is None:
+        return b""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return value
+    raise TypeError(f"{argument!r} must be bytes or text, got {type(value).__name__}")
+
+
+def _value(value: object, argument: str) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    hint = "leave the column out, or delete it" if value is None else "encode it first, e.g. str(value).encode()"
+    raise TypeError(f"{argument} must be bytes or text, got {type(value).__name__}: {hint}")
+
+
+def _cells(data: Mapping[bytes | str, bytes | str], timestamp: int) -> tuple[Cell, ...]:
+    if not isinstance(data, Mapping):
+        raise TypeError(f"'data' must map columns to values, got {type(data).__name__}")
+    if not data:
+        raise ValueError("'data' has no columns: there is nothing to write")
+    return tuple(
+        Cell(
+            keys.column_name(column, "data", family_only_ok=False),
+            timestamp,
+            _value(value, f"the value of {column!r}"),
+        )
+        for column, value in data.items()
+    )
+
+
+def make_put(row: bytes | str, data: Mapping[bytes | str, bytes | str], timestamp: int, wal: bool) -> Put:
+    return Put(keys.row_key(row), _cells(data, timestamp), _durability(wal))
+
+
+def make_delete(row: bytes | str, columns: Columns, timestamp: int, wal: bool) -> Delete:
+    """``b"cf"`` deletes the family, ``b"cf:q"`` all versions of the column; no columns: the row."""
+    if columns is not None and len(columns) == 0:
+        raise ValueError("'columns' is empty: leave it out to delete the whole row")
+    cells = tuple(
+        Cell(name, timestamp, b"", CellType.DELETE_COLUMN if b":" in name else CellType.DELETE_FAMILY)
+        for name in _columns(columns)
+    )
+    return Delete(keys.row_key(row), cells, timestamp, _durability(wal))
+
+
+def _durability(wal: bool) -> Durability:
+    return Durability.USE_DEFAULT if wal else Durability.SKIP_WAL
+
+
+def _amount(value: int) -> int:
+    if not _is_integer(value):
+        raise TypeError(f"'value' must be an integer, got {value!r}")
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise ValueError(f"'value' must fit into 64 bits, got {value}")
+    return int(value)

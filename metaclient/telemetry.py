@@ -1,0 +1,206 @@
+"""Every span, metric, attribute and event name, and the one object that counts and reports them.
+
+OpenTelemetry's stable database conventions come first (``db.*``, ``server.address``, ``error.type``); what they do
+not know is under ``metaclient.``. ``docs/telemetry.md`` has the same tables; a test keeps both equal.
+
+Nothing is paid when no SDK is set up: whether there is one is asked once, when the connection opens. Counters that
+``Connection.stats()`` shows are kept in any case; they are only touched off the fast path.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from opentelemetry import metrics, trace
+from opentelemetry.trace import SpanKind, Status, StatusCode
+
+from metaclient.errors import MetaClientError
+from metaclient.runtime import Runtime
+
+__all__ = ["ATTRIBUTES", "EVENTS", "METRICS", "SPANS", "Event", "Listener", "Telemetry"]
+
+_log = logging.getLogger(__name__)
+
+SCOPE = "metaclient"
+
+#: Span name pattern -> what it covers.
+SPANS: Mapping[str, str] = {
+    "{operation} {table}": "one call of a user: all attempts, lookups and hedges",
+    "hbase:meta lookup": "one flight to hbase:meta: all replicas that were tried for it",
+}
+
+ATTRIBUTES: Mapping[str, str] = {
+    "db.system.name": "always `hbase`",
+    "db.collection.name": "the table",
+    "db.operation.name": "`row`, `rows`, `scan`, `put`, ...",
+    "server.address": "the region server that answered",
+    "error.type": "class of the error",
+    "metaclient.backend": "`fake`, `thrift2`, ...",
+    "metaclient.replica": "replica id that was asked",
+    "metaclient.outcome": "`ok`, or the class of the error",
+    "metaclient.stale": "the answer came from a secondary",
+    "metaclient.reason": "why: `empty`, `garbled`, `timeout`, ...",
+}
+
+#: Metric name -> (unit, what it counts).
+METRICS: Mapping[str, tuple[str, str]] = {
+    "db.client.operation.duration": ("s", "duration of users' calls"),
+    "metaclient.meta.reads": ("{call}", "calls to hbase:meta, by replica and outcome"),
+    "metaclient.meta.fallbacks": ("{lookup}", "lookups that a further replica or the primary had to answer, by reason"),
+    "metaclient.meta.hedges": ("{call}", "extra calls to hbase:meta that were started by time"),
+    "metaclient.meta.ejections": ("{ejection}", "times a meta replica or its server was taken out, by replica"),
+    "metaclient.meta.refreshes": ("{call}", "reads of the registry"),
+    "metaclient.lookups": ("{lookup}", "flights to hbase:meta for a row"),
+    "metaclient.lookups.joined": ("{lookup}", "lookups that waited for somebody else's flight"),
+    "metaclient.locations.lost": ("{location}", "cached locations that proved wrong, by error"),
+    "metaclient.locations.moved": ("{location}", "cached locations that RegionMoved repaired without a lookup"),
+    "metaclient.retries": ("{call}", "attempts after the first, by error"),
+    "metaclient.hedges": ("{call}", "extra calls to region replicas that were started by time"),
+    "metaclient.hedges.won": ("{call}", "reads that a replica answered first"),
+}
+
+EVENTS: Mapping[str, str] = {
+    "meta_replica_ejected": "a meta replica (or its server) is out until a given time",
+    "meta_replica_healed": "an ejected meta replica answered a probe",
+    "meta_replicas_changed": "the registry names other replicas or servers than before",
+    "meta_fallback": "a meta replica could not answer a lookup and the next one was asked",
+    "location_lost": "a cached location proved wrong",
+    "location_moved": "RegionMoved repaired a cached location",
+    "hedge_started": "a read was sent to a further replica",
+    "retry": "an operation is tried again",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something worth knowing about that happened off the fast path."""
+
+    kind: str
+    at_s: float
+    details: Mapping[str, object] = field(default_factory=dict)
+
+
+Listener = Callable[[Event], None]
+
+
+def _is_api_only(provider: object) -> bool:
+    """True for the providers of the API package itself: nobody has set up an SDK."""
+    return type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
+
+
+class Telemetry:
+    """Counts, emits events, and reports to OpenTelemetry when an SDK is there."""
+
+    def __init__(self, runtime: Runtime, backend: str) -> None:
+        self._runtime = runtime
+        self._backend = backend
+        self._lock = runtime.lock()
+        self._listeners: tuple[Listener, ...] = ()
+        # Guarded by the lock:
+        self._counts: Counter[tuple[str, tuple[tuple[str, object], ...]]] = Counter()
+        self.is_on = False
+        self._tracer: trace.Tracer | None = None
+        self._instruments: dict[str, Any] = {}
+        self.look_for_sdk()
+
+    def look_for_sdk(self) -> None:
+        """Ask once whether anybody listens; called when a connection opens."""
+        if not _is_api_only(trace.get_tracer_provider()):
+            self._tracer = trace.get_tracer(SCOPE)
+        if not _is_api_only(metrics.get_meter_provider()):
+            meter = metrics.get_meter(SCOPE)
+            for name, (unit, text) in METRICS.items():
+                make = meter.create_histogram if unit == "s" else meter.create_counter
+                self._instruments[name] = make(name, unit=unit, description=text)
+        self.is_on = self._tracer is not None or bool(self._instruments)
+
+    # -- counters and events ---------------------------------------------------------------------------------
+
+    def count(self, name: str, amount: int = 1, **attributes: object) -> None:
+        """Add to one of METRICS; attributes are given without their ``metaclient.`` prefix."""
+        assert name in METRICS, name
+        with self._lock:
+            self._counts[name, tuple(sorted(attributes.items()))] += amount
+        instrument = self._instruments.get(name)
+        if instrument is not None:
+            instrument.add(amount, {f"metaclient.{key}": str(value) for key, value in attributes.items()})
+
+    def total(self, name: str, **attributes: object) -> int:
+        """The sum of one counter, over what is not given."""
+        wanted = set(attributes.items())
+        with self._lock:
+            return sum(n for (key, given), n in self._counts.items() if key == name and wanted <= set(given))
+
+    def by(self, name: str, attribute: str) -> dict[object, int]:
+        """One counter split by one attribute."""
+        found: Counter[object] = Counter()
+        with self._lock:
+            for (key, given), n in self._counts.items():
+                if key == name:
+                    found[dict(given).get(attribute)] += n
+        return dict(found)
+
+    def add_listener(self, listener: Listener) -> Callable[[], None]:
+        """Hear events; returns a function that ends it."""
+        with self._lock:
+            self._listeners = (*self._listeners, listener)
+
+        def remove() -> None:
+            with self._lock:
+                self._listeners = tuple(known for known in self._listeners if known is not listener)
+
+        return remove
+
+    def emit(self, kind: str, **details: object) -> None:
+        assert kind in EVENTS, kind
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug("%s %s", kind, details)
+        for listener in self._listeners:
+            try:
+                listener(Event(kind, self._runtime.now(), details))
+            except Exception:
+                # A listener is the user's code: its bug must not fail the user's read.
+                _log.exception("a listener of %s events raised", kind)
+
+    # -- operations ------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def operation(self, name: str, table: bytes) -> Iterator[Mapping[str, object]]:
+        """A span and a duration around one call; use it only when ``is_on``."""
+        attributes: dict[str, Any] = {
+            "db.system.name": "hbase",
+            "db.operation.name": name,
+            "db.collection.name": table.decode("utf-8", "replace"),
+            "metaclient.backend": self._backend,
+        }
+        begun = self._runtime.now()
+        tracer = self._tracer or trace.NoOpTracer()
+        with tracer.start_as_current_span(
+            f"{name} {attributes['db.collection.name']}", kind=SpanKind.CLIENT, attributes=attributes
+        ) as span:
+            try:
+                yield attributes
+            except MetaClientError as error:
+                attributes["error.type"] = type(error).__name__
+                span.set_attribute("error.type", type(error).__name__)
+                span.set_status(Status(StatusCode.ERROR, str(error)))
+                raise
+            finally:
+                histogram = self._instruments.get("db.client.operation.duration")
+                if histogram is not None:
+                    histogram.record(self._runtime.now() - begun, attributes)
+
+    @contextmanager
+    def lookup(self, table: bytes) -> Iterator[None]:
+        """A span around one flight to hbase:meta."""
+        if self._tracer is None:
+            yield
+            return
+        attributes = {"db.system.name": "hbase", "db.collection.name": table.decode("utf-8", "replace")}
+        with self._tracer.start_as_current_span("hbase:meta lookup", kind=SpanKind.CLIENT, attributes=attributes):
+            yield
