@@ -193,19 +193,19 @@ class _Word:
 
 
 class _SelectorName(_Word):
-    """A selector's name, the Java class that does the same, or (a keyword can, text cannot) a callable."""
+    """A selector's name, the Java class that does the same, or (a keyword can, text cannot) a selector itself."""
 
     __slots__ = ()
 
     def check(self, value: object, unit: _Unit) -> object:
-        if callable(value):
+        if callable(value) or callable(getattr(value, "select", None)):
             return value
         if isinstance(value, str) and value.endswith("CatalogReplicaLoadBalanceSimpleSelector"):
             return "simple"
         return super().check(value, unit)
 
     def allowed(self, unit: _Unit) -> str:
-        return f"{super().allowed(unit)}, or by keyword a Python callable (Java classes cannot be loaded)"
+        return f"{super().allowed(unit)}, or by keyword a Python function or an object with select() (Java classes cannot be loaded)"
 
 
 def _one_of(*words: str) -> _Word:
@@ -299,7 +299,7 @@ class Config:
         None, _MODE, "hbase.locator.meta.replicas.mode", hbase="None"
     )
     # A selector of ours by name, or a callable. Spec 3.
-    meta_selector: str | Callable[..., object] = _field(  # noqa: RUF009 - a dataclasses.field
+    meta_selector: object = _field(  # noqa: RUF009 - a dataclasses.field
         "round_robin", _SELECTOR, "hbase.locator.meta.replicas.mode.loadbalance.selector", hbase="simple"
     )
     # HedgedRead: how long the primary is alone. Microseconds in HBase! Spec 1.

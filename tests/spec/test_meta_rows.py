@@ -240,7 +240,9 @@ SERVERS = st.builds(
     ServerName, st.from_regex(r"[a-z0-9][a-z0-9._-]{0,20}", fullmatch=True), st.integers(1, 65535), LONGS
 )
 REGIONS = st.builds(
-    lambda table, bounds, region_id, offline, split: RegionInfo(table, *bounds, region_id, 0, offline, split),
+    lambda table, bounds, region_id, offline, split: RegionInfo(
+        table, bounds[0], bounds[1], region_id, 0, offline, split
+    ),
     TABLES,
     BOUNDS,
     LONGS,

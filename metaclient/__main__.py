@@ -1,0 +1,5 @@
+"""``python -m metaclient``: the same as the command ``metaclient``."""
+
+from metaclient.cli import main
+
+main()

@@ -1,0 +1,102 @@
+"""``locate``, ``regions``, ``meta``: where rows live, who serves hbase:meta and how evenly."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from metaclient.cli.picture import bar
+from metaclient.cli.session import Session, common, from_text, to_text
+from metaclient.model import RegionLocation
+
+__all__ = ["locate", "meta", "regions"]
+
+
+def _as_json(location: RegionLocation) -> dict[str, object]:
+    region = location.region
+    return {
+        "table": to_text(region.table),
+        "start": to_text(region.start_key),
+        "end": to_text(region.end_key),
+        "region": region.encoded_name,
+        "replica_id": region.replica_id,
+        "server": str(location.server),
+        "seqnum": location.seqnum,
+    }
+
+
+@click.command()
+@click.argument("table")
+@click.argument("row")
+@click.option(
+    "--replica", type=click.IntRange(min=0), default=0, show_default=True, help="Which replica of the region."
+)
+@common
+def locate(session: Session, table: str, row: str, replica: int) -> None:
+    """Say where the region of a ROW is."""
+    with session.connect() as connection:
+        location = connection.locate(table, from_text(row), replica_id=replica)
+    session.document(_as_json(location))
+    region = location.region
+    bounds = f"[{to_text(region.start_key)}, {to_text(region.end_key)})"
+    session.say(f"{location.server.address}  region {region.encoded_name} {bounds} replica {region.replica_id}")
+
+
+@click.command()
+@click.argument("table")
+@common
+def regions(session: Session, table: str) -> None:
+    """List the regions of TABLE and their replicas."""
+    with session.connect() as connection:
+        found = [location for entry in connection.regions(table) for location in entry.placed()]
+    session.document({"table": table, "regions": [_as_json(location) for location in found]})
+    session.table(
+        table,
+        ("start", "end", "replica", "server", "region"),
+        [
+            (
+                to_text(at.region.start_key),
+                to_text(at.region.end_key),
+                at.replica_id,
+                at.server.address,
+                at.region.encoded_name,
+            )
+            for at in found
+        ],
+    )
+    session.say(f"{len(found)} region replicas")
+
+
+@click.command()
+@click.option("--lookups", type=click.IntRange(min=0), default=0, help="Make that many lookups first and count them.")
+@click.option("--table", help="The table to look up rows of; any one by default.")
+@common
+def meta(session: Session, lookups: int, table: str | None) -> None:
+    """Show the copies of hbase:meta, their health, and how evenly they serve us."""
+    with session.connect() as connection:
+        connection.meta_replicas()
+        if lookups:
+            names = [table] if table else [to_text(name) for name in connection.tables()]
+            for number in range(lookups if names else 0):
+                connection.locate(names[number % len(names)], b"", reload=True)
+        replicas = connection.meta_replicas()
+        mode = connection.meta_mode.value
+    session.document({"mode": mode, "replicas": [asdict(replica) for replica in replicas]})
+    total = sum(replica.lookups for replica in replicas) or 1
+    session.table(
+        f"hbase:meta, mode {mode}",
+        ("replica", "server", "state", "lookups", "share", "errors", "latency ms"),
+        [
+            (
+                replica.id,
+                replica.server,
+                replica.state,
+                replica.lookups,
+                bar(replica.lookups / total, 20),
+                replica.errors,
+                replica.latency_ms,
+            )
+            for replica in replicas
+        ],
+    )

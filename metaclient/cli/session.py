@@ -1,0 +1,134 @@
+"""What every command shares: its options, its connection, and how it says things to people and to machines."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+import click
+from rich.console import Console
+from rich.table import Table as RichTable
+
+from metaclient.connection import Connection, connect
+from metaclient.errors import MetaClientError
+
+__all__ = ["Session", "common", "from_text", "to_text"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """One run of a command."""
+
+    url: str
+    config: str | None
+    meta_mode: str | None
+    as_json: bool
+
+    def connect(self, **options: Any) -> Connection:
+        return connect(self.url, config=self.config, meta_mode=self.meta_mode, **options)
+
+    def say(self, text: str) -> None:
+        """For people only."""
+        if not self.as_json:
+            Console(highlight=False, soft_wrap=True).print(text, markup=False)
+
+    def document(self, value: Mapping[str, Any]) -> None:
+        """For machines only."""
+        if self.as_json:
+            click.echo(json.dumps(value, indent=2))
+
+    def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+        """For people only: a table."""
+        if self.as_json:
+            return
+        made = RichTable(title=title, title_justify="left", show_edge=False, pad_edge=False)
+        for column in columns:
+            made.add_column(column, overflow="fold")
+        for row in rows:
+            made.add_row(*("" if cell is None else str(cell) for cell in row))
+        Console(highlight=False).print(made)
+
+
+def common(command: F) -> F:
+    """Add the options that every command has; the function gets a Session first. Failures end with exit code 1."""
+
+    @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+    @click.option("--url", default="fake:", envvar="METACLIENT_URL", show_default=True, help="The cluster.")
+    @click.option("--config", type=click.Path(exists=True), help="hbase-site.xml, or the folder that holds it.")
+    @click.option("--meta-mode", help="None, HedgedRead or LoadBalance.")
+    @click.option("-v", "--verbose", count=True, help="Log what happens; twice for more.")
+    @functools.wraps(command)
+    def wrapper(
+        as_json: bool, url: str, config: str | None, meta_mode: str | None, verbose: int, **arguments: Any
+    ) -> None:
+        _log_to_stderr(verbose)
+        session = Session(url, config, meta_mode, as_json)
+        try:
+            command(session, **arguments)
+        except MetaClientError as error:
+            _fail(session, error)
+        except ValueError as error:
+            raise click.UsageError(str(error)) from error
+
+    return cast(F, wrapper)
+
+
+def _log_to_stderr(verbose: int) -> None:
+    if verbose:
+        level = logging.INFO if verbose == 1 else logging.DEBUG
+        logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+
+
+def _fail(session: Session, error: MetaClientError) -> None:
+    session.document(
+        {
+            "error": type(error).__name__,
+            "message": str(error),
+            "disposition": error.disposition.value,
+            "may_have_applied": error.may_have_applied,
+            "attempts": [str(attempt) for attempt in error.attempts],
+        }
+    )
+    click.echo(f"{type(error).__name__}: {error}", err=True)
+    raise SystemExit(1)
+
+
+def to_text(data: bytes) -> str:
+    """Bytes for people and JSON: text where it is text, HBase's ``\\xNN`` elsewhere; :func:`from_text` undoes it.
+
+    >>> to_text(b"a\\x00b\\\\"), to_text("é".encode())
+    ('a\\\\x00b\\\\x5C', 'é')
+    """
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        return "".join(chr(byte) if 32 <= byte < 127 and byte != 92 else f"\\x{byte:02X}" for byte in data)
+    return "".join(
+        char if char.isprintable() and char != "\\" else "".join(f"\\x{byte:02X}" for byte in char.encode())
+        for char in text
+    )
+
+
+def from_text(text: str) -> bytes:
+    """What :func:`to_text` shows, back as bytes; plain text is itself.
+
+    >>> from_text("a\\\\x00b"), from_text("é")
+    (b'a\\x00b', b'\\xc3\\xa9')
+    """
+    parts = text.split("\\x")
+    made = [parts[0].encode()]
+    for part in parts[1:]:
+        try:
+            made.append(bytes.fromhex(part[:2]) + part[2:].encode())
+        except ValueError:
+            raise click.UsageError(
+                f"\\x must be followed by two hexadecimal digits, got {part[:2]!r} in {text!r}"
+            ) from None
+    return b"".join(made)

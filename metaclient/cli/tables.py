@@ -1,0 +1,60 @@
+"""``tables``, ``create``, ``drop``: tables on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from metaclient.cli.session import Session, common, from_text, to_text
+
+__all__ = ["create", "drop", "tables"]
+
+
+@click.command()
+@common
+def tables(session: Session) -> None:
+    """List the tables."""
+    with session.connect() as connection:
+        names = [to_text(name) for name in connection.tables()]
+    session.document({"tables": names})
+    session.table("", ("table",), [(name,) for name in names])
+    session.say(f"{len(names)} tables")
+
+
+@click.command()
+@click.argument("table")
+@click.argument("families", nargs=-1, required=True)
+@click.option("--split", "splits", multiple=True, help="A row at which a region starts; may be repeated.")
+@click.option("--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="Copies of each region.")
+@click.option("--versions", type=click.IntRange(min=1), default=1, show_default=True, help="Versions kept of a cell.")
+@common
+def create(
+    session: Session, table: str, families: Sequence[str], splits: Sequence[str], replicas: int, versions: int
+) -> None:
+    """Create TABLE with column FAMILIES."""
+    with session.connect() as connection:
+        connection.create_table(
+            table,
+            {family: {"max_versions": versions} for family in families},
+            splits=[from_text(split) for split in splits] or None,
+            region_replication=replicas,
+        )
+    session.document({"created": table, "regions": len(splits) + 1, "region_replication": replicas})
+    session.say(f"{table} created with {len(splits) + 1} regions")
+
+
+@click.command()
+@click.argument("table")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common
+def drop(session: Session, table: str, yes: bool) -> None:
+    """Disable and delete TABLE with all its data."""
+    if not yes and not session.as_json:
+        click.confirm(f"Delete {table} and all its data?", abort=True)
+    elif not yes:
+        raise click.UsageError("drop --json needs --yes: there is nobody to ask")
+    with session.connect() as connection:
+        connection.delete_table(table, disable=True)
+    session.document({"dropped": table})
+    session.say(f"{table} dropped")

@@ -1,0 +1,147 @@
+"""The command line: one JSON document, exit codes, and errors that say what to do."""
+
+import json
+from collections.abc import Iterator
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from hypothesis import given
+from hypothesis import strategies as st
+
+from metaclient.cli import main
+from metaclient.cli.session import from_text, to_text
+from metaclient.connection import connect
+
+URL = "fake:cli-tests"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster() -> Iterator[None]:
+    """A named cluster outlives each command's own connection."""
+    with connect(URL) as connection:
+        connection.create_table("t", {"cf": {"max_versions": 3}}, splits=[b"m"])
+        connection.table("t").put(b"a", {b"cf:x": b"1"})
+        connection.table("t").put(b"z\x00", {b"cf:y": b"\xff"})
+        yield
+
+
+def run(*arguments: str, url: str = URL) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--url", url])
+
+
+def document(*arguments: str) -> dict:
+    result = run(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_get_prints_one_json_document_with_where_the_row_came_from() -> None:
+    found = document("get", "t", "a")
+    assert found["cells"]["cf:x"]["value"] == "1"
+    assert (found["stale"], found["replica_id"]) == (False, 0)
+    assert found["server"]
+
+
+def test_bytes_go_in_and_come_out_escaped() -> None:
+    assert document("get", "t", r"z\x00")["cells"]["cf:y"]["value"] == r"\xFF"
+
+
+def test_put_then_scan_then_delete() -> None:
+    assert document("put", "t", "new", "cf:a=1", "cf:b=x=y")["written"] == 2
+    rows = document("scan", "t", "--prefix", "new")["rows"]
+    assert {name: cell["value"] for name, cell in rows[0]["cells"].items()} == {"cf:a": "1", "cf:b": "x=y"}
+    document("delete", "t", "new")
+    assert document("get", "t", "new")["found"] is False
+
+
+def test_scan_in_reverse_with_a_limit() -> None:
+    rows = document("scan", "t", "--reverse", "--limit", "1")["rows"]
+    assert [row["row"] for row in rows] == [r"z\x00"]
+
+
+def test_create_lists_locates_and_drops() -> None:
+    document("create", "made", "cf", "--split", "g", "--split", "p", "--versions", "2")
+    assert "made" in document("tables")["tables"]
+    regions = document("regions", "made")["regions"]
+    assert [(region["start"], region["end"]) for region in regions] == [("", "g"), ("g", "p"), ("p", "")]
+    assert document("locate", "made", "h")["start"] == "g"
+    document("drop", "made", "--yes")
+    assert "made" not in document("tables")["tables"]
+
+
+def test_meta_counts_who_served_the_lookups() -> None:
+    found = document("meta", "--lookups", "10", "--table", "t")
+    served = {replica["id"]: replica["lookups"] for replica in found["replicas"]}
+    assert found["mode"] == "LoadBalance"
+    assert sum(served.values()) >= 10
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("get", "t", "a"), ("scan", "t"), ("tables",), ("regions", "t"), ("locate", "t", "a"), ("meta",)],
+    ids=lambda arguments: arguments[0],
+)
+def test_people_get_text_and_exit_code_0(arguments: tuple[str, ...]) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 0
+    assert result.stdout.strip()
+
+
+def test_a_failure_is_exit_code_1_with_the_error_as_json_and_as_a_line() -> None:
+    result = run("get", "nope", "a", "--json")
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["error"] == "TableNotFound"
+    assert result.stderr.startswith("TableNotFound: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("get", "t", ""), "row"),
+        (("get", "t", r"\xZZ"), "hexadecimal"),
+        (("put", "t", "r", "cf:a"), "COLUMN=VALUE"),
+        (("put", "t", "r", "nofamily=1"), "family"),
+        (("drop", "t", "--json"), "--yes"),
+        (("get", "t", "a", "--consistency", "EVENTUAL"), "timeline"),
+    ],
+)
+def test_wrong_use_is_exit_code_2_and_says_what_is_right(arguments: tuple[str, ...], words: str) -> None:
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+def test_an_unknown_url_names_the_known_ones() -> None:
+    result = run("tables", url="hbse:")
+    assert result.exit_code in (1, 2)
+    assert "no backend is registered" in result.stderr
+
+
+def test_commands_of_other_packages_are_listed_and_found() -> None:
+    assert "bench" in CliRunner().invoke(main, ["--help"]).stdout
+    assert CliRunner().invoke(main, ["bench", "--help"]).exit_code == 0
+
+
+def test_the_demo_shows_all_modes_and_that_ours_leaves_the_primary_alone() -> None:
+    """README: "LoadBalance ... 0 %" of the storm at the primary, and no failed lookup in trouble."""
+    modes = {mode["mode"]: mode for mode in document("demo")["modes"]}
+    assert set(modes) == {"None (the default)", "HedgedRead", "Java's LoadBalance", "LoadBalance"}
+    ours, default, java = modes["LoadBalance"], modes["None (the default)"], modes["Java's LoadBalance"]
+    assert ours["primary_share"] <= 0.01
+    assert default["primary_share"] == 1.0
+    assert 0.2 < java["primary_share"] < 0.5
+    assert ours["lookups_failed"] == 0
+    assert ours["longest_wait_s"] < 2.0 < default["longest_wait_s"]
+    assert min(ours["lookups_per_second"][:-1]) > 0
+    assert 0 in java["lookups_per_second"]
+
+
+@given(st.binary())
+def test_text_and_bytes_are_each_others_inverse(data: bytes) -> None:
+    assert from_text(to_text(data)) == data
+
+
+def test_a_broken_escape_is_wrong_use() -> None:
+    with pytest.raises(click.UsageError, match="hexadecimal"):
+        from_text(r"\x4")
