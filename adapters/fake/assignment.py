@@ -1,0 +1,253 @@
+"""Decides how regions get onto servers and off them again: the open and close protocol, with everything that can fail.
+
+Assign, in rounds until all are open: plan; say OPENING in hbase:meta; tell the servers (RegionOpening from now on);
+wait for the opens; say OPEN with the sequence number. Primaries go before secondaries, whose opening asks the primary
+for a flush. A server that cannot be told anything loses its share to others. A server that was told and does not
+answer may have the region open and may be taking writes: the master waits until it answers or its session has ended,
+which fences its log and hands its edits to the region's node (:meth:`Master.expire`).
+
+Mirrors TransitRegionStateProcedure and its remote procedures, for many regions at a time.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from adapters.fake import balancer
+from adapters.fake.region_server import OpenRequest, RegionServer
+from adapters.fake.region_states import RegionNode, RegionState
+from metaclient.errors import ConnectionClosed, MetaClientError
+from metaclient.model import META_TABLE, ServerName
+
+if TYPE_CHECKING:
+    from adapters.fake.master import Master
+
+__all__ = ["AssignmentManager", "copy_of"]
+
+logger = logging.getLogger(__name__)
+
+#: Between two rounds when something did not open, or while there is no server at all.
+RETRY_PAUSE_S = 0.1
+
+Placement = Mapping[bytes, ServerName]
+T = TypeVar("T")
+
+
+def copy_of(node: RegionNode) -> balancer.Copy:
+    """A region as the balancer sees it."""
+    info = node.info
+    return balancer.Copy(node.name, (info.table, info.start_key, info.region_id), info.replica_id)
+
+
+def _is_meta(node: RegionNode) -> bool:
+    return node.info.table == META_TABLE
+
+
+def _by_server(nodes: Iterable[RegionNode]) -> dict[ServerName, list[RegionNode]]:
+    shares: dict[ServerName, list[RegionNode]] = {}
+    for node in nodes:
+        assert node.server is not None, f"{node} is on no server"
+        shares.setdefault(node.server, []).append(node)
+    return shares
+
+
+def _place_of(node: RegionNode, placed: Placement) -> ServerName | None:
+    """Where a copy is going or, if it is open, where it is."""
+    return placed.get(node.name) or (node.server if node.state in _PLACED else None)
+
+
+class AssignmentManager:
+    """Opens and closes regions for the master's procedures; the caller holds the lock that its regions need."""
+
+    def __init__(self, master: Master) -> None:
+        self._master = master
+
+    # -- assign ------------------------------------------------------------------------------------------------
+
+    def assign(self, nodes: Iterable[RegionNode], wanted: Placement | None = None) -> None:
+        """Open all of these, where ``wanted`` says or where the balancer puts them."""
+        todo = sorted(nodes, key=lambda node: node.info.replica_id)
+        while todo:
+            placed = self._placed(todo, wanted or {})
+            self._mark_opening(todo, placed)
+            todo = [*self._open(todo, is_primary=True), *self._open(todo, is_primary=False)]
+            wanted = None
+            if todo:
+                logger.info("%d regions did not open, trying elsewhere", len(todo))
+                self._master.pause(RETRY_PAUSE_S)
+
+    def _placed(self, nodes: Sequence[RegionNode], wanted: Placement) -> dict[bytes, ServerName]:
+        """A live server for each; waits while there is none."""
+        while not self._master.live:
+            self._master.pause(RETRY_PAUSE_S)
+        live = self._master.live
+        placed = {name: server for name, server in wanted.items() if server in live}
+        rest = [node for node in nodes if node.name not in placed]
+        if rest:
+            placed.update(self.place(rest, placed))
+        return placed
+
+    def place(
+        self, nodes: Sequence[RegionNode], placed: Placement | None = None, avoid: ServerName | None = None
+    ) -> dict[bytes, ServerName]:
+        """Where the balancer would put these, given that others of the same ranges are ``placed`` already."""
+        master = self._master
+        holders: dict[balancer.Range, list[ServerName]] = {}
+        copies = [copy_of(node) for node in nodes]
+        moving = {node.name for node in nodes}
+        for node, copy in zip(nodes, copies, strict=True):
+            if copy.range not in holders:
+                group = master.states.group_of(node).nodes
+                holders[copy.range] = [
+                    server
+                    for other in group
+                    if other.name not in moving and (server := _place_of(other, placed or {})) is not None
+                ]
+        loads = {name: master.states.count_on(name) for name in master.live}
+        for server in (placed or {}).values():
+            loads[server] += 1
+        return balancer.place(copies, loads, holders, avoid=avoid)
+
+    def _mark_opening(self, nodes: Sequence[RegionNode], placed: Placement) -> None:
+        master = self._master
+        with master.lock:
+            for node in nodes:
+                node.become(RegionState.OPENING)
+                master.states.enter(node, placed[node.name])
+        for node in nodes:
+            if _is_meta(node):
+                master.registry.publish(node.info.replica_id, node.server)
+        master.meta.set_opening(node for node in nodes if not _is_meta(node))
+
+    def _open(self, nodes: Sequence[RegionNode], *, is_primary: bool) -> list[RegionNode]:
+        """One wave; those that did not open."""
+        by_server = _by_server([node for node in nodes if (node.info.replica_id == 0) == is_primary])
+        failed: list[RegionNode] = []
+        begun: list[tuple[RegionServer, list[RegionNode]]] = []
+        for name, share in by_server.items():
+            server = self._begin_open(name, share)
+            if server is None:
+                failed.extend(share)
+            else:
+                begun.append((server, share))
+        if begun and self._master.config.region_open_s:
+            self._master.pause(self._master.config.region_open_s)
+        opened: list[RegionNode] = []
+        for server, share in begun:
+            self._complete_open(server, share, opened, failed)
+        self._mark_open(opened)
+        return failed
+
+    def _begin_open(self, name: ServerName, share: Sequence[RegionNode]) -> RegionServer | None:
+        server = self._master.live.get(name)
+        if server is None:
+            return None
+        names = [node.name for node in share]
+        try:
+            self._master.call(server, lambda: server.begin_open(names))
+        except ConnectionClosed:
+            raise
+        except MetaClientError as error:
+            logger.info("%s cannot take %d regions: %s", name, len(share), error)
+            return None
+        return server
+
+    def _complete_open(
+        self, server: RegionServer, share: list[RegionNode], opened: list[RegionNode], failed: list[RegionNode]
+    ) -> None:
+        master = self._master
+        requests = [
+            OpenRequest(node.info, node.name, master.descriptor_of(node.info.table), tuple(node.recovered))
+            for node in share
+        ]
+        outcomes = self._patiently(server, lambda: server.complete_open(requests))
+        if outcomes is None:
+            failed.extend(share)
+            return
+        for node, outcome in zip(share, outcomes, strict=True):
+            if isinstance(outcome, int):
+                node.seqnum = outcome
+                opened.append(node)
+            else:
+                logger.warning("%s did not open on %s: %s", node.encoded, server.name, outcome)
+                failed.append(node)
+
+    def _mark_open(self, nodes: Sequence[RegionNode]) -> None:
+        if not nodes:
+            return
+        with self._master.lock:
+            for node in nodes:
+                node.become(RegionState.OPEN)
+                if node.server in self._master.live:
+                    node.recovered.clear()  # replayed; had its server died meanwhile, they would be needed again
+        self._master.meta.set_open(node for node in nodes if not _is_meta(node))
+
+    # -- unassign ----------------------------------------------------------------------------------------------
+
+    def unassign(self, nodes: Iterable[RegionNode], target: ServerName | None = None) -> list[RegionNode]:
+        """Close all of these; ``target`` is what the old server tells about it. Those whose server died instead."""
+        master = self._master
+        open_nodes = [node for node in nodes if node.state in _CLOSEABLE]
+        with master.lock:
+            for node in open_nodes:
+                node.become(RegionState.CLOSING)
+        master.meta.set_state((node for node in open_nodes if not _is_meta(node)), RegionState.CLOSING)
+        by_server = _by_server(open_nodes)
+        for name, share in by_server.items():
+            self._begin_close(name, [node.name for node in share])
+        if open_nodes and master.config.region_close_s:
+            master.pause(master.config.region_close_s)
+        abnormal: list[RegionNode] = []
+        for name, share in by_server.items():
+            abnormal.extend(self._complete_close(name, share, target))
+        closed = [node for node in open_nodes if node.state is RegionState.CLOSED and not _is_meta(node)]
+        master.meta.set_state(closed, RegionState.CLOSED)
+        return abnormal
+
+    def close_for_good(self, nodes: Iterable[RegionNode]) -> None:
+        """Close all of these in order: a primary whose server died is opened once more, to have its edits in files."""
+        todo = list(nodes)
+        while todo:
+            abnormal = self.unassign(todo)
+            todo = [node for node in abnormal if node.info.replica_id == 0]
+            for node in abnormal:
+                if node.info.replica_id:
+                    node.become(RegionState.CLOSED)  # it had nothing that others do not have
+            self.assign(todo)
+
+    def _begin_close(self, name: ServerName, names: list[bytes]) -> None:
+        server = self._master.live.get(name)
+        if server is not None:
+            self._patiently(server, lambda: server.begin_close(names))
+
+    def _complete_close(self, name: ServerName, share: list[RegionNode], target: ServerName | None) -> list[RegionNode]:
+        """Close one server's share; all of it comes back when the server's session has ended."""
+        master = self._master
+        names = [node.name for node in share]
+        server = master.live.get(name)
+        seqnums = None if server is None else self._patiently(server, lambda: server.complete_close(names, target))
+        state = RegionState.ABNORMALLY_CLOSED if seqnums is None else RegionState.CLOSED
+        with master.lock:
+            for node in share:
+                master.states.leave(node)
+                node.become(state)
+        return share if seqnums is None else []
+
+    def _patiently(self, server: RegionServer, function: Callable[[], Sequence[T]]) -> Sequence[T] | None:
+        """Ask until it answers or is declared dead: what was asked may have happened already."""
+        master = self._master
+        while server.name in master.live:
+            try:
+                return master.call(server, function)
+            except ConnectionClosed:
+                raise
+            except MetaClientError as error:
+                logger.debug("%s: %s; asking again", server.name, error)
+            master.pause(RETRY_PAUSE_S)
+        return None
+
+
+_PLACED = frozenset({RegionState.OPENING, RegionState.OPEN, RegionState.CLOSING})
+_CLOSEABLE = frozenset({RegionState.OPEN, RegionState.SPLITTING, RegionState.MERGING})

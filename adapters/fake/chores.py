@@ -1,0 +1,128 @@
+"""Decides what a cluster does by itself and how often: one loop for sessions, refresher, leases, flusher, janitor.
+
+One daemon serves the whole cluster, because a thread per server would cost more than all that they do. It sleeps
+until the next chore is due; a chore never waits for a server (what may take long is started as a task).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from adapters.fake.network import REGISTRY, Network
+from adapters.fake.region_server import RegionServer, ServerState
+from metaclient.errors import ConnectionClosed, MetaClientError
+from metaclient.model import ServerName
+from metaclient.runtime import Runtime
+
+__all__ = ["Chore", "Chores", "Sessions"]
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Something to do every ``period_s`` seconds."""
+
+    name: str
+    period_s: float
+    function: Callable[[], object]
+
+
+class Chores:
+    """The loop. Chores are given once; one with a period of 0 is off."""
+
+    def __init__(self, runtime: Runtime, chores: list[Chore]) -> None:
+        self._runtime = runtime
+        self._chores = [chore for chore in chores if chore.period_s > 0]
+        now = runtime.now()
+        self._due = [now + chore.period_s for chore in self._chores]
+        self._stopping = runtime.condition()
+        self._is_stopped = False
+
+    def start(self) -> None:
+        self._runtime.start_daemon(self._loop, name="fake-cluster-chores")
+
+    def stop(self) -> None:
+        with self._stopping:
+            self._is_stopped = True
+            self._stopping.notify_all()
+
+    def _loop(self) -> None:
+        try:
+            while self._wait(min(self._due)):
+                self._run_due()
+        except ConnectionClosed:
+            pass  # the runtime goes away, and we with it
+
+    def _wait(self, instant: float) -> bool:
+        with self._stopping:
+            while not self._is_stopped and self._runtime.now() < instant:
+                self._stopping.wait(instant)
+            return not self._is_stopped
+
+    def _run_due(self) -> None:
+        now = self._runtime.now()
+        for index, chore in enumerate(self._chores):
+            if self._due[index] > now or self._is_stopped:
+                continue
+            self._due[index] = now + chore.period_s
+            try:
+                chore.function()
+            except ConnectionClosed:
+                raise
+            except MetaClientError:
+                logger.exception("chore %s failed; it runs again in %g s", chore.name, chore.period_s)
+
+
+class Sessions:
+    """Who has been heard of lately (ZooKeeper's ephemeral nodes): each look renews or ends sessions."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        network: Network,
+        timeout_s: float,
+        *,
+        expire: Callable[[ServerName], bool],
+        is_dead: Callable[[ServerName], bool],
+    ) -> None:
+        self._runtime = runtime
+        self._network = network
+        self._timeout_s = timeout_s
+        self._expire = expire
+        self._is_dead = is_dead
+        self._seen: dict[ServerName, float] = {}
+
+    def opened(self, server: RegionServer) -> None:
+        self._seen[server.name] = self._runtime.now()
+
+    def closed(self, name: ServerName) -> None:
+        """Ended in order: no need to wait for a timeout."""
+        self._seen.pop(name, None)
+        self._expire(name)
+
+    def look(self, servers: list[RegionServer]) -> None:
+        """Renew what is alive, end what was silent for too long, tell zombies that they are dead."""
+        now = self._runtime.now()
+        for server in servers:
+            if server.state is ServerState.ABORTING:
+                server.crash()  # an aborting server has had its moment to say so
+            elif self._is_heard(server):
+                self._hear(server, now)
+        for name, seen in list(self._seen.items()):
+            if now - seen > self._timeout_s:
+                self._seen.pop(name, None)
+                self._expire(name)
+
+    def _is_heard(self, server: RegionServer) -> bool:
+        is_alive = server.is_running or (server.is_hung and server.keeps_session_while_paused)
+        return is_alive and not self._network.is_cut(server.party, REGISTRY)
+
+    def _hear(self, server: RegionServer, now: float) -> None:
+        if self._is_dead(server.name):
+            if server.is_running:
+                server.abort("its session has expired (YouAreDeadException)")
+        elif server.name in self._seen:
+            self._seen[server.name] = now

@@ -1,0 +1,193 @@
+"""Decides when a server's secondaries look at their primaries' files, and when they may be read.
+
+Mirrors RegionReplicaFlushHandler (reads stay off after an open until the primary has flushed what only it knew) and
+StorefileRefresherChore (seed 004: new files show after the period; a failure is borne until the files that are known
+could have been cleaned away, then reads go off; the next success turns them on again).
+
+DIVERGENCES: the primary is asked for a flush in the opening call and, if that fails, again and again from the chores;
+HBase gives up after some retries and aborts the server. A directory that has not changed is not read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from adapters.fake.config import ClusterConfig
+from adapters.fake.meta_index import MetaIndex, Tear
+from adapters.fake.stand_ins import EmptyRegion, Hosted
+from adapters.fake.storage import Region, RegionDirectory, StoreFile
+from metaclient.model import META_TABLE, RegionInfo
+from metaclient.runtime import Runtime
+
+__all__ = ["Secondaries"]
+
+
+class _Secondary:
+    """One secondary and what it waits for: ``reads_after`` and ``empty_until`` are None when it waits for nothing."""
+
+    __slots__ = ("directory", "empty_until", "index", "listed", "name", "reads_after", "refreshed_at", "region")
+
+    def __init__(self, name: bytes, region: Region, directory: RegionDirectory, now: float) -> None:
+        self.name = name
+        self.region = region
+        self.directory = directory
+        self.listed: tuple[StoreFile, ...] | None = None
+        self.refreshed_at = now
+        self.index: MetaIndex | None = None
+        self.reads_after: float | None = None
+        self.empty_until: float | None = None
+
+    @property
+    def is_meta(self) -> bool:
+        return self.region.info.table == META_TABLE
+
+
+class Secondaries:
+    """The secondaries of one server; ``online`` is the server's map, in which an empty one has a stand-in."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: ClusterConfig,
+        online: dict[bytes, Hosted],
+        flush_primary: Callable[[RegionInfo], bool],
+    ) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._online = online
+        self._flush_primary = flush_primary
+        self._meta: dict[bytes, _Secondary] = {}
+        self._user: dict[bytes, _Secondary] = {}
+        #: Those that wait for something; usually none, so that the frequent chore costs nothing.
+        self._waiting: dict[bytes, _Secondary] = {}
+        #: A fault: no file can be listed.
+        self.refresh_fails = False
+
+    # -- coming and going --------------------------------------------------------------------------------------
+
+    def opened(self, name: bytes, region: Region, directory: RegionDirectory, index: MetaIndex | None) -> None:
+        """Take over a region that was just opened; reads stay off until they may be on."""
+        now, config = self._runtime.now(), self._config
+        made = _Secondary(name, region, directory, now)
+        made.index = index
+        (self._meta if made.is_meta else self._user)[name] = made
+        self._online[name] = region
+        if config.secondary_reopens_empty_s:
+            self._pretend_empty(made, config.secondary_reopens_empty_s)
+        if config.meta_rows_torn_s and index is not None:
+            index.tear(Tear(now + config.secondary_reopens_empty_s + config.meta_rows_torn_s))
+        if config.wait_for_primary_flush or config.reads_disabled_s:
+            self._disable_reads(made, config.reads_disabled_s or 0.0)
+            self._look_at(made, self._runtime.now())
+
+    def closed(self, name: bytes) -> None:
+        for known in (self._meta, self._user, self._waiting):
+            known.pop(name, None)
+
+    def clear(self) -> None:
+        for known in (self._meta, self._user, self._waiting):
+            known.clear()
+
+    def _find(self, name: bytes) -> _Secondary | None:
+        return self._user.get(name) or self._meta.get(name)
+
+    # -- the refresher -----------------------------------------------------------------------------------------
+
+    def refresh(self, *, meta: bool) -> None:
+        """One round over the copies of hbase:meta, or over those of user tables; read-only tables do not change."""
+        for secondary in list((self._meta if meta else self._user).values()):
+            if not secondary.region.descriptor.is_read_only:
+                self._refresh(secondary)
+
+    def refresh_one(self, name: bytes) -> bool:
+        """One region, now; False when the server cannot."""
+        secondary = self._find(name)
+        return secondary is not None and self._refresh(secondary)
+
+    def _refresh(self, secondary: _Secondary) -> bool:
+        if self.refresh_fails:
+            period = self._config.meta_refresh_s if secondary.is_meta else self._config.refresh_s
+            silent_s = self._runtime.now() - secondary.refreshed_at
+            if silent_s > self._config.storage.archive_ttl_s - period:
+                secondary.region.reads_enabled = False
+            return False
+        self._read_directory(secondary)
+        if secondary.reads_after is None:
+            secondary.region.reads_enabled = True
+        return True
+
+    def _read_directory(self, secondary: _Secondary) -> None:
+        # Listed before the region looks: a file that comes in between is seen next time, never forgotten.
+        listed = secondary.directory.all_files()
+        secondary.refreshed_at = self._runtime.now()
+        if listed == secondary.listed:
+            return
+        secondary.region.refresh_store_files()
+        secondary.listed = listed
+        if secondary.index is not None:
+            secondary.index.mark_files(listed)
+
+    def refreshed_at(self) -> dict[bytes, float]:
+        """When each has last looked."""
+        return {
+            name: secondary.refreshed_at
+            for known in (self._meta, self._user)
+            for name, secondary in list(known.items())
+        }
+
+    def lag_s(self, name: bytes) -> float | None:
+        """How old what it shows can be at most, as far as this server knows."""
+        secondary = self._find(name)
+        return None if secondary is None else self._runtime.now() - secondary.refreshed_at
+
+    # -- may it be read? ---------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Let those read, or stop pretending, whose time has come."""
+        if self._waiting:
+            now = self._runtime.now()
+            for secondary in list(self._waiting.values()):
+                self._look_at(secondary, now)
+
+    def _look_at(self, secondary: _Secondary, now: float) -> None:
+        if secondary.empty_until is not None and secondary.empty_until <= now:
+            secondary.empty_until = None
+            if isinstance(self._online.get(secondary.name), EmptyRegion):
+                self._online[secondary.name] = secondary.region
+        if secondary.reads_after is not None and secondary.reads_after <= now:
+            self._try_enable_reads(secondary)
+        if secondary.empty_until is None and secondary.reads_after is None:
+            self._waiting.pop(secondary.name, None)
+
+    def _try_enable_reads(self, secondary: _Secondary) -> None:
+        if self._config.wait_for_primary_flush and not self._flush_primary(secondary.region.info):
+            return
+        self._read_directory(secondary)
+        secondary.reads_after = None
+        secondary.region.reads_enabled = True
+
+    def is_empty(self, name: bytes) -> bool:
+        """Does it pretend to know nothing?"""
+        return isinstance(self._online.get(name), EmptyRegion)
+
+    # -- faults ------------------------------------------------------------------------------------------------
+
+    def pretend_empty(self, name: bytes, seconds: float) -> None:
+        secondary = self._find(name)
+        assert secondary is not None, "the caller knows that it is here"
+        self._pretend_empty(secondary, seconds)
+
+    def disable_reads(self, name: bytes, seconds: float) -> None:
+        secondary = self._find(name)
+        assert secondary is not None, "the caller knows that it is here"
+        self._disable_reads(secondary, seconds)
+
+    def _pretend_empty(self, secondary: _Secondary, seconds: float) -> None:
+        secondary.empty_until = self._runtime.now() + seconds
+        self._online[secondary.name] = EmptyRegion(secondary.region)
+        self._waiting[secondary.name] = secondary
+
+    def _disable_reads(self, secondary: _Secondary, seconds: float) -> None:
+        secondary.region.reads_enabled = False
+        secondary.reads_after = self._runtime.now() + seconds
+        self._waiting[secondary.name] = secondary

@@ -1,0 +1,24 @@
+"""Stores the limits of a region, with HBase's defaults."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["StorageConfig"]
+
+
+@dataclass(frozen=True, slots=True)
+class StorageConfig:
+    """When a region flushes, refuses writes, compacts; how long the archive keeps files."""
+
+    flush_bytes: int = 128 * 1024 * 1024  # hbase.hregion.memstore.flush.size
+    blocking_multiplier: int = 4  # hbase.hregion.memstore.block.multiplier
+    compaction_min_files: int = 3  # hbase.hstore.compaction.min
+    compaction_max_files: int = 10  # hbase.hstore.compaction.max
+    archive_ttl_s: float = 300.0  # hbase.master.hfilecleaner.ttl
+    wal_files_max: int = 32  # hbase.regionserver.maxlogs
+    cell_bytes_max: int = 10 * 1024 * 1024  # hbase.server.keyvalue.maxsize
+
+    @property
+    def blocking_bytes(self) -> int:
+        return self.flush_bytes * self.blocking_multiplier

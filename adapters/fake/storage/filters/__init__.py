@@ -1,0 +1,7 @@
+"""HBase's filters and the language that describes them (org.apache.hadoop.hbase.filter)."""
+
+from adapters.fake.storage.filters.filter import Code, Filter, FilterSyntaxError
+from adapters.fake.storage.filters.filtered_row import filtered_row
+from adapters.fake.storage.filters.parser import FILTERS, parse
+
+__all__ = ["FILTERS", "Code", "Filter", "FilterSyntaxError", "filtered_row", "parse"]

@@ -1,0 +1,253 @@
+"""Region replicas on shared files: what they show, when they show it, what they refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from metaclient.errors import ConfigError, NotServingRegion, ReadsDisabled, RequestRefused
+from metaclient.model import FamilyDescriptor, Scan, TableDescriptor
+
+#: Nothing by itself: tests say when a secondary looks at its primary's files.
+BY_HAND = {"refresh_s": 0.0, "meta_refresh_s": 0.3}
+
+
+def _refresh(world: Any, table: bytes, replica_id: int, row: bytes = b"") -> None:
+    place = world.place(table, row, replica_id)
+    assert world.cluster.server_named(place.server).secondaries.refresh_one(place.region_name)
+
+
+def test_timeline_of_seed_004_three_replicas_at_three_points(make: Callable[..., Any]) -> None:
+    """Seed 004's picture: x = 1, 2, 3 were written; replica 1 has seen two of them, replica 2 one."""
+    world = make(config=BY_HAND)
+    world.create(b"t", copies=3)
+    world.runtime.sleep(1)
+    for value, followers in ((b"1", (1, 2)), (b"2", (1,)), (b"3", ())):
+        world.put(b"t", b"x", value)
+        world.cluster.flush("t")
+        for replica_id in followers:
+            _refresh(world, b"t", replica_id)
+    seen = [(world.value(b"t", b"x", replica_id=n), world.get(b"t", b"x", replica_id=n).is_stale) for n in range(3)]
+    assert seen == [(b"3", False), (b"2", True), (b"1", True)]
+
+
+def test_secondary_marks_what_it_answers_as_stale_even_nothing(world: Any) -> None:
+    """server.md 9, row 58; native.md 5.4: stale also for an empty result."""
+    world.create(b"t", copies=2)
+    world.runtime.sleep(1)
+    assert world.get(b"t", b"r", replica_id=1).is_stale
+    page = world.backend.scan_open(world.place(b"t", b"", 1), b"t", Scan(), world.deadline())
+    assert page.is_stale
+    assert page.is_end_of_region
+    assert not world.get(b"t", b"r").is_stale
+
+
+def test_secondary_refuses_writes_for_good(world: Any) -> None:
+    world.create(b"t", copies=2)
+    with pytest.raises(RequestRefused, match="read only"):
+        world.put(b"t", b"r", place=world.place(b"t", b"", 1))
+
+
+def test_secondary_shows_new_files_after_the_refresh_period_and_no_memstore(make: Callable[..., Any]) -> None:
+    """server.md 9, row 43: rows absent before the flush, present after it and a period."""
+    world = make(config={"refresh_s": 2.0})
+    world.create(b"t", copies=2)
+    world.runtime.sleep(1)
+    world.put(b"t", b"r", b"x")
+    world.runtime.sleep(10)
+    assert world.value(b"t", b"r", replica_id=1) is None
+    world.cluster.flush("t")
+    world.runtime.sleep(2.1)
+    assert world.value(b"t", b"r", replica_id=1) == b"x"
+
+
+def test_copies_follow_through_repeated_flush_and_compaction(world: Any) -> None:
+    """server.md 9, row 44."""
+    world.create(b"t", copies=3)
+    for number in range(12):
+        world.put(b"t", b"%02d" % number)
+        world.cluster.flush("t")
+        if number % 4 == 3:
+            world.cluster.compact("t", major=True)
+    world.cluster.wait_until_replicated(10)
+    for replica_id in (1, 2):
+        rows = [world.value(b"t", b"%02d" % number, replica_id=replica_id) for number in range(12)]
+        assert rows == [b"1"] * 12
+
+
+def test_files_that_the_primary_compacted_away_stay_readable(make: Callable[..., Any]) -> None:
+    """server.md 9, row 53 (testVerifySecondaryAbilityToReadWithOnFiles)."""
+    world = make(config=BY_HAND)
+    world.create(b"t", copies=2)
+    world.runtime.sleep(1)
+    for value in (b"1", b"2"):
+        world.put(b"t", b"r", value)
+        world.cluster.flush("t")
+    _refresh(world, b"t", 1)
+    world.put(b"t", b"r", b"3")
+    world.cluster.flush("t")
+    world.cluster.compact("t", major=True)
+    assert world.value(b"t", b"r", replica_id=1) == b"2"
+    world.runtime.sleep(400)
+    with pytest.raises(NotServingRegion):
+        world.value(b"t", b"r", replica_id=1)
+
+
+def test_refresh_failures_keep_old_data_and_then_end_reads(make: Callable[..., Any]) -> None:
+    """server.md 9, row 51 (TestStoreFileRefresherChore.testIsStale)."""
+    world = make(config={"hbase.master.hfilecleaner.ttl": 20_000})
+    world.create(b"t", copies=2)
+    world.put(b"t", b"r", b"old")
+    world.cluster.wait_until_replicated(10)
+    place = world.place(b"t", b"", 1)
+    world.cluster.faults.fail_refresh(place.server.host)
+    world.put(b"t", b"r", b"new")
+    world.cluster.flush("t")
+    world.runtime.sleep(10)
+    assert world.get(b"t", b"r", place=place).cells[0].value == b"old"
+    world.runtime.sleep(12)
+    with pytest.raises(ReadsDisabled):
+        world.get(b"t", b"r", place=place)
+    world.cluster.faults.fail_refresh(place.server.host, False)
+    world.runtime.sleep(2)
+    assert world.get(b"t", b"r", place=place).cells[0].value == b"new"
+
+
+def test_read_only_tables_are_not_refreshed(make: Callable[..., Any]) -> None:
+    """server.md 9, row 52 (testRefreshReadOnlyTable)."""
+    world = make()
+    world.create(b"t", copies=2)
+    world.put(b"t", b"r", b"x")
+    families = (FamilyDescriptor(b"f"),)
+    world.cluster.alter_table(TableDescriptor(b"t", families, region_replication=2, is_read_only=True))
+    world.runtime.sleep(1)
+    place = world.place(b"t", b"", 1)
+    server = world.cluster.server_named(place.server)
+    before = server.secondaries.refreshed_at()[place.region_name]
+    world.runtime.sleep(10)
+    assert server.secondaries.refreshed_at()[place.region_name] == before
+
+
+def test_refresh_period_beyond_half_of_the_archives_life_is_refused(make: Callable[..., Any]) -> None:
+    """server.md 3.6."""
+    with pytest.raises(ConfigError, match="half"):
+        make(config={"hbase.regionserver.storefile.refresh.period": 200_000})
+
+
+def test_reads_are_off_after_an_open_until_the_primary_has_flushed(world: Any) -> None:
+    """native.md 5.8: "reads are disabled" after each open of a secondary; then it has what the primary had."""
+    world.create(b"t", copies=2)
+    world.runtime.sleep(1)
+    world.put(b"t", b"r", b"only in the memstore")
+    world.cluster.move(world.cluster.regions("t")[0], replica_id=1)
+    with pytest.raises(ReadsDisabled, match="reads are disabled"):
+        world.get(b"t", b"r", replica_id=1)
+    world.runtime.sleep(1)
+    assert world.value(b"t", b"r", replica_id=1) == b"only in the memstore"
+
+
+def test_secondary_waits_for_a_primary_that_cannot_be_asked(world: Any) -> None:
+    """server.md 9, row 46 and 3.2: no flush, no reads; as soon as the primary answers, reads."""
+    world.create(b"t", copies=2)
+    world.runtime.sleep(1)
+    primary = world.place(b"t").server.host
+    world.cluster.pause(primary, keeps_session=True)
+    world.cluster.move(world.cluster.regions("t")[0], replica_id=1)
+    place = world.place(b"t", b"", 1)
+    world.runtime.sleep(5)
+    with pytest.raises(ReadsDisabled):
+        world.get(b"t", b"r", place=place)
+    world.cluster.resume(primary)
+    world.runtime.sleep(0.5)
+    world.get(b"t", b"r", place=place)
+
+
+def test_without_the_wait_key_reads_are_on_at_once(make: Callable[..., Any]) -> None:
+    """server.md 9, row 50 (TestRegionReplicaWaitForPrimaryFlushConf)."""
+    world = make(config={"hbase.region.replica.wait.for.primary.flush": "false", "reads_disabled_s": 0.0})
+    world.create(b"t", copies=2)
+    world.put(b"t", b"r", b"x")
+    world.cluster.move(world.cluster.regions("t")[0], replica_id=1)
+    assert world.value(b"t", b"r", replica_id=1) is None, "readable, and behind"
+
+
+def test_secondary_that_dies_comes_back_complete_and_the_other_never_missed_anything(world: Any) -> None:
+    """server.md 9, row 48 (testSecondaryRegionKill)."""
+    world.create(b"t", copies=3)
+    world.put(b"t", b"r", b"x")
+    world.cluster.wait_until_replicated(10)
+    meta = {world.cluster.meta_server(n) for n in range(3)}
+    victim = next((n for n in (1, 2) if world.place(b"t", b"", n).server.host not in meta), 1)
+    other = 3 - victim
+    world.cluster.kill(world.place(b"t", b"", victim).server.host)
+    for _ in range(100):
+        place = None
+        try:
+            place = world.place(b"t", b"", other)
+        except Exception:
+            world.runtime.sleep(0.1)
+            continue
+        assert world.get(b"t", b"r", place=place).cells[0].value == b"x"
+        world.runtime.sleep(0.1)
+    world.cluster.wait_until_replicated(30)
+    assert world.value(b"t", b"r", replica_id=victim) == b"x"
+
+
+def test_primary_that_moves_leaves_its_copies_readable_all_the_time(world: Any) -> None:
+    """server.md 4: between close and open, replicas serve what they have."""
+    world.create(b"t", copies=2)
+    world.put(b"t", b"r", b"x")
+    world.cluster.wait_until_replicated(10)
+    place = world.place(b"t", b"", 1)
+    task = world.runtime.start(world.cluster.move, world.cluster.regions("t")[0])
+    while not task.is_done:
+        assert world.get(b"t", b"r", place=place).cells[0].value == b"x"
+        world.runtime.sleep(0.01)
+
+
+def test_bulk_loaded_rows_show_on_copies(world: Any) -> None:
+    """server.md 9, row 58 (bulk load visible on replicas)."""
+    world.create(b"t", [b"m"], copies=2)
+    assert world.cluster.bulk_load("t", {b"a": {b"f:q": b"1"}, b"z": {b"f:q": b"2"}}) == 2
+    assert [world.value(b"t", row) for row in (b"a", b"z")] == [b"1", b"2"]
+    world.runtime.sleep(2)
+    assert [world.value(b"t", row, replica_id=1) for row in (b"a", b"z")] == [b"1", b"2"]
+
+
+def test_sixty_regions_of_ten_copies_open_on_few_servers(make: Callable[..., Any]) -> None:
+    """server.md 9, row 49 (testLotsOfRegionReplicas): more copies than servers share them."""
+    world = make(servers=4)
+    world.create(b"t", [b"%02d" % number for number in range(1, 60)], copies=10)
+    rows = world.rows_of(b"t")
+    assert len(rows) == 60
+    assert all(len(row.locations.placed()) == 10 for row in rows)
+    world.cluster.wait_until_replicated(10)
+
+
+def test_replication_gets_every_commit_of_primaries_in_order(world: Any) -> None:
+    """The place of the next issue: a hook per primary, called in sequence order."""
+    seen: list[tuple[bytes, int]] = []
+
+    def replication(info: Any, descriptor: Any) -> Any:
+        assert info.replica_id == 0
+        return lambda entry: seen.append((entry.table, entry.sequence_id))
+
+    world.cluster.replication = replication
+    world.create(b"t", copies=2)
+    for number in range(5):
+        world.put(b"t", b"r", b"%d" % number)
+    numbers = [number for table, number in seen if table == b"t"]
+    assert len(numbers) >= 5
+    assert numbers == sorted(numbers)
+
+
+def test_wait_until_replicated_means_what_it_says(world: Any) -> None:
+    world.create(b"t", [b"m"], copies=3)
+    for row in (b"a", b"z"):
+        world.put(b"t", row, b"new")
+    world.cluster.wait_until_replicated(5)
+    for row in (b"a", b"z"):
+        assert [world.value(b"t", row, replica_id=n) for n in range(3)] == [b"new"] * 3
+    assert len(world.rows_of(b"t", at=1)) == len(world.rows_of(b"t", at=2)) == 2

@@ -1,0 +1,133 @@
+"""Scanners on servers: pages, leases, order of calls, and what happens to them when regions change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from metaclient.errors import NotServingRegion, Overloaded, ScannerLost, ServerUnreachable
+from metaclient.model import LATEST_TIMESTAMP, Cell, Put, Scan
+
+
+@pytest.fixture
+def filled(world: Any) -> Any:
+    world.create(b"t")
+    for number in range(10):
+        world.put(b"t", b"%d" % number)
+    return world
+
+
+def _open(world: Any, **options: Any) -> Any:
+    return world.backend.scan_open(world.place(b"t"), b"t", Scan(**options), world.deadline())
+
+
+def test_pages_follow_until_the_region_ends(filled: Any) -> None:
+    page = _open(filled, caching=4)
+    rows = [result.row for result in page.rows]
+    while page.scanner is not None:
+        page = filled.backend.scan_next(page.scanner, 4, filled.deadline())
+        rows += [result.row for result in page.rows]
+    assert rows == [b"%d" % number for number in range(10)]
+    assert page.is_end_of_region
+
+
+def test_limit_closes_the_scanner(filled: Any) -> None:
+    page = _open(filled, caching=4, limit=6)
+    assert len(page.rows) == 4
+    assert page.scanner is not None
+    page = filled.backend.scan_next(page.scanner, 4, filled.deadline())
+    assert len(page.rows) == 2
+    assert page.scanner is None
+    assert not page.is_end_of_region
+
+
+def test_scanner_sees_one_moment(filled: Any) -> None:
+    page = _open(filled, caching=2)
+    filled.put(b"t", b"5", b"later")
+    rest = filled.backend.scan_next(page.scanner, 100, filled.deadline())
+    assert {result.row: result.cells[0].value for result in rest.rows}[b"5"] == b"1"
+
+
+def test_reversed_and_partial_rows(world: Any) -> None:
+    world.create(b"t")
+    cells = tuple(Cell(b"f:%d" % number, LATEST_TIMESTAMP, b"v") for number in range(5))
+    world.backend.mutate(world.place(b"t"), b"t", Put(b"r", cells), world.deadline())
+    world.put(b"t", b"s")
+    page = _open(world, is_reversed=True)
+    assert [result.row for result in page.rows] == [b"s", b"r"]
+    page = _open(world, batch=2)
+    pieces = [(result.row, len(result.cells), result.is_partial) for result in page.rows]
+    assert pieces == [(b"r", 2, True), (b"r", 2, True), (b"r", 1, False), (b"s", 1, False)]
+
+
+def test_lease_ends_after_a_minute_without_a_call(filled: Any) -> None:
+    page = _open(filled, caching=2)
+    filled.runtime.sleep(50)
+    page = filled.backend.scan_next(page.scanner, 2, filled.deadline())
+    filled.runtime.sleep(50)
+    page = filled.backend.scan_next(page.scanner, 2, filled.deadline())
+    filled.runtime.sleep(61)
+    with pytest.raises(ScannerLost) as error:
+        filled.backend.scan_next(page.scanner, 2, filled.deadline())
+    assert error.value.detail == "org.apache.hadoop.hbase.UnknownScannerException"
+
+
+def test_leases_free_memory_without_anybody_asking(filled: Any) -> None:
+    page = _open(filled, caching=2)
+    server = filled.cluster.server_named(page.scanner.server)
+    assert len(server.scanners) == 1
+    filled.runtime.sleep(65)
+    assert len(server.scanners) == 0
+
+
+def test_repeated_next_is_out_of_order_and_the_scanner_stays(filled: Any) -> None:
+    """native.md 5.5: a wrong sequence number is an error, the right one works afterwards."""
+    first = _open(filled, caching=2)
+    second = filled.backend.scan_next(first.scanner, 2, filled.deadline())
+    with pytest.raises(ScannerLost) as error:
+        filled.backend.scan_next(first.scanner, 2, filled.deadline())
+    assert error.value.detail.endswith("OutOfOrderScannerNextException")
+    assert filled.backend.scan_next(second.scanner, 2, filled.deadline()).rows[0].row == b"4"
+
+
+def test_moved_region_loses_its_scanners(filled: Any) -> None:
+    """native.md 5.5: "Region has changed on the scanner", the second time UnknownScanner."""
+    page = _open(filled, caching=2)
+    filled.cluster.move(filled.cluster.regions("t")[0])
+    with pytest.raises(NotServingRegion, match="changed on the scanner"):
+        filled.backend.scan_next(page.scanner, 2, filled.deadline())
+    with pytest.raises(ScannerLost):
+        filled.backend.scan_next(page.scanner, 2, filled.deadline())
+
+
+def test_restarted_server_does_not_know_old_scanners(filled: Any) -> None:
+    page = _open(filled, caching=2)
+    filled.cluster.kill(page.scanner.server.host)
+    with pytest.raises(ServerUnreachable):
+        filled.backend.scan_next(page.scanner, 2, filled.deadline())
+    filled.cluster.restart(page.scanner.server.host)
+    with pytest.raises(ScannerLost):
+        filled.backend.scan_next(page.scanner, 2, filled.deadline())
+
+
+def test_closing_is_never_an_error(filled: Any) -> None:
+    page = _open(filled, caching=2)
+    for _ in range(2):
+        filled.backend.scan_close(page.scanner, filled.deadline())
+    with pytest.raises(ScannerLost):
+        filled.backend.scan_next(page.scanner, 2, filled.deadline())
+    filled.cluster.kill(page.scanner.server.host)
+    filled.backend.scan_close(page.scanner, filled.deadline())
+
+
+def test_scanners_are_bounded(make: Callable[..., Any]) -> None:
+    world = make(config={"scanners_max": 3})
+    world.create(b"t")
+    for number in range(5):
+        world.put(b"t", b"%d" % number)
+    for _ in range(3):
+        _open(world, caching=1)
+    with pytest.raises(Overloaded):
+        _open(world, caching=1)

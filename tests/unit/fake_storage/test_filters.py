@@ -1,0 +1,194 @@
+"""HBase's filter language on real cells: every filter that its parser knows, combined and alone."""
+
+from __future__ import annotations
+
+import contextlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.fake.storage import Region
+from adapters.fake.storage.filters import FILTERS, FilterSyntaxError, parse
+from metaclient.errors import RequestRefused
+from metaclient.model import Cell, Get, Put, Scan
+from tests.unit.fake_storage.bench import Bench, scanned
+
+
+@pytest.fixture
+def region(bench: Bench) -> Region:
+    """Four rows: cf:a cf:ab cf:b in all, g:x in the even ones; r1 has a second version of cf:a."""
+    region = bench.open()
+    for index in range(1, 5):
+        cells = [Cell(b"cf:a", 10, b"%d" % index), Cell(b"cf:ab", 20, b"AB"), Cell(b"cf:b", 10, b"b%d" % index)]
+        if index % 2 == 0:
+            cells.append(Cell(b"g:x", 10, b"even"))
+        region.mutate(Put(b"r%d" % index, tuple(cells)))
+    region.mutate(Put(b"r1", (Cell(b"cf:a", 30, b"9"),)))
+    return region
+
+
+def passed(region: Region, text: str, **options: object) -> dict[str, str]:
+    """Row -> columns, in one word each."""
+    scan = Scan(filter=text.encode(), **options)  # type: ignore[arg-type]  # tests pass a Scan's own fields
+    return {
+        result.row.decode(): " ".join(cell.column.decode() for cell in result.cells) for result in scanned(region, scan)
+    }
+
+
+ODD, EVEN = "cf:a cf:ab cf:b", "cf:a cf:ab cf:b g:x"
+B_AND_X = {"r1": "cf:b", "r2": "cf:b g:x", "r3": "cf:b", "r4": "cf:b g:x"}
+ALL = {"r1": ODD, "r2": EVEN, "r3": ODD, "r4": EVEN}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("FirstKeyOnlyFilter()", dict.fromkeys(ALL, "cf:a")),
+        ("PrefixFilter('r2')", {"r2": EVEN}),
+        ("PrefixFilter('r')", ALL),
+        ("ColumnPrefixFilter('a')", dict.fromkeys(ALL, "cf:a cf:ab")),
+        ("ColumnPrefixFilter('ab')", dict.fromkeys(ALL, "cf:ab")),
+        ("MultipleColumnPrefixFilter('b', 'x')", B_AND_X),
+        ("PageFilter(2)", {"r1": ODD, "r2": EVEN}),
+        ("ColumnPaginationFilter(1, 1)", dict.fromkeys(ALL, "cf:ab")),
+        ("ColumnPaginationFilter(2, 2)", B_AND_X),
+        ("InclusiveStopFilter('r2')", {"r1": ODD, "r2": EVEN}),
+        ("TimestampsFilter(20)", dict.fromkeys(ALL, "cf:ab")),
+        ("TimestampsFilter(30, 20)", dict.fromkeys(ALL, "cf:ab") | {"r1": "cf:a cf:ab"}),
+        ("RowFilter(=, 'binary:r3')", {"r3": ODD}),
+        ("RowFilter(>=, 'binary:r3')", {"r3": ODD, "r4": EVEN}),
+        ("RowFilter(=, 'regexstring:[24]$')", {"r2": EVEN, "r4": EVEN}),
+        ("RowFilter(=, 'substring:R1')", {"r1": ODD}),
+        ("RowFilter(!=, 'binaryprefix:r1')", {"r2": EVEN, "r3": ODD, "r4": EVEN}),
+        ("FamilyFilter(=, 'binary:g')", {"r2": "g:x", "r4": "g:x"}),
+        ("QualifierFilter(>, 'binary:ab')", B_AND_X),
+        ("ValueFilter(=, 'binary:even')", {"r2": "g:x", "r4": "g:x"}),
+        ("ValueFilter(<, 'binary:3')", {"r1": "cf:a", "r2": "cf:a"}),
+        ("ColumnRangeFilter('ab', true, 'b', false)", dict.fromkeys(ALL, "cf:ab")),
+        ("ColumnRangeFilter('ab', false, 'c', true)", dict.fromkeys(ALL, "cf:b")),
+        ("ColumnRangeFilter('', true, 'a', true)", dict.fromkeys(ALL, "cf:a")),
+        ("SingleColumnValueFilter('cf', 'a', =, 'binary:3')", {"r3": ODD}),
+        ("SingleColumnValueFilter('g', 'x', =, 'binary:odd')", {"r1": ODD, "r3": ODD}),
+        ("SingleColumnValueFilter('g', 'x', =, 'binary:even', true, true)", {"r2": EVEN, "r4": EVEN}),
+        ("SingleColumnValueExcludeFilter('cf', 'a', =, 'binary:3')", {"r3": "cf:ab cf:b"}),
+        ("ColumnValueFilter('cf', 'b', =, 'binary:b2')", {"r2": "cf:b"}),
+        ("DependentColumnFilter('g', 'x')", {"r2": "cf:a cf:b g:x", "r4": "cf:a cf:b g:x"}),
+        ("DependentColumnFilter('g', 'x', true)", {"r2": "cf:a cf:b", "r4": "cf:a cf:b"}),
+        ("DependentColumnFilter('cf', 'a', false, =, 'binary:2')", {"r2": "cf:a cf:b g:x"}),
+        ("RowFilter(=, 'binary:r1') OR RowFilter(=, 'binary:r4')", {"r1": ODD, "r4": EVEN}),
+        ("PrefixFilter('r') AND ColumnPrefixFilter('b')", dict.fromkeys(ALL, "cf:b")),
+        (
+            "ColumnPrefixFilter('b') OR ColumnPrefixFilter('x')",
+            {"r1": "cf:b", "r2": "cf:b g:x", "r3": "cf:b", "r4": "cf:b g:x"},
+        ),
+        ("SKIP ValueFilter(!=, 'binary:even')", {"r1": ODD, "r3": ODD}),
+        ("WHILE RowFilter(!=, 'binary:r3')", {"r1": ODD, "r2": EVEN}),
+        ("(RowFilter(=, 'binary:r1') OR RowFilter(=, 'binary:r2')) AND FamilyFilter(=, 'binary:g')", {"r2": "g:x"}),
+    ],
+)
+def test_filter_passes_what_hbase_passes(region: Region, text: str, expected: dict[str, str]) -> None:
+    assert passed(region, text) == expected
+
+
+def test_and_binds_tighter_than_or(region: Region) -> None:
+    text = "RowFilter(=, 'binary:r1') OR RowFilter(=, 'binary:r2') AND FamilyFilter(=, 'binary:g')"
+    assert passed(region, text) == {"r1": ODD, "r2": "g:x"}
+
+
+def test_key_only_keeps_columns_and_drops_values(region: Region) -> None:
+    results = scanned(region, Scan(filter=b"KeyOnlyFilter()"))
+    assert {cell.value for result in results for cell in result.cells} == {b""}
+    results = scanned(region, Scan(filter=b"KeyOnlyFilter(true)"))
+    assert results[0].cells[2].value == (2).to_bytes(4, "big")
+
+
+def test_filter_sees_the_family_s_versions_and_the_reader_gets_the_first_that_passes(region: Region) -> None:
+    """HBASE-17125: versions are counted after the filter."""
+    result = region.get(Get(b"r1", (b"cf:a",), filter=b"ValueFilter(=, 'binary:1')"))
+    assert [(cell.timestamp, cell.value) for cell in result.cells] == [(10, b"1")]
+
+
+def test_column_count_get_filter_takes_the_first_columns(region: Region) -> None:
+    result = region.get(Get(b"r2", filter=b"ColumnCountGetFilter(2)"))
+    assert [cell.column for cell in result.cells] == [b"cf:a", b"cf:ab"]
+
+
+def test_prefix_filter_ends_the_scan_behind_its_rows(region: Region) -> None:
+    scanner = region.scanner(Scan(filter=b"PrefixFilter('r1')"))
+    results, is_end = scanner.next(10, 1 << 20)
+    assert (len(results), is_end, scanner.is_filter_done) == (1, True, True)
+
+
+@pytest.mark.parametrize("text", ["PrefixFilter('r3')", "RowFilter(=, 'binary:r3')"])
+def test_row_filters_work_backwards(region: Region, text: str) -> None:
+    assert passed(region, text, is_reversed=True) == {"r3": ODD}
+
+
+def test_inclusive_stop_works_backwards(region: Region) -> None:
+    assert list(passed(region, "InclusiveStopFilter('r3')", is_reversed=True)) == ["r4", "r3"]
+
+
+def test_pagination_counts_only_cells_that_a_hint_does_not_jump_over(region: Region) -> None:
+    """ColumnPrefixFilter seeks from cf:a to cf:b: the other filter is asked about cf:a, not about cf:ab."""
+    assert passed(region, "ColumnPrefixFilter('b') AND ColumnPaginationFilter(1, 1)")["r1"] == "cf:b"
+
+
+def test_or_does_not_show_a_filter_the_cells_that_it_has_skipped(region: Region) -> None:
+    text = "ColumnPaginationFilter(1, 0) OR QualifierFilter(=, 'binary:b')"
+    assert passed(region, text)["r1"] == "cf:a cf:b"
+
+
+def test_quote_is_written_twice(bench: Bench) -> None:
+    region = bench.open()
+    region.mutate(Put(b"it's", (Cell(b"cf:a", 5, b"1"),)))
+    assert list(passed(region, "PrefixFilter('it''s')")) == ["it's"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "a filter's name should be here"),
+        ("PrefixFilter", r"'\(' should be here"),
+        ("PrefixFilter('a'", "an argument"),
+        ("PrefixFilter('a", "quote may be open"),
+        ("PrefixFiler('a')", "did you mean PrefixFilter"),
+        ("PrefixFilter('a') PrefixFilter('b')", "AND or OR"),
+        ("PrefixFilter('a') AND", "a filter's name should be here"),
+        ("(PrefixFilter('a')", r"'\)' should be here"),
+        ("PrefixFilter(a)", "single quotes"),
+        ("PrefixFilter('a', 'b')", "takes 1 arguments, got 2"),
+        ("PageFilter('x')", "not a number"),
+        ("PageFilter(-1)", "negative"),
+        ("RowFilter(~, 'binary:a')", "comparison operator"),
+        ("RowFilter(=, 'a')", "no comparator"),
+        ("RowFilter(=, 'regexstring:(')", "regular expression"),
+        ("RowFilter(<, 'substring:a')", "= and != only"),
+        ("KeyOnlyFilter(maybe)", "neither true nor false"),
+        ("(" * 200 + "PageFilter(1)" + ")" * 200, "levels"),
+    ],
+)
+def test_wrong_text_is_refused_with_the_place_or_the_name(text: str, message: str) -> None:
+    with pytest.raises(FilterSyntaxError, match=message) as caught:
+        parse(text.encode())
+    assert isinstance(caught.value, RequestRefused)
+    assert isinstance(caught.value, ValueError)
+
+
+def test_wrong_filter_is_refused_when_the_scanner_is_opened(region: Region) -> None:
+    with pytest.raises(RequestRefused):
+        region.scanner(Scan(filter=b"nonsense"))
+
+
+def test_every_filter_of_hbase_s_parser_is_known() -> None:
+    assert len(FILTERS) == 19
+
+
+OTHER_WORDS = ["AND", "OR", "SKIP", "WHILE", "(", ")", ",", "'", "'a'", "=", "'binary:1'", "5", "true", " "]
+WORDS = st.sampled_from([*FILTERS, *OTHER_WORDS])
+
+
+@given(st.lists(WORDS, max_size=12).map(" ".join) | st.text(max_size=30))
+def test_any_text_is_parsed_or_refused_and_never_breaks(text: str) -> None:
+    with contextlib.suppress(FilterSyntaxError):
+        parse(text.encode())
