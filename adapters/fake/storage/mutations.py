@@ -141,7 +141,7 @@ class Mutations:
         size = CELL_OVERHEAD_BYTES + len(row) + len(cell.column)
         return (self.column(cell.column)[0], row, (cell,), size, False)
 
-    def row_mutations(self, mutations: RowMutations, now_ms: int, read: ReadVersions) -> list[Edit]:
+    def row_mutations(self, mutations: RowMutations, now_ms: int, read: ReadVersions, *, put_ms: int) -> list[Edit]:
         """The edits of all parts, to be applied as one."""
         edits: list[Edit] = []
         for part in mutations.mutations:
@@ -149,7 +149,7 @@ class Mutations:
                 raise RequestRefused(
                     f"a mutation of row {keys.printable(part.row)} in RowMutations of {keys.printable(mutations.row)}"
                 )
-            edits += self.put(part, now_ms) if isinstance(part, Put) else self.delete(part, now_ms, read)
+            edits += self.put(part, put_ms) if isinstance(part, Put) else self.delete(part, now_ms, read)
         return edits
 
     def increment(self, increment: Increment, now_ms: int, read: ReadVersions) -> tuple[list[Edit], list[Cell]]:
@@ -159,7 +159,7 @@ class Mutations:
             column = self.column(name)[1]
             current = read(increment.row, column, 1)
             total = amount + (_counter(current[0], increment.row) if current else 0)
-            cells.append(Cell(column, _not_before(now_ms, current), _as_long(total)))
+            cells.append(Cell(column, _after(now_ms, current), _as_long(total)))
         return self._written(increment.row, cells, now_ms)
 
     def append(self, append: Append, now_ms: int, read: ReadVersions) -> tuple[list[Edit], list[Cell]]:
@@ -169,7 +169,7 @@ class Mutations:
             column = self.column(name)[1]
             current = read(append.row, column, 1)
             whole = current[0].value + value if current else value
-            cells.append(Cell(column, _not_before(now_ms, current), whole))
+            cells.append(Cell(column, _after(now_ms, current), whole))
         return self._written(append.row, cells, now_ms)
 
     def _written(self, row: bytes, cells: list[Cell], now_ms: int) -> tuple[list[Edit], list[Cell]]:
@@ -185,9 +185,9 @@ def _nth_timestamp(versions: Sequence[Cell], nth: int, now_ms: int) -> int:
     return versions[nth - 1].timestamp if len(versions) >= nth else now_ms
 
 
-def _not_before(now_ms: int, current: Sequence[Cell]) -> int:
-    """A counter's timestamp never goes back, whatever the clock does (HRegion.reckonDelta)."""
-    return max(now_ms, current[0].timestamp) if current else now_ms
+def _after(now_ms: int, current: Sequence[Cell]) -> int:
+    """A counter's new value is a later version than the old one, whatever the clock does (HRegion.reckonDelta)."""
+    return max(now_ms, current[0].timestamp + 1) if current else now_ms
 
 
 def _counter(cell: Cell, row: bytes) -> int:

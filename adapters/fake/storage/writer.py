@@ -74,15 +74,21 @@ class Writer:
         self._default_durability = _table_durability(region.descriptor)
         self._last_ms = 0
 
-    def mutate(self, mutation: Mutation, nonce_seen: Callable[[int], bool] | None = None) -> Result | None:
-        """Apply one mutation; the new values of an increment or append."""
+    def mutate(
+        self, mutation: Mutation, nonce_seen: Callable[[int], bool] | None = None, *, not_before_ms: int = 0
+    ) -> Result | None:
+        """Apply one mutation; the new values of an increment or append.
+
+        ``not_before_ms``: puts that leave the time to the server get at least this one, whatever its clock says.
+        """
         self._region.check_writable(mutation.row)
         now_ms = self._now_ms()
+        put_ms = now_ms if now_ms > not_before_ms else not_before_ms
         if isinstance(mutation, Put):
-            self._apply(self._mutations.put(mutation, now_ms), mutation.durability, now_ms)
+            self._apply(self._mutations.put(mutation, put_ms), mutation.durability, now_ms)
             return None
         if isinstance(mutation, Delete | RowMutations):
-            self._apply(self._edits(mutation, now_ms), self._durability_of(mutation), now_ms)
+            self._apply(self._edits(mutation, now_ms, put_ms), self._durability_of(mutation), now_ms)
             return None
         if mutation.nonce is not None and nonce_seen is not None and nonce_seen(mutation.nonce):
             return Result(mutation.row, self._current_values(mutation))
@@ -101,12 +107,12 @@ class Writer:
             self._last_ms = now_ms
         return self._last_ms
 
-    def _edits(self, mutation: Put | Delete | RowMutations, now_ms: int) -> list[Edit]:
+    def _edits(self, mutation: Put | Delete | RowMutations, now_ms: int, put_ms: int) -> list[Edit]:
         if isinstance(mutation, Put):
-            return self._mutations.put(mutation, now_ms)
+            return self._mutations.put(mutation, put_ms)
         if isinstance(mutation, Delete):
             return self._mutations.delete(mutation, now_ms, self._newest)
-        return self._mutations.row_mutations(mutation, now_ms, self._newest)
+        return self._mutations.row_mutations(mutation, now_ms, self._newest, put_ms=put_ms)
 
     def _durability_of(self, mutation: Delete | RowMutations) -> Durability:
         """The strongest that a part asks for."""
@@ -198,7 +204,7 @@ class Writer:
             wanted = self._resolved(mutation.durability)
             try:
                 self._region.check_writable(mutation.row)
-                groups[wanted is not Durability.SKIP_WAL] += self._edits(mutation, now_ms)
+                groups[wanted is not Durability.SKIP_WAL] += self._edits(mutation, now_ms, now_ms)
                 applied.append(index)
                 durability = max(durability, wanted, key=_strength)
             except MetaClientError as error:
@@ -229,9 +235,11 @@ class Writer:
                 f"a check of row {keys.printable(check.row)} cannot guard row {keys.printable(mutation.row)}"
             )
         self._region.check_writable(check.row)
-        if not is_met(check, self._newest(check.row, check.column, 1)):
+        stored = self._newest(check.row, check.column, 1)
+        if not is_met(check, stored):
             return False
-        self.mutate(mutation)
+        # A put that passed its check must not be written behind the value that it was checked against (HBASE-14054).
+        self.mutate(mutation, not_before_ms=stored[0].timestamp if stored else 0)
         return True
 
 

@@ -56,9 +56,21 @@ def test_increment_of_a_value_that_is_no_counter_is_refused_and_changes_nothing(
 def test_counter_does_not_go_back_when_the_clock_does(bench: Bench) -> None:
     region = bench.open()
     region.mutate(Increment(b"r", ((b"cf:n", 1),)))
+    begun_ms = bench.now_ms
     bench.now_ms -= 500
     region.mutate(Increment(b"r", ((b"cf:n", 1),)))
-    assert values(region, b"r") == {b"cf:n": long(2)}
+    assert versions(region, b"r") == [(begun_ms + 1, long(2)), (begun_ms, long(1))]
+
+
+def test_checked_put_is_not_written_behind_the_value_it_was_checked_against(bench: Bench) -> None:
+    """HBASE-14054: the server's clock may have been set back."""
+    region = bench.open()
+    put(region, b"r", bench.now_ms + 500, a=b"1")
+    mutation = Put(b"r", (Cell(b"cf:a", LATEST_TIMESTAMP, b"2"),))
+    assert region.check_and_mutate(Check(b"r", b"cf:a", b"1"), mutation)
+    assert values(region, b"r") == {b"cf:a": b"2"}
+    assert region.check_and_mutate(Check(b"r", b"cf:a", b"2"), RowMutations(b"r", (mutation,)))
+    assert versions(region, b"r", max_versions=1) == [(bench.now_ms + 500, b"2")]
 
 
 def test_hot_counter_does_not_grow_the_memstore(bench: Bench) -> None:

@@ -177,7 +177,7 @@ class RegionMachine(RuleBasedStateMachine):
         result = self.region.mutate(Increment(row, ((COUNTER, amount),)))
         assert result is not None
         assert [cell.value for cell in result.cells] == [value]
-        stamp = max(self.bench.now_ms, found.timestamp) if found else self.bench.now_ms
+        stamp = max(self.bench.now_ms, found.timestamp + 1) if found else self.bench.now_ms
         self.write(self.event(row, Cell(COUNTER, stamp, value)))
 
     @rule(row=ROWS, column=COLUMNS)
@@ -185,7 +185,7 @@ class RegionMachine(RuleBasedStateMachine):
         found = self.newest(row, column)
         value = (found.value if found else b"") + b"+"
         self.region.mutate(Append(row, ((column, b"+"),)))
-        stamp = max(self.bench.now_ms, found.timestamp) if found else self.bench.now_ms
+        stamp = max(self.bench.now_ms, found.timestamp + 1) if found else self.bench.now_ms
         self.write(self.event(row, Cell(column, stamp, value)))
 
     @rule(step=st.integers(1, 5))
