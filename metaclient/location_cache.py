@@ -11,18 +11,20 @@ Rules of insertion (``with_regions``):
 2. Otherwise regions that overlap exclude each other, and the highest region id stays: HBase gives daughters, merged
    regions and re-created tables a later id. So an old answer cannot bring back a split parent, and a daughter drops
    its parent whichever of the two was asked for. A region all of whose locations have failed outranks nobody.
+3. What the *primary* hbase:meta answers for the very row that was asked stays whatever is known: it is the judge (a
+   restored snapshot brings old ids back).
 
 Rules of forgetting:
 
-3. A failed location becomes a hole; the range stays known, so that the next lookup of any of its rows is one flight.
-4. The failure bumps the table's generation. Answers of lookups that started before it cannot bring the failed
-   location back.
+4. A failed location becomes a hole; the range stays known, so that the next lookup of any of its rows is one flight.
+5. Each failure has a number, the cache's *generation*. Answers of lookups that started before it cannot bring the
+   failed location back, nor anything at all after the table was cleared.
 
-The number of regions is bounded: when it is exceeded, the tables that were not read since the last sweep go first
+The number of regions is bounded: when it is exceeded, the tables that were read least since the last sweep go first
 (a clock, because moving a table to the front of a list at every read would cost more than the read).
 
-DIVERGENCES from AsyncNonMetaRegionLocator (HBase 3): rules 1, 2 and 4; entries are never removed one by one, only made
-holes; the cache is bounded.
+DIVERGENCES from AsyncNonMetaRegionLocator (HBase 3): rules 1, 2, 3 and 5; entries are never removed one by one, only
+made holes; the cache is bounded.
 """
 
 from __future__ import annotations
@@ -37,7 +39,10 @@ from metaclient.errors import ConfigError
 from metaclient.model import RegionInfo, RegionLocation, RegionLocations, ServerName
 from metaclient.runtime import Lock, Runtime
 
-__all__ = ["LocationCache", "Snapshot", "TableLocations", "merged", "with_regions"]
+__all__ = ["EMPTY", "LocationCache", "Snapshot", "TableLocations", "merged", "with_regions"]
+
+#: Failures remembered per known region before those of vanished regions are swept out: more than it has replicas.
+FAILED_PER_REGION = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +79,14 @@ class Snapshot:
         start = self.ends[index - 1] if index else b""
         return start, self.starts[index] if index < len(self.starts) else b""
 
+    def rows_to_lowest_hole(self, row: bytes, rows_max: int) -> int:
+        """How many rows of meta, from the region of ``row`` downwards, reach the lowest hole among ``rows_max``."""
+        index = bisect_right(self.starts, row) - 1
+        below = self.primaries[max(0, index - rows_max + 1) : index + 1]
+        return len(below) - below.index(None) if None in below else 1
+
 
 EMPTY = Snapshot([], [], [], [])
-
-
-def _snapshot(regions: list[RegionLocations]) -> Snapshot:
-    return Snapshot(
-        [entry.region.start_key for entry in regions],
-        [entry.region.end_key for entry in regions],
-        [entry.primary for entry in regions],
-        regions,
-    )
 
 
 def merged(old: RegionLocations, new: RegionLocations) -> RegionLocations:
@@ -101,43 +103,44 @@ def merged(old: RegionLocations, new: RegionLocations) -> RegionLocations:
 def _newer(old: RegionLocation | None, new: RegionLocation | None) -> RegionLocation | None:
     if old is None or new is None:
         return new if old is None else old
-    if new.seqnum >= old.seqnum or new.seqnum < 0:
-        return new
-    return old
+    return new if new.seqnum >= old.seqnum else old
 
 
-def with_regions(snapshot: Snapshot, incoming: Iterable[RegionLocations]) -> Snapshot:
-    """The snapshot after an answer; the same object when the answer says nothing new."""
-    regions = list(snapshot.regions)
-    starts = list(snapshot.starts)
-    changed = False
-    for entry in incoming:
-        first, last = _overlap(starts, regions, entry.region)
-        present = regions[first:last]
-        if len(present) == 1 and _same_region(present[0], entry):
-            entry = merged(present[0], entry)
-            if entry is present[0]:
+def with_regions(
+    snapshot: Snapshot, incoming: Iterable[RegionLocations], verdict: RegionLocations | None = None
+) -> Snapshot:
+    """The snapshot after an answer; the same object when the answer says nothing new. ``verdict``: see rule 3."""
+    made = snapshot
+    for entry in incoming if verdict is None else (*incoming, verdict):
+        first, last = _overlap(made, entry.region)
+        present = made.regions[first:last]
+        if len(present) == 1 and _is_same_region(present[0], entry):
+            taken = merged(present[0], entry)
+            if taken is present[0]:
                 continue
-        elif any(_outranks(other, entry) for other in present):
+        elif entry is not verdict and any(_outranks(other, entry) for other in present):
             continue
-        regions[first:last] = [entry]
-        starts[first:last] = [entry.region.start_key]
-        changed = True
-    return _snapshot(regions) if changed else snapshot
+        else:
+            taken = entry
+        if made is snapshot:
+            made = Snapshot(list(made.starts), list(made.ends), list(made.primaries), list(made.regions))
+        made.starts[first:last] = [taken.region.start_key]
+        made.ends[first:last] = [taken.region.end_key]
+        made.primaries[first:last] = [taken.primary]
+        made.regions[first:last] = [taken]
+    return made
 
 
-def _overlap(starts: list[bytes], regions: list[RegionLocations], region: RegionInfo) -> tuple[int, int]:
+def _overlap(known: Snapshot, region: RegionInfo) -> tuple[int, int]:
     """The slice of known regions that share rows with ``region``."""
-    first = bisect_right(starts, region.start_key)
-    if first and keys.overlaps(
-        regions[first - 1].region.start_key, regions[first - 1].region.end_key, region.start_key, region.end_key
-    ):
+    first = bisect_right(known.starts, region.start_key)
+    if first and keys.overlaps(known.starts[first - 1], known.ends[first - 1], region.start_key, region.end_key):
         first -= 1
-    last = len(starts) if not region.end_key else bisect_left(starts, region.end_key)
+    last = len(known.starts) if not region.end_key else bisect_left(known.starts, region.end_key)
     return first, max(first, last)
 
 
-def _same_region(a: RegionLocations, b: RegionLocations) -> bool:
+def _is_same_region(a: RegionLocations, b: RegionLocations) -> bool:
     return a.region.start_key == b.region.start_key and a.region.region_id == b.region.region_id
 
 
@@ -150,7 +153,7 @@ def _outranks(known: RegionLocations, incoming: RegionLocations) -> bool:
 class TableLocations:
     """What is known of one table. ``snapshot`` is swapped, never changed; the rest is guarded by the cache's lock."""
 
-    __slots__ = ("failed", "generation", "hits", "misses", "snapshot", "swept_hits")
+    __slots__ = ("cleared", "failed", "hits", "misses", "snapshot", "swept_hits")
 
     def __init__(self) -> None:
         self.snapshot = EMPTY
@@ -159,8 +162,8 @@ class TableLocations:
         self.hits = 0
         self.misses = 0
         self.swept_hits = 0
-        self.generation = 0
-        # (start key, replica id) -> generation and location of the failure, for rule 4.
+        self.cleared = 0  # generation of the last clear
+        # (start key, replica id) -> generation and location of the failure, for rule 5.
         self.failed: dict[tuple[bytes, int], tuple[int, RegionLocation]] = {}
 
 
@@ -182,7 +185,8 @@ class LocationCache:
         #: Table name -> what is known. Read without a lock; entries are added and dropped under it.
         self.tables: dict[bytes, TableLocations] = {}
         self._lock: Lock = runtime.lock()
-        # Guarded by the lock:
+        # Guarded by the lock, and read without it:
+        self.generation = 0  # grows with each failure, reload and clear
         self._regions = 0
         self.evictions = 0
 
@@ -200,13 +204,20 @@ class LocationCache:
         known = self.tables.get(table)
         return known.snapshot.before(row) if known is not None else None
 
-    def gap(self, table: bytes, row: bytes) -> tuple[bytes, bytes]:
+    def failed_generation(self, table: bytes, region: RegionInfo, replica_id: int) -> int:
+        """When this replica of a region last failed; 0 when that is over or never was."""
         known = self.tables.get(table)
-        return known.snapshot.gap(row) if known is not None else (b"", b"")
+        failure = known.failed.get((region.start_key, replica_id)) if known is not None else None
+        return failure[0] if failure is not None else 0
 
-    def generation(self, table: bytes) -> int:
-        known = self.tables.get(table)
-        return known.generation if known is not None else 0
+    def outranks(self, entry: RegionLocations) -> bool:
+        """True when a newer region, of which a place is known, shares rows with this one."""
+        known = self.tables.get(entry.region.table)
+        if known is None:
+            return False
+        snapshot = known.snapshot
+        first, last = _overlap(snapshot, entry.region)
+        return any(_outranks(other, entry) for other in snapshot.regions[first:last])
 
     def regions_cached(self) -> int:
         return self._regions
@@ -221,13 +232,27 @@ class LocationCache:
                 known = self.tables.setdefault(table, TableLocations())
         return known
 
-    def insert(self, table: bytes, regions: Sequence[RegionLocations], generation: int | None = None) -> None:
-        """Take in an answer of hbase:meta. ``generation`` is the table's at the time when the lookup *started*."""
+    def insert(
+        self,
+        table: bytes,
+        regions: Sequence[RegionLocations],
+        generation: int | None = None,
+        verdict: RegionLocations | None = None,
+    ) -> None:
+        """Take in an answer of hbase:meta. ``generation`` is the cache's at the time when the lookup *started*."""
         known = self.table(table)
         with self._lock:
+            if generation is not None and generation < known.cleared:
+                return
             fresh = [self._without_failed(known, entry, generation) for entry in regions]
-            self._swap(known, with_regions(known.snapshot, fresh))
-            self._evict(known)
+            if verdict is not None:
+                verdict = self._without_failed(known, verdict, generation)
+            self._swap(known, with_regions(known.snapshot, fresh, verdict))
+            if self._regions > self._regions_max:
+                self._evict(known, fresh if verdict is None else [*fresh, verdict])
+            if len(known.failed) > FAILED_PER_REGION * (len(known.snapshot.regions) + 1):
+                starts = set(known.snapshot.starts)
+                known.failed = {key: failure for key, failure in known.failed.items() if key[0] in starts}
 
     def _without_failed(self, known: TableLocations, entry: RegionLocations, generation: int | None) -> RegionLocations:
         if not known.failed:
@@ -238,43 +263,45 @@ class LocationCache:
             if failure is None:
                 continue
             since, failed = failure
-            if generation is not None and generation < since:
-                if location is not None and location.server == failed.server and location.seqnum <= failed.seqnum:
-                    replicas[replica_id] = None
-            else:
+            if generation is None or generation >= since:
                 del known.failed[entry.region.start_key, replica_id]
+            elif location is not None and _is_same_place(location, failed):
+                replicas[replica_id] = None
         return RegionLocations(entry.region, tuple(replicas))
 
     def forget(self, location: RegionLocation) -> bool:
         """Make a hole where this location is cached; False when the cache has moved on already."""
-        region = location.region
-        known = self.tables.get(region.table)
+        known = self.tables.get(location.region.table)
         if known is None:
             return False
         with self._lock:
-            entry = known.snapshot.covering(region.start_key)
-            cached = entry.at(region.replica_id) if entry is not None else None
-            if entry is None or cached is None or not _is_the_failed_one(cached, location):
+            entry = self._holding(known, location)
+            if entry is None:
                 return False
-            known.generation += 1
-            known.failed[region.start_key, region.replica_id] = (known.generation, location)
-            self._swap(known, _replaced(known.snapshot, entry, region.replica_id, None))
+            self.generation += 1
+            known.failed[location.region.start_key, location.replica_id] = (self.generation, location)
+            self._swap(known, _replaced(known.snapshot, entry, location.replica_id, None))
             return True
 
     def moved(self, location: RegionLocation, server: ServerName, seqnum: int) -> bool:
         """Follow a RegionMoved error without a lookup; False when what is cached is newer."""
-        region = location.region
-        known = self.tables.get(region.table)
+        known = self.tables.get(location.region.table)
         if known is None:
             return False
         with self._lock:
-            entry = known.snapshot.covering(region.start_key)
-            cached = entry.at(region.replica_id) if entry is not None else None
-            if entry is None or cached is None or not _is_the_failed_one(cached, location) or seqnum < cached.seqnum:
+            entry = self._holding(known, location)
+            cached = entry.at(location.replica_id) if entry is not None else None
+            if entry is None or cached is None or seqnum < cached.seqnum:
                 return False
             hint = RegionLocation(cached.region, server, seqnum, is_hint=True, region_name=cached.region_name)
-            self._swap(known, _replaced(known.snapshot, entry, region.replica_id, hint))
+            self._swap(known, _replaced(known.snapshot, entry, location.replica_id, hint))
             return True
+
+    def _holding(self, known: TableLocations, location: RegionLocation) -> RegionLocations | None:
+        """The entry that places this very replica where ``location`` says, or says it on older evidence."""
+        entry = known.snapshot.covering(location.region.start_key)
+        cached = entry.at(location.replica_id) if entry is not None else None
+        return entry if cached is not None and _is_same_place(cached, location) else None
 
     def confirm(self, location: RegionLocation) -> None:
         """A call at a hinted location worked: it is a fact now."""
@@ -297,62 +324,60 @@ class LocationCache:
         return count
 
     def _forget_server_in(self, known: TableLocations, server: ServerName) -> int:
-        lost = [
-            location
-            for entry in known.snapshot.regions
-            for location in entry.replicas
-            if location is not None and location.server == server
-        ]
-        if not lost:
-            return 0
-        known.generation += 1
-        for location in lost:
-            known.failed[location.region.start_key, location.replica_id] = (known.generation, location)
-        self._swap(
-            known,
-            _snapshot(
-                [
-                    RegionLocations(
-                        entry.region,
-                        tuple(None if at is not None and at.server == server else at for at in entry.replicas),
-                    )
-                    for entry in known.snapshot.regions
-                ]
-            ),
-        )
-        return len(lost)
+        snapshot = known.snapshot
+        regions = list(snapshot.regions)
+        primaries = list(snapshot.primaries)
+        lost = 0
+        for index, entry in enumerate(regions):
+            here = [at for at in entry.replicas if at is not None and at.server == server]
+            if here:
+                if not lost:
+                    self.generation += 1
+                lost += len(here)
+                for at in here:
+                    known.failed[entry.region.start_key, at.replica_id] = (self.generation, at)
+                replicas = tuple(None if at in here else at for at in entry.replicas)
+                regions[index] = RegionLocations(entry.region, replicas)
+                primaries[index] = replicas[0]
+        if lost:
+            self._swap(known, Snapshot(snapshot.starts, snapshot.ends, primaries, regions))
+        return lost
 
-    def bump(self, table: bytes) -> int:
+    def bump(self) -> int:
         """Start a new generation: lookups in flight will not satisfy whoever asks from now on."""
-        known = self.table(table)
         with self._lock:
-            known.generation += 1
-            return known.generation
+            self.generation += 1
+            return self.generation
 
     def clear(self, table: bytes | None = None) -> None:
+        """Forget all locations of a table, or of all; answers that are still under way will not bring them back."""
         with self._lock:
+            self.generation += 1
             for name in [table] if table is not None else list(self.tables):
                 known = self.tables.get(name)
                 if known is not None:
-                    known.generation += 1
+                    known.cleared = self.generation
                     known.failed.clear()
                     self._swap(known, EMPTY)
 
-    def drop(self, table: bytes) -> None:
+    def drop(self, table: bytes, *, only_if_empty: bool = False) -> None:
         """Forget that there ever was such a table, so that names that nobody has do not pile up."""
         with self._lock:
-            known = self.tables.pop(table, None)
-            if known is not None:
+            known = self.tables.get(table)
+            if known is not None and not (only_if_empty and known.snapshot.regions):
+                del self.tables[table]
                 self._swap(known, EMPTY)
 
     def _swap(self, known: TableLocations, snapshot: Snapshot) -> None:
         self._regions += len(snapshot.regions) - len(known.snapshot.regions)
         known.snapshot = snapshot
 
-    def _evict(self, keep: TableLocations) -> None:
-        """Drop tables nobody read since the last sweep, then any, until the bound holds; ``keep`` goes last."""
-        if self._regions <= self._regions_max:
-            return
+    def _evict(self, keep: TableLocations, newest: list[RegionLocations]) -> None:
+        """Drop the tables that were read least since the last sweep until the bound holds.
+
+        The table that grew goes last, and then keeps what it has just learned: dropping that would make every further
+        lookup of it a miss.
+        """
         others = [known for known in self.tables.values() if known is not keep and known.snapshot.regions]
         others.sort(key=lambda known: known.hits - known.swept_hits)
         for known in others:
@@ -360,22 +385,23 @@ class LocationCache:
         for known in [*others, keep]:
             if self._regions <= self._regions_max:
                 return
-            self.evictions += len(known.snapshot.regions)
-            self._swap(known, EMPTY)
+            before = self._regions
             known.failed.clear()
+            self._swap(known, with_regions(EMPTY, newest[-self._regions_max :]) if known is keep else EMPTY)
+            self.evictions += before - self._regions
 
     # -- shipping it -----------------------------------------------------------------------------------------
 
     def exported(self, tables: Sequence[bytes]) -> bytes:
         """The locations of these tables (all when empty) as bytes for :meth:`imported`."""
-        chosen = tables or tuple(self.tables)
+        known = {name: self.tables.get(name) for name in tables or tuple(self.tables)}
         return json.dumps(
             {
                 "format": 1,
                 "tables": {
-                    name.decode("utf-8"): [_as_json(entry) for entry in self.tables[name].snapshot.regions]
-                    for name in chosen
-                    if name in self.tables
+                    name.decode("utf-8"): [_as_json(entry) for entry in locations.snapshot.regions]
+                    for name, locations in known.items()
+                    if locations is not None
                 },
             },
             separators=(",", ":"),
@@ -388,10 +414,10 @@ class LocationCache:
             if document["format"] != 1:
                 raise ConfigError(f"these locations have format {document['format']!r}; this version reads 1")
             tables = {
-                name.encode(): [_from_json(name.encode(), entry) for entry in entries]
+                keys.table_name(name): [_from_json(keys.table_name(name), entry) for entry in entries]
                 for name, entries in document["tables"].items()
             }
-        except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(f"not a set of exported locations: {type(error).__name__}: {error}") from error
@@ -400,9 +426,13 @@ class LocationCache:
         return sum(map(len, tables.values()))
 
 
-def _is_the_failed_one(cached: RegionLocation, failed: RegionLocation) -> bool:
+def _is_same_place(known: RegionLocation, failed: RegionLocation) -> bool:
     """Java's rule: only the location that was used may be cleared by its failure, never a newer one."""
-    return cached.server == failed.server and cached.seqnum <= failed.seqnum
+    return (
+        known.server == failed.server
+        and known.seqnum <= failed.seqnum
+        and known.region.region_id == failed.region.region_id
+    )
 
 
 def _replaced(snapshot: Snapshot, entry: RegionLocations, replica_id: int, location: RegionLocation | None) -> Snapshot:
@@ -428,6 +458,8 @@ def _from_json(table: bytes, data: Sequence[object]) -> RegionLocations:
     if not isinstance(servers, list):
         raise TypeError(f"servers of a region must be a list, got {servers!r}")
     region = RegionInfo(table, bytes.fromhex(start), bytes.fromhex(end), region_id)
+    if keys.ends_before_or_at(region.end_key, region.start_key):
+        raise ValueError(f"a region ends before it starts: {data!r}")
     replicas = tuple(
         RegionLocation(region.replica(index), ServerName(str(at[0]), int(at[1]), int(at[2])), int(at[3]))
         if at is not None

@@ -7,14 +7,16 @@
                             +--------------------------------------------------- + (for twice as long)
 
 A replica is ejected for ``base_s * 2**(ejections in a row)``, at most ``max_s``, with a jitter of a tenth so that many
-clients do not come back at the same moment. Health belongs to the replica *and* to its server: after a failover two
-replicas may sit on one server, and what hangs then is the server.
+clients do not come back at the same moment. Ejections are in a row when the next failure comes within one such time
+after the last ejection: a re-opened replica that answers a probe and then lies again is left alone for longer. Health
+belongs to the replica *and* to its server: after a failover two replicas may sit on one server, and what hangs then is
+the server.
 """
 
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 __all__ = ["HealthState", "ReplicaHealth"]
 
@@ -55,32 +57,20 @@ class ReplicaHealth:
         average = (
             latency_s if self.latency_s is None else self.latency_s + LATENCY_WEIGHT * (latency_s - self.latency_s)
         )
-        return ReplicaHealth(HealthState.HEALTHY, 0, 0.0, average, self.successes + 1, self.failures, self.last_error)
+        return replace(self, state=HealthState.HEALTHY, latency_s=average, successes=self.successes + 1)
 
     def after_failure(
         self, *, now: float, base_s: float, max_s: float, chance: float, error: str | None = None
     ) -> ReplicaHealth:
         """``chance`` is a draw from [0, 1). Failures while already out do not lengthen the ejection."""
+        failed = replace(self, failures=self.failures + 1, last_error=error or self.last_error)
         if self.state is HealthState.EJECTED and now < self.ejected_until:
-            return ReplicaHealth(
-                self.state,
-                self.ejections,
-                self.ejected_until,
-                self.latency_s,
-                self.successes,
-                self.failures + 1,
-                error or self.last_error,
-            )
-        life = min(base_s * 2.0 ** min(self.ejections, 30), max_s) * (1 + JITTER * chance)
-        return ReplicaHealth(
-            HealthState.EJECTED,
-            self.ejections + 1,
-            now + life,
-            self.latency_s,
-            self.successes,
-            self.failures + 1,
-            error,
-        )
+            return failed
+        before_s = min(base_s * 2.0 ** min(self.ejections - 1, 30), max_s)
+        goes_on = self.state is HealthState.EJECTED or (self.ejections and now < self.ejected_until + before_s)
+        ejections = self.ejections if goes_on else 0
+        life_s = min(base_s * 2.0 ** min(ejections, 30), max_s) * (1 + JITTER * chance)
+        return replace(failed, state=HealthState.EJECTED, ejections=ejections + 1, ejected_until=now + life_s)
 
     def may_probe(self, now: float) -> bool:
         return self.state is HealthState.EJECTED and now >= self.ejected_until

@@ -2,7 +2,7 @@
 
 A selector is anything with ``select(lookup, view) -> replica ids, best first``, or a plain function of the two. What it
 leaves out is not asked, except that the primary is always the last resort (see ``MetaReader``); ids that do not exist
-or have no server are skipped. Twenty lines make one's own::
+or have no server are skipped. It is called by one thread at a time and must not block. Twenty lines make one's own::
 
     def nearest(lookup, view):
         "The secondary with the lowest average latency, others next."
@@ -143,16 +143,17 @@ def _spread(replicas: Sequence[ReplicaView]) -> list[int]:
 
 
 class PrimaryWhereStale:
-    """Adds to a selector: where a location proved wrong, the primary is asked first for a while."""
+    """Adds to a selector: where a location proved wrong, the primary comes first for a while, before the others."""
 
     def __init__(self, inner: MetaReplicaSelector, stale: StaleRanges) -> None:
         self._inner = inner
         self._stale = stale
 
     def select(self, lookup: Lookup, view: MetaView) -> Sequence[int]:
+        order = self._inner.select(lookup, view)
         if lookup.row is not None and self._stale.covers(lookup.table, lookup.row, view.now, before=lookup.before):
-            return [0]
-        return self._inner.select(lookup, view)
+            return [0, *order]
+        return order
 
     def on_wrong_location(self, region: RegionInfo, now: float) -> None:
         self._stale.add(region, now)

@@ -6,7 +6,8 @@ Mirrors ``CatalogReplicaLoadBalanceSimpleSelector`` of HBase 2.6 and 3 (spec/cli
 - one pick per lookup, never changed: no fallback when the replica is dead or wrong (``is_final``);
 - after a wrong location the range goes to the primary for 3 s; a mark is inserted only if absent, so that errors
   during its life, and after it until the next sweep, are lost;
-- constants, not configurable: 3000 ms life, 1500 ms sweep, and a replica count refreshed every 60 s.
+- constants, not configurable: 3000 ms life, 1500 ms sweep, and a replica count refreshed every 60 s. Both run on a grid
+  that starts when the selector is first used; what they would have done is made up for at the next call.
 
 DIVERGENCES: none that can be observed; what is ours is only that time and chance are passed in.
 """
@@ -38,8 +39,9 @@ class SimpleSelector:
         self._marks: dict[bytes, dict[bytes, tuple[bytes, float]]] = {}  # table -> start -> (end, made at)
         self._starts: dict[bytes, list[bytes]] = {}
         self._count: int | None = None
-        self._count_at = 0.0
+        self._counted_at = 0.0
         self._swept_at = 0.0
+        self._begun: float | None = None
 
     def select(self, lookup: Lookup, view: MetaView) -> Sequence[int]:
         self._sweep(view.now)
@@ -55,11 +57,15 @@ class SimpleSelector:
             insort(self._starts.setdefault(region.table, []), region.start_key)
 
     def _random(self, view: MetaView) -> int:
-        """The count is the highest id plus one: holes are eligible, as in an array sized by znodes."""
-        if self._count is None or view.now - self._count_at >= COUNT_REFRESH_S:
-            self._count = max((replica.replica_id for replica in view.replicas), default=0) + 1
-            self._count_at = view.now
-        return view.rng.randrange(self._count) if self._count > 1 else 0
+        """The count is the highest id plus one: holes are eligible, as in an array sized by znodes.
+
+        A registry that does not answer leaves the count as it was; as long as it is unknown, the primary is asked.
+        """
+        tick = self._tick(view.now, COUNT_REFRESH_S)
+        if view.replicas and (self._count is None or tick > self._counted_at):
+            self._count = max(replica.replica_id for replica in view.replicas) + 1
+            self._counted_at = tick
+        return view.rng.randrange(self._count) if self._count is not None and self._count > 1 else 0
 
     def _is_marked(self, lookup: Lookup, now: float) -> bool:
         starts = self._starts.get(lookup.table)
@@ -82,13 +88,20 @@ class SimpleSelector:
         return bool(row) and end >= row if lookup.before else row < end
 
     def _sweep(self, now: float) -> None:
-        if now - self._swept_at < SWEEP_S:
+        """What the chore did at its last tick: marks that had expired by then are gone, later ones stay."""
+        tick = self._tick(now, SWEEP_S)
+        if tick <= self._swept_at:
             return
-        self._swept_at = now
+        self._swept_at = tick
         for table in list(self._marks):
             for start, (_, made_at) in list(self._marks[table].items()):
-                if now - made_at >= MARK_LIFE_S:
+                if tick - made_at >= MARK_LIFE_S:
                     self._remove(table, start)
+
+    def _tick(self, now: float, period_s: float) -> float:
+        if self._begun is None:
+            self._begun = self._swept_at = self._counted_at = now
+        return self._begun + (now - self._begun) // period_s * period_s
 
     def _remove(self, table: bytes, start: bytes) -> None:
         del self._marks[table][start]

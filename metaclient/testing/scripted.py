@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from struct import Struct
 from typing import Any
@@ -157,6 +157,14 @@ class _Table:
     state: TableState = TableState.ENABLED
 
 
+@dataclass(frozen=True, slots=True)
+class _Meta:
+    """All rows of hbase:meta in its own order, and the keys that they are sorted by; never changed once made."""
+
+    rows: list[MetaRow]
+    order: list[tuple[bytes, bool, bytes, bytes]]
+
+
 @dataclass(slots=True)
 class _Scanner:
     place: RegionLocation | None
@@ -197,8 +205,9 @@ class ScriptedBackend:
         self._closing = self.runtime.condition(self._lock)
         # Guarded by the lock:
         self._tables: dict[bytes, _Table] = {}
-        self._meta: list[MetaRow] | None = None  # sorted as meta is; None = to be made again
-        self._frozen: dict[int, list[MetaRow]] = {}
+        self._meta: _Meta | None = None  # None = to be made again
+        self._frozen: dict[int, _Meta] = {}
+        self._parents: list[MetaRow] = []
         self._scanners: dict[int, _Scanner] = {}
         self._next_id = 1_600_000_000_000
         self._dead: set[ServerName] = set()
@@ -236,7 +245,7 @@ class ScriptedBackend:
     def freeze_meta(self, replica_id: int) -> None:
         """From now on this meta replica shows meta as it is at this moment: it lags."""
         with self._lock:
-            self._frozen[replica_id] = list(self._meta_rows())
+            self._frozen[replica_id] = self._meta_rows()
 
     def thaw_meta(self, replica_id: int) -> None:
         with self._lock:
@@ -299,14 +308,26 @@ class ScriptedBackend:
             self._meta = None
             return moved
 
-    def split(self, table: bytes, at: bytes) -> None:
-        """Split the region of ``at`` there; the parent's row goes, as after the catalog janitor."""
+    def unplace(self, table: bytes, row: bytes, *, replica_id: int = 0) -> None:
+        """Take a region replica off its server: meta knows the region and no place for it."""
+        with self._lock:
+            known = self._table(table)
+            entry = self._region_of(known, row)
+            replicas = tuple(None if index == replica_id else old for index, old in enumerate(entry.replicas))
+            known.regions[known.regions.index(entry)] = RegionLocations(entry.region, replicas)
+            self._meta = None
+
+    def split(self, table: bytes, at: bytes, *, keeps_parent: bool = False) -> None:
+        """Split the region of ``at`` there; the parent's row goes at once, or stays as until the catalog janitor."""
         with self._lock:
             known = self._table(table)
             entry = self._region_of(known, at)
             index = known.regions.index(entry)
             self._next_id += 1
             bounds = ((entry.region.start_key, at), (at, entry.region.end_key))
+            if keeps_parent:
+                parent = RegionLocations(replace(entry.region, is_offline=True, is_split_parent=True), entry.replicas)
+                self._parents.append(MetaRow(entry.region.name, metarow.region_columns(parent, "CLOSED")))
             known.regions[index : index + 1] = [
                 self._placed(RegionInfo(table, start, end, self._next_id), index + number, len(entry.replicas))
                 for number, (start, end) in enumerate(bounds)
@@ -408,21 +429,29 @@ class ScriptedBackend:
         if replica.replica_id not in {known.replica_id for known in self.registry}:
             raise NotServingRegion(f"hbase:meta,,1_{replica.replica_id:04X} is not online here")
         with self._lock:
-            rows = self._frozen.get(replica.replica_id) or self._meta_rows()
+            frozen = self._frozen.get(replica.replica_id)
+            rows = self._meta_rows() if frozen is None else frozen
             return MetaPage(tuple(_page_of(rows, scan)), is_stale=replica.replica_id != 0)
 
-    def _meta_rows(self) -> list[MetaRow]:
+    def true_page(self, scan: MetaScan) -> MetaPage:
+        """What the primary would answer: for rules that answer something like it."""
+        with self._lock:
+            return MetaPage(tuple(_page_of(self._meta_rows(), scan)))
+
+    def _meta_rows(self) -> _Meta:
         if self._meta is None:
             rows = [
                 MetaRow(entry.region.name, metarow.region_columns(entry))
                 for table in self._tables.values()
                 for entry in table.regions
             ]
+            rows += self._parents
             rows += [
                 MetaRow(name, {b"table:state": metarow.encode_table_state(table.state)})
                 for name, table in self._tables.items()
             ]
-            self._meta = sorted(rows, key=lambda row: keys.meta_sort_key(row.row))
+            rows.sort(key=lambda row: keys.meta_sort_key(row.row))
+            self._meta = _Meta(rows, [keys.meta_sort_key(row.row) for row in rows])
         return self._meta
 
     # -- the SPI: data -------------------------------------------------------------------------------------------
@@ -484,9 +513,11 @@ class ScriptedBackend:
         if rule is not None:
             return self._scripted(rule, scan)  # type: ignore[no-any-return]  # a script may answer anything
         with self._lock:
-            known = self._table(table)
+            known = self._table_at(place, table)
             if place is not None:
                 self._check_place(known, place, scan.start_row if place.region.contains(scan.start_row) else None)
+            for column in scan.columns:
+                self._check_family(known, column)
             rows = self._scanned(known, scan, place)
             self._next_id += 1
             scanner = self._next_id
@@ -503,7 +534,7 @@ class ScriptedBackend:
             if not isinstance(scanner, int) or scanner not in self._scanners:
                 raise ScannerLost(f"unknown scanner {scanner!r}")
             if place is not None:
-                self._check_place(self._table(self._scanners[scanner].table), place, None)
+                self._check_place(self._table_at(place, self._scanners[scanner].table), place, None)
             return self._page(scanner, rows)
 
     def _page(self, scanner: int, count: int) -> ScanPage:
@@ -541,12 +572,18 @@ class ScriptedBackend:
             raise TableNotFound(f"table {keys.printable(name)!r} does not exist")
         return known
 
+    def _table_at(self, place: RegionLocation | None, name: bytes) -> _Table:
+        """A region server does not know which tables there are: to it, a region of none is one that it has not."""
+        if place is not None and name not in self._tables:
+            raise NotServingRegion(f"{keys.printable(place.region_name)} is not online on {place.server}")
+        return self._table(name)
+
     def _region_of(self, known: _Table, row: bytes) -> RegionLocations:
         starts = [entry.region.start_key for entry in known.regions]
         return known.regions[bisect_right(starts, row) - 1]
 
     def _served(self, place: RegionLocation | None, table: bytes, row: bytes, is_write: bool = False) -> _Table:
-        known = self._table(table)
+        known = self._table_at(place, table)
         if place is None:
             if known.state is not TableState.ENABLED:
                 raise TableDisabled(f"table {keys.printable(table)!r} is disabled")
@@ -612,6 +649,8 @@ class ScriptedBackend:
             self._put(known, columns, mutation.cells, now)
             return None
         if isinstance(mutation, Delete):
+            for cell in mutation.cells:
+                self._check_family(known, cell.column)
             _delete(columns, mutation, now)
             if not columns:
                 del known.rows[mutation.row]
@@ -666,6 +705,7 @@ class ScriptedBackend:
             if self._table(table).state is not TableState.DISABLED:
                 raise TableDisabled(f"table {keys.printable(table)!r} must be disabled before it is deleted")
             del self._tables[table]
+            self._parents = [row for row in self._parents if not row.row.startswith(table + b",")]
             self._meta = None
 
     def enable_table(self, table: bytes, deadline: float) -> None:
@@ -678,6 +718,8 @@ class ScriptedBackend:
 
     def _set_state(self, table: bytes, state: TableState) -> None:
         with self._lock:
+            if self._table(table).state is state:
+                raise TableDisabled(f"table {keys.printable(table)!r} is {state.name} already")
             self._table(table).state = state
             self._meta = None
 
@@ -690,12 +732,12 @@ class ScriptedBackend:
         self._table(table)
 
 
-def _page_of(rows: Sequence[MetaRow], scan: MetaScan) -> Iterable[MetaRow]:
+def _page_of(meta: _Meta, scan: MetaScan) -> Iterable[MetaRow]:
     """The rows between both ends, in the scan's direction, at most ``limit``, with the families asked for."""
     low, high = (scan.stop_row, scan.start_row) if scan.is_reversed else (scan.start_row, scan.stop_row)
-    order = [keys.meta_sort_key(row.row) for row in rows]
-    first = bisect_left(order, keys.meta_sort_key(low)) if low else 0
-    last = bisect_right(order, keys.meta_sort_key(high)) if high else len(rows)
+    rows = meta.rows
+    first = bisect_left(meta.order, keys.meta_sort_key(low)) if low else 0
+    last = bisect_right(meta.order, keys.meta_sort_key(high)) if high else len(rows)
     chosen = range(first, last)
     found = 0
     for index in reversed(chosen) if scan.is_reversed else chosen:
