@@ -145,7 +145,11 @@ class Connection:
         self.compat = compat
         self.table_prefix = None if table_prefix is None else _as_bytes(table_prefix, "table_prefix")
         self.table_prefix_separator = _as_bytes(table_prefix_separator, "table_prefix_separator")
-        self.url = url or f"thrift1://{self.host}:{self.port}?transport={transport}&protocol={protocol}"
+        self.url = (
+            url
+            or (_backend and f"{_backend.name}:")
+            or f"thrift1://{self.host}:{self.port}?transport={transport}&protocol={protocol}"
+        )
         if timeout is not None:
             options.setdefault("rpc_timeout_s", timeout / 1000)
         self.config = Config.of(config, meta_mode=meta_mode, **options)
@@ -409,7 +413,8 @@ class Connection:
 
     def stats(self) -> dict[str, Any]:
         """Counters of this connection, ready for ``json.dumps``."""
-        telemetry, tables = self._telemetry, list(self._cached_tables.values())
+        telemetry = self._telemetry
+        hits, misses = self._locator.cache.hits_and_misses()
         reads = telemetry.by("metaclient.meta.reads", "replica")
         return {
             "meta_mode": self.meta_mode.value,
@@ -425,8 +430,8 @@ class Connection:
                 "joined": telemetry.total("metaclient.lookups.joined"),
             },
             "cache": {
-                "hits": sum(table.hits for table in tables),
-                "misses": sum(table.misses for table in tables),
+                "hits": hits,
+                "misses": misses,
                 "regions": self._locator.cache.regions_cached(),
                 "evictions": self._locator.cache.evictions,
                 "lost": telemetry.total("metaclient.locations.lost"),

@@ -189,6 +189,8 @@ class LocationCache:
         self.generation = 0  # grows with each failure, reload and clear
         self._regions = 0
         self.evictions = 0
+        self._past_hits = 0
+        self._past_misses = 0
 
     # -- reading, no lock ------------------------------------------------------------------------------------
 
@@ -367,6 +369,14 @@ class LocationCache:
             if known is not None and not (only_if_empty and known.snapshot.regions):
                 del self.tables[table]
                 self._swap(known, EMPTY)
+                self._past_hits += known.hits
+                self._past_misses += known.misses
+
+    def hits_and_misses(self) -> tuple[int, int]:
+        """Over all tables, also those that were dropped since."""
+        tables = list(self.tables.values())
+        hits = self._past_hits + sum(known.hits for known in tables)
+        return hits, self._past_misses + sum(known.misses for known in tables)
 
     def _swap(self, known: TableLocations, snapshot: Snapshot) -> None:
         self._regions += len(snapshot.regions) - len(known.snapshot.regions)

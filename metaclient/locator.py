@@ -315,7 +315,9 @@ class Locator:
         rows = growth.next(self._runtime.now())
         if is_known_region:  # its neighbours are known, too, unless they have failed as well
             rows = max(self._config.locate_prefetch, snapshot.rows_to_lowest_hole(row, rows))
-        from_top = growth.reaches_down and not is_known_region and not lookup.before
+        # Only a page that has grown can be expected to come down from the top of the gap to the row.
+        has_grown = rows > self._config.locate_prefetch
+        from_top = growth.reaches_down and has_grown and not is_known_region and not lookup.before
         return _Flight(
             row=row,
             before=lookup.before,
