@@ -1,14 +1,15 @@
 """Collects puts and deletes and sends them together: happybase's Batch, with an outcome for each row.
 
 Mutations of one row keep their order and are applied together where the backend can. When rows fail, the others stand,
-and :class:`~metaclient.errors.BatchError` names each failed row with its error.
+:class:`~metaclient.errors.BatchError` names each failed row with its error, and the failed rows stay in the batch: as
+in happybase, sending it again tries them again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from metaclient import keys
 from metaclient.errors import BatchError, MetaClientError
@@ -17,7 +18,10 @@ from metaclient.model import Delete, Put, RowMutations
 if TYPE_CHECKING:
     from metaclient.table import Table
 
-__all__ = ["Batch"]
+__all__ = ["Batch", "Data"]
+
+#: Column -> value. Three times, because a Mapping's keys are invariant: dict[bytes, bytes] is no Mapping of either.
+Data: TypeAlias = Mapping[bytes, bytes | str] | Mapping[str, bytes | str] | Mapping[bytes | str, bytes | str]
 
 
 class Batch:
@@ -46,6 +50,8 @@ class Batch:
         if batch_size is not None:
             if transaction:
                 raise TypeError("'transaction' cannot be used when 'batch_size' is specified")
+            if not isinstance(batch_size, int) or isinstance(batch_size, bool):
+                raise TypeError(f"'batch_size' must be a whole number > 0, got {batch_size!r}")
             if not batch_size > 0:
                 raise ValueError(f"'batch_size' must be > 0, got {batch_size!r}")
         self._table = table
@@ -53,35 +59,30 @@ class Batch:
         self._batch_size = batch_size
         self._transaction = transaction
         self._wal = wal
-        self._reset()
-
-    def _reset(self) -> None:
         self._rows: dict[bytes, list[Put | Delete]] = {}
         self._count = 0
 
-    def put(self, row: bytes | str, data: Mapping[bytes | str, bytes | str], wal: bool | None = None) -> None:
+    def put(self, row: bytes | str, data: Data, wal: bool | None = None) -> None:
         """Add a put; sends when ``batch_size`` is reached."""
         from metaclient.table import make_put
 
-        self._add(make_put(row, data, self._timestamp, self._wal if wal is None else wal), len(data))
+        self._add(make_put(row, data, self._timestamp, self._wal if wal is None else wal))
 
     def delete(self, row: bytes | str, columns: Sequence[bytes | str] | None = None, wal: bool | None = None) -> None:
         """Add a delete of the row or of these columns; sends when ``batch_size`` is reached."""
         from metaclient.table import make_delete
 
-        delete = make_delete(row, columns, self._timestamp, self._wal if wal is None else wal)
-        self._add(delete, len(delete.cells) or 1)
+        self._add(make_delete(row, columns, self._timestamp, self._wal if wal is None else wal))
 
-    def _add(self, mutation: Put | Delete, weight: int) -> None:
+    def _add(self, mutation: Put | Delete) -> None:
         self._rows.setdefault(mutation.row, []).append(mutation)
-        self._count += weight
+        self._count += _weight(mutation)
         if self._batch_size is not None and self._count >= self._batch_size:
             self.send()
 
     def send(self) -> None:
-        """Send what was collected. After an error the failed rows are in ``BatchError.failed``; nothing is kept."""
+        """Send what was collected; after an error, what failed is still there (and in ``BatchError.failed``)."""
         rows = self._rows
-        self._reset()
         if not rows:
             return
         connection = self._table.connection
@@ -91,13 +92,15 @@ class Batch:
             operations += _combined(row, mutations) if can_combine else mutations
         with connection._observed("batch", self._table.name):
             outcomes = connection._operations.batch(self._table.name, operations)
-        failed = {
-            operation.row: outcome
-            for operation, outcome in zip(operations, outcomes, strict=True)
-            if isinstance(outcome, MetaClientError)
-        }
-        if failed:
-            raise BatchError(_summary(failed, len(rows), self._table.name), failed=failed)
+            failed = {
+                operation.row: outcome
+                for operation, outcome in zip(operations, outcomes, strict=True)
+                if isinstance(outcome, MetaClientError)
+            }
+            self._rows = {row: rows[row] for row in failed}
+            self._count = sum(_weight(mutation) for mutations in self._rows.values() for mutation in mutations)
+            if failed:
+                raise BatchError(_summary(failed, len(rows), self._table.name), failed=failed)
 
     def __enter__(self) -> Batch:
         return self
@@ -108,6 +111,11 @@ class Batch:
         if self._transaction and kind is not None:
             return
         self.send()
+
+
+def _weight(mutation: Put | Delete) -> int:
+    """What counts towards ``batch_size``: cells, as in happybase; a whole row is one (there: one a family)."""
+    return len(mutation.cells) or 1
 
 
 def _combined(row: bytes, mutations: list[Put | Delete]) -> list[Put | Delete | RowMutations]:
@@ -126,6 +134,6 @@ def _combined(row: bytes, mutations: list[Put | Delete]) -> list[Put | Delete | 
 def _summary(failed: Mapping[bytes, MetaClientError], total: int, table: bytes) -> str:
     row, error = next(iter(failed.items()))
     return (
-        f"{len(failed)} of {total} rows of a batch on {keys.printable(table)!r} failed, "
-        f"the first is {keys.printable(row)!r}: {type(error).__name__}: {error}; see .failed"
+        f"{len(failed)} of {total} rows of a batch on '{keys.printable(table)}' failed, "
+        f"the first is '{keys.printable(row)}': {type(error).__name__}: {error}; see .failed"
     )

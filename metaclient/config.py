@@ -37,7 +37,7 @@ import numbers
 import os
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -205,7 +205,8 @@ class _SelectorName(_Word):
         return super().check(value, unit)
 
     def allowed(self, unit: _Unit) -> str:
-        return f"{super().allowed(unit)}, or by keyword a Python function or an object with select() (Java classes cannot be loaded)"
+        ours = "by keyword a Python function or an object with select()"
+        return f"{super().allowed(unit)}, or {ours} (Java classes cannot be loaded)"
 
 
 def _one_of(*words: str) -> _Word:
@@ -299,7 +300,7 @@ class Config:
         None, _MODE, "hbase.locator.meta.replicas.mode", hbase="None"
     )
     # A selector of ours by name, or a callable. Spec 3.
-    meta_selector: object = _field(  # noqa: RUF009 - a dataclasses.field
+    meta_selector: object = _field(
         "round_robin", _SELECTOR, "hbase.locator.meta.replicas.mode.loadbalance.selector", hbase="simple"
     )
     # HedgedRead: how long the primary is alone. Microseconds in HBase! Spec 1.

@@ -13,10 +13,13 @@ from types import TracebackType
 from typing import Any
 
 from metaclient.connection import Connection
-from metaclient.errors import NoConnectionsAvailable
+from metaclient.errors import ConnectionClosed, NoConnectionsAvailable
 from metaclient.runtime import ThreadRuntime
 
 __all__ = ["ConnectionPool"]
+
+#: The pools whose connection this thread holds: nested requests get the one that it already has.
+_HELD: ContextVar[frozenset[int]] = ContextVar("metaclient_pools_held", default=frozenset())
 
 
 class ConnectionPool:
@@ -36,47 +39,58 @@ class ConnectionPool:
             raise ValueError(f"Pool 'size' arg must be greater than zero, got {size}")
         self.size = size
         self._runtime = kwargs.get("runtime") or ThreadRuntime()
-        self._free = size
         self._returned = self._runtime.condition()
-        # Nested requests of one thread get the connection that it already holds.
-        self._held: ContextVar[bool] = ContextVar("metaclient-pool", default=False)
+        # Guarded by the condition's lock:
+        self._free = size
+        self._is_closed = False
         kwargs["autoconnect"] = False
         self._connection = Connection(**kwargs)
         # Wrong addresses are an error here and not at the first use.
-        with self.connection():
-            pass
+        try:
+            with self.connection():
+                pass
+        except BaseException:
+            self.close()
+            raise
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[Connection]:
         """Borrow the connection; waits ``timeout`` seconds for a permit (an operation's time by default)."""
-        if self._held.get():
+        held = _HELD.get()
+        if id(self) in held:
             yield self._connection
             return
         self._acquire(timeout)
-        token = self._held.set(True)
+        token = _HELD.set(held | {id(self)})
         try:
             self._connection.open()
             yield self._connection
         finally:
-            self._held.reset(token)
+            _HELD.reset(token)
             with self._returned:
                 self._free += 1
                 self._returned.notify()
 
     def _acquire(self, timeout: float | None) -> None:
-        wait_s = self._connection.config.operation_timeout_s if timeout is None else timeout
+        if timeout is not None and (not isinstance(timeout, int | float) or isinstance(timeout, bool) or timeout < 0):
+            raise ValueError(f"'timeout' must be a number of seconds from 0 on, or None, got {timeout!r}")
+        wait_s = self._connection.config.operation_timeout_s if timeout is None else float(timeout)
         deadline = self._runtime.now() + wait_s
         with self._returned:
-            while self._free == 0:
-                if not self._returned.wait(deadline) and self._free == 0:
-                    raise NoConnectionsAvailable(
-                        f"no connection of the pool of {self.size} was returned within {wait_s:g} s; "
-                        "return connections sooner or make the pool larger"
-                    )
+            if not self._returned.wait_for(lambda: self._free > 0 or self._is_closed, deadline):
+                raise NoConnectionsAvailable(
+                    f"no connection of the pool of {self.size} was returned within {wait_s:g} s; "
+                    "return connections sooner or make the pool larger"
+                )
+            if self._is_closed:
+                raise ConnectionClosed("this pool is closed; make a new one")
             self._free -= 1
 
     def close(self) -> None:
-        """Close the connection behind the pool."""
+        """Close the connection behind the pool; whoever waits for one hears ConnectionClosed. Idempotent."""
+        with self._returned:
+            self._is_closed = True
+            self._returned.notify_all()
         self._connection.close()
 
     def __enter__(self) -> ConnectionPool:

@@ -6,21 +6,38 @@
    lost, nothing repeated. Within a row that came in pieces, it is reopened *at* the row, and what was returned is
    skipped.
 3. A ``next`` is never sent twice: HBase 3 answers a repeated one with an empty success.
-4. Behind a gateway there is one scanner for the whole range, and the same rules of resuming.
+4. Each page has its own deadline and attempts: a scan may take days, its silence may not. A page without rows is a
+   heartbeat and counts as an answer, unless they come faster than any server makes them.
+5. Behind a gateway a STRONG scan is one scanner for the whole range. A TIMELINE scan is cut at the regions' borders, so
+   that each region has its own race and each row knows its place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from metaclient import keys
-from metaclient.backend import ScanPage
-from metaclient.errors import ConnectionClosed, MetaClientError
+from metaclient.backend import Answer, ScanPage
+from metaclient.errors import (
+    Attempt,
+    BackendFault,
+    ConnectionClosed,
+    MetaClientError,
+    RetriesExhausted,
+    ScannerLost,
+)
 from metaclient.model import Consistency, RegionLocation, Result, Scan
 from metaclient.operations import Operations
 
 __all__ = ["TableScanner"]
+
+_log = logging.getLogger(__name__)
+
+#: HBase sends a heartbeat after half of the scanner's time-out; a thousand in a second are a fault.
+HEARTBEATS_MAX = 1000
+HEARTBEATS_S = 1.0
 
 
 class TableScanner:
@@ -29,30 +46,32 @@ class TableScanner:
     def __init__(
         self, operations: Operations, table: bytes, scan: Scan, consistency: Consistency, replica_id: int | None
     ) -> None:
+        if consistency is Consistency.TIMELINE and not operations.backend.capabilities.region_replicas:
+            raise operations.no_replicas()
         self._operations = operations
         self._table = table
         self._position = scan  # start row and its inclusion move on, the rest stays
-        self._consistency = consistency
+        self._is_timeline = consistency is Consistency.TIMELINE
         self._replica_id = replica_id
-        self._left = scan.limit
+        self._left = scan.limit  # results that may still be returned
+        self._timeout_s = min(operations.config.operation_timeout_s, operations.config.scanner_timeout_s)
         self._scanner: object | None = None
         self._place: RegionLocation | None = None
-        # Of the row that is being returned in pieces: its key and how many cells of it are out already.
+        # Of the row that is being returned in pieces: its key, and how many cells of it are out already.
         self._piece_row: bytes | None = None
         self._piece_cells = 0
-        self._skip_cells = 0
-        if consistency is Consistency.TIMELINE and not operations.backend.capabilities.region_replicas:
-            raise operations.no_replicas()
+        self._skip_cells = 0  # of those, how many the reopened scanner has yet to repeat
+        self._losses: list[MetaClientError] = []  # since the last row
 
     def __iter__(self) -> Iterator[tuple[Result, RegionLocation | None]]:
         try:
-            page: ScanPage | None = self._open()
+            page: ScanPage | None = self._fetch()
             while page is not None:
                 for result in page.rows:
-                    whole = self._unseen(result)
-                    if whole is None:
+                    unseen = self._unseen(result)
+                    if unseen is None:
                         continue
-                    yield whole, self._place
+                    yield unseen, self._place
                     if self._left is not None and self._left <= 0:
                         return
                 page = self._after(page)
@@ -65,51 +84,63 @@ class TableScanner:
             self._close_scanner(scanner)
 
     def _close_scanner(self, scanner: object) -> None:
-        runtime = self._operations.runtime
-        deadline = runtime.now() + self._operations.config.rpc_timeout_s
+        operations = self._operations
+        deadline = operations.runtime.now() + operations.config.rpc_timeout_s
         try:
-            self._operations.executor.call(self._operations.backend.scan_close, scanner, deadline=deadline)
+            operations.executor.call(operations.backend.scan_close, scanner, deadline=deadline)
         except MetaClientError as error:
             # The lease will close it; the scan itself is over and was right.
-            self._operations.telemetry.emit("retry", what="scan_close", error=str(error))
+            _log.debug("a scanner of table %s was left to its lease: %s", keys.printable(self._table), error)
+
+    def _discard(self, page: object) -> None:
+        """Close what came too late, or lost a race. The thread that it comes in must not wait: a task does it."""
+        if isinstance(page, ScanPage) and page.scanner is not None:
+            try:
+                self._operations.runtime.start(self._close_scanner, page.scanner, name="scan_close")
+            except MetaClientError as error:
+                _log.debug("a loser's scanner was left to its lease: %s", error)
 
     # -- rows ------------------------------------------------------------------------------------------------
 
     def _unseen(self, result: Result) -> Result | None:
         """The result without cells that were returned before a reopening; moves the position on."""
-        if self._skip_cells:
-            if result.row != self._piece_row:
-                self._skip_cells = 0
-            elif len(result.cells) <= self._skip_cells:
-                self._skip_cells -= len(result.cells)
-                return None
-            else:
-                result = result._replace(cells=result.cells[self._skip_cells :])
-                self._skip_cells = 0
+        if not isinstance(result, Result) or not self._is_ahead(result.row):
+            what = f"row '{keys.printable(result.row)}'" if isinstance(result, Result) else type(result).__name__
+            raise BackendFault(f"the backend answered {what} to a scan at '{keys.printable(self._position.start_row)}'")
+        is_same = result.row == self._piece_row
+        skipped = min(self._skip_cells, len(result.cells)) if is_same else 0
+        self._skip_cells = self._skip_cells - skipped if is_same else 0
+        fresh = result._replace(cells=result.cells[skipped:]) if skipped else result
         if result.is_partial:
-            is_same = result.row == self._piece_row
-            self._piece_cells = (self._piece_cells if is_same else 0) + len(result.cells)
+            self._piece_cells = (self._piece_cells if is_same else 0) + len(fresh.cells)
             self._piece_row = result.row
         else:
             self._piece_row = None
-            self._piece_cells = 0
-            if self._left is not None:
-                self._left -= 1
+            self._skip_cells = 0
         self._position = replace(self._position, start_row=result.row, include_start=result.is_partial)
-        return result
+        if skipped and not fresh.cells:
+            return None
+        if self._left is not None:
+            self._left -= 1
+        return fresh
+
+    def _is_ahead(self, row: bytes) -> bool:
+        scan = self._position
+        if row == scan.start_row:
+            return scan.include_start
+        return row > scan.start_row if not scan.is_reversed else not scan.start_row or row < scan.start_row
 
     # -- pages -----------------------------------------------------------------------------------------------
 
     def _after(self, page: ScanPage) -> ScanPage | None:
         """The page that follows, in this region or the next one; None at the end of the scan."""
         if page.is_end_of_region:
-            self._scanner = None
-            if page.scanner is not None:
-                self._close_scanner(page.scanner)
-            return self._open() if self._move_on() else None
-        if self._scanner is None:
-            return self._open()  # the server let go of it in the middle of the region
-        return self._next()
+            self.close()
+            if not self._move_on():
+                return None
+        elif self._scanner is None:
+            self._resume()  # the server let go of it in the middle of the region
+        return self._fetch()
 
     def _move_on(self) -> bool:
         """Go to the region after this one; False when the range or the table ends here."""
@@ -134,104 +165,130 @@ class TableScanner:
         """True when the stop row is the first row of the next region and belongs to the scan."""
         return self._position.include_stop and self._position.stop_row == row
 
-    def _next(self) -> ScanPage:
-        operations = self._operations
-        deadline = operations.runtime.now() + operations.config.operation_timeout_s
+    def _resume(self) -> None:
+        """The scanner is gone: the next one repeats what is out of a row in pieces."""
+        self._skip_cells = self._piece_cells if self._piece_row is not None else 0
+
+    def _fetch(self) -> ScanPage:
+        """The next page that has rows or ends its region: of the open scanner, or of a new one after a loss."""
+        now = self._operations.runtime.now
+        heartbeats, since = 0, now()
+        self._losses.clear()
+        while True:
+            page = self._page(now() + self._timeout_s)
+            if page.rows or page.is_end_of_region:
+                return page
+            if len(self._losses) > self._operations.config.retries:
+                raise self._gave_up()
+            heartbeats += 1
+            if heartbeats == HEARTBEATS_MAX:
+                if now() - since < HEARTBEATS_S:
+                    raise BackendFault(f"the backend answered {heartbeats} pages without rows in {now() - since:g} s")
+                heartbeats, since = 0, now()
+
+    def _gave_up(self) -> RetriesExhausted:
+        """Each page was answered in the end, but with nothing, and the scanner that should bring more was lost."""
+        last = self._losses[-1]
+        made = RetriesExhausted(
+            f"scan of table '{keys.printable(self._table)}' at '{keys.printable(self._position.start_row)}': "
+            f"{len(self._losses)} scanners were lost before they answered a row, "
+            f"the last with {type(last).__name__}: {last}",
+            attempts=[Attempt(n, 0.0, f"{type(e).__name__}: {e}") for n, e in enumerate(self._losses, 1)],
+        )
+        made.__cause__ = last
+        return made
+
+    def _page(self, deadline: float) -> ScanPage:
+        return self._operations.retried(
+            lambda: self._page_once(deadline),
+            deadline,
+            self._table,
+            "scan",
+            self._position.start_row,
+            knows_place=True,
+        )
+
+    def _page_once(self, deadline: float) -> ScanPage:
         scanner, self._scanner = self._scanner, None
         try:
-            page = operations._at(
-                self._place, operations.backend.scan_next, scanner, self._rows_wanted(), deadline=self._page_deadline()
-            )
-        except ConnectionClosed:
-            raise
+            page = self._next(scanner, deadline) if scanner is not None else self._open(deadline)
         except MetaClientError as error:
-            return self._reopen(error, deadline)
+            self._resume()
+            self._losses.append(error)
+            if scanner is not None and not error.loses_scanner and not isinstance(error, ConnectionClosed):
+                self._close_scanner(scanner)  # it lives on, but a next is never repeated: it is of no use
+            raise
         self._scanner = page.scanner
+        if page.scanner is None and not page.is_end_of_region and not page.rows:
+            raise ScannerLost("the server closed the scanner before it answered a row")
         return page
 
-    def _page_deadline(self) -> float:
-        return self._operations.runtime.now() + self._operations.config.scanner_timeout_s
+    def _next(self, scanner: object, deadline: float) -> ScanPage:
+        call = self._operations.backend.scan_next
+        return self._at(self._place, call, scanner, self._rows_wanted(), deadline=deadline)
 
     def _rows_wanted(self) -> int:
         return self._position.caching if self._left is None else min(self._position.caching, self._left)
 
+    def _at(
+        self, place: RegionLocation | None, call: Callable[..., Answer[ScanPage]], *args: object, deadline: float
+    ) -> ScanPage:
+        try:
+            return self._operations.at(place, ScanPage, call, *args, deadline=deadline, discard=self._discard)
+        except MetaClientError as error:
+            if place is not None:
+                self._operations.locator.on_error(place, error)
+            raise
+
     # -- opening ---------------------------------------------------------------------------------------------
 
-    def _open(self) -> ScanPage:
-        operations = self._operations
-        deadline = operations.runtime.now() + operations.config.operation_timeout_s
-        return operations._retried(
-            lambda: self._open_once(deadline), deadline, self._table, "scan", self._position.start_row
-        )
-
-    def _reopen(self, error: MetaClientError, deadline: float) -> ScanPage:
-        operations = self._operations
-        self._skip_cells = self._piece_cells if self._piece_row is not None else 0
-        return operations.retrier.resume(
-            error,
-            lambda: self._open_once(deadline),
-            deadline=deadline,
-            what=lambda: f"scan of {keys.printable(self._table)!r} from {keys.printable(self._position.start_row)!r}",
-            on_failure=operations._learner(self._table, deadline),
-        )
-
-    def _open_once(self, deadline: float) -> ScanPage:
-        operations = self._operations
+    def _open(self, deadline: float) -> ScanPage:
+        backend = self._operations.backend
         scan = replace(self._position, limit=self._left, caching=self._rows_wanted())
-        if operations.by_gateway and self._consistency is Consistency.STRONG:
-            place = None
-            page = operations._at(
-                None,
-                operations.backend.scan_open,
-                None,
-                self._table,
-                scan,
-                deadline=min(deadline, self._page_deadline()),
-            )
-        elif self._consistency is Consistency.TIMELINE and self._replica_id is None:
-            page, place = self._race(scan, deadline)
-        else:
-            place = self._locate(deadline)
-            page = operations._at(
-                place,
-                operations.backend.scan_open,
-                place,
-                self._table,
-                scan,
-                deadline=min(deadline, self._page_deadline()),
-            )
-        self._place = place
-        self._scanner = page.scanner
-        return page
+        if self._is_timeline and self._replica_id is None:
+            page, self._place = self._race(scan, deadline)
+            return page
+        self._place = self._locate(deadline)
+        cut = self._cut(scan, self._place)
+        return self._at(self._place, backend.scan_open, self._place, self._table, cut, deadline=deadline)
 
     def _target(self) -> tuple[bytes, bool]:
         """The row to look up, and whether the region *before* it is meant (reversed scans)."""
         scan = self._position
         return scan.start_row, scan.is_reversed and (not scan.start_row or not scan.include_start)
 
-    def _locate(self, deadline: float) -> RegionLocation:
+    def _locate(self, deadline: float) -> RegionLocation | None:
+        if self._operations.by_gateway and not self._is_timeline:
+            return None
         row, before = self._target()
         replica_id = self._replica_id or 0
         entry = self._operations.locator.locate_region(
             self._table, row, deadline=deadline, replica_id=replica_id, before=before
         )
-        place = entry.at(replica_id)
-        assert place is not None
-        return place
+        return entry.at(replica_id)
 
     def _race(self, scan: Scan, deadline: float) -> tuple[ScanPage, RegionLocation]:
         row, before = self._target()
-
-        def discard(page: ScanPage) -> None:
-            if page.scanner is not None:
-                self._close_scanner(page.scanner)
-
+        backend = self._operations.backend
         return self._operations.race(
             self._table,
             row,
             "scan",
-            lambda place, until: self._operations.backend.scan_open(place, self._table, scan, until),
+            lambda place, until: backend.scan_open(place, self._table, self._cut(scan, place), until),
+            ScanPage,
             deadline=deadline,
             before=before,
-            discard=discard,
+            discard=self._discard,
         )
+
+    def _cut(self, scan: Scan, place: RegionLocation | None) -> Scan:
+        """Behind a gateway, the part of the scan that is in the region of ``place``; a region server cuts by itself."""
+        if place is None or not self._operations.by_gateway:
+            return scan
+        region = place.region
+        if scan.is_reversed:
+            is_inside = region.start_key <= scan.stop_row
+            return scan if is_inside else replace(scan, stop_row=region.start_key, include_stop=True)
+        at = region.end_key
+        is_inside = not at or (keys.ends_before_or_at(scan.stop_row, at) and not self._stops_at(at))
+        return scan if is_inside else replace(scan, stop_row=region.end_key, include_stop=False)

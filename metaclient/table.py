@@ -7,14 +7,16 @@ that names the argument and the fix.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from numbers import Integral
 from struct import Struct
+from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
 
 from metaclient import keys
-from metaclient.batch import Batch
-from metaclient.errors import Unsupported
+from metaclient.batch import Batch, Data
+from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import (
     LATEST_TIMESTAMP,
     Append,
@@ -35,6 +37,7 @@ from metaclient.model import (
     Scan,
 )
 from metaclient.scanner import TableScanner
+from metaclient.telemetry import Observed
 
 if TYPE_CHECKING:
     from metaclient.connection import Connection
@@ -123,7 +126,7 @@ class Table:
         ``columns`` are ``b"cf"`` (the family) or ``b"cf:q"``; ``timestamp`` is the exclusive upper bound of versions. A
         missing row is an empty ``Row``. ``Row.stale`` says that a secondary answered.
         """
-        if type(row) is not bytes or not row:
+        if type(row) is not bytes or not 0 < len(row) <= keys.ROW_LENGTH_MAX:
             row = keys.row_key(row)
         get = (
             Get(row)
@@ -131,17 +134,26 @@ class Table:
             else _get(row, columns, timestamp, filter)
         )
         connection = self.connection
-        if consistency is None and replica_id is None:
-            if connection._telemetry.is_on:
-                with connection._telemetry.operation("row", self.name):
-                    result, place = connection._operations.get(self.name, get, _STRONG, None)
-            else:
-                result, place = connection._operations.get(self.name, get, _STRONG, None)
-        else:
-            level, replica_id = _level(consistency, replica_id)
-            with connection._observed("row", self.name):
-                result, place = connection._operations.get(self.name, get, level, replica_id)
+        if filter is not None:
+            self._needs("filters", "filters")
+        if connection._is_closed or connection._telemetry.is_on or consistency is not None or replica_id is not None:
+            return self._read(get, "row", consistency, replica_id, include_timestamp)
+        result, place = connection._operations.get(self.name, get, _STRONG, None)
         return _row(result, place, include_timestamp)
+
+    def _read(
+        self,
+        get: Get,
+        operation: str,
+        consistency: Consistency | str | None,
+        replica_id: int | None,
+        include_timestamp: bool,
+    ) -> Row:
+        level, replica_id = _level(consistency, replica_id)
+        with self.connection._observed(operation, self.name) as seen:
+            result, place = self.connection._operations.get(self.name, get, level, replica_id)
+            _answered(seen, result, place)
+            return _row(result, place, include_timestamp)
 
     def rows(
         self,
@@ -153,20 +165,21 @@ class Table:
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
     ) -> list[tuple[bytes, Row]]:
-        """Read many rows, one call a server: (row key, row) of those that exist, in the order given."""
-        if isinstance(rows, bytes | str):
+        """Read many rows, one call a server: (row key, row) of those that exist, in the order given.
+
+        A key that is given twice comes back twice.
+        """
+        if isinstance(rows, bytes | str) or not isinstance(rows, Iterable):
             raise TypeError(f"'rows' must be a list of row keys, got one {type(rows).__name__}; did you mean row()?")
         wanted = [_get(keys.row_key(row, "rows"), columns, timestamp, None) for row in rows]
-        if not wanted:
-            return []
         level, replica_id = _level(consistency, replica_id)
         with self.connection._observed("rows", self.name):
             found = self.connection._operations.get_many(self.name, wanted, level, replica_id)
-        return [
-            (get.row, _row(result, place, include_timestamp))
-            for get, (result, place) in zip(wanted, found, strict=True)
-            if result.cells
-        ]
+            return [
+                (get.row, _row(result, place, include_timestamp))
+                for get, (result, place) in zip(wanted, found, strict=True)
+                if result.cells
+            ]
 
     def cells(
         self,
@@ -189,8 +202,9 @@ class Table:
         name = keys.column_name(column, "column", family_only_ok=True)
         get = Get(keys.row_key(row), (name,), max_versions=versions, max_timestamp=_max_timestamp(timestamp))
         level, replica_id = _level(consistency, replica_id)
-        with self.connection._observed("cells", self.name):
-            result, _ = self.connection._operations.get(self.name, get, level, replica_id)
+        with self.connection._observed("cells", self.name) as seen:
+            result, place = self.connection._operations.get(self.name, get, level, replica_id)
+            _answered(seen, result, place)
         return [(cell.value, cell.timestamp) if include_timestamp else cell.value for cell in result.cells]
 
     def exists(
@@ -205,8 +219,9 @@ class Table:
         plain = _get(keys.row_key(row), columns, None, None)
         get = Get(plain.row, plain.columns, existence_only=True)
         level, replica_id = _level(consistency, replica_id)
-        with self.connection._observed("exists", self.name):
-            result, _ = self.connection._operations.get(self.name, get, level, replica_id)
+        with self.connection._observed("exists", self.name) as seen:
+            result, place = self.connection._operations.get(self.name, get, level, replica_id)
+            _answered(seen, result, place)
         return result.exists if result.exists is not None else bool(result.cells)
 
     def scan(
@@ -229,34 +244,46 @@ class Table:
     ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
         """Iterate over (row key, row) of a range ``[row_start, row_stop)``, or of a prefix.
 
-        ``reverse``: from ``row_start`` (inclusive, above) down to ``row_stop`` (exclusive). Errors in arguments are
-        raised here, not at the first row.
+        ``reverse``: from ``row_start`` (inclusive, above) down to ``row_stop`` (exclusive). ``limit`` is the number of
+        results, which ``scan_batching`` may make more than rows. Errors in arguments are raised here, not at the first
+        row. Closing the iterator early closes the server's scanner.
         """
         scan = _scan(
             row_start, row_stop, row_prefix, columns, filter, timestamp, batch_size, scan_batching, limit, reverse
         )
         level, replica_id = _level(consistency, replica_id)
-        if reverse and not self.connection.capabilities.reversed_scan:
-            raise Unsupported(f"the backend {self.connection._backend.name!r} cannot scan in reverse")
+        if reverse:
+            self._needs("reversed_scan", "scans in reverse")
+        if filter is not None:
+            self._needs("filters", "filters")
+        self.connection._check_open()
         scanner = TableScanner(self.connection._operations, self.name, scan, level, replica_id)
         return self._scanned(scanner, include_timestamp, sorted_columns)
 
     def _scanned(
         self, scanner: TableScanner, include_timestamp: bool, sorted_columns: bool
     ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
-        for result, place in scanner:
-            if sorted_columns:
-                # happybase promises an OrderedDict here; cells arrive in HBase's order, which is sorted.
-                yield result.row, OrderedDict(_row(result, place, include_timestamp))
-            else:
-                yield result.row, _row(result, place, include_timestamp)
+        connection = self.connection
+        telemetry = connection._telemetry
+        # Not the current span: between two rows the caller does other things.
+        observed = telemetry.operation("scan", self.name, is_current=False) if telemetry.is_on else nullcontext()
+        try:
+            with observed:
+                for result, place in scanner:
+                    row = _row(result, place, include_timestamp)
+                    # happybase promises an OrderedDict here; cells arrive in HBase's order, which is sorted.
+                    yield result.row, OrderedDict(row) if sorted_columns else row
+                    if connection._is_closed:
+                        connection._check_open()
+        finally:
+            scanner.close()
 
     # -- writing ---------------------------------------------------------------------------------------------
 
     def put(
         self,
         row: bytes | str,
-        data: Mapping[bytes | str, bytes | str],
+        data: Data,
         timestamp: int | None = None,
         wal: bool = True,
     ) -> None:
@@ -279,9 +306,10 @@ class Table:
         wal: bool = True,
     ) -> Batch:
         """Collect puts and deletes and send them together; see :class:`Batch`."""
+        self.connection._check_open()
         return Batch(self, timestamp, batch_size, transaction, wal)
 
-    def append(self, row: bytes | str, data: Mapping[bytes | str, bytes | str]) -> Row:
+    def append(self, row: bytes | str, data: Data) -> Row:
         """Append to values of one row, atomically; the new values. Not repeated when it may have been applied."""
         self._needs("append", "append")
         append = Append(keys.row_key(row), tuple((cell.column, cell.value) for cell in _cells(data, LATEST_TIMESTAMP)))
@@ -292,7 +320,7 @@ class Table:
     def mutate_row(
         self,
         row: bytes | str,
-        put: Mapping[bytes | str, bytes | str] | None = None,
+        put: Data | None = None,
         delete: Columns = None,
         timestamp: int | None = None,
         wal: bool = True,
@@ -314,7 +342,7 @@ class Table:
         row: bytes | str,
         column: bytes | str,
         value: bytes | str | None,
-        data: Mapping[bytes | str, bytes | str],
+        data: Data,
         timestamp: int | None = None,
         wal: bool = True,
         *,
@@ -373,29 +401,47 @@ class Table:
         increment = Increment(keys.row_key(row), ((name, _amount(value)),))
         with self.connection._observed("counter_inc", self.name):
             result = self.connection._operations.mutate(self.name, increment)
-        values = {cell.column: cell.value for cell in result.cells} if result is not None else {}
-        return int(_int64.unpack(values[name])[0])
+        try:
+            values = {cell.column: cell.value for cell in result.cells} if result is not None else {}
+            return int(_int64.unpack(values[name])[0])
+        except (LookupError, TypeError, AttributeError, struct_error) as error:
+            text = f"the backend answered no 64-bit value of '{keys.printable(name)}' to an increment"
+            raise BackendFault(text, may_have_applied=True) from error
 
     def counter_dec(self, row: bytes | str, column: bytes | str, value: int = 1) -> int:
         """Subtract from a counter, atomically; the value after that."""
-        return self.counter_inc(row, column, -value)
+        return self.counter_inc(row, column, -_amount(value))
 
 
 # -- from and to what backends speak ---------------------------------------------------------------------------
 
 
 def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) -> Row:
-    if include_timestamp:
-        row = Row((cell[0], (cell[2], cell[1])) for cell in result.cells)
-    else:
-        row = Row({cell[0]: cell[2] for cell in result.cells})
-    row.stale = result.is_stale
-    row.lag_s = result.lag_s
-    if place is not None:
-        row.replica_id = place.region.replica_id
-        row.server = place.server
-        row.region = place.region
-    return row
+    try:
+        data: dict[bytes, Any] = (
+            {cell[0]: (cell[2], cell[1]) for cell in result.cells}
+            if include_timestamp
+            else {cell[0]: cell[2] for cell in result.cells}
+        )
+    except (TypeError, LookupError) as error:
+        raise BackendFault(f"the backend answered a row whose cells are no cells: {error}") from error
+    if place is None:
+        return Row(data, stale=result.is_stale, lag_s=result.lag_s)
+    region = place.region
+    return Row(
+        data,
+        stale=result.is_stale,
+        replica_id=region.replica_id,
+        server=place.server,
+        region=region,
+        lag_s=result.lag_s,
+    )
+
+
+def _answered(seen: object, result: Result, place: RegionLocation | None) -> None:
+    """Tell the operation's span who answered; ``seen`` is None when nobody listens."""
+    if isinstance(seen, Observed):
+        seen.answered(place, is_stale=result.is_stale)
 
 
 def _level(consistency: Consistency | str | None, replica_id: int | None) -> tuple[Consistency, int | None]:
@@ -437,6 +483,8 @@ def _max_timestamp(timestamp: int | None) -> int:
         return LATEST_TIMESTAMP
     if not _is_integer(timestamp):
         raise TypeError(f"'timestamp' must be an integer (milliseconds), got {timestamp!r}")
+    if timestamp < 0:
+        raise ValueError(f"'timestamp' must not be negative (milliseconds), got {timestamp}")
     return int(timestamp)
 
 
@@ -460,8 +508,12 @@ def _scan(
     reverse: bool,
 ) -> Scan:
     for name, value in (("batch_size", batch_size), ("limit", limit), ("scan_batching", scan_batching)):
-        if value is not None and (not _is_integer(value) or value < 1):
-            raise ValueError(f"{name!r} must be >= 1, got {value!r}")
+        if value is None and name != "batch_size":
+            continue
+        if not _is_integer(value):
+            raise TypeError(f"{name!r} must be a whole number >= 1, got {value!r}")
+        if value is not None and value < 1:
+            raise ValueError(f"{name!r} must be >= 1, got {value}")
     start, stop = _bound(row_start, "row_start"), _bound(row_stop, "row_stop")
     if row_prefix is not None:
         if row_start is not None or row_stop is not None:
@@ -534,7 +586,7 @@ def _value(value: object, argument: str) -> bytes:
     raise TypeError(f"{argument} must be bytes or text, got {type(value).__name__}: {hint}")
 
 
-def _cells(data: Mapping[bytes | str, bytes | str], timestamp: int) -> tuple[Cell, ...]:
+def _cells(data: Data, timestamp: int) -> tuple[Cell, ...]:
     if not isinstance(data, Mapping):
         raise TypeError(f"'data' must map columns to values, got {type(data).__name__}")
     if not data:
@@ -549,17 +601,17 @@ def _cells(data: Mapping[bytes | str, bytes | str], timestamp: int) -> tuple[Cel
     )
 
 
-def make_put(row: bytes | str, data: Mapping[bytes | str, bytes | str], timestamp: int, wal: bool) -> Put:
+def make_put(row: bytes | str, data: Data, timestamp: int, wal: bool) -> Put:
     return Put(keys.row_key(row), _cells(data, timestamp), _durability(wal))
 
 
 def make_delete(row: bytes | str, columns: Columns, timestamp: int, wal: bool) -> Delete:
     """``b"cf"`` deletes the family, ``b"cf:q"`` all versions of the column; no columns: the row."""
-    if columns is not None and len(columns) == 0:
+    names = _columns(columns)
+    if columns is not None and not names:
         raise ValueError("'columns' is empty: leave it out to delete the whole row")
     cells = tuple(
-        Cell(name, timestamp, b"", CellType.DELETE_COLUMN if b":" in name else CellType.DELETE_FAMILY)
-        for name in _columns(columns)
+        Cell(name, timestamp, b"", CellType.DELETE_COLUMN if b":" in name else CellType.DELETE_FAMILY) for name in names
     )
     return Delete(keys.row_key(row), cells, timestamp, _durability(wal))
 

@@ -12,17 +12,18 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from types import TracebackType
 from typing import Any
 
 from opentelemetry import metrics, trace
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
-from metaclient.errors import MetaClientError
+from metaclient.model import RegionLocation
 from metaclient.runtime import Runtime
 
-__all__ = ["ATTRIBUTES", "EVENTS", "METRICS", "SPANS", "Event", "Listener", "Telemetry"]
+__all__ = ["ATTRIBUTES", "EVENTS", "METRICS", "SPANS", "Event", "Listener", "Observed", "Telemetry"]
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +62,16 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "metaclient.locations.moved": ("{location}", "cached locations that RegionMoved repaired without a lookup"),
     "metaclient.retries": ("{call}", "attempts after the first, by error"),
     "metaclient.hedges": ("{call}", "extra calls to region replicas that were started by time"),
-    "metaclient.hedges.won": ("{call}", "reads that a replica answered first"),
+    "metaclient.hedges.won": ("{call}", "reads that such an extra call answered first"),
+    "metaclient.failovers": ("{call}", "reads that a replica answered because the primary had failed"),
+}
+
+#: The words of ``count`` -> attribute names.
+_ATTRIBUTE_OF: Mapping[str, str] = {
+    "error": "error.type",
+    "outcome": "metaclient.outcome",
+    "reason": "metaclient.reason",
+    "replica": "metaclient.replica",
 }
 
 EVENTS: Mapping[str, str] = {
@@ -109,10 +119,10 @@ class Telemetry:
         self.look_for_sdk()
 
     def look_for_sdk(self) -> None:
-        """Ask once whether anybody listens; called when a connection opens."""
+        """Ask whether anybody listens; called when a connection is made and when it opens."""
         if not _is_api_only(trace.get_tracer_provider()):
             self._tracer = trace.get_tracer(SCOPE)
-        if not _is_api_only(metrics.get_meter_provider()):
+        if not self._instruments and not _is_api_only(metrics.get_meter_provider()):
             meter = metrics.get_meter(SCOPE)
             for name, (unit, text) in METRICS.items():
                 make = meter.create_histogram if unit == "s" else meter.create_counter
@@ -122,13 +132,13 @@ class Telemetry:
     # -- counters and events ---------------------------------------------------------------------------------
 
     def count(self, name: str, amount: int = 1, **attributes: object) -> None:
-        """Add to one of METRICS; attributes are given without their ``metaclient.`` prefix."""
+        """Add to one of METRICS; attributes are given by the last word of their name."""
         assert name in METRICS, name
         with self._lock:
             self._counts[name, tuple(sorted(attributes.items()))] += amount
         instrument = self._instruments.get(name)
         if instrument is not None:
-            instrument.add(amount, {f"metaclient.{key}": str(value) for key, value in attributes.items()})
+            instrument.add(amount, {_ATTRIBUTE_OF[key]: str(value) for key, value in attributes.items()})
 
     def total(self, name: str, **attributes: object) -> int:
         """The sum of one counter, over what is not given."""
@@ -169,31 +179,9 @@ class Telemetry:
 
     # -- operations ------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def operation(self, name: str, table: bytes) -> Iterator[Mapping[str, object]]:
+    def operation(self, name: str, table: bytes, *, is_current: bool = True) -> Observed:
         """A span and a duration around one call; use it only when ``is_on``."""
-        attributes: dict[str, Any] = {
-            "db.system.name": "hbase",
-            "db.operation.name": name,
-            "db.collection.name": table.decode("utf-8", "replace"),
-            "metaclient.backend": self._backend,
-        }
-        begun = self._runtime.now()
-        tracer = self._tracer or trace.NoOpTracer()
-        with tracer.start_as_current_span(
-            f"{name} {attributes['db.collection.name']}", kind=SpanKind.CLIENT, attributes=attributes
-        ) as span:
-            try:
-                yield attributes
-            except MetaClientError as error:
-                attributes["error.type"] = type(error).__name__
-                span.set_attribute("error.type", type(error).__name__)
-                span.set_status(Status(StatusCode.ERROR, str(error)))
-                raise
-            finally:
-                histogram = self._instruments.get("db.client.operation.duration")
-                if histogram is not None:
-                    histogram.record(self._runtime.now() - begun, attributes)
+        return Observed(self, name, table, is_current)
 
     @contextmanager
     def lookup(self, table: bytes) -> Iterator[None]:
@@ -204,3 +192,60 @@ class Telemetry:
         attributes = {"db.system.name": "hbase", "db.collection.name": table.decode("utf-8", "replace")}
         with self._tracer.start_as_current_span("hbase:meta lookup", kind=SpanKind.CLIENT, attributes=attributes):
             yield
+
+
+class Observed:
+    """One call of a user under observation; a context manager.
+
+    ``is_current`` False: the span does not become the current one, for calls that give way in between (scans).
+    """
+
+    __slots__ = ("_attributes", "_begun", "_current", "_span", "_telemetry")
+
+    def __init__(self, telemetry: Telemetry, operation: str, table: bytes, is_current: bool) -> None:
+        self._telemetry = telemetry
+        self._attributes: dict[str, Any] = {
+            "db.system.name": "hbase",
+            "db.operation.name": operation,
+            "db.collection.name": table.decode("utf-8", "replace"),
+            "metaclient.backend": telemetry._backend,
+        }
+        self._span: trace.Span | None = None
+        self._current: AbstractContextManager[object] = nullcontext()
+        self._begun = telemetry._runtime.now()
+        if telemetry._tracer is not None:
+            name = f"{operation} {self._attributes['db.collection.name']}".rstrip()
+            self._span = telemetry._tracer.start_span(name, kind=SpanKind.CLIENT, attributes=self._attributes)
+            if is_current:
+                self._current = trace.use_span(
+                    self._span, end_on_exit=False, record_exception=False, set_status_on_exception=False
+                )
+
+    def answered(self, place: RegionLocation | None, *, is_stale: bool) -> None:
+        """Who answered, as far as it is known: a gateway does not say."""
+        if self._span is not None:
+            self._span.set_attribute("metaclient.stale", is_stale)
+            if place is not None:
+                self._span.set_attribute("server.address", place.server.host)
+                self._span.set_attribute("metaclient.replica", place.replica_id)
+
+    def __enter__(self) -> Observed:
+        self._current.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._current.__exit__(kind, error, trace)
+        telemetry = self._telemetry
+        if isinstance(error, Exception):
+            self._attributes["error.type"] = type(error).__name__
+            if self._span is not None:
+                self._span.set_attribute("error.type", type(error).__name__)
+                self._span.record_exception(error)
+                self._span.set_status(Status(StatusCode.ERROR, type(error).__name__))
+        if self._span is not None:
+            self._span.end()
+        histogram = telemetry._instruments.get("db.client.operation.duration")
+        if histogram is not None:
+            histogram.record(telemetry._runtime.now() - self._begun, self._attributes)

@@ -6,7 +6,7 @@ there may be; ``executor`` starts, races and drains the calls.
 
 from metaclient.reads.budget import CallBudget, HedgeBudget
 from metaclient.reads.delay import HedgeDelay, LatencyWindow
-from metaclient.reads.executor import Executor, Won
+from metaclient.reads.executor import Executor, Won, told
 from metaclient.reads.plan import Leg, all_at_once, one_replica, staged
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "all_at_once",
     "one_replica",
     "staged",
+    "told",
 ]

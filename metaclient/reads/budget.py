@@ -5,7 +5,8 @@ load, whatever happens. A balance that was not used is capped: a quiet week does
 
 A hedge that is refused is simply not sent. A *retry* that is refused waits: the operation sleeps on and asks again
 until its deadline. So that a client all of whose threads wait notices the end of an outage, one of them may go ahead
-as a canary when nobody has called for a while (``canary_s``, doubling up to ten times that).
+as a canary when nobody has called for a while (one second, doubling up to twenty). Canaries are paid for like other
+retries, later: only a client with hardly any load has more of them than its share, and that is a call in 20 seconds.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ BALANCE_BURSTS = 10
 #: Sums of small fractions fall a little short of whole numbers.
 ROUNDING = 1e-9
 CANARY_S = 1.0
-CANARY_S_MAX = 10.0
+#: HBase's longest pause between two attempts (RETRY_BACKOFF's last with 100 ms).
+CANARY_S_MAX = 20.0
 
 
 class HedgeBudget:
@@ -44,10 +46,11 @@ class HedgeBudget:
         if self._calls - self._extra > self._burst * BALANCE_BURSTS:
             self._calls = self._extra + self._burst * BALANCE_BURSTS
 
-    def take(self) -> bool:
-        if self._extra + 1 > max(self._burst, self._calls) + ROUNDING:
+    def take(self, calls: int = 1) -> bool:
+        """Leave for that many extra calls: all of them or none."""
+        if self._extra + calls > max(self._burst, self._calls) + ROUNDING:
             return False
-        self._extra += 1
+        self._extra += calls
         return True
 
 
@@ -58,9 +61,9 @@ class CallBudget:
     outage stays cheap:
 
     - ``earned``: a success earns one retry, at most two bursts are kept;
-    - ``share``: a first attempt that failed earns ``ratio`` of one. What is taken from ``earned`` is taken from here,
-      too, down into debt, so that an outage of N operations makes ``N + max(2 * burst, ratio * N)`` calls and not the
-      sum.
+    - ``share``: a first attempt that failed earns ``ratio`` of one, at most a burst is kept. Every retry is taken from
+      here, down into debt, so that an outage of N operations makes ``N + max(2 * burst, ratio * N)`` calls, and
+      canaries on top only as far as they are in debt at its end. A success forgives the debt.
 
     >>> budget = CallBudget(ratio=0.2, burst=3)
     >>> [budget.take(now=0.0) for _ in range(4)]
@@ -96,15 +99,14 @@ class CallBudget:
     def take(self, now: float) -> bool:
         if self._earned >= 1.0:
             self._earned -= 1.0
-        elif self._share < 1.0:
-            return self._canary(now)
+        elif self._share < 1.0 - ROUNDING and not self._is_canary_due(now):
+            return False
         self._share -= 1.0
         self._last_call = now
         return True
 
-    def _canary(self, now: float) -> bool:
+    def _is_canary_due(self, now: float) -> bool:
         if now - self._last_call < self._canary_s:
             return False
-        self._last_call = now
         self._canary_s = min(self._canary_s * 2, CANARY_S_MAX)
         return True

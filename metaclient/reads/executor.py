@@ -5,6 +5,10 @@ STRONG read costs no hand-over. A pipelined answer is waited for. A backend that
 and abandoned at the deadline; abandoned calls are bounded, because each holds a thread until the backend lets go of
 it.
 
+What comes out of a call is an error of our tree, and an honest one: a deadline that passed inside a call is that
+call's time-out, not the operation's end, and a write that timed out, broke or was cut off by ``close`` may have been
+applied, whatever the backend says.
+
 ``race`` carries out a plan of legs:
 
 1. Start the first leg. Start the next when its time has come (a hedge needs the budget's leave) or when every leg that
@@ -15,6 +19,7 @@ it.
    (an open scanner) is handed to ``discard``.
 4. When nothing is left, the primary's error is raised, else the last one. A FATAL error of the primary is final at
    once.
+5. A leg for which there is no room *here* says nothing about its replica: the observer does not hear of it.
 """
 
 from __future__ import annotations
@@ -25,11 +30,20 @@ from itertools import pairwise
 from typing import Generic, Protocol, TypeVar, cast
 
 from metaclient.backend import Answer, Capabilities
-from metaclient.errors import CallTimeout, DeadlineExceeded, Disposition, MetaClientError, Overloaded, translated
+from metaclient.errors import (
+    BackendFault,
+    CallTimeout,
+    ConnectionClosed,
+    DeadlineExceeded,
+    Disposition,
+    MetaClientError,
+    Overloaded,
+    translated,
+)
 from metaclient.reads.plan import Leg
 from metaclient.runtime import Pending, Runtime
 
-__all__ = ["Executor", "RaceObserver", "Won"]
+__all__ = ["Executor", "RaceObserver", "Won", "told"]
 
 T = TypeVar("T")
 
@@ -47,12 +61,17 @@ P_contra = TypeVar("P_contra", bound=_Place, contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Won(Generic[P, T]):
-    """The race's outcome: whose answer it is, how long that leg took, and how many hedges were started."""
+    """The race's outcome: whose answer it is, how long that leg took, and how many hedges were started.
+
+    ``outran`` are the places that were asked and had neither answered nor failed yet: without any, a replica that
+    answered replaced a primary that had failed.
+    """
 
     leg: Leg[P]
     value: T
     latency_s: float
     hedges: int
+    outran: tuple[P, ...] = ()
 
 
 class RaceObserver(Protocol[P_contra]):
@@ -61,6 +80,10 @@ class RaceObserver(Protocol[P_contra]):
     def leg_succeeded(self, place: P_contra, latency_s: float) -> None: ...
 
     def leg_failed(self, place: P_contra, error: MetaClientError, latency_s: float) -> None: ...
+
+
+class _NoRoomError(Overloaded):
+    """Our own bounds are reached: the call was not made."""
 
 
 class _Running(Generic[P, T]):
@@ -82,7 +105,7 @@ class Executor:
         self._runtime = runtime
         self._inline = capabilities.honours_deadline or capabilities.is_pipelined
         self._pipelined = capabilities.is_pipelined
-        self._can_cancel = capabilities.can_cancel
+        self._can_cancel = capabilities.can_cancel and capabilities.is_pipelined  # a thread cannot be taken back
         self._abandoned_max = abandoned_max
         self._lock = runtime.lock()
         # Guarded by the lock:
@@ -97,52 +120,82 @@ class Executor:
 
     # -- one call --------------------------------------------------------------------------------------------
 
-    def call(self, function: Callable[..., Answer[T]], *args: object, deadline: float, is_write: bool = False) -> T:
-        """Make one attempt; ``deadline`` is passed as the last argument. Raises only errors of our tree."""
-        try:
-            if self._inline:
-                answer = function(*args, deadline)
-                if isinstance(answer, Pending):
-                    waited: T = self._awaited(answer, deadline, is_write)
-                    return waited
-                return answer
-            return self._awaited(self._begin(function, *args, deadline), deadline, is_write)
-        except MetaClientError:
-            raise
-        except Exception as error:
-            raise translated(error, is_write=is_write) from error
+    def call(
+        self,
+        function: Callable[..., Answer[T]],
+        *args: object,
+        deadline: float,
+        is_write: bool = False,
+        discard: Callable[[T], None] | None = None,
+    ) -> T:
+        """Make one attempt; ``deadline`` is passed as the last argument. Raises only errors of our tree.
 
-    def _awaited(self, pending: Pending[T], deadline: float, is_write: bool) -> T:
+        ``discard`` gets the answer when it comes after all and nobody waits for it any more.
+        """
+        try:
+            if not self._inline:
+                return self._awaited(self.begin(function, *args, deadline), deadline, discard)
+            if self._pipelined:
+                self._check_room()
+            answer = function(*args, deadline)
+            return answer if not isinstance(answer, Pending) else self._awaited(answer, deadline, discard)
+        except Exception as error:
+            made = told(error, is_write=is_write)
+            raise made from made.__cause__
+
+    def awaited(self, pending: Pending[T], deadline: float, *, is_write: bool = False) -> T:
+        """The answer of a call that was begun; abandoned at the deadline. Raises as ``call`` does."""
+        try:
+            return self._awaited(pending, deadline, None)
+        except Exception as error:
+            made = told(error, is_write=is_write)
+            raise made from made.__cause__
+
+    def _awaited(self, pending: Pending[T], deadline: float, discard: Callable[[T], None] | None) -> T:
         if self._runtime.wait_first((pending,), deadline) is None:
-            self._abandon(pending)
-            raise CallTimeout("no answer within its time", may_have_applied=is_write)
+            self.abandon(pending, discard)
+            raise CallTimeout("no answer within its time")
         return pending.result()
 
-    def _begin(self, function: Callable[..., Answer[T]], *args: object) -> Pending[T]:
+    def begin(self, function: Callable[..., Answer[T]], *args: object) -> Pending[T]:
         """Start a call that does not block us: pipelined as it is, blocking on a worker."""
+        self._check_room()
+        if not self._pipelined:
+            try:
+                return self._runtime.start(_blocking, function, *args, name="call")
+            except Overloaded as error:
+                raise _NoRoomError(str(error)) from error
+        answer = function(*args)
+        if isinstance(answer, Pending):
+            return answer
+        done: Pending[T] = self._runtime.pending()
+        done.complete(answer)
+        return done
+
+    def _check_room(self) -> None:
         if self._abandoned >= self._abandoned_max:
-            raise Overloaded(
+            raise _NoRoomError(
                 f"{self._abandoned} calls that were given up on still hang in the backend "
                 f"(abandoned_calls_max={self._abandoned_max}); it is not called again until some of them end"
             )
-        if self._pipelined:
-            answer = function(*args)
-            if isinstance(answer, Pending):
-                return answer
-            done: Pending[T] = self._runtime.pending()
-            done.complete(answer)
-            return done
-        return self._runtime.start(cast("Callable[..., T]", function), *args, name="call")
 
-    def _abandon(self, pending: Pending[T]) -> None:
-        """Nobody waits for it any more: take it back if the transport can, else count it until it ends."""
-        if self._can_cancel:
-            pending.cancel()
-            self.cancelled += 1
+    def abandon(self, pending: Pending[T], discard: Callable[[T], None] | None = None) -> None:
+        """Nobody waits for it any more: take it back if the transport can, else count it until it ends.
+
+        A call that still waits for a thread is never made: a write must not be applied after its user was told.
+        """
+        if discard is not None:
+            pending.on_done(lambda done: _hand_over(done, discard))
+        if pending.is_done:
             return
         with self._lock:
-            self._abandoned += 1
-        pending.on_done(self._reclaimed)
+            if self._can_cancel:
+                self.cancelled += 1
+            else:
+                self._abandoned += 1
+        pending.cancel()
+        if not self._can_cancel:
+            pending.on_done(self._reclaimed)
 
     def _reclaimed(self, pending: Pending[T]) -> None:
         with self._lock:
@@ -168,6 +221,24 @@ class Executor:
         if self._inline and _is_sequential(legs):
             return race.run_in_turn(list(legs))
         return race.run(list(legs))
+
+
+def _blocking(function: Callable[..., Answer[T]], *args: object) -> T:
+    """The answer itself, also of a backend that answers with a Pending now and then; the deadline comes last."""
+    answer = function(*args)
+    return answer if not isinstance(answer, Pending) else answer.result(cast("float", args[-1]))
+
+
+def told(error: BaseException, *, is_write: bool = False) -> MetaClientError:
+    """What a failed call tells: see the module's docstring."""
+    if isinstance(error, DeadlineExceeded):
+        made: MetaClientError = CallTimeout(str(error))
+        made.__cause__ = error
+    else:
+        made = translated(error, is_write=is_write)
+    if is_write and isinstance(made, CallTimeout | BackendFault | ConnectionClosed):
+        made.may_have_applied = True
+    return made
 
 
 def _is_sequential(legs: Sequence[Leg[P]]) -> bool:
@@ -215,7 +286,7 @@ class _Race(Generic[P, T]):
                 break
             until = min(self._deadline, started + leg.timeout_s)
             try:
-                value = self._executor.call(self._call, leg.place, deadline=until)
+                value = self._executor.call(self._call, leg.place, deadline=until, discard=self._discard)
             except MetaClientError as error:
                 self._failed(leg, error, started)
                 continue
@@ -231,10 +302,10 @@ class _Race(Generic[P, T]):
         begun = self._runtime.now()
         try:
             while True:
-                self._start_due(begun)
-                won = self._collect()
+                won = self._collect()  # first: an answer that comes with the delay's end needs no hedge
                 if won is not None:
                     return won
+                self._start_due(begun)
                 if not self._running and not self._waiting:
                     raise self._verdict()
                 self._wait(begun)
@@ -264,9 +335,9 @@ class _Race(Generic[P, T]):
     def _begin(self, leg: Leg[P], now: float) -> None:
         until = min(self._deadline, now + leg.timeout_s)
         try:
-            answer = self._executor._begin(self._call, leg.place, until)
+            answer = self._executor.begin(self._call, leg.place, until)
         except Exception as error:
-            self._failed(leg, translated(error), now)
+            self._failed(leg, told(error), now)
             return
         self._running.append(_Running(leg, answer, now, until))
 
@@ -278,28 +349,40 @@ class _Race(Generic[P, T]):
                 self._running.remove(running)
                 error = running.pending.error()
                 if error is not None:
-                    self._failed(running.leg, translated(error), running.started)
+                    self._failed(running.leg, told(error), running.started)
                     continue
                 won = self._judged(running.leg, running.pending.result(), running.started)
                 if won is not None:
                     return won
             elif now >= running.deadline:
                 self._running.remove(running)
-                self._lose(running)
+                self._executor.abandon(running.pending, self._discard)
                 self._failed(running.leg, CallTimeout("no answer within its time"), running.started)
         return None
 
     def _judged(self, leg: Leg[P], value: T, started: float) -> Won[P, T] | None:
-        refusal = self._accept(leg.place, value) if self._accept is not None else None
         latency_s = self._runtime.now() - started
+        refusal = self._refusal(leg.place, value)
         if refusal is not None:
             self._failed(leg, refusal, started)
             return None
         self._observer.leg_succeeded(leg.place, latency_s)
-        return Won(leg, value, latency_s, self._hedges)
+        return Won(leg, value, latency_s, self._hedges, tuple(running.leg.place for running in self._running))
+
+    def _refusal(self, place: P, value: T) -> MetaClientError | None:
+        if self._accept is None:
+            return None
+        try:
+            return self._accept(place, value)
+        except MetaClientError:
+            raise
+        except Exception as error:  # an answer that cannot even be looked at
+            return translated(error)
 
     def _failed(self, leg: Leg[P], error: MetaClientError, started: float) -> None:
         self._errors.append((leg, error))
+        if isinstance(error, _NoRoomError):
+            return
         self._observer.leg_failed(leg.place, error, self._runtime.now() - started)
         if leg.place.replica_id == 0 and error.disposition is Disposition.FATAL:
             raise error
@@ -316,13 +399,7 @@ class _Race(Generic[P, T]):
 
     def _drop_losers(self) -> None:
         for running in self._running:
-            self._lose(running)
-
-    def _lose(self, running: _Running[P, T]) -> None:
-        if self._discard is not None:
-            discard = self._discard
-            running.pending.on_done(lambda pending: _hand_over(pending, discard))
-        self._executor._abandon(running.pending)
+            self._executor.abandon(running.pending, self._discard)
 
     def _verdict(self) -> MetaClientError:
         primary = [error for leg, error in self._errors if leg.place.replica_id == 0]

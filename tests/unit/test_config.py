@@ -401,7 +401,10 @@ def test_other_kinds_of_numbers_are_numbers() -> None:
         ({"retry_jitter": 1.01}, "a number, at least 0 and at most 1"),
         ({"hedge_delay": "sometimes"}, "allowed: fixed, adaptive"),
         ({"hedge_plan": 3}, "allowed: staged, all_at_once"),
-        ({"meta_selector": "fastest"}, "allowed: round_robin, simple, or by keyword a Python function or an object with select"),
+        (
+            {"meta_selector": "fastest"},
+            "allowed: round_robin, simple, or by keyword a Python function or an object with select",
+        ),
         ({"meta_mode": "junk"}, "meta_mode = 'junk' (keyword): not one of the words; allowed: None, HedgedRead, Lo"),
         (
             {"meta_try_timeout_min_s": 3},

@@ -57,7 +57,15 @@ def test_prefix_stop_separates_the_rows_with_the_prefix(prefix: bytes, row: byte
 
 @pytest.mark.parametrize(
     ("prefix", "stop"),
-    [(b"", b""), (b"a", b"b"), (b"a\xff", b"b"), (b"\xff\xff", b""), (b"a\xfe", b"a\xff"), (b"\0", b"\1")],
+    [
+        (b"", b""),
+        (b"a", b"b"),
+        (b"a\xff", b"b"),
+        (b"\xff\xff", b""),
+        (b"a\xfe", b"a\xff"),
+        (b"\0", b"\1"),
+        (b"\xffa\xff", b"\xffb"),
+    ],
 )
 def test_prefix_stop(prefix: bytes, stop: bytes) -> None:
     assert keys.prefix_stop(prefix) == stop
@@ -122,7 +130,10 @@ def test_an_accepted_table_name_cannot_be_mistaken_in_a_region_name(value: str |
         name = keys.table_name(value)
     except ValueError:
         return
-    assert b"," not in name and b" " not in name and name.count(b":") <= 1 and keys.table_name(name) == name
+    assert b"," not in name
+    assert b" " not in name
+    assert name.count(b":") <= 1
+    assert keys.table_name(name) == name
 
 
 @pytest.mark.parametrize("value", [None, 7, bytearray(b"t1"), ["t1"]])

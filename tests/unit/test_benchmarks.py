@@ -1,0 +1,235 @@
+"""The benchmarks' structure: the promised document, goals, exit codes, the registry. No timings here."""
+
+import importlib
+import json
+import pkgutil
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+
+import benchmarks.scenarios
+from benchmarks import pictures
+from benchmarks.cli import bench, group_of
+from benchmarks.figure import Bars, Figure, Goal, Lines, Outcome
+from benchmarks.keyspace import random_rows, splits
+from benchmarks.scenario import Scenario
+from benchmarks.scenarios import SCENARIOS
+from benchmarks.scenarios.cold_start import LOOKUPS, java_calls
+
+CHARTS = (
+    Lines("a line", "x", "y", {"ours": ([0.0, 1.0], [1.0, 2.0])}, goal=1.5, marks={"now": 0.5}),
+    Bars("bars", "y", {"ours": 1.0, "java": 20.0}, goal=2.0, is_log_y=True),
+)
+
+
+def scenario(name: str, value: float, goal: str) -> Scenario:
+    figure = Figure.of(name.upper(), f"what {name} is", value, goal, java=7)
+    return Scenario(name, (name.upper(),), f"shows {name}", lambda quick: Outcome((figure,), {"quick": quick}, CHARTS))
+
+
+def broken(quick: bool) -> Outcome:
+    raise RuntimeError("no such luck")
+
+
+GOOD = scenario("good", 0.005, "<= 0.01")
+BAD = scenario("bad", 0.5, "<= 0.01")
+BROKEN = Scenario("broken", ("X",), "shows nothing", broken)
+
+
+def invoke(scenarios: tuple[Scenario, ...], *args: str) -> Result:
+    return CliRunner().invoke(group_of(scenarios), list(args))
+
+
+# -- goals and figures
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "is_met"),
+    [
+        ("<= 0.01", 0.01, True),
+        ("<= 0.01", 0.0101, False),
+        (">= 0.63", 0.63, True),
+        (">= 0.63", 0.62, False),
+        ("< 3", 3, False),
+        ("> 3", 3.5, True),
+        ("== 0", 0, True),
+        ("<=15", 15, True),
+    ],
+)
+def test_goal_says_whether_a_value_meets_it(text: str, value: float, is_met: bool) -> None:
+    assert Goal.parse(text).is_met(value) is is_met
+
+
+@pytest.mark.parametrize("text", ["", "0.01", "<=", "=< 3", "<= three", "<= 3 %", "<= nan"])
+def test_goal_that_nobody_could_meet_or_miss_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="a goal is one of"):
+        Goal.parse(text)
+
+
+def test_value_that_is_not_a_number_meets_no_goal() -> None:
+    assert not any(Goal.parse(f"{sign} 1").is_met(float("nan")) for sign in ("<=", ">=", "==", "<", ">"))
+
+
+def test_figure_has_the_promised_shape() -> None:
+    """api.md 4: "id", "what", "value", "goal", "met", "beside"."""
+    assert Figure.of("P1", "a share", 0.0051234567, "<= 0.01", java=0.33).as_json() == {
+        "id": "P1",
+        "what": "a share",
+        "value": 0.00512346,
+        "goal": "<= 0.01",
+        "met": True,
+        "beside": {"java": 0.33},
+    }
+
+
+# -- the document and the exit code
+
+
+def test_run_prints_one_document_and_nothing_else() -> None:
+    result = invoke((GOOD, BAD), "run", "good", "--json")
+    document = json.loads(result.stdout)
+    assert list(document) == ["scenario", "backend", "figures", "samples"]
+    assert document["scenario"] == "good"
+    assert document["figures"][0]["met"] is True
+    assert document["samples"] == {"quick": False}
+    assert result.exit_code == 0
+
+
+def test_missed_goal_is_said_and_fails_the_run() -> None:
+    result = invoke((GOOD, BAD), "run", "bad", "--json", "--quick")
+    document = json.loads(result.stdout)
+    assert [figure["met"] for figure in document["figures"]] == [False]
+    assert document["samples"] == {"quick": True}
+    assert result.exit_code == 1
+
+
+def test_run_all_has_the_same_shape_for_all_together() -> None:
+    result = invoke((GOOD, BAD), "run", "all", "--json")
+    document = json.loads(result.stdout)
+    assert list(document) == ["scenario", "backend", "figures", "samples"]
+    assert [figure["id"] for figure in document["figures"]] == ["GOOD", "BAD"]
+    assert set(document["samples"]) == {"good", "bad"}
+    assert result.exit_code == 1
+
+
+def test_scenario_that_breaks_fails_the_run_and_not_the_others() -> None:
+    result = invoke((BROKEN, GOOD), "run", "all", "--json")
+    document = json.loads(result.stdout)
+    assert document["error"] == {"broken": "RuntimeError: no such luck"}
+    assert [figure["id"] for figure in document["figures"]] == ["GOOD"]
+    assert result.exit_code == 1
+
+
+def test_scenario_is_found_by_the_id_of_a_figure() -> None:
+    assert json.loads(invoke((GOOD, BAD), "run", "bad", "--json").stdout)["scenario"] == "bad"
+    assert json.loads(invoke((BROKEN, GOOD), "run", "Good", "--json").stdout)["scenario"] == "good"
+
+
+@pytest.mark.parametrize("args", [("run",), ("run", "nope"), ("run", "good", "--fast"), ("walk",)])
+def test_wrong_use_is_exit_code_2_and_names_what_there_is(args: tuple[str, ...]) -> None:
+    result = invoke((GOOD, BAD), *args)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    if "nope" in args:
+        assert "good, bad, all" in result.stderr
+
+
+def test_people_see_a_table() -> None:
+    result = invoke((GOOD, BAD), "run", "bad")
+    assert "shows bad" in result.stdout
+    assert "<= 0.01" in result.stdout
+    assert result.exit_code == 1
+
+
+def test_list_names_every_scenario() -> None:
+    assert json.loads(invoke((GOOD, BAD), "list", "--json").stdout) == {
+        "scenarios": [
+            {"scenario": "good", "ids": ["GOOD"], "shows": "shows good"},
+            {"scenario": "bad", "ids": ["BAD"], "shows": "shows bad"},
+        ]
+    }
+    assert "shows bad" in invoke((GOOD, BAD), "list").stdout
+
+
+# -- the report
+
+
+def test_report_holds_every_figure_in_one_page(tmp_path: Path) -> None:
+    result = invoke((GOOD, BAD, BROKEN), "run", "all", "--output", str(tmp_path))
+
+    folder = tmp_path
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert "1 of 2 figures met" in page
+    assert all(text in page for text in ("what good is", "what bad is", "no such luck"))
+    assert "src=" not in page.replace('src="data:', "")  # self-contained
+    assert json.loads((folder / "good.json").read_text(encoding="utf-8"))["scenario"] == "good"
+    assert result.exit_code == 1
+
+
+def test_pictures_are_drawn_beside_the_page(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+
+    invoke((GOOD,), "run", "good", "--output", str(tmp_path))
+    folder = tmp_path
+    names = ["good.png", "good-2.png"]
+    assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in names)
+    assert (folder / "report.html").read_text(encoding="utf-8").count('src="data:image/png') == 2
+
+
+def test_without_matplotlib_the_page_is_written_and_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    result = invoke((GOOD,), "run", "good", "--output", str(tmp_path))
+    assert pictures.INSTALL in " ".join(result.stdout.split())
+    assert "report.html" in result.stdout.replace("\n", "")
+    assert result.exit_code == 0
+
+
+# -- the registry
+
+
+def test_every_module_of_scenarios_is_registered() -> None:
+    found = [module.name for module in pkgutil.iter_modules(benchmarks.scenarios.__path__)]
+    modules = [importlib.import_module(f"benchmarks.scenarios.{name}") for name in found]
+    assert {module.SCENARIO.name for module in modules} == {one.name for one in SCENARIOS}
+    assert len(SCENARIOS) == len(modules)
+
+
+def test_names_and_ids_are_unique_and_typeable() -> None:
+    names = [one.name for one in SCENARIOS]
+    ids = [id for one in SCENARIOS for id in one.ids]
+    assert len(set(names)) == len(names)
+    assert len(set(ids)) == len(ids)
+    assert all(name.replace("-", "").isalpha() and name.islower() for name in names)
+    assert "all" not in names
+
+
+def test_core_figures_are_there() -> None:
+    assert {f"C{number}" for number in range(1, 10)} <= {id for one in SCENARIOS for id in one.ids}
+
+
+def test_bench_is_a_group_that_the_command_line_can_adopt() -> None:
+    assert isinstance(bench, click.Group)
+    assert bench.name == "bench"
+    assert sorted(bench.commands) == ["list", "run"]
+
+
+# -- what the scenarios count with
+
+
+def test_splits_make_regions_of_the_same_size() -> None:
+    assert len(splits(1000)) == 999
+    assert splits(2) == [b"500000"]
+    assert random_rows(3, seed=1) == random_rows(3, seed=1)
+
+
+def test_model_of_the_java_client_needs_the_calls_of_the_spec() -> None:
+    """spec/client.md 10, W12: 213 calls for 5000 random rows of 1000 regions, here the mean of 10 draws within 10 %."""
+    made = [java_calls(seed) for seed in range(10)]
+    assert all(len(calls) == LOOKUPS and calls == sorted(calls) for calls in made)
+    assert 213 * 0.9 <= sum(calls[-1] for calls in made) / len(made) <= 213 * 1.1
