@@ -1,0 +1,33 @@
+"""The scenarios, one module each; a new one is added to the list below."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from benchmarks.scenario import Scenario
+from benchmarks.scenarios import (
+    cached_locate,
+    cold_start,
+    hung_backend,
+    hung_replica,
+    meta_balance,
+    strong_row,
+    thundering_herd,
+    timeline_tail,
+    total_outage,
+)
+
+__all__ = ["SCENARIOS"]
+
+#: In the order in which they are listed and run.
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    cached_locate.SCENARIO,
+    strong_row.SCENARIO,
+    cold_start.SCENARIO,
+    meta_balance.SCENARIO,
+    hung_replica.SCENARIO,
+    hung_backend.SCENARIO,
+    timeline_tail.SCENARIO,
+    total_outage.SCENARIO,
+    thundering_herd.SCENARIO,
+)

@@ -1,0 +1,123 @@
+"""F2, F3: what the fake costs: puts, gets and scans through the whole client beside plain dictionaries.
+
+F2: the same puts and gets on a bare sorted dictionary with versions (sortedcontainers' SortedDict, keyed by row, column and
+timestamp): the least that a store of this kind does. F3: building the same rows as dictionaries from cells of family,
+qualifier, timestamp and value: the least that a scan does. Seconds are those of the calling thread, in which all of it runs, so
+that other work of the machine does not count.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from sortedcontainers import SortedDict
+
+import metaclient
+from benchmarks.figure import Bars, Figure, Outcome
+from benchmarks.scenario import Scenario
+
+ROUNDS = 5
+CELLS = 10
+
+
+class SortedVersions:
+    """A sorted dictionary with versions: (row, column, -timestamp) -> value; the newest version comes first."""
+
+    def __init__(self) -> None:
+        self._cells = SortedDict()
+
+    def put(self, row: bytes, data: Mapping[bytes, bytes]) -> None:
+        now = int(time.time() * 1000)
+        for column, value in data.items():
+            self._cells[row, column, -now] = value
+
+    def row(self, row: bytes) -> dict[bytes, bytes]:
+        found: dict[bytes, bytes] = {}
+        for key in self._cells.irange((row,), (row + b"\x00",), inclusive=(True, False)):
+            if key[1] not in found:
+                found[key[1]] = self._cells[key]
+        return found
+
+
+def run(quick: bool) -> Outcome:
+    count = 2_000 if quick else 10_000
+    keys = [b"row-%06d" % (number * 7919 % count) for number in range(count)]
+    put, get = _calls(keys)
+    scan = _scan(10_000 if quick else 100_000)
+    figures = (
+        Figure.of("F2a", "put through client and fake, times a bare sorted dictionary", put["ratio"], "<= 5", **_rates(put)),
+        Figure.of("F2b", "row through client and fake, times a bare sorted dictionary", get["ratio"], "<= 5", **_rates(get)),
+        Figure.of(
+            "F3",
+            f"scan of rows of {CELLS} cells, times building the same rows as dictionaries",
+            scan["ratio"],
+            "<= 4",
+            cells_per_second=scan["cells_per_second"],
+        ),
+    )
+    values = {figure.what.split(" ")[0]: figure.value for figure in figures}
+    chart = Bars("cost through the whole client and the fake, bare structure = 1", "times", values)
+    return Outcome(figures, {"put": put, "row": get, "scan": scan}, (chart,))
+
+
+def _rates(seconds: dict[str, float]) -> dict[str, float]:
+    return {"ours_per_second": 1 / seconds["ours"], "bare_per_second": 1 / seconds["bare"]}
+
+
+def _calls(keys: list[bytes]) -> tuple[dict[str, float], dict[str, float]]:
+    with metaclient.connect("fake:?servers=3") as connection:
+        connection.create_table("t", {"cf": {}}, splits=[b"row-002000", b"row-006000"])
+        table, bare = connection.table("t"), SortedVersions()
+        data = {b"cf:a": b"x" * 100}
+        put = _compared(_best(lambda row: table.put(row, data), keys), _best(lambda row: bare.put(row, data), keys))
+        row = _compared(_best(table.row, keys), _best(bare.row, keys))
+    return put, row
+
+
+def _compared(ours: float, bare: float) -> dict[str, float]:
+    return {"ours": ours, "bare": bare, "ratio": ours / bare}
+
+
+def _best(work: Callable[[bytes], object], keys: list[bytes]) -> float:
+    """Seconds a call in the best of some rounds: noise only adds."""
+    best = float("inf")
+    for _ in range(ROUNDS):
+        began = time.thread_time()
+        for key in keys:
+            work(key)
+        best = min(best, (time.thread_time() - began) / len(keys))
+    return best
+
+
+def _built(cells: list[tuple[bytes, bytes, int, bytes]]) -> dict[bytes, bytes]:
+    row: dict[bytes, bytes] = {}
+    for family, qualifier, _, value in cells:
+        row[family + b":" + qualifier] = value
+    return row
+
+
+def _scan(rows: int) -> dict[str, float]:
+    with metaclient.connect("fake:?servers=3") as connection:
+        connection.create_table("t", {"cf": {}})
+        table = connection.table("t")
+        columns = [b"cf:c%02d" % number for number in range(CELLS)]
+        data = {column: b"v" * 20 for column in columns}
+        with table.batch(batch_size=10_000) as batch:
+            for number in range(rows):
+                batch.put(b"row-%08d" % number, data)
+        cells = [(b"cf", b"c%02d" % number, 0, b"v" * 20) for number in range(CELLS)]
+        ours = bare = float("inf")
+        for _ in range(ROUNDS):
+            began = time.thread_time()
+            found = sum(1 for _ in table.scan(batch_size=5_000))
+            ours = min(ours, time.thread_time() - began)
+            assert found == rows, f"the scan lost rows: {found} of {rows}"
+            began = time.thread_time()
+            for _ in range(rows):
+                _built(cells)
+            bare = min(bare, time.thread_time() - began)
+    return {**_compared(ours, bare), "cells_per_second": rows * CELLS / ours}
+
+
+SCENARIO = Scenario("fake-calls", ("F2a", "F2b", "F3"), "the fake is fast enough to test with", run, backend="fake")
