@@ -10,20 +10,11 @@ from metaclient.connection import Connection, connect_to
 from metaclient.runtime import SimRuntime
 from metaclient.testing.scripted import ScriptedBackend
 
-__all__ = ["JAVA", "TABLE", "VirtualTime", "client", "per_interval"]
+__all__ = ["JAVA", "TABLE", "client", "per_interval"]
 
 TABLE: Final = b"t"
 #: The options that make our client look meta up as the Java client does.
 JAVA: Final[dict[str, Any]] = {"meta_selector": "simple"}
-#: Real clocks move at least this much; a sleep that is smaller than the clock's resolution must still end.
-TICK_S = 1e-6
-
-
-class VirtualTime(SimRuntime):
-    """Simulated time with a tick, as every real clock has one."""
-
-    def sleep(self, seconds: float) -> None:
-        super().sleep(max(seconds, TICK_S))
 
 
 def client(backend: ScriptedBackend, runtime: SimRuntime, **options: Any) -> Connection:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
-from metaclient import keys
+from metaclient import keys, multi
 from metaclient.errors import BatchError, MetaClientError
 from metaclient.model import Delete, Put, RowMutations
 
@@ -91,7 +91,7 @@ class Batch:
         for row, mutations in rows.items():
             operations += _combined(row, mutations) if can_combine else mutations
         with connection._observed("batch", self._table.name):
-            outcomes = connection._operations.batch(self._table.name, operations)
+            outcomes = multi.batch(connection._operations, self._table.name, operations)
             failed = {
                 operation.row: outcome
                 for operation, outcome in zip(operations, outcomes, strict=True)

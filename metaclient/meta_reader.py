@@ -110,6 +110,7 @@ class MetaReader:
         self._is_final = bool(getattr(self._selector, "is_final", False))
         self._hedge_budget = HedgeBudget(ratio=1.0, burst=config.hedge_budget_burst)
         self._latency = LatencyWindow()
+        self._turn = 0  # whom to ask next while all are out; a race between threads only repeats one
         self._selector_lock = runtime.lock()  # the selector and its marks: a user's code must not hold up the health
         self._lock = runtime.lock()
         # Guarded by the lock; the tuple and the health values are replaced, never changed:
@@ -348,8 +349,7 @@ class MetaReader:
         else:
             self._probe_due()
             view = self._view(replicas)
-            order = (0,) if mode is MetaMode.HEDGED_READ else (*self._selected(lookup, view), 0)
-            order = (*order, *self._last_resort(view, mode))
+            order = self._order(lookup, view, mode)
         places = [by_id[replica_id] for replica_id in dict.fromkeys(order) if replica_id in by_id]
         if not places:
             raise self._nowhere()
@@ -364,11 +364,19 @@ class MetaReader:
         except Exception as error:
             raise ConfigError(f"meta_selector failed with {type(error).__name__}: {error}") from error
 
-    def _last_resort(self, view: MetaView, mode: MetaMode) -> list[int]:
-        """Whom else to ask when the primary may be out: everybody, the healthy ones first."""
+    def _order(self, lookup: Lookup, view: MetaView, mode: MetaMode) -> tuple[int, ...]:
+        """Whom to ask; in an outage of all, one a try and in turn: asking everybody would triple its cost."""
+        if not any(replica.is_usable for replica in view.replicas):
+            self._turn += 1
+            return (view.replicas[self._turn % len(view.replicas)].replica_id,)
+        if mode is MetaMode.HEDGED_READ:
+            return (0, *self._last_resort(view))
         primary = next((replica for replica in view.replicas if replica.replica_id == 0), None)
-        if mode is MetaMode.LOAD_BALANCE and primary is not None and primary.is_usable:
-            return []
+        is_primary_in = primary is not None and primary.is_usable
+        return (*self._selected(lookup, view), 0, *(() if is_primary_in else self._last_resort(view)))
+
+    def _last_resort(self, view: MetaView) -> list[int]:
+        """Whom else to ask when the primary may be out: everybody, the healthy ones first."""
         return [replica.replica_id for replica in sorted(view.secondaries(), key=lambda one: not one.is_usable)]
 
     def _in_turn(self, places: Sequence[MetaReplica], rpc_s: float) -> tuple[Leg[MetaReplica], ...]:

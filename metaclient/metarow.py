@@ -27,6 +27,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from metaclient import keys
 from metaclient.model import RegionInfo, RegionLocation, RegionLocations, ServerName, TableState
@@ -100,39 +101,48 @@ def decode(row: bytes, columns: Mapping[bytes, bytes]) -> DecodedMetaRow:
     >>> decoded.locations.replicas == (here, None), decoded.fault, decoded.state
     (True, 'no server for replica 1', 'OPEN')
     """
-    seen = {_KNOWN.get(column, _UNKNOWN) for column in columns}
-    if _UNKNOWN in seen:
-        return _decode_unusual(row, columns)
-    return _decoded(row, columns, seen)
-
-
-def _decoded(row: bytes, columns: Mapping[bytes, bytes], seen: set[int]) -> DecodedMetaRow:
-    """``seen`` are the ids of the replicas that have columns."""
+    shape = _shape(tuple(columns))
     text = columns.get(_STATE)
     state = text.decode("ascii", "backslashreplace") if text else None
+    locations, fault = None, None
     try:
         region = _region(row, columns)
     except ValueError as error:
-        return DecodedMetaRow(None, str(error), state, (), ())
-    replicas: list[RegionLocation | None] = [None] * (max(seen) + 1)
-    placed = 0
-    for replica_id in seen:
-        server, seqnum = _opened(columns, replica_id)
-        if server is not None:
-            placed += 1
-            replicas[replica_id] = _location(region, replica_id, server, seqnum, row)
-    fault = None if placed == len(replicas) else _holes(replicas, columns)
-    return DecodedMetaRow(RegionLocations(region, tuple(replicas)), fault, state, (), ())
+        fault = str(error)
+    else:
+        replicas = _replicas(region, row, columns, shape)
+        locations = RegionLocations(region, tuple(replicas))
+        if not all(replicas):  # "None in" would call each location's __eq__
+            fault = _holes(replicas, columns)
+    if not shape.splits and not shape.merges:
+        return DecodedMetaRow(locations, fault, state, (), ())
+    daughters, daughters_fault = _lineage(shape.splits, columns)
+    parents, parents_fault = _lineage(shape.merges, columns)
+    faults = filter(None, (fault, daughters_fault, parents_fault))
+    return DecodedMetaRow(locations, "; ".join(faults) or None, state, daughters, parents)
 
 
-def _decode_unusual(row: bytes, columns: Mapping[bytes, bytes]) -> DecodedMetaRow:
-    """A row with columns that few have: parents and daughters, very many replicas, other families."""
-    seen = {_replica_id(column) for column in columns}
-    daughters, fault = _lineage([column for column in (_SPLIT_A, _SPLIT_B) if column in columns], columns)
-    parents, parents_fault = _lineage(sorted(column for column in columns if column.startswith(_MERGE)), columns)
-    decoded = _decoded(row, columns, seen)
-    faults = [text for text in (decoded.fault, fault, parents_fault) if text]
-    return DecodedMetaRow(decoded.locations, "; ".join(faults) or None, decoded.state, daughters, parents)
+class _Shape(NamedTuple):
+    """What can be told from the names of a row's columns alone."""
+
+    replica_count: int
+    #: Of each replica that has any: its id and its columns for server, start code and sequence number.
+    replicas: tuple[tuple[int, bytes, bytes, bytes], ...]
+    splits: tuple[bytes, ...]
+    merges: tuple[bytes, ...]
+
+
+@lru_cache(maxsize=256)  # the rows of a table have the same columns, so their names are looked at once
+def _shape(names: tuple[bytes, ...]) -> _Shape:
+    # State and target of a replica outlive it when it is taken away: they do not make one.
+    matches = (_REPLICA_COLUMN.fullmatch(name) for name in names)
+    replica_ids = {0, *(int(match[1], 16) for match in matches if match)}
+    return _Shape(
+        max(replica_ids) + 1,
+        tuple((replica_id, *_location_columns(replica_id)) for replica_id in sorted(replica_ids)),
+        tuple(name for name in (_SPLIT_A, _SPLIT_B) if name in names),
+        tuple(sorted(name for name in names if name.startswith(_MERGE))),
+    )
 
 
 def _region(row: bytes, columns: Mapping[bytes, bytes]) -> RegionInfo:
@@ -148,27 +158,28 @@ def _region(row: bytes, columns: Mapping[bytes, bytes]) -> RegionInfo:
     return region
 
 
-def _opened(columns: Mapping[bytes, bytes], replica_id: int) -> tuple[ServerName | None, int]:
-    """The server and the sequence number that a replica was opened with; no server where a column is broken."""
-    names = _LOCATION_COLUMNS[replica_id] if replica_id < _COMMON_REPLICAS else _location_columns(replica_id)
-    address, start_code, seqnum = columns.get(names[0]), columns.get(names[1]), columns.get(names[2])
-    if not address or not start_code or len(start_code) != 8 or len(address) > _ADDRESS_LENGTH_MAX:
-        return None, _NO_SEQNUM
-    if not seqnum:
-        return _server(address, start_code), _NO_SEQNUM
-    if len(seqnum) != 8:
-        return None, _NO_SEQNUM
-    return _server(address, start_code), int.from_bytes(seqnum, "big", signed=True)
-
-
-def _location(primary: RegionInfo, replica_id: int, server: ServerName, seqnum: int, row: bytes) -> RegionLocation:
-    if replica_id == 0:
-        return RegionLocation(primary, server, seqnum, False, row)
-    table, start_key, region_id = primary.table, primary.start_key, primary.region_id
-    region = RegionInfo(
-        table, start_key, primary.end_key, region_id, replica_id, primary.is_offline, primary.is_split_parent
-    )
-    return RegionLocation(region, server, seqnum, False, keys.region_name(table, start_key, region_id, replica_id))
+def _replicas(
+    region: RegionInfo, row: bytes, columns: Mapping[bytes, bytes], shape: _Shape
+) -> list[RegionLocation | None]:
+    """Each replica where its columns say that it was opened; a hole where one of them is empty or broken."""
+    table, start_key, end_key, region_id = region.table, region.start_key, region.end_key, region.region_id
+    offline, split = region.is_offline, region.is_split_parent
+    replicas: list[RegionLocation | None] = [None] * shape.replica_count
+    for replica_id, server_name, start_code_name, seqnum_name in shape.replicas:
+        address, start_code, seqnum = columns.get(server_name), columns.get(start_code_name), columns.get(seqnum_name)
+        if not address or not start_code or len(start_code) != 8 or len(address) > _ADDRESS_LENGTH_MAX:
+            continue
+        server = _server(address, start_code)
+        if server is None or (seqnum and len(seqnum) != 8):
+            continue
+        opened = int.from_bytes(seqnum, "big", signed=True) if seqnum else _NO_SEQNUM
+        if replica_id == 0:
+            replicas[0] = RegionLocation(region, server, opened, False, row)
+            continue
+        replica = RegionInfo(table, start_key, end_key, region_id, replica_id, offline, split)
+        name = keys.region_name(table, start_key, region_id, replica_id)
+        replicas[replica_id] = RegionLocation(replica, server, opened, False, name)
+    return replicas
 
 
 @lru_cache(maxsize=4096)  # a cluster's servers: each is parsed once, and all of its regions share one object
@@ -201,7 +212,7 @@ def _hole(replica_id: int, columns: Mapping[bytes, bytes]) -> str:
     return f"{server.decode()} is not host:port: {keys.printable(address)}"
 
 
-def _lineage(names: list[bytes], columns: Mapping[bytes, bytes]) -> tuple[tuple[RegionInfo, ...], str | None]:
+def _lineage(names: tuple[bytes, ...], columns: Mapping[bytes, bytes]) -> tuple[tuple[RegionInfo, ...], str | None]:
     """The regions in these columns, and what is wrong with the first that cannot be read."""
     regions: list[RegionInfo] = []
     fault = None
@@ -265,25 +276,8 @@ def _location_columns(replica_id: int) -> tuple[bytes, bytes, bytes]:
     return b"info:server" + end, b"info:serverstartcode" + end, b"info:seqnumDuringOpen" + end
 
 
-def _replica_id(column: bytes) -> int:
-    match = _REPLICA_COLUMN.fullmatch(column)
-    return int(match[1], 16) if match else 0
-
-
 def _long(value: int) -> bytes:
     return value.to_bytes(8, "big", signed=True)
-
-
-#: Looked up instead of built and parsed for this many replicas; more is possible and slower.
-_COMMON_REPLICAS = 16
-_LOCATION_COLUMNS = tuple(_location_columns(replica_id) for replica_id in range(_COMMON_REPLICAS))
-#: Column -> the replica that it proves to exist. State and target outlive a replica that was taken away: they do not.
-_KNOWN = {
-    **{name + _suffix(replica_id): 0 for replica_id in range(_COMMON_REPLICAS) for name in (_STATE, b"info:sn")},
-    **{name: replica_id for replica_id, names in enumerate(_LOCATION_COLUMNS) for name in names},
-    _REGION_INFO: 0,
-}
-_UNKNOWN = -1
 
 
 # ---- values

@@ -50,7 +50,10 @@ class TableScanner:
             raise operations.no_replicas()
         self._operations = operations
         self._table = table
-        self._position = scan  # start row and its inclusion move on, the rest stays
+        self._scan = scan
+        # Where to go on: these two move with each row, and are put into a Scan only when one is opened.
+        self._at_row = scan.start_row
+        self._at_inclusive = scan.include_start
         self._is_timeline = consistency is Consistency.TIMELINE
         self._replica_id = replica_id
         self._left = scan.limit  # results that may still be returned
@@ -104,9 +107,19 @@ class TableScanner:
 
     def _unseen(self, result: Result) -> Result | None:
         """The result without cells that were returned before a reopening; moves the position on."""
+        if type(result) is Result and not result.is_partial and self._piece_row is None and self._is_ahead(result.row):
+            self._at_row = result.row
+            self._at_inclusive = False
+            if self._left is not None:
+                self._left -= 1
+            return result
+        return self._unseen_piece(result)
+
+    def _unseen_piece(self, result: Result) -> Result | None:
+        """The same for a row that comes in pieces, and for what is no row at all."""
         if not isinstance(result, Result) or not self._is_ahead(result.row):
             what = f"row '{keys.printable(result.row)}'" if isinstance(result, Result) else type(result).__name__
-            raise BackendFault(f"the backend answered {what} to a scan at '{keys.printable(self._position.start_row)}'")
+            raise BackendFault(f"the backend answered {what} to a scan at '{keys.printable(self._at_row)}'")
         is_same = result.row == self._piece_row
         skipped = min(self._skip_cells, len(result.cells)) if is_same else 0
         self._skip_cells = self._skip_cells - skipped if is_same else 0
@@ -117,7 +130,8 @@ class TableScanner:
         else:
             self._piece_row = None
             self._skip_cells = 0
-        self._position = replace(self._position, start_row=result.row, include_start=result.is_partial)
+        self._at_row = result.row
+        self._at_inclusive = result.is_partial
         if skipped and not fresh.cells:
             return None
         if self._left is not None:
@@ -125,10 +139,10 @@ class TableScanner:
         return fresh
 
     def _is_ahead(self, row: bytes) -> bool:
-        scan = self._position
-        if row == scan.start_row:
-            return scan.include_start
-        return row > scan.start_row if not scan.is_reversed else not scan.start_row or row < scan.start_row
+        at = self._at_row
+        if row == at:
+            return self._at_inclusive
+        return row > at if not self._scan.is_reversed else not at or row < at
 
     # -- pages -----------------------------------------------------------------------------------------------
 
@@ -147,23 +161,24 @@ class TableScanner:
         if self._place is None:
             return False  # a gateway's scanner covers the whole range
         region = self._place.region
-        scan = self._position
-        if scan.is_reversed:
-            at = region.start_key
-            if not at or at <= scan.stop_row:
-                return False
-            self._position = replace(scan, start_row=at, include_start=False)
-        else:
-            at = region.end_key
-            if not at or (keys.ends_before_or_at(scan.stop_row, at) and not self._stops_at(at)):
-                return False
-            self._position = replace(scan, start_row=at, include_start=True)
+        scan = self._scan
+        at = region.start_key if scan.is_reversed else region.end_key
+        if not at:
+            return False
+        if at <= scan.stop_row if scan.is_reversed else self._ends_in(region.end_key):
+            return False
+        self._at_row = at
+        self._at_inclusive = not scan.is_reversed
         self._piece_row = None
         return True
 
+    def _ends_in(self, end_key: bytes) -> bool:
+        """True when a forward scan has nothing at or after this end of a region."""
+        return keys.ends_before_or_at(self._scan.stop_row, end_key) and not self._stops_at(end_key)
+
     def _stops_at(self, row: bytes) -> bool:
         """True when the stop row is the first row of the next region and belongs to the scan."""
-        return self._position.include_stop and self._position.stop_row == row
+        return self._scan.include_stop and self._scan.stop_row == row
 
     def _resume(self) -> None:
         """The scanner is gone: the next one repeats what is out of a row in pieces."""
@@ -190,7 +205,7 @@ class TableScanner:
         """Each page was answered in the end, but with nothing, and the scanner that should bring more was lost."""
         last = self._losses[-1]
         made = RetriesExhausted(
-            f"scan of table '{keys.printable(self._table)}' at '{keys.printable(self._position.start_row)}': "
+            f"scan of table '{keys.printable(self._table)}' at '{keys.printable(self._at_row)}': "
             f"{len(self._losses)} scanners were lost before they answered a row, "
             f"the last with {type(last).__name__}: {last}",
             attempts=[Attempt(n, 0.0, f"{type(e).__name__}: {e}") for n, e in enumerate(self._losses, 1)],
@@ -204,7 +219,7 @@ class TableScanner:
             deadline,
             self._table,
             "scan",
-            self._position.start_row,
+            self._at_row,
             knows_place=True,
         )
 
@@ -228,7 +243,7 @@ class TableScanner:
         return self._at(self._place, call, scanner, self._rows_wanted(), deadline=deadline)
 
     def _rows_wanted(self) -> int:
-        return self._position.caching if self._left is None else min(self._position.caching, self._left)
+        return self._scan.caching if self._left is None else min(self._scan.caching, self._left)
 
     def _at(
         self, place: RegionLocation | None, call: Callable[..., Answer[ScanPage]], *args: object, deadline: float
@@ -244,7 +259,13 @@ class TableScanner:
 
     def _open(self, deadline: float) -> ScanPage:
         backend = self._operations.backend
-        scan = replace(self._position, limit=self._left, caching=self._rows_wanted())
+        scan = replace(
+            self._scan,
+            start_row=self._at_row,
+            include_start=self._at_inclusive,
+            limit=self._left,
+            caching=self._rows_wanted(),
+        )
         if self._is_timeline and self._replica_id is None:
             page, self._place = self._race(scan, deadline)
             return page
@@ -254,8 +275,7 @@ class TableScanner:
 
     def _target(self) -> tuple[bytes, bool]:
         """The row to look up, and whether the region *before* it is meant (reversed scans)."""
-        scan = self._position
-        return scan.start_row, scan.is_reversed and (not scan.start_row or not scan.include_start)
+        return self._at_row, self._scan.is_reversed and (not self._at_row or not self._at_inclusive)
 
     def _locate(self, deadline: float) -> RegionLocation | None:
         if self._operations.by_gateway and not self._is_timeline:
@@ -289,6 +309,5 @@ class TableScanner:
         if scan.is_reversed:
             is_inside = region.start_key <= scan.stop_row
             return scan if is_inside else replace(scan, stop_row=region.start_key, include_stop=True)
-        at = region.end_key
-        is_inside = not at or (keys.ends_before_or_at(scan.stop_row, at) and not self._stops_at(at))
+        is_inside = not region.end_key or self._ends_in(region.end_key)
         return scan if is_inside else replace(scan, stop_row=region.end_key, include_stop=False)

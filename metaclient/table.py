@@ -14,7 +14,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
 
-from metaclient import keys
+from metaclient import keys, multi
 from metaclient.batch import Batch, Data
 from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import (
@@ -174,7 +174,7 @@ class Table:
         wanted = [_get(keys.row_key(row, "rows"), columns, timestamp, None) for row in rows]
         level, replica_id = _level(consistency, replica_id)
         with self.connection._observed("rows", self.name):
-            found = self.connection._operations.get_many(self.name, wanted, level, replica_id)
+            found = multi.get_many(self.connection._operations, self.name, wanted, level, replica_id)
             return [
                 (get.row, _row(result, place, include_timestamp))
                 for get, (result, place) in zip(wanted, found, strict=True)
@@ -591,14 +591,11 @@ def _cells(data: Data, timestamp: int) -> tuple[Cell, ...]:
         raise TypeError(f"'data' must map columns to values, got {type(data).__name__}")
     if not data:
         raise ValueError("'data' has no columns: there is nothing to write")
-    return tuple(
-        Cell(
-            keys.column_name(column, "data", family_only_ok=False),
-            timestamp,
-            _value(value, f"the value of {column!r}"),
-        )
-        for column, value in data.items()
-    )
+    cells = []
+    for column, value in data.items():
+        plain = value if type(value) is bytes else _value(value, f"the value of {column!r}")
+        cells.append(Cell(keys.column_name(column, "data", family_only_ok=False), timestamp, plain))
+    return tuple(cells)
 
 
 def make_put(row: bytes | str, data: Data, timestamp: int, wal: bool) -> Put:

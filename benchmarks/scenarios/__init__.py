@@ -8,9 +8,12 @@ from benchmarks.scenario import Scenario
 from benchmarks.scenarios import (
     cached_locate,
     cold_start,
+    fake_calls,
+    fake_size,
     hung_backend,
     hung_replica,
     meta_balance,
+    meta_scaling,
     strong_row,
     thundering_herd,
     timeline_tail,
@@ -30,4 +33,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     timeline_tail.SCENARIO,
     total_outage.SCENARIO,
     thundering_herd.SCENARIO,
+    meta_scaling.SCENARIO,
+    fake_calls.SCENARIO,
+    fake_size.SCENARIO,
 )

@@ -14,7 +14,8 @@ from typing import Any
 from benchmarks.figure import Figure, Lines, Outcome
 from benchmarks.keyspace import random_rows, splits
 from benchmarks.scenario import Scenario
-from benchmarks.virtual import TABLE, VirtualTime, client
+from benchmarks.virtual import TABLE, client
+from metaclient.runtime import SimRuntime
 from metaclient.testing.scripted import ScriptedBackend
 
 REGIONS = 1000
@@ -49,7 +50,7 @@ def run(quick: bool) -> Outcome:
 
 def meta_calls(seed: int, **options: Any) -> list[int]:
     """How many meta calls there were after each lookup."""
-    with VirtualTime(seed) as runtime:
+    with SimRuntime(seed) as runtime:
         backend = ScriptedBackend(runtime, meta_replicas=3, latency_s=0.005)
         backend.add_table(TABLE, splits=STARTS[1:])
         connection = client(backend, runtime, **options)

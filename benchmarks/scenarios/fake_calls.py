@@ -1,9 +1,9 @@
 """F2, F3: what the fake costs: puts, gets and scans through the whole client beside plain dictionaries.
 
-F2: the same puts and gets on a bare sorted dictionary with versions (sortedcontainers' SortedDict, keyed by row, column and
-timestamp): the least that a store of this kind does. F3: building the same rows as dictionaries from cells of family,
-qualifier, timestamp and value: the least that a scan does. Seconds are those of the calling thread, in which all of it runs, so
-that other work of the machine does not count.
+F2: the same puts and gets on a bare sorted dictionary with versions (sortedcontainers' SortedDict, keyed by row,
+column and timestamp): the least that a store of this kind does. F3: building the same rows as dictionaries from cells
+of family, qualifier, timestamp and value: the least that a scan does. Seconds are those of the calling thread, in which
+all of it runs, so that other work of the machine does not count.
 """
 
 from __future__ import annotations
@@ -46,8 +46,12 @@ def run(quick: bool) -> Outcome:
     put, get = _calls(keys)
     scan = _scan(10_000 if quick else 100_000)
     figures = (
-        Figure.of("F2a", "put through client and fake, times a bare sorted dictionary", put["ratio"], "<= 5", **_rates(put)),
-        Figure.of("F2b", "row through client and fake, times a bare sorted dictionary", get["ratio"], "<= 5", **_rates(get)),
+        Figure.of(
+            "F2a", "put through client and fake, times a bare sorted dictionary", put["ratio"], "<= 5", **_rates(put)
+        ),
+        Figure.of(
+            "F2b", "row through client and fake, times a bare sorted dictionary", get["ratio"], "<= 5", **_rates(get)
+        ),
         Figure.of(
             "F3",
             f"scan of rows of {CELLS} cells, times building the same rows as dictionaries",
@@ -102,7 +106,7 @@ def _scan(rows: int) -> dict[str, float]:
         connection.create_table("t", {"cf": {}})
         table = connection.table("t")
         columns = [b"cf:c%02d" % number for number in range(CELLS)]
-        data = {column: b"v" * 20 for column in columns}
+        data = dict.fromkeys(columns, b"v" * 20)
         with table.batch(batch_size=10_000) as batch:
             for number in range(rows):
                 batch.put(b"row-%08d" % number, data)

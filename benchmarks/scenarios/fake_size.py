@@ -1,8 +1,8 @@
 """F4, F5: how big and how fast to start the fake is: memory of a million cells, and cost in regions.
 
-F4: resident memory of a process of its own, before and after 1 million cells of 100 bytes (rows of 10 cells), in the memstore
-and after a flush. F5: seconds to create a table and to warm a client up, per region, at 1,000 and at 10,000 regions: a ratio
-near 1 means that the cost is linear.
+F4: resident memory of a process of its own with 1 million cells of 100 bytes (rows of 10 cells), in the memstore and
+after a flush. F5: seconds to create a table and to warm a client up, per region, at 1,000 and at 10,000 regions: a
+ratio near 1 means that the cost is linear.
 """
 
 from __future__ import annotations
@@ -90,4 +90,6 @@ def _started(regions: int, servers: int) -> dict[str, float]:
         return {"create": created - began, "warm_up": time.perf_counter() - created}
 
 
-SCENARIO = Scenario("fake-size", ("F4", "F5a", "F5b"), "the fake stays small and starts in linear time", run, backend="fake")
+SCENARIO = Scenario(
+    "fake-size", ("F4", "F5a", "F5b"), "the fake stays small and starts in linear time", run, backend="fake"
+)

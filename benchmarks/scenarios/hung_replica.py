@@ -13,9 +13,10 @@ from typing import Any
 from benchmarks.backends import HandlersBackend
 from benchmarks.figure import Figure, Lines, Outcome
 from benchmarks.scenario import Scenario
-from benchmarks.virtual import JAVA, TABLE, VirtualTime, client, per_interval
+from benchmarks.virtual import JAVA, TABLE, client, per_interval
 from metaclient.connection import Connection
 from metaclient.errors import MetaClientError
+from metaclient.runtime import SimRuntime
 from metaclient.testing.scripted import ScriptedBackend
 
 META_REPLICAS = 3
@@ -54,7 +55,7 @@ def hung_share(per_second: list[int]) -> float:
 
 
 def lookups_per_second(length_s: int, *, handlers: int | None = None, **options: Any) -> list[int]:
-    with VirtualTime(1) as runtime:
+    with SimRuntime(1) as runtime:
         backend = _cluster(runtime, handlers)
         backend.on("read_meta", replica=HUNG, when=lambda call: call.at_s >= HANGS_AT_S).hangs()
         connection = client(backend, runtime, **options)
@@ -65,7 +66,7 @@ def lookups_per_second(length_s: int, *, handlers: int | None = None, **options:
         return per_interval(done, 1.0, 0.0, length_s)
 
 
-def _cluster(runtime: VirtualTime, handlers: int | None) -> ScriptedBackend:
+def _cluster(runtime: SimRuntime, handlers: int | None) -> ScriptedBackend:
     if handlers is None:
         backend = ScriptedBackend(runtime, meta_replicas=META_REPLICAS, latency_s=LOOKUP_S)
     else:
@@ -74,7 +75,7 @@ def _cluster(runtime: VirtualTime, handlers: int | None) -> ScriptedBackend:
     return backend
 
 
-def _look_up(connection: Connection, runtime: VirtualTime, done: list[float]) -> None:
+def _look_up(connection: Connection, runtime: SimRuntime, done: list[float]) -> None:
     while not runtime.closed:
         try:
             connection.locate(TABLE, b"r", reload=True)

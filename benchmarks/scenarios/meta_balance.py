@@ -8,7 +8,8 @@ from typing import Any
 
 from benchmarks.figure import Bars, Figure, Outcome
 from benchmarks.scenario import Scenario
-from benchmarks.virtual import JAVA, TABLE, VirtualTime, client
+from benchmarks.virtual import JAVA, TABLE, client
+from metaclient.runtime import SimRuntime
 from metaclient.testing.scripted import ScriptedBackend
 
 META_REPLICAS = 3
@@ -43,7 +44,7 @@ def run(quick: bool) -> Outcome:
 
 def served(lookups: int, seed: int, **options: Any) -> Counter[int]:
     """How many lookups each meta replica served; every lookup goes to meta."""
-    with VirtualTime(seed) as runtime:
+    with SimRuntime(seed) as runtime:
         backend = ScriptedBackend(runtime, meta_replicas=META_REPLICAS, latency_s=0.005)
         backend.add_table(TABLE)
         connection = client(backend, runtime, **options)

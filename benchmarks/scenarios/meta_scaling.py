@@ -1,7 +1,8 @@
 """F1: k meta secondaries carry k times the lookups of the primary alone, up to 8.
 
-Virtual time; k + 2 servers, each of which serves a fixed number of reads of hbase:meta a second (handlers / service time),
-and more clients than they can serve. Lookups a second in LoadBalance over those of the primary alone, divided by k.
+Virtual time; k + 2 servers, each of which serves a fixed number of reads of hbase:meta a second (handlers / service
+time), and more clients than they can serve. Lookups a second in LoadBalance over those of the primary alone, divided
+by k.
 """
 
 from __future__ import annotations
@@ -48,9 +49,10 @@ def lookups_per_second(secondaries: int, mode: str, length_s: float) -> float:
         "latency_s_max": 0.0,
         "call_queue_max": 10_000,
     }
-    with SimRuntime(seed=1) as runtime, FakeCluster(
-        servers=secondaries + 2, meta_replicas=secondaries + 1, runtime=runtime, config=config
-    ) as cluster:
+    with (
+        SimRuntime(seed=1) as runtime,
+        FakeCluster(servers=secondaries + 2, meta_replicas=secondaries + 1, runtime=runtime, config=config) as cluster,
+    ):
         with cluster.connect() as admin:
             admin.create_table("t", {"cf": {}}, splits=[b"%03d" % number for number in range(1, 100)])
         cluster.wait_until_replicated(60.0)

@@ -12,9 +12,10 @@ from typing import Any
 
 from benchmarks.figure import Figure, Lines, Outcome
 from benchmarks.scenario import Scenario
-from benchmarks.virtual import JAVA, TABLE, VirtualTime, client, per_interval
+from benchmarks.virtual import JAVA, TABLE, client, per_interval
 from metaclient.connection import Connection
 from metaclient.errors import ServerUnreachable
+from metaclient.runtime import SimRuntime
 from metaclient.testing.scripted import ScriptedBackend
 
 CLIENTS = 500
@@ -60,7 +61,7 @@ def _seconds(per_100_ms: list[int]) -> list[float]:
 
 def requests(seed: int, clients: int = CLIENTS, *, is_hung: bool = False, **options: Any) -> list[int]:
     """Meta requests per 100 ms from meta's return until the last client has its answer."""
-    with VirtualTime(seed) as runtime:
+    with SimRuntime(seed) as runtime:
         backend = ScriptedBackend(runtime, meta_replicas=3, latency_s=LATENCY_S)
         backend.add_table(TABLE)
         connections = [client(backend, runtime, **options) for _ in range(clients)]

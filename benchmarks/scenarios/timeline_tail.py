@@ -14,9 +14,9 @@ from typing import Any
 
 from benchmarks.figure import Figure, Lines, Outcome
 from benchmarks.scenario import Scenario
-from benchmarks.virtual import TABLE, VirtualTime, client
+from benchmarks.virtual import TABLE, client
 from metaclient.model import Get, RegionLocation, Result
-from metaclient.runtime import Runtime
+from metaclient.runtime import Runtime, SimRuntime
 from metaclient.table import Table
 from metaclient.testing.scripted import ScriptedBackend
 
@@ -106,7 +106,7 @@ def _chart(made: dict[str, Reads], slow: float) -> Lines:
 
 
 def read(reads: int, slow: float, consistency: str, **options: Any) -> Reads:
-    with VirtualTime(1) as runtime:
+    with SimRuntime(1) as runtime:
         backend = _SlowNowAndThen(runtime, slow)
         backend.add_table(TABLE, region_replication=3)
         table = client(backend, runtime, **options).table(TABLE)

@@ -12,10 +12,10 @@ from typing import Any
 
 from benchmarks.figure import Bars, Figure, Outcome
 from benchmarks.scenario import Scenario
-from benchmarks.virtual import TABLE, VirtualTime, client
+from benchmarks.virtual import TABLE, client
 from metaclient.backend import Addressing, Capabilities
 from metaclient.errors import MetaClientError, ServerUnreachable
-from metaclient.runtime import Runtime
+from metaclient.runtime import Runtime, SimRuntime
 from metaclient.table import Table
 from metaclient.testing.scripted import ScriptedBackend
 
@@ -72,7 +72,7 @@ def run(quick: bool) -> Outcome:
 def calls_in_outage(operations: int, *, by_gateway: bool = False, **options: Any) -> Counter[str]:
     """Calls by method, from the outage's beginning until the last operation has given up."""
     addressing = Addressing.GATEWAY if by_gateway else Addressing.SERVER
-    with VirtualTime(1) as runtime:
+    with SimRuntime(1) as runtime:
         backend = ScriptedBackend(
             runtime,
             meta_replicas=3,

@@ -18,6 +18,8 @@ BALANCE_BURSTS = 10
 #: Sums of small fractions fall a little short of whole numbers.
 ROUNDING = 1e-9
 CANARY_S = 1.0
+#: Kept back of the retries' ratio, so that canaries at the end of an outage stay within it, too.
+CANARY_SHARE = 0.05
 #: HBase's longest pause between two attempts (RETRY_BACKOFF's last with 100 ms).
 CANARY_S_MAX = 20.0
 
@@ -77,7 +79,7 @@ class CallBudget:
     __slots__ = ("_burst", "_canary_s", "_earned", "_earned_max", "_last_call", "_ratio", "_share")
 
     def __init__(self, *, ratio: float, burst: int) -> None:
-        self._ratio = ratio
+        self._ratio = ratio * (1 - CANARY_SHARE)
         self._burst = burst
         self._earned = float(burst)
         self._earned_max = 2.0 * burst

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-__all__ = ["Leg", "all_at_once", "in_turn", "one_replica", "staged"]
+__all__ = ["Leg", "all_at_once", "one_replica", "staged"]
 
 P = TypeVar("P")
 
@@ -43,9 +43,3 @@ def staged(places: Sequence[P], *, delay_s: float, timeout_s: float) -> tuple[Le
 def all_at_once(places: Sequence[P], *, delay_s: float, timeout_s: float) -> tuple[Leg[P], ...]:
     """The first now, all others together after one delay, as HBase does."""
     return tuple(Leg(place, delay_s if index else 0.0, timeout_s, index > 0) for index, place in enumerate(places))
-
-
-def in_turn(places: Sequence[P], *, try_s: float, last_s: float) -> tuple[Leg[P], ...]:
-    """One after the other, each with its own time; the last one with all that is left."""
-    last = len(places) - 1
-    return tuple(Leg(place, try_s * index, last_s if index == last else try_s) for index, place in enumerate(places))

@@ -18,7 +18,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # From the bottom up. A name stands for the module and, if it is a package, for all that is in it.
 LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("values", ("metaclient.errors", "metaclient.keys", "metaclient.metarow", "metaclient.model")),
+    (
+        "values",
+        ("metaclient.errors", "metaclient.java_errors", "metaclient.keys", "metaclient.metarow", "metaclient.model"),
+    ),
     ("runtime", ("metaclient.runtime",)),
     ("config", ("metaclient.config", "metaclient.telemetry")),
     ("SPI", ("metaclient.backend",)),
@@ -30,6 +33,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "metaclient",  # the front door itself; what is below it has a layer of its own
             "metaclient.batch",
             "metaclient.connection",
+            "metaclient.multi",
             "metaclient.operations",
             "metaclient.pool",
             "metaclient.scanner",

@@ -246,7 +246,7 @@ def test_meta_cannot_be_disabled_split_or_dropped(world: Any) -> None:
 
 
 def test_table_rows_show_on_every_meta_replica(world: Any) -> None:
-    """server.md 9, row 59 (TestMetaRegionReplicaReplication.testHBaseMetaReplicates), by refresh."""
+    """server.md 9, row 59 (TestMetaRegionReplicaReplication.testHBaseMetaReplicates)."""
     world.create(b"t", [b"m"])
     world.runtime.sleep(1.0)
     for replica_id in range(3):

@@ -10,8 +10,10 @@ import pytest
 from metaclient.errors import ConfigError, NotServingRegion, ReadsDisabled, RequestRefused
 from metaclient.model import FamilyDescriptor, Scan, TableDescriptor
 
+#: No pushes: secondaries follow files.
+FILES_ONLY = {"replication_enabled": False}
 #: Nothing by itself: tests say when a secondary looks at its primary's files.
-BY_HAND = {"refresh_s": 0.0, "meta_refresh_s": 0.3}
+BY_HAND = {**FILES_ONLY, "refresh_s": 0.0}
 
 
 def _refresh(world: Any, table: bytes, replica_id: int, row: bytes = b"") -> None:
@@ -52,7 +54,7 @@ def test_secondary_refuses_writes_for_good(world: Any) -> None:
 
 def test_secondary_shows_new_files_after_the_refresh_period_and_no_memstore(make: Callable[..., Any]) -> None:
     """server.md 9, row 43: rows absent before the flush, present after it and a period."""
-    world = make(config={"refresh_s": 2.0})
+    world = make(config={**FILES_ONLY, "refresh_s": 2.0})
     world.create(b"t", copies=2)
     world.runtime.sleep(1)
     world.put(b"t", b"r", b"x")
@@ -97,7 +99,7 @@ def test_files_that_the_primary_compacted_away_stay_readable(make: Callable[...,
 
 def test_refresh_failures_keep_old_data_and_then_end_reads(make: Callable[..., Any]) -> None:
     """server.md 9, row 51 (TestStoreFileRefresherChore.testIsStale)."""
-    world = make(config={"hbase.master.hfilecleaner.ttl": 20_000})
+    world = make(config={**FILES_ONLY, "hbase.master.hfilecleaner.ttl": 20_000})
     world.create(b"t", copies=2)
     world.put(b"t", b"r", b"old")
     world.cluster.wait_until_replicated(10)
@@ -117,7 +119,7 @@ def test_refresh_failures_keep_old_data_and_then_end_reads(make: Callable[..., A
 
 def test_read_only_tables_are_not_refreshed(make: Callable[..., Any]) -> None:
     """server.md 9, row 52 (testRefreshReadOnlyTable)."""
-    world = make()
+    world = make(config=FILES_ONLY)
     world.create(b"t", copies=2)
     world.put(b"t", b"r", b"x")
     families = (FamilyDescriptor(b"f"),)
@@ -166,7 +168,7 @@ def test_secondary_waits_for_a_primary_that_cannot_be_asked(world: Any) -> None:
 
 def test_without_the_wait_key_reads_are_on_at_once(make: Callable[..., Any]) -> None:
     """server.md 9, row 50 (TestRegionReplicaWaitForPrimaryFlushConf)."""
-    world = make(config={"hbase.region.replica.wait.for.primary.flush": "false", "reads_disabled_s": 0.0})
+    world = make(config={**FILES_ONLY, "hbase.region.replica.wait.for.primary.flush": "false", "reads_disabled_s": 0.0})
     world.create(b"t", copies=2)
     world.put(b"t", b"r", b"x")
     world.cluster.move(world.cluster.regions("t")[0], replica_id=1)
@@ -224,23 +226,6 @@ def test_sixty_regions_of_ten_copies_open_on_few_servers(make: Callable[..., Any
     assert len(rows) == 60
     assert all(len(row.locations.placed()) == 10 for row in rows)
     world.cluster.wait_until_replicated(10)
-
-
-def test_replication_gets_every_commit_of_primaries_in_order(world: Any) -> None:
-    """The place of the next issue: a hook per primary, called in sequence order."""
-    seen: list[tuple[bytes, int]] = []
-
-    def replication(info: Any, descriptor: Any) -> Any:
-        assert info.replica_id == 0
-        return lambda entry: seen.append((entry.table, entry.sequence_id))
-
-    world.cluster.replication = replication
-    world.create(b"t", copies=2)
-    for number in range(5):
-        world.put(b"t", b"r", b"%d" % number)
-    numbers = [number for table, number in seen if table == b"t"]
-    assert len(numbers) >= 5
-    assert numbers == sorted(numbers)
 
 
 def test_wait_until_replicated_means_what_it_says(world: Any) -> None:

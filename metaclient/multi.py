@@ -1,0 +1,380 @@
+"""Carries out many operations at once: grouped by server, side by side, judged one by one.
+
+``batch`` is for writes (and gets) at their primaries, ``get_many`` for reads of many rows, STRONG or TIMELINE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metaclient import keys
+from metaclient.backend import Action, Outcome
+from metaclient.errors import (
+    BackendFault,
+    CallTimeout,
+    ConnectionClosed,
+    Disposition,
+    LocationUnknown,
+    MetaClientError,
+    Overloaded,
+    RegionOffline,
+    ServerUnreachable,
+)
+from metaclient.model import (
+    Append,
+    Consistency,
+    Get,
+    Increment,
+    RegionLocation,
+    Result,
+    ServerName,
+)
+from metaclient.operations import NEVER, Operation, Operations, Placed, expect, wrong
+from metaclient.reads import told
+from metaclient.runtime import Pending
+
+__all__ = ["batch", "get_many"]
+
+
+def batch(operations: Operations, table: bytes, actions: Sequence[Operation]) -> list[Outcome]:
+    """Run many operations at their primaries; an outcome for each. Raises only when the connection is unusable."""
+    return _Multi(operations, table, actions, operations.deadline()).run()
+
+
+def get_many(
+    operations: Operations, table: bytes, gets: Sequence[Get], consistency: Consistency, replica_id: int | None
+) -> list[Placed]:
+    """Read many rows, in the order asked for; the first failed row's error is raised."""
+    is_timeline = consistency is Consistency.TIMELINE
+    if is_timeline and not operations.backend.capabilities.region_replicas:
+        raise operations.no_replicas()
+    multi = _Multi(operations, table, gets, operations.deadline())
+    multi.is_hedged = is_timeline and replica_id is None
+    multi.replica_id = (replica_id or 0) if is_timeline else 0
+    results: list[Placed] = []
+    for outcome, place in zip(multi.run(), multi.places, strict=True):
+        if isinstance(outcome, MetaClientError):
+            raise outcome
+        results.append((expect(Result, outcome), place))
+    return results
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """The actions of one call: which of the batch, where each goes, and the call itself once it is made."""
+
+    server: ServerName | None
+    indexes: list[int]
+    places: list[RegionLocation | None]
+    begun: float = 0.0
+    until: float = 0.0
+    is_hedge: bool = False
+    pending: Pending[Sequence[Outcome]] | None = None
+
+
+class _Multi:
+    """One batch, in rounds; each action that is not settled is grouped by server and sent again.
+
+    1. A round sends one call a server, side by side. Outcomes are judged action by action: an answer settles it, and
+       so does a FATAL error, or a doubtful one of an action that is not safe to repeat.
+    2. TIMELINE reads are hedged within the round: what the primaries have not answered after the delay is grouped again
+       by the servers of the next replica, if the budget allows it; what they have failed goes there at once. The first
+       answer of a row wins; when all fail, the primary's error counts.
+    3. A round that got on, and left only actions that the server asks to send again (a response that was full), is
+       followed by the next at once and costs no try (HBase's RetryImmediately). Else the retrier decides.
+    """
+
+    def __init__(self, operations: Operations, table: bytes, actions: Sequence[Operation], deadline: float) -> None:
+        self._operations = operations
+        self._table = table
+        self._actions = actions
+        self._deadline = deadline
+        self._is_write = any(not isinstance(action, Get) for action in actions)
+        self._outcomes: list[Outcome] = [None] * len(actions)
+        self._open: dict[int, None] = dict.fromkeys(range(len(actions)))  # without a final outcome, in order
+        self._errors: dict[int, MetaClientError] = {}  # of those, the error that counts
+        self._maybe_applied: set[int] = set()
+        self.places: list[RegionLocation | None] = [None] * len(actions)
+        self.is_hedged = False
+        self.replica_id = 0
+
+    def run(self) -> list[Outcome]:
+        if not self._actions:
+            return []
+        operations = self._operations
+        try:
+            operations.retrier.call(
+                self._attempt,
+                deadline=self._deadline,
+                what=lambda: f"batch of {len(self._actions)} on table '{keys.printable(self._table)}'",
+                on_failure=operations.learner(self._table, self._deadline, knows_place=True),
+            )
+        except ConnectionClosed as error:
+            error.may_have_applied = error.may_have_applied or bool(self._maybe_applied)
+            raise
+        except MetaClientError as error:
+            for index in list(self._open):
+                self._settle(index, _copied(error, cause=self._errors.get(index)))
+        return self._outcomes
+
+    def _settle(self, index: int, outcome: Outcome) -> None:
+        if isinstance(outcome, MetaClientError) and (index in self._maybe_applied) != outcome.may_have_applied:
+            outcome = _copied(outcome, cause=outcome.__cause__)
+            outcome.may_have_applied = index in self._maybe_applied
+        self._outcomes[index] = outcome
+        self._open.pop(index, None)
+
+    def _attempt(self) -> None:
+        while self._open:
+            before = len(self._open)
+            self._errors.clear()
+            self._round()
+            left = [self._errors.get(index) or CallTimeout("it was not answered in time") for index in self._open]
+            if not left:
+                return
+            got_on = len(left) < before and self._operations.runtime.now() < self._deadline
+            if not (got_on and all(error.disposition is Disposition.BACKOFF and not _wait_s(error) for error in left)):
+                raise max(left, key=_wait_s)
+
+    # -- one round -----------------------------------------------------------------------------------------------
+
+    def _round(self) -> None:
+        """Ask one replica after the other, as the plan says, until nothing is open or nobody is left to ask."""
+        operations, runtime = self._operations, self._operations.runtime
+        begun = runtime.now()
+        delay_s = operations.delays["rows"].delay_s()
+        is_staged = operations.config.hedge_plan == "staged"
+        first = self._groups(self.replica_id, cached=False)
+        order = self._secondaries() if self.is_hedged else []
+        if len(first) == 1 and not order:
+            self._run_here(first[0])
+            return
+        running = self._send(first)
+        due = begun + delay_s
+        try:
+            while self._open:
+                if order and (not running or runtime.now() >= due):
+                    groups = self._groups(order[0], cached=True)
+                    if groups and running and not operations.allow_hedge(len(groups)):
+                        due = NEVER  # only a failure of all that are running can start it now
+                        continue
+                    order.pop(0)
+                    due += delay_s if is_staged else 0.0
+                    running += self._send(groups, is_hedge=bool(running))
+                elif running:
+                    running = self._collect(running, due if order else NEVER)
+                else:
+                    return
+        finally:
+            self._drop(running)
+
+    def _secondaries(self) -> list[int]:
+        """Replica ids of the further stages: those of the open row whose region has most of them."""
+        cache = self._operations.locator.cache
+        entries = [cache.cached_region(self._table, self._actions[index].row) for index in self._open]
+        known = [entry for entry in entries if entry is not None]
+        if not known:
+            return []
+        return self._operations.replica_order(max(known, key=lambda entry: len(entry.replicas)))[1:]
+
+    def _groups(self, replica_id: int, *, cached: bool) -> list[_Group]:
+        """Open actions by server, in the order given; a hedge costs no lookup."""
+        places = self._cached(replica_id) if cached else self._located(replica_id)
+        grouped: dict[ServerName | None, _Group] = {}
+        for index in [index for index in self._open if index in places]:
+            place = places[index]
+            server = place.server if place is not None and not self._operations.by_gateway else None
+            group = grouped.setdefault(server, _Group(server, [], []))
+            group.indexes.append(index)
+            group.places.append(place)
+        return list(grouped.values())
+
+    def _cached(self, replica_id: int) -> dict[int, RegionLocation | None]:
+        cache = self._operations.locator.cache
+        found = {index: cache.cached(self._table, self._actions[index].row, replica_id) for index in self._open}
+        return {index: place for index, place in found.items() if place is not None}
+
+    def _located(self, replica_id: int) -> dict[int, RegionLocation | None]:
+        """Where the open actions go. One that cannot be located keeps its error.
+
+        From the highest row down: a lookup brings the regions below its own for free.
+        """
+        places: dict[int, RegionLocation | None] = {}
+        unable: MetaClientError | None = None  # why hbase:meta is not asked again in this round
+        for index in sorted(self._open, key=lambda index: self._actions[index].row, reverse=True):
+            try:
+                places[index] = self._locate(index, replica_id, unable)
+            except ConnectionClosed:
+                raise
+            except MetaClientError as error:
+                self._failed(index, None, error)
+                if not isinstance(error, RegionOffline | LocationUnknown):
+                    unable = error
+        return places
+
+    def _locate(self, index: int, replica_id: int, unable: MetaClientError | None) -> RegionLocation | None:
+        row = self._actions[index].row
+        if unable is not None:
+            place = self._operations.locator.cache.cached(self._table, row, replica_id)
+            if place is None:
+                raise unable
+            return place
+        if self.is_hedged:  # also behind a gateway: the legs need to know which replicas there are
+            return self._operations.locator.locate(self._table, row, deadline=self._deadline)
+        return self._operations.place(self._table, row, self._deadline, replica_id)
+
+    def _arguments(self, group: _Group) -> tuple[ServerName | None, bytes, list[Action]]:
+        pairs = zip(group.indexes, group.places, strict=True)
+        return group.server, self._table, [Action(place, self._actions[index]) for index, place in pairs]
+
+    def _timed(self, group: _Group) -> None:
+        operations = self._operations
+        timeout_s = operations.config.rpc_write_timeout_s if self._is_write else operations.read_timeout_s
+        group.begun = operations.runtime.now()
+        group.until = min(self._deadline, group.begun + timeout_s)
+
+    def _run_here(self, group: _Group) -> None:
+        """Nothing else to do meanwhile: in the caller's own thread."""
+        operations = self._operations
+        self._timed(group)
+        try:
+            answer = operations.executor.call(
+                operations.backend.batch, *self._arguments(group), deadline=group.until, is_write=self._is_write
+            )
+        except MetaClientError as error:
+            self._take_error(group, error)
+        else:
+            self._take(group, answer)
+
+    def _send(self, groups: list[_Group], *, is_hedge: bool = False) -> list[_Group]:
+        operations = self._operations
+        sent: list[_Group] = []
+        for group in groups:
+            group.is_hedge = is_hedge
+            self._timed(group)
+            if self.is_hedged and not is_hedge:
+                operations.hedge_budget.on_call()
+            try:
+                group.pending = operations.executor.begin(
+                    operations.backend.batch, *self._arguments(group), group.until
+                )
+            except Exception as error:
+                self._take_error(group, told(error, is_write=self._is_write))
+            else:
+                sent.append(group)
+        return sent
+
+    def _collect(self, running: list[_Group], due: float) -> list[_Group]:
+        """Wait until a call ends, its time is over, or another is due; those that are still running."""
+        runtime = self._operations.runtime
+        until = min(due, *(group.until for group in running))
+        runtime.wait_first([group.pending for group in running if group.pending is not None], until)
+        left: list[_Group] = []
+        for group in running:
+            pending = group.pending
+            assert pending is not None
+            if pending.is_done:
+                error = pending.error()
+                if error is not None:
+                    self._take_error(group, told(error, is_write=self._is_write))
+                else:
+                    self._take(group, pending.result())
+            elif runtime.now() >= group.until:
+                self._operations.executor.abandon(pending)
+                self._take_error(group, told(CallTimeout("no answer within its time"), is_write=self._is_write))
+            else:
+                left.append(group)
+        return left
+
+    def _drop(self, running: list[_Group]) -> None:
+        """All is answered, or this is the end: nobody waits for these."""
+        operations = self._operations
+        for group in running:
+            assert group.pending is not None
+            if not group.is_hedge:
+                operations.delays["rows"].window.add(operations.runtime.now() - group.begun)
+            operations.executor.abandon(group.pending)
+
+    # -- outcomes ------------------------------------------------------------------------------------------------
+
+    def _take(self, group: _Group, answer: object) -> None:
+        if not isinstance(answer, Sequence) or len(answer) != len(group.indexes):
+            said = f"{len(answer)} outcomes" if isinstance(answer, Sequence) else type(answer).__name__
+            text = f"the backend answered {said} for {len(group.indexes)} actions"
+            self._take_error(group, BackendFault(text, may_have_applied=self._is_write))
+            return
+        operations = self._operations
+        if self.is_hedged and not group.is_hedge:
+            operations.delays["rows"].window.add(operations.runtime.now() - group.begun)
+        blamed: set[int] = set()
+        won = False
+        for index, place, outcome in zip(group.indexes, group.places, answer, strict=True):
+            if index not in self._open:
+                continue
+            checked = self._checked(index, outcome)
+            if isinstance(checked, MetaClientError):
+                self._blame(place, checked, blamed)
+                self._failed(index, place, checked)
+                continue
+            if place is not None and place.is_hint:
+                operations.locator.cache.confirm(place)
+            self.places[index] = place
+            self._settle(index, checked)
+            won = True
+        if won and self.is_hedged and any(place is not None and place.replica_id for place in group.places):
+            operations.telemetry.count("metaclient.hedges.won" if group.is_hedge else "metaclient.failovers")
+
+    def _checked(self, index: int, outcome: object) -> Outcome:
+        """An outcome of the type that the action has, else the backend's fault."""
+        if isinstance(outcome, MetaClientError):
+            return told(outcome, is_write=self._is_write)
+        if isinstance(self._actions[index], Get | Increment | Append):
+            return outcome if isinstance(outcome, Result) else wrong(Result, outcome, is_write=self._is_write)
+        return None
+
+    def _take_error(self, group: _Group, error: MetaClientError) -> None:
+        """The whole call failed: every action of it has this error."""
+        if isinstance(error, ConnectionClosed):
+            raise error
+        # One error for all of them, and the server got it (ALL_OR_ERROR): any of them may have been applied.
+        is_vague = self._is_write and not self._operations.outcome_per_row and len(group.indexes) > 1
+        is_vague = is_vague and not isinstance(error, ServerUnreachable | Overloaded)
+        blamed: set[int] = set()
+        for index, place in zip(group.indexes, group.places, strict=True):
+            if index not in self._open:
+                continue
+            if is_vague:
+                self._maybe_applied.add(index)
+            self._blame(place, error, blamed)
+            self._failed(index, place, error)
+
+    def _blame(self, place: RegionLocation | None, error: MetaClientError, blamed: set[int]) -> None:
+        if place is not None and id(place) not in blamed:
+            blamed.add(id(place))
+            if error.place is None:
+                error.place = place
+            self._operations.locator.on_error(place, error)
+
+    def _failed(self, index: int, place: RegionLocation | None, error: MetaClientError) -> None:
+        is_secondary = self.is_hedged and place is not None and place.replica_id != 0
+        if error.may_have_applied:
+            self._maybe_applied.add(index)
+        if not is_secondary or index not in self._errors:
+            self._errors[index] = error
+        is_unsafe = isinstance(self._actions[index], Increment | Append) and index in self._maybe_applied
+        if is_unsafe or (error.disposition is Disposition.FATAL and not is_secondary):
+            self._settle(index, error)
+
+
+def _wait_s(error: MetaClientError) -> float:
+    return float(getattr(error, "wait_s", 0.0))
+
+
+def _copied(error: MetaClientError, *, cause: BaseException | None) -> MetaClientError:
+    """The same error for another row: what is said about one must not change what is said about the others."""
+    made = type(error).__new__(type(error))
+    made.args = error.args
+    made.__dict__.update(error.__dict__)
+    made.__cause__ = cause
+    return made
