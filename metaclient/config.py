@@ -394,7 +394,7 @@ class Config:
 
         ``config``: the path of an hbase-site.xml or of a folder that holds one; a mapping of HBase's names (HBase's
         units; text, numbers or bools); a ``Config``; or None. ``options``: fields by name (seconds, bytes); one that
-        is None was not given. Raises ``ConfigError`` for whatever is unknown, malformed or out of range.
+        is None was not given; ``selector`` is short for ``meta_selector``. Raises ``ConfigError`` for whatever is unknown, malformed or out of range.
 
         >>> Config.of({"hbase.rpc.timeout": 5000}, rpc_timeout_s=1).rpc_timeout_s
         1.0
@@ -403,6 +403,10 @@ class Config:
         metaclient.errors.ConfigError: rpc_timeot_s (keyword): no such option; did you mean rpc_timeout_s?
         """
         given = {name: value for name, value in options.items() if value is not None}
+        if "selector" in given:  # the short name of it: there is no other selector
+            if "meta_selector" in given:
+                raise ConfigError("selector (keyword): the same as meta_selector, which is given, too")
+            given["meta_selector"] = given.pop("selector")
         if "properties" in given:
             raise ConfigError("properties (keyword): HBase's properties act when given as config={name: value}")
         if isinstance(config, Config):

@@ -851,3 +851,9 @@ def test_unreadable_file(site_file: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Path, "open", refuse)  # not chmod: root reads everything
     with pytest.raises(ConfigError, match="cannot be read: Permission denied; check its permissions"):
         Config.of(site_file)
+
+
+def test_selector_is_short_for_meta_selector_and_both_are_refused() -> None:
+    assert Config.of(selector="simple").meta_selector == "simple"
+    with pytest.raises(ConfigError, match="the same as meta_selector"):
+        Config.of(selector="simple", meta_selector="round_robin")
