@@ -8,8 +8,9 @@ One read of meta:
    secondary after the delay, and so on. After a fault of a server its other replicas are not tried in this read.
 3. An answer of a secondary that ``judge`` finds negative (no rows, a hole, garbage) proves nothing: a re-opened replica
    answers "no rows, no error" for a minute. The primary is asked next, whatever stood next on the list; only what it
-   says reaches the caller. The secondary is blamed when it was contradicted, not when it was right.
-4. Failures, lies and time-outs eject the replica for a growing time, and its server with it when the fault is the
+   says reaches the caller. The secondary is blamed when it was contradicted some times in a row, not for a moment's lag
+   and not when it was right.
+4. Failures, such lies and time-outs eject the replica for a growing time, and its server with it when the fault is the
    server's. When its time is over, one background call probes it, so that no user waits for the experiment.
 
 The try time is ``4 * p99`` of recent successes within [min, max]: long enough for a busy replica, short for a dead one.
@@ -68,6 +69,9 @@ Judge = Callable[[MetaPage, int], "T | MetaClientError"]
 
 #: Reads until the adaptive try time rests on measurements; before that it is the middle of its range.
 TRY_SAMPLES_MIN = 8
+#: Negative answers in a row that others refuted before a copy is out. One is what a new table does to each copy that
+#: lags by a moment, and sending everything to the primary for it would be the hotspot that this module is there against.
+REFUTATIONS_MAX = 3
 TRY_FACTOR = 4.0
 TRY_QUANTILE = 0.99
 #: A call that ended before this share of its time was cut short by the caller's deadline.
@@ -110,6 +114,7 @@ class MetaReader:
         self._is_final = bool(getattr(self._selector, "is_final", False))
         self._hedge_budget = HedgeBudget(ratio=1.0, burst=config.hedge_budget_burst)
         self._latency = LatencyWindow()
+        self._refutations: dict[int, int] = {}  # by replica id, in a row; guarded by the lock
         self._turn = 0  # whom to ask next while all are out; a race between threads only repeats one
         self._selector_lock = runtime.lock()  # the selector and its marks: a user's code must not hold up the health
         self._lock = runtime.lock()
@@ -427,6 +432,7 @@ class MetaReader:
         self._telemetry.count("metaclient.meta.reads", replica=place.replica_id, outcome=outcome)
         with self._lock:
             self._latency.add(latency_s)
+            self._refutations.pop(place.replica_id, None)
             before = self._health.get(place.replica_id, HEALTHY)
             self._health[place.replica_id] = before.after_success(latency_s)
             if place.server is not None:
@@ -462,6 +468,14 @@ class MetaReader:
             self._telemetry.emit(
                 "meta_replica_ejected", replica=place.replica_id, until=after.ejected_until, reason=reason
             )
+
+    def _refuted(self, place: MetaReplica, reason: str) -> None:
+        """It did not know what another copy knows: it lags a little, as all do, or it has lost its data."""
+        with self._lock:
+            refuted = self._refutations.get(place.replica_id, 0) + 1
+            self._refutations[place.replica_id] = refuted
+        if refuted >= REFUTATIONS_MAX:
+            self._eject(place, reason, with_server=False)
 
     def _after_failure(self, health: ReplicaHealth, reason: str) -> ReplicaHealth:
         return health.after_failure(
@@ -597,7 +611,7 @@ class _Reading(Generic[T]):
                 continue
             self._reader._not_blamed(place, reason)
             if winner is not None:
-                self._reader._eject(place, reason, with_server=False)
+                self._reader._refuted(place, reason)
 
 
 def _judged(judge: Judge[T], page: MetaPage, replica_id: int) -> T | MetaClientError:

@@ -24,6 +24,7 @@ from metaclient.errors import (
     ServerUnreachable,
     TableNotFound,
 )
+from metaclient.meta_reader import REFUTATIONS_MAX
 from metaclient.model import MetaReplica
 from metaclient.runtime import ThreadRuntime
 from metaclient.testing import Rule, ScriptedBackend
@@ -119,7 +120,7 @@ def test_reopened_secondary_answers_no_rows_and_nobody_hears_table_not_found() -
             look(r)
             r.runtime.run_for(0.25)
         torn.times = 0
-        r.runtime.run_for(60.0)
+        r.runtime.run_for(70.0)  # longer than the longest ejection with its jitter
         look(r)  # starts the probe
         r.runtime.run_for(1.0)
         before = r.reads(0)
@@ -164,10 +165,19 @@ def test_negative_answer_of_a_secondary_is_never_the_last_word(answer: MetaPage)
         assert (r.reads(), r.reads(0)) == (2, 1)  # the other secondary could confirm nothing
 
 
-def test_secondary_that_lied_is_left_alone_and_one_that_was_right_is_not() -> None:
+def test_secondary_that_does_not_know_a_new_table_yet_is_not_taken_out_for_it() -> None:
+    """One refuted answer is lag: ejecting for it would send everything to the primary after each CREATE TABLE."""
     with balanced(meta_replicas=2) as r:
-        r.backend.on("read_meta", replica=1, times=1).answers(MetaPage(()))
-        look(r)
+        for _ in range(5):
+            r.backend.on("read_meta", replica=1, times=REFUTATIONS_MAX - 1).answers(MetaPage(()))
+            look(r, REFUTATIONS_MAX + 1)
+            assert r.replica(1).state == "healthy"
+
+
+def test_secondary_that_is_refuted_again_and_again_is_left_alone() -> None:
+    with balanced(meta_replicas=2) as r:
+        r.backend.on("read_meta", replica=1).answers(MetaPage(()))
+        look(r, REFUTATIONS_MAX)
         assert r.replica(1).state == "ejected"
         assert r.replica(1).last_error == "TableNotFound"
 
@@ -759,7 +769,7 @@ def test_unreadable_rows_do_not_heal_a_replica() -> None:
         r.backend.on("read_meta", replica=1).answers(
             lambda scan: without_columns(r.backend.true_page(scan), b"info:regioninfo")
         )
-        look(r)
+        look(r, REFUTATIONS_MAX)
         r.runtime.run_for(5.0)
         look(r)
         r.runtime.run_for(0.1)
