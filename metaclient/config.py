@@ -394,7 +394,8 @@ class Config:
 
         ``config``: the path of an hbase-site.xml or of a folder that holds one; a mapping of HBase's names (HBase's
         units; text, numbers or bools); a ``Config``; or None. ``options``: fields by name (seconds, bytes); one that
-        is None was not given; ``selector`` is short for ``meta_selector``. Raises ``ConfigError`` for whatever is unknown, malformed or out of range.
+        is None was not given; ``selector`` is short for ``meta_selector``. Raises ``ConfigError`` for whatever is
+        unknown, malformed or out of range.
 
         >>> Config.of({"hbase.rpc.timeout": 5000}, rpc_timeout_s=1).rpc_timeout_s
         1.0

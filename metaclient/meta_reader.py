@@ -70,7 +70,7 @@ Judge = Callable[[MetaPage, int], "T | MetaClientError"]
 #: Reads until the adaptive try time rests on measurements; before that it is the middle of its range.
 TRY_SAMPLES_MIN = 8
 #: Negative answers in a row that others refuted before a copy is out. One is what a new table does to each copy that
-#: lags by a moment, and sending everything to the primary for it would be the hotspot that this module is there against.
+#: lags by a moment, and sending everything to the primary for it would be the hotspot that this module avoids.
 REFUTATIONS_MAX = 3
 TRY_FACTOR = 4.0
 TRY_QUANTILE = 0.99
