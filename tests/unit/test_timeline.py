@@ -52,6 +52,12 @@ def connected(backend: ScriptedBackend, **options: Any) -> Connection:
     return connection
 
 
+def hedges_of(connection: Connection) -> tuple[int, int]:
+    """Started and won."""
+    hedges = connection.stats()["hedges"]
+    return hedges["started"], hedges["won"]
+
+
 def asked(backend: ScriptedBackend, method: str = "get") -> list[int | None]:
     return [call.replica_id for call in backend.calls if call.method == method]
 
@@ -189,10 +195,10 @@ def test_hedge_counters_tell_started_from_won(runtime: SimRuntime) -> None:
     backend.on("get", replica=0, times=1).delays(0.05)
     backend.on("get", replica=1, times=1).delays(0.5)
     assert not table.row(b"a", consistency="TIMELINE").stale
-    assert connection.stats()["hedges"] == {"started": 1, "won": 0}
+    assert hedges_of(connection) == (1, 0)
     backend.on("get", replica=0).hangs()
     assert table.row(b"a", consistency="TIMELINE").stale
-    assert connection.stats()["hedges"] == {"started": 2, "won": 1}
+    assert hedges_of(connection) == (2, 1)
 
 
 def test_fast_primary_is_never_hedged(runtime: SimRuntime) -> None:
@@ -215,7 +221,7 @@ def test_failing_primary_is_replaced_at_once(runtime: SimRuntime) -> None:
     assert (row.stale, runtime.now() - begun) == (True, 0.0)
     runtime.run_for(60.0)
     assert len(asked(backend)) == 2
-    assert connection.stats()["hedges"] == {"started": 0, "won": 0}
+    assert hedges_of(connection) == (0, 0)
 
 
 @pytest.mark.parametrize("replica_id", [0, 1, 2])
@@ -479,7 +485,7 @@ def test_slow_server_of_many_rows_is_hedged_for_its_rows_only(runtime: SimRuntim
     assert found[b"a"].server != slow
     hedges = [group for group in _rows_at(backend) if 0 not in group[0]]
     assert hedges == [({hedges[0][0].copy().pop()}, 2)]
-    assert connection.stats()["hedges"] == {"started": 1, "won": 1}
+    assert hedges_of(connection) == (1, 1)
 
 
 def test_failed_server_of_many_rows_is_replaced_at_once(runtime: SimRuntime) -> None:
