@@ -20,7 +20,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from struct import Struct
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
@@ -31,7 +30,6 @@ from metaclient.errors import (
     ConfigError,
     ConnectionClosed,
     MetaClientError,
-    NoSuchFamily,
     NotServingRegion,
     RequestRefused,
     ScannerLost,
@@ -42,43 +40,29 @@ from metaclient.errors import (
     WrongRegion,
 )
 from metaclient.model import (
-    LATEST_TIMESTAMP,
-    Append,
-    Cell,
-    CellType,
     Check,
-    CompareOp,
-    Delete,
+    FamilyDescriptor,
     Get,
-    Increment,
     MetaReplica,
     Mutation,
-    Put,
     RegionInfo,
     RegionLocation,
     RegionLocations,
     Result,
-    RowMutations,
     Scan,
     ServerName,
     TableDescriptor,
     TableState,
 )
 from metaclient.runtime import Runtime, ThreadRuntime
+from metaclient.testing.rows import TableRows
 
 __all__ = ["Call", "Rule", "ScriptedBackend", "backend_factory"]
 
-_int64 = Struct(">q")
 #: Calls that are remembered; a test that needs more is about something else.
 CALLS_MAX = 200_000
-_COMPARE: Mapping[CompareOp, Callable[[bytes, bytes], bool]] = {
-    CompareOp.LESS: lambda stored, given: stored < given,
-    CompareOp.LESS_OR_EQUAL: lambda stored, given: stored <= given,
-    CompareOp.EQUAL: lambda stored, given: stored == given,
-    CompareOp.NOT_EQUAL: lambda stored, given: stored != given,
-    CompareOp.GREATER_OR_EQUAL: lambda stored, given: stored >= given,
-    CompareOp.GREATER: lambda stored, given: stored > given,
-}
+#: Versions that families of :meth:`ScriptedBackend.add_table` keep: the default of happybase and the Thrift gateway.
+VERSIONS_MAX = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +137,7 @@ class Rule:
 class _Table:
     descriptor: TableDescriptor
     regions: list[RegionLocations]
-    rows: dict[bytes, dict[bytes, list[Cell]]]
+    rows: TableRows
     state: TableState = TableState.ENABLED
 
 
@@ -169,8 +153,7 @@ class _Meta:
 class _Scanner:
     place: RegionLocation | None
     table: bytes
-    scan: Scan
-    rows: list[Result]
+    rows: deque[Result]
 
 
 class ScriptedBackend:
@@ -210,6 +193,7 @@ class ScriptedBackend:
         self._parents: list[MetaRow] = []
         self._scanners: dict[int, _Scanner] = {}
         self._next_id = 1_600_000_000_000
+        self._last_write_ms = 0
         self._dead: set[ServerName] = set()
 
     # -- the script ------------------------------------------------------------------------------------------
@@ -261,11 +245,9 @@ class ScriptedBackend:
         splits: Sequence[bytes] = (),
         region_replication: int = 1,
     ) -> None:
-        """Make a table without going through the SPI."""
-        from metaclient.model import FamilyDescriptor
-
+        """Make a table without going through the SPI; its families keep some versions."""
         table = keys.table_name(name)
-        made = tuple(FamilyDescriptor(family) for family in families)
+        made = tuple(FamilyDescriptor(family, VERSIONS_MAX) for family in families)
         self._create(TableDescriptor(table, made, region_replication), splits)
 
     def _create(self, descriptor: TableDescriptor, splits: Sequence[bytes]) -> None:
@@ -279,7 +261,7 @@ class ScriptedBackend:
                 self._placed(RegionInfo(descriptor.name, start, end, region_id), number, descriptor.region_replication)
                 for number, (start, end) in enumerate(pairwise(bounds))
             ]
-            self._tables[descriptor.name] = _Table(descriptor, regions, {})
+            self._tables[descriptor.name] = _Table(descriptor, regions, TableRows(descriptor))
             self._meta = None
 
     def _placed(self, info: RegionInfo, number: int, replicas: int) -> RegionLocations:
@@ -480,14 +462,7 @@ class ScriptedBackend:
             return self._scripted(rule, check)  # type: ignore[no-any-return]  # a script may answer anything
         with self._lock:
             known = self._served(place, table, check.row, is_write=True)
-            stored = self._read(known, Get(check.row, (check.column,)), place).cells
-            if check.value is None:
-                holds = bool(stored) is (check.op is CompareOp.NOT_EQUAL)
-            else:
-                holds = bool(stored) and _COMPARE[check.op](stored[0].value, check.value)
-            if holds:
-                self._write(known, mutation)
-            return holds
+            return known.rows.check_and_mutate(check, mutation, self._write_ms())
 
     def batch(
         self, server: ServerName | None, table: bytes, actions: Sequence[Action], deadline: float
@@ -516,13 +491,11 @@ class ScriptedBackend:
             known = self._table_at(place, table)
             if place is not None:
                 self._check_place(known, place, scan.start_row if place.region.contains(scan.start_row) else None)
-            for column in scan.columns:
-                self._check_family(known, column)
-            rows = self._scanned(known, scan, place)
+            region = place.region if place is not None else None
+            rows = known.rows.scan(scan, self.runtime.time_ms(), region=region, is_stale=_is_stale(place))
             self._next_id += 1
-            scanner = self._next_id
-            self._scanners[scanner] = _Scanner(place, table, scan, rows)
-            return self._page(scanner, scan.caching)
+            self._scanners[self._next_id] = _Scanner(place, table, deque(rows))
+            return self._page(self._next_id, scan.caching)
 
     def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
         open_one = self._scanners.get(scanner) if isinstance(scanner, int) else None
@@ -539,12 +512,11 @@ class ScriptedBackend:
 
     def _page(self, scanner: int, count: int) -> ScanPage:
         waiting = self._scanners[scanner]
-        rows, waiting.rows = waiting.rows[:count], waiting.rows[count:]
+        rows = [waiting.rows.popleft() for _ in range(min(count, len(waiting.rows)))]
         is_end = not waiting.rows
         if is_end:
             del self._scanners[scanner]
-        stale = waiting.place is not None and waiting.place.replica_id != 0
-        return ScanPage(rows, None if is_end else scanner, is_end, stale)
+        return ScanPage(rows, None if is_end else scanner, is_end, _is_stale(waiting.place))
 
     def scan_close(self, scanner: object, deadline: float) -> None:
         self._called("scan_close", deadline, argument=scanner)
@@ -579,8 +551,7 @@ class ScriptedBackend:
         return self._table(name)
 
     def _region_of(self, known: _Table, row: bytes) -> RegionLocations:
-        starts = [entry.region.start_key for entry in known.regions]
-        return known.regions[bisect_right(starts, row) - 1]
+        return known.regions[bisect_right(known.regions, row, key=lambda entry: entry.region.start_key) - 1]
 
     def _served(self, place: RegionLocation | None, table: bytes, row: bytes, is_write: bool = False) -> _Table:
         known = self._table_at(place, table)
@@ -602,88 +573,19 @@ class ScriptedBackend:
         if row is not None and not place.region.contains(row):
             raise WrongRegion(f"row {keys.printable(row)!r} is not in {keys.printable(place.region_name)}")
 
-    def _check_family(self, known: _Table, column: bytes) -> None:
-        family = column.partition(b":")[0]
-        if known.descriptor.family(family) is None:
-            raise NoSuchFamily(
-                f"no column family {keys.printable(family)!r} in {keys.printable(known.descriptor.name)!r}"
-            )
-
     def _read(self, known: _Table, get: Get, place: RegionLocation | None) -> Result:
-        for column in get.columns:
-            self._check_family(known, column)
-        cells = _chosen(
-            known.rows.get(get.row, {}), get.columns, get.max_versions, get.min_timestamp, get.max_timestamp
-        )
-        stale = place is not None and place.replica_id != 0
-        if get.existence_only:
-            return Result(get.row, (), stale, exists=bool(cells))
-        return Result(get.row, tuple(cells), stale)
-
-    def _scanned(self, known: _Table, scan: Scan, place: RegionLocation | None) -> list[Result]:
-        low, high = (scan.stop_row, scan.start_row) if scan.is_reversed else (scan.start_row, scan.stop_row)
-        low_in, high_in = (
-            (scan.include_stop, scan.include_start) if scan.is_reversed else (scan.include_start, scan.include_stop)
-        )
-        found: list[Result] = []
-        for row in sorted(known.rows, reverse=scan.is_reversed):
-            if row < low or (row == low and not low_in) or (high and (row > high or (row == high and not high_in))):
-                continue
-            if place is not None and not place.region.contains(row):
-                continue
-            cells = _chosen(known.rows[row], scan.columns, scan.max_versions, scan.min_timestamp, scan.max_timestamp)
-            if cells:
-                found += _pieces(Result(row, tuple(cells), place is not None and place.replica_id != 0), scan.batch)
-        if scan.limit is not None:
-            found = found[: scan.limit] if scan.batch is None else found
-        return found
+        return known.rows.get(get, self.runtime.time_ms(), is_stale=_is_stale(place))
 
     def _write(self, known: _Table, mutation: Mutation) -> Result | None:
-        if isinstance(mutation, RowMutations):
-            for part in mutation.mutations:
-                self._write(known, part)
-            return None
-        now = self.runtime.time_ms()
-        columns = known.rows.setdefault(mutation.row, {})
-        if isinstance(mutation, Put):
-            self._put(known, columns, mutation.cells, now)
-            return None
-        if isinstance(mutation, Delete):
-            for cell in mutation.cells:
-                self._check_family(known, cell.column)
-            _delete(columns, mutation, now)
-            if not columns:
-                del known.rows[mutation.row]
-            return None
-        return self._change(known, columns, mutation, now)
+        return known.rows.mutate(mutation, self._write_ms())
 
-    def _put(self, known: _Table, columns: dict[bytes, list[Cell]], cells: Sequence[Cell], now: int) -> None:
-        for cell in cells:
-            self._check_family(known, cell.column)
-        for cell in cells:
-            stamped = cell._replace(timestamp=now) if cell.timestamp == LATEST_TIMESTAMP else cell
-            versions = [old for old in columns.get(cell.column, []) if old.timestamp != stamped.timestamp]
-            columns[cell.column] = sorted([stamped, *versions], key=lambda one: -one.timestamp)
+    def _write_ms(self) -> int:
+        """The servers' time, which moves on with each write.
 
-    def _change(
-        self, known: _Table, columns: dict[bytes, list[Cell]], mutation: Increment | Append, now: int
-    ) -> Result:
-        changed: list[Cell] = []
-        changes: Sequence[tuple[bytes, Any]] = mutation.amounts if isinstance(mutation, Increment) else mutation.values
-        for column, change in changes:
-            old = columns[column][0].value if columns.get(column) else b""
-            if isinstance(mutation, Append):
-                value = old + change
-            else:
-                if old and len(old) != 8:
-                    raise RequestRefused(
-                        f"the value of {keys.printable(column)!r} has {len(old)} bytes, a counter has 8"
-                    )
-                total = (_int64.unpack(old)[0] if old else 0) + change
-                value = _int64.pack((total + 2**63) % 2**64 - 2**63)
-            changed.append(Cell(column, now, value))
-        self._put(known, columns, changed, now)
-        return Result(mutation.row, tuple(changed))
+        Virtual time stands still between calls. Deletes and counters would then hide each put that comes after them.
+        """
+        self._last_write_ms = max(self.runtime.time_ms(), self._last_write_ms + 1)
+        return self._last_write_ms
 
     # -- the SPI: admin --------------------------------------------------------------------------------------------
 
@@ -751,44 +653,8 @@ def _page_of(meta: _Meta, scan: MetaScan) -> Iterable[MetaRow]:
             yield MetaRow(rows[index].row, columns)
 
 
-def _chosen(
-    row: Mapping[bytes, Sequence[Cell]], columns: Sequence[bytes], versions: int, low: int, high: int
-) -> list[Cell]:
-    wanted = set(columns)
-    found: list[Cell] = []
-    for column in sorted(row):
-        if wanted and column not in wanted and column.partition(b":")[0] not in wanted:
-            continue
-        found += [cell for cell in row[column] if low <= cell.timestamp < high][:versions]
-    return found
-
-
-def _pieces(result: Result, batch: int | None) -> list[Result]:
-    if batch is None or len(result.cells) <= batch:
-        return [result]
-    starts = range(0, len(result.cells), batch)
-    return [
-        result._replace(cells=result.cells[at : at + batch], is_partial=at + batch < len(result.cells)) for at in starts
-    ]
-
-
-def _delete(columns: dict[bytes, list[Cell]], delete: Delete, now: int) -> None:
-    """Deletes are done at once here: no markers, which is all a scripted test needs."""
-    marks = delete.cells or tuple(Cell(name, delete.timestamp, b"", CellType.DELETE_COLUMN) for name in list(columns))
-    for mark in marks:
-        names = [
-            name
-            for name in columns
-            if name == mark.column or (b":" not in mark.column and name.partition(b":")[0] == mark.column)
-        ]
-        for name in names:
-            until = now if mark.timestamp == LATEST_TIMESTAMP else mark.timestamp
-            kept = [cell for cell in columns[name] if cell.timestamp > until]
-            if mark.type in (CellType.DELETE, CellType.DELETE_FAMILY_VERSION):
-                kept = [cell for cell in columns[name] if cell.timestamp != until]
-            columns[name] = kept
-            if not kept:
-                del columns[name]
+def _is_stale(place: RegionLocation | None) -> bool:
+    return place is not None and place.replica_id != 0
 
 
 def backend_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> ScriptedBackend:
