@@ -1,0 +1,380 @@
+"""A real HBase in separate JVMs: started in the order that works, broken on purpose, and always taken down.
+
+Starting, step by step (each order below was met as a trap):
+
+1. ZooKeeper, until its port answers.
+2. The master, until it is the active one: a 3.0 region server that starts before the base znode exists never learns
+   where meta is.
+3. Region servers and gateways together.
+4. The master has completed initialization and the secondaries of hbase:meta are open: to make them, a 3.0 master
+   closes and reopens the primary once more after it said that it was done.
+5. Ready when each copy of hbase:meta answers a scan that was sent to it alone, without an error.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from adapters.local_hbase import jmx
+from adapters.local_hbase.death_watch import DeathWatch, kill_all
+from adapters.local_hbase.jars import GATEWAY_VERSION, class_path, jar_folder
+from adapters.local_hbase.layout import Layout, Process, Role
+from adapters.local_hbase.ports import LOOPBACK, is_listening
+from adapters.local_hbase.processes import is_stopped, running, send_signal, spawn
+from adapters.local_hbase.progress import Progress
+from adapters.local_hbase.settings import METRICS_PERIOD_S, command, marker, write_configuration
+from adapters.local_hbase.tools import check_tools, state_folder
+from adapters.thrift import Thrift2Backend
+from metaclient.backend import MetaScan
+from metaclient.errors import ConfigError, MetaClientError
+from metaclient.model import MetaReplica
+from metaclient.runtime import Runtime, ThreadRuntime
+
+__all__ = ["LocalHBase"]
+
+_log = logging.getLogger(__name__)
+#: 24 s were measured on two idle cores; a busy machine may take several times that.
+START_S_MAX = 240.0
+POLL_S = 0.2
+#: A crash is seen after this long (HBase: 90 s). On a machine that starves its servers for longer they abort.
+SESSION_S = 6.0
+#: Folders of earlier runs that are kept for their logs.
+RUNS_KEPT = 5
+CALL_S = 5.0
+LOG_LINES_SHOWN = 12
+
+
+class LocalHBase:
+    """A real HBase on this machine; a context manager.
+
+    ``with LocalHBase() as hbase`` starts it and takes it down again. Processes are called ``zookeeper``, ``master``,
+    ``rs1`` ..., ``thrift1``, ``thrift2``; HBase's names (``localhost:PORT``) are understood too. Logs stay in
+    ``folder`` when all is down.
+    """
+
+    def __init__(
+        self,
+        version: str = "2.6.1",
+        region_servers: int = 3,
+        meta_replicas: int = 3,
+        *,
+        folder: str | Path | None = None,
+        heap_mb: int = 512,
+        session_s: float = SESSION_S,
+        runtime: Runtime | None = None,
+        show: Callable[[str], None] | None = None,
+    ) -> None:
+        for name, value in (("region_servers", region_servers), ("meta_replicas", meta_replicas)):
+            if not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{name} must be a number from 1 on, got {value!r}")
+        self._runtime: Runtime = runtime or ThreadRuntime()  # for its clock and its chance: no task is started on it
+        self._show = show
+        self._layout = Layout.plan(
+            _run_folder(self._runtime) if folder is None else Path(folder).absolute(),
+            version=version,
+            region_servers=region_servers,
+            meta_replicas=meta_replicas,
+            heap_mb=heap_mb,
+            session_s=session_s,
+            runtime=self._runtime,
+        )
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._watch: DeathWatch | None = None
+        self._gateway: Thrift2Backend | None = None
+        #: How long the last ``up`` took.
+        self.start_s = 0.0
+
+    @classmethod
+    def at(cls, folder: str | Path) -> LocalHBase:
+        """The cluster that was started in this folder by somebody else; raises ConfigError when there is none."""
+        layout = Layout.load(Path(folder).absolute())
+        if layout is None:
+            raise ConfigError(f"no cluster was started in {folder}; `metaclient hbase up` starts one")
+        made = cls.__new__(cls)
+        made._runtime, made._show = ThreadRuntime(), None
+        made._layout, made._children, made._watch, made._gateway, made.start_s = layout, {}, None, None, 0.0
+        return made
+
+    @staticmethod
+    def default_folder() -> Path:
+        """Where the command line keeps its one cluster."""
+        return state_folder() / "local"
+
+    # -- what others connect to --------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> str:
+        return self._layout.version
+
+    @property
+    def folder(self) -> Path:
+        return self._layout.folder
+
+    @property
+    def thrift1_url(self) -> str:
+        return f"thrift1://{LOOPBACK}:{self._layout.process('thrift1').port}"
+
+    @property
+    def thrift2_url(self) -> str:
+        return f"thrift2://{LOOPBACK}:{self._layout.process('thrift2').port}"
+
+    @property
+    def zookeeper(self) -> str:
+        return f"{LOOPBACK}:{self._layout.process('zookeeper').port}"
+
+    def class_path(self) -> str:
+        """Jars for a Java program that talks to this cluster (client and servers are in the same set)."""
+        return class_path(self.version)
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> LocalHBase:
+        self.up()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+    def __repr__(self) -> str:
+        return f"<LocalHBase {self.version} in {self.folder}: {len(self._pids())} of {len(self._layout.processes)} run>"
+
+    def up(self) -> None:
+        """Start all processes and wait until meta can be read at every replica; on failure nothing stays."""
+        if self._pids():
+            raise ConfigError(f"a cluster runs in {self.folder} already; `metaclient hbase down` ends it")
+        check_tools()
+        begun = self._runtime.now()
+        with Progress(self._show) as progress:
+            for version in dict.fromkeys((self.version, GATEWAY_VERSION)):
+                jar_folder(version, progress.show)
+            self._make_folder()
+            self._watch = DeathWatch(marker(self.folder))
+            atexit.register(self.down)
+            try:
+                self._start_all(progress, begun + START_S_MAX)
+            except BaseException:
+                self.down()
+                raise
+        self.start_s = self._runtime.now() - begun
+
+    def _make_folder(self) -> None:
+        """Empty but for the logs of the last run: what this one waits for must not be found in them."""
+        logs, previous = self._layout.logs, self.folder / "logs.previous"
+        shutil.rmtree(self._layout.data, ignore_errors=True)
+        if logs.is_dir():
+            shutil.rmtree(previous, ignore_errors=True)
+            logs.rename(previous)
+        logs.mkdir(parents=True)
+        self._layout.save()
+
+    def _start_all(self, progress: Progress, deadline: float) -> None:
+        progress.show("starting ZooKeeper")
+        zookeeper = self._spawn("zookeeper")
+        self._wait(lambda: is_listening(zookeeper.port), "ZooKeeper to answer", deadline)
+        progress.show("starting the master")
+        master = self._spawn("master")
+        self._wait(lambda: self._has_logged(master, "Registered as active master"), "an active master", deadline)
+        progress.show(f"starting {len(self._layout.region_servers)} region servers and two gateways")
+        for process in self._layout.processes:
+            if process.role is Role.REGION_SERVER or process.role.is_gateway:
+                self._spawn(process.name)
+        self._wait_for_servers(master, progress, deadline)
+        self._wait_for_meta(progress, deadline)
+
+    def _wait_for_servers(self, master: Process, progress: Progress, deadline: float) -> None:
+        self._wait(lambda: self._has_logged(master, "Master has completed initialization"), "the master", deadline)
+        for replica_id in range(1, self._layout.meta_replicas):
+            text = f"Opened {MetaReplica(replica_id).region_name.decode()}"
+            progress.show(f"waiting for replica {replica_id} of hbase:meta to open")
+            self._wait(partial(self._has_any_logged, text), f"replica {replica_id} of hbase:meta to open", deadline)
+        for name in ("thrift1", "thrift2"):
+            port = self._layout.process(name).port
+            progress.show(f"waiting for the gateway {name}")
+            self._wait(partial(is_listening, port), f"the gateway {name}", deadline)
+
+    def wait_until_ready(self) -> None:
+        """Return when every copy of hbase:meta serves reads (again)."""
+        with Progress(self._show) as progress:
+            self._wait_for_meta(progress, self._runtime.now() + START_S_MAX)
+
+    def _wait_for_meta(self, progress: Progress, deadline: float) -> None:
+        for replica_id in range(self._layout.meta_replicas):
+            progress.show(f"waiting for replica {replica_id} of hbase:meta")
+            what = f"replica {replica_id} of hbase:meta to serve reads"
+            self._wait(partial(self._serves_meta, replica_id), what, deadline)
+
+    def leave(self) -> None:
+        """Let the cluster run on when this process ends; :meth:`at` finds it again."""
+        atexit.unregister(self.down)
+        if self._watch is not None:
+            self._watch.leave()
+            self._watch = None
+        self._close_gateway()
+
+    def down(self) -> None:
+        """Kill everything and remove the data; logs and settings stay. Idempotent."""
+        kill_all(marker(self.folder))
+        for child in self._children.values():
+            child.wait()
+        self._children.clear()
+        shutil.rmtree(self._layout.data, ignore_errors=True)
+        self.leave()
+
+    def _spawn(self, name: str) -> Process:
+        process = self._layout.process(name)
+        write_configuration(self._layout, process)
+        version = GATEWAY_VERSION if process.role.is_gateway else self.version
+        self._children[name] = spawn(
+            command(self._layout, process, class_path(version)), self._layout.log(process), self.folder
+        )
+        return process
+
+    # -- waiting -----------------------------------------------------------------------------------------------
+
+    def _wait(self, is_so: Callable[[], bool], what: str, deadline: float) -> None:
+        while not is_so():
+            self._check_alive()
+            if self._runtime.now() > deadline:
+                raise MetaClientError(f"waited {START_S_MAX:.0f} s for {what}; the logs are in {self._layout.logs}")
+            self._runtime.sleep(POLL_S)
+
+    def _check_alive(self) -> None:
+        for name, child in self._children.items():
+            if child.poll() is not None:
+                log = self._layout.log(self._layout.process(name))
+                lines = log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+                raise MetaClientError(
+                    f"{name} ended while the cluster was starting (exit code {child.returncode}); its log is {log}",
+                    detail="\n".join(lines),
+                )
+
+    def _has_logged(self, process: Process, text: str) -> bool:
+        return text in self._layout.log(process).read_text(errors="replace")
+
+    def _has_any_logged(self, text: str) -> bool:
+        return any(self._has_logged(process, text) for process in self._layout.region_servers)
+
+    def _serves_meta(self, replica_id: int) -> bool:
+        gateway = self._through_gateway()
+        first = MetaScan(b"", b"", is_reversed=False, limit=1)
+        try:
+            gateway.read_meta(MetaReplica(replica_id), first, self._runtime.now() + CALL_S)
+        except MetaClientError as error:
+            _log.debug("replica %d of hbase:meta does not serve yet: %s", replica_id, error)
+            return False
+        return True  # rows or not: a new 3.0 has no region in meta, because namespaces are no table any more
+
+    def _through_gateway(self) -> Thrift2Backend:
+        if self._gateway is None:
+            self._gateway = Thrift2Backend(self.thrift2_url, runtime=self._runtime)
+        return self._gateway
+
+    def _close_gateway(self) -> None:
+        gateway, self._gateway = self._gateway, None
+        if gateway is not None:
+            gateway.close()
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def servers(self) -> list[str]:
+        """Names of the region servers, dead ones too."""
+        return [process.name for process in self._layout.region_servers]
+
+    def kill(self, name: str) -> None:
+        """``kill -9``."""
+        process = self._signal(name, signal.SIGKILL)
+        child = self._children.pop(process.name, None)
+        if child is not None:
+            child.wait()
+
+    def pause(self, name: str) -> None:
+        """Hang it (SIGSTOP): connections are accepted by the system, nothing is answered."""
+        self._signal(name, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Wake it (SIGCONT); a region server whose session has ended meanwhile aborts by itself."""
+        self._signal(name, signal.SIGCONT)
+
+    def start(self, name: str) -> None:
+        """Start one that was killed or has ended, on its old port; does not wait for it."""
+        process = self._layout.process(name)
+        if process.name in self._pids():
+            raise ConfigError(f"{process.name} runs already")
+        ended = self._children.pop(process.name, None)
+        if ended is not None:
+            ended.wait()
+        self._spawn(process.name)
+
+    def _signal(self, name: str, number: signal.Signals) -> Process:
+        process = self._layout.process(name)
+        pid = self._pids().get(process.name)
+        if pid is None or not send_signal(pid, number):
+            raise ConfigError(f"{process.name} does not run")
+        return process
+
+    def _pids(self) -> dict[str, int]:
+        return running(marker(self.folder))
+
+    # -- what is where -------------------------------------------------------------------------------------------
+
+    def meta_server(self, replica_id: int = 0) -> str:
+        """The region server that has this copy of hbase:meta, as the registry says through the gateway."""
+        for replica in self._through_gateway().meta_replicas(self._runtime.now() + CALL_S):
+            if replica.replica_id == replica_id and replica.server is not None:
+                return self._layout.process(replica.server.address).name
+        raise MetaClientError(f"the registry knows no server for replica {replica_id} of hbase:meta")
+
+    def meta_reads(self, *, settled: bool = True) -> dict[int, int]:
+        """Replica id -> reads that it has served since it was opened where it is, from the servers' own JMX.
+
+        The servers refresh the numbers every now and then: ``settled`` waits until all that was read before the call
+        is in them. One lookup may count as several reads.
+        """
+        if settled:
+            self._runtime.sleep(2.0 * METRICS_PERIOD_S)
+        running_now = self._pids()
+        beans = [
+            jmx.region_metrics(process.info_port)
+            for process in self._layout.region_servers
+            if process.name in running_now
+        ]
+        return jmx.meta_reads(beans, self._layout.meta_replicas)
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able: urls, folder, and what each process does."""
+        pids = self._pids()
+        return {
+            "version": self.version,
+            "folder": str(self.folder),
+            "thrift1_url": self.thrift1_url,
+            "thrift2_url": self.thrift2_url,
+            "zookeeper": self.zookeeper,
+            "processes": [self._status_of(process, pids.get(process.name)) for process in self._layout.processes],
+        }
+
+    def _status_of(self, process: Process, pid: int | None) -> dict[str, Any]:
+        state = "down" if pid is None else "paused" if is_stopped(pid) else "running"
+        log = str(self._layout.log(process))
+        return {"name": process.name, "state": state, "pid": pid, "port": process.port, "log": log}
+
+
+def _run_folder(runtime: Runtime) -> Path:
+    """A new folder for one run; the oldest ones of which nothing runs any more are removed."""
+    runs = state_folder() / "runs"
+    runs.mkdir(parents=True, exist_ok=True)
+    old = sorted(path for path in runs.iterdir() if path.is_dir())
+    for path in old[: -RUNS_KEPT or None]:
+        if not running(marker(path)):
+            shutil.rmtree(path, ignore_errors=True)
+    return runs / f"{runtime.time_ms()}-{runtime.rng.randrange(1 << 16):04x}"

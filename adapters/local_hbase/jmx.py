@@ -1,0 +1,48 @@
+"""Reads a region server's own counts over HTTP: how many reads each copy of hbase:meta has served."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.error import URLError
+from urllib.request import ProxyHandler, build_opener
+
+from adapters.local_hbase.ports import LOOPBACK
+from metaclient import keys
+
+__all__ = ["meta_reads", "region_metrics"]
+
+_QUERY = "/jmx?qry=Hadoop:service=HBase,name=RegionServer,sub=Regions"
+TIMEOUT_S = 2.0
+#: The user's proxy is for the world outside.
+_open = build_opener(ProxyHandler({})).open
+
+
+def region_metrics(info_port: int) -> Mapping[str, Any]:
+    """The bean of all regions of one server; empty when the server does not answer."""
+    try:
+        with _open(f"http://{LOOPBACK}:{info_port}{_QUERY}", timeout=TIMEOUT_S) as answer:
+            beans = json.load(answer)["beans"]
+    except (OSError, URLError, ValueError):
+        return {}
+    return beans[0] if beans else {}
+
+
+def meta_reads(servers: Iterable[Mapping[str, Any]], meta_replicas: int) -> dict[int, int]:
+    """Replica id -> reads that it has served, over the beans of all servers.
+
+    >>> bean = {"Namespace_hbase_table_meta_region_1588230740_metric_readRequestCount": 7}
+    >>> meta_reads([bean, {}], meta_replicas=2)
+    {0: 7, 1: 0}
+    """
+    beans = list(servers)
+    names = {
+        replica_id: f"Namespace_hbase_table_meta_region_{_encoded(replica_id)}_metric_readRequestCount"
+        for replica_id in range(meta_replicas)
+    }
+    return {replica_id: sum(int(bean.get(name, 0)) for bean in beans) for replica_id, name in names.items()}
+
+
+def _encoded(replica_id: int) -> str:
+    return keys.encoded_region_name(keys.meta_region_name(replica_id))

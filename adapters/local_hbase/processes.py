@@ -1,0 +1,71 @@
+"""Starts, finds and signals the JVMs of a cluster, by a mark on their command line and never by a bare number.
+
+A number in a file may belong to somebody else by the time it is read; the mark cannot. So what runs is always looked up
+in the system's own list of processes.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["is_stopped", "running", "send_signal", "spawn"]
+
+_PROC = Path("/proc")
+_NAME = "-Dmetaclient.process="
+
+
+def spawn(command: list[str], log: Path, folder: Path) -> subprocess.Popen[bytes]:
+    """Start a JVM in a session of its own, so that Ctrl-C reaches us and not it; output goes to its log."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, start_new_session=True
+        )
+
+
+def running(mark: str) -> dict[str, int]:
+    """Name -> process id of everything that carries the mark; zombies have no command line and do not count."""
+    found: dict[str, int] = {}
+    for pid, arguments in _command_lines():
+        if mark in arguments:
+            name = next((one[len(_NAME) :] for one in arguments if one.startswith(_NAME)), None)
+            if name is not None:
+                found[name] = pid
+    return found
+
+
+def _command_lines() -> Iterator[tuple[int, list[str]]]:
+    if not (_PROC / "self" / "cmdline").exists():
+        yield from _command_lines_of_ps()
+        return
+    for entry in _PROC.iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):  # it ended meanwhile, or is not ours to look at
+                yield int(entry.name), (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
+
+
+def _command_lines_of_ps() -> Iterator[tuple[int, list[str]]]:
+    listed = subprocess.run(["ps", "-axww", "-o", "pid=,command="], capture_output=True, text=True, check=True)
+    for line in listed.stdout.splitlines():
+        pid, *arguments = line.split()
+        yield int(pid), arguments
+
+
+def is_stopped(pid: int) -> bool:
+    """True when it hangs by SIGSTOP."""
+    listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+    return listed.stdout.strip().startswith("T")
+
+
+def send_signal(pid: int, number: signal.Signals) -> bool:
+    """Signal one process; False when it is gone."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        return False
+    return True

@@ -1,0 +1,51 @@
+"""Which programs a local HBase needs, what to install when one is missing, and where files go."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from metaclient.errors import Unsupported
+
+__all__ = ["cache_folder", "check_tools", "missing_tools", "state_folder"]
+
+#: Program -> the packages that bring it, by their usual names.
+NEEDED = {
+    "java": "a JDK or JRE 11 or newer (Debian, Ubuntu: openjdk-17-jre-headless; Fedora: java-17-openjdk-headless; "
+    "Homebrew: openjdk)",
+    "mvn": "Apache Maven 3.6 or newer (Debian, Ubuntu, Fedora, Homebrew: maven)",
+}
+
+
+def missing_tools(path: str | None = None) -> str | None:
+    """What to install before a local HBase can be started; None when all is there."""
+    absent = [name for name in NEEDED if shutil.which(name, path=path) is None]
+    if not absent:
+        return None
+    return "a local HBase needs " + " and ".join(f"{name!r}: install {NEEDED[name]}" for name in absent)
+
+
+def check_tools() -> None:
+    """Raise Unsupported with what to install."""
+    missing = missing_tools()
+    if missing is not None:
+        raise Unsupported(missing)
+
+
+def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Where jars are kept: they can be fetched again at any time."""
+    return _folder(environ, "XDG_CACHE_HOME", ".cache")
+
+
+def state_folder(environ: Mapping[str, str] | None = None) -> Path:
+    """Where clusters and their logs are kept."""
+    return _folder(environ, "XDG_STATE_HOME", ".local/state")
+
+
+def _folder(environ: Mapping[str, str] | None, variable: str, default: str) -> Path:
+    base = (os.environ if environ is None else environ).get(variable, "")
+    # The XDG specification: a relative path is to be ignored.
+    root = Path(base) if os.path.isabs(base) else Path.home() / default
+    return root / "metaclient" / "hbase"

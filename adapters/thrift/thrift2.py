@@ -1,0 +1,380 @@
+"""HBase through its Thrift 2 gateways: meta and data at a chosen replica, on thriftpy2.
+
+DIVERGENCES from what the SPI could do, each because of the protocol:
+
+- A replica is addressed by its id *and* TIMELINE; with STRONG a gateway drops the id without a word. Gateways before
+  2.4 ignore it in scans: an answer that should be stale and is not is refused, not passed on as a replica's.
+- ``getMultiple`` ignores replicas, so reads of many rows at a replica are single gets.
+- There is no compaction, no nonce, and no outcome a row of a batch.
+- A checked change compares with an *empty* value for "present": HBase itself takes an empty value for an absent one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from adapters.thrift import cells
+from adapters.thrift.channel import Channel
+from adapters.thrift.idl import thrift2
+from adapters.thrift.ranges import WireRange, wire_range
+from adapters.thrift.url import Gateway, ThriftUrl
+from metaclient.backend import Action, Addressing, BatchSemantics, Capabilities, MetaPage, MetaRow, MetaScan, ScanPage
+from metaclient.errors import BackendFault, CallTimeout, ConfigError, MetaClientError, Unsupported
+from metaclient.model import (
+    META_TABLE,
+    Append,
+    Check,
+    CompareOp,
+    Delete,
+    Get,
+    Increment,
+    MetaReplica,
+    Mutation,
+    Put,
+    RegionLocation,
+    Result,
+    RowMutations,
+    Scan,
+    ServerName,
+    TableDescriptor,
+)
+from metaclient.runtime import Runtime
+
+__all__ = ["Thrift2Backend"]
+
+T = thrift2()
+#: The gateway answers this call by itself, so that silence means that it does not understand us.
+OPEN_S_MAX = 10.0
+
+
+@dataclass(slots=True)
+class _Scanner:
+    """A scanner on one gateway; ids mean nothing to the others."""
+
+    gateway: Gateway
+    number: int
+    table: bytes
+    range: WireRange
+    is_stale: bool
+
+
+class Thrift2Backend:
+    """The SPI over Thrift 2; see the module's docstring."""
+
+    name = "thrift2"
+
+    def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
+        parsed = ThriftUrl.parse(url, properties)
+        self._runtime = runtime
+        self._channel = Channel(
+            parsed, T.THBaseService, decodes_text=True, runtime=runtime, is_enabled=self.is_table_enabled
+        )
+        self._call = self._channel.call
+        self.capabilities = Capabilities(
+            addressing=Addressing.GATEWAY,
+            batch=BatchSemantics.ALL_OR_ERROR,
+            honours_deadline=True,
+            retries_inside_s=parsed.retries_inside_s,
+        )
+
+    def open(self, deadline: float) -> None:
+        """Reach one gateway, and make sure that it speaks Thrift 2, in the way that the url says."""
+        try:
+            spoken = self._call("getThriftServerType", deadline=min(deadline, self._runtime.now() + OPEN_S_MAX))
+        except Unsupported:  # before 2.3 there was nothing to ask; that it answers is enough
+            return
+        except CallTimeout as error:
+            raise CallTimeout(
+                f"{error}; a gateway that waits for another transport or protocol is silent, too: "
+                "try ?transport=framed or ?protocol=compact"
+            ) from error
+        if spoken == T.TThriftServerType.ONE:
+            raise ConfigError("the gateway speaks Thrift 1: write thrift1: instead of thrift2:")
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def gateways(self) -> dict[str, dict[str, object]]:
+        """What is known of each gateway; JSON-able."""
+        return self._channel.gateways.status()
+
+    # -- hbase:meta --------------------------------------------------------------------------------------------
+
+    def meta_replicas(self, deadline: float) -> Sequence[MetaReplica]:
+        """The gateway asks the registry: no copy of meta is read for this."""
+        found = self._call("getAllRegionLocations", META_TABLE, deadline=deadline, table=META_TABLE)
+        return [MetaReplica(one.regionInfo.replicaId or 0, _server(one.serverName)) for one in found]
+
+    def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> MetaPage:
+        """One call: a get for one row, else open, read and close in one."""
+        at = replica.replica_id
+        if scan.start_row and scan.start_row == scan.stop_row:
+            get = cells.get_of(Get(scan.start_row, scan.families), at)
+            found = [self._call("get", META_TABLE, get, deadline=deadline, table=META_TABLE)]
+        else:
+            wire = self._meta_scan(scan, at)
+            found = self._call("getScannerResults", META_TABLE, wire, scan.limit, deadline=deadline, table=META_TABLE)
+        rows = tuple(_meta_row(one) for one in found if one.columnValues)
+        if any(bool(one.stale) is (at == 0) for one in found):
+            raise _not_honoured(at)
+        return MetaPage(rows, is_stale=at != 0)
+
+    def _meta_scan(self, scan: MetaScan, replica_id: int) -> Any:
+        # Thrift's stop is exclusive and meta's rows have no successor that could be written down for all of its
+        # order. It makes no difference: no row is called "t,," or "t ,,", which is what ranges of meta end with.
+        return T.TScan(
+            startRow=scan.start_row,
+            stopRow=scan.stop_row,
+            columns=[T.TColumn(family) for family in scan.families],
+            caching=scan.limit,
+            limit=scan.limit,
+            reversed=scan.is_reversed or None,
+            readType=T.TReadType.PREAD,
+            consistency=T.TConsistency.TIMELINE,
+            targetReplicaId=replica_id,
+        )
+
+    # -- reading -----------------------------------------------------------------------------------------------
+
+    def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Result:
+        at = None if place is None else place.region.replica_id
+        wire = cells.get_of(get, at)
+        if get.existence_only:
+            exists = self._call("exists", table, wire, deadline=deadline, table=table)
+            return Result(get.row, (), bool(at), exists=exists)
+        result = cells.result_of(get.row, self._call("get", table, wire, deadline=deadline, table=table))
+        if at is not None and result.is_stale is (at == 0):
+            raise _not_honoured(at)
+        return result
+
+    def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> ScanPage:
+        at = None if place is None else place.region.replica_id
+        range_ = wire_range(scan, place.region if place is not None else None)
+        if range_.is_empty or scan.limit == 0:
+            return ScanPage((), None, True, bool(at))
+        wire = cells.scan_of(scan, range_.start, range_.stop, at)
+        wanted = scan.caching if scan.limit is None else min(scan.caching, scan.limit)
+        if range_.dropped is not None:  # one row more than is wanted may come, and is not counted
+            wire.limit = None if scan.limit is None else scan.limit + 1
+            wanted += 1
+        if scan.limit is not None and scan.limit <= scan.caching and scan.batch is None:
+            found = self._call("getScannerResults", table, wire, wanted, deadline=deadline, table=table)
+            return ScanPage(self._kept(found, range_)[: scan.limit], None, True, bool(at))
+        number, gateway = self._channel.call_at("openScanner", table, wire, deadline=deadline, table=table)
+        scanner = _Scanner(gateway, number, table, range_, bool(at))
+        try:
+            return self.scan_next(scanner, wanted, deadline)
+        except MetaClientError:
+            self._close_quietly(scanner, deadline)
+            raise
+
+    def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
+        """Fewer pieces than asked for mean the end: the gateway asks for one after the other until there is none."""
+        assert isinstance(scanner, _Scanner)
+        found = self._call(
+            "getScannerRows", scanner.number, rows, deadline=deadline, table=scanner.table, only=scanner.gateway
+        )
+        kept = self._kept(found, scanner.range)
+        is_end = len(found) < rows or (bool(found) and scanner.range.is_beyond(found[-1].row))
+        if is_end:
+            self._close_quietly(scanner, deadline)
+        return ScanPage(kept, None if is_end else scanner, is_end, scanner.is_stale)
+
+    def _kept(self, found: Sequence[Any], range_: WireRange) -> list[Result]:
+        result_of = cells.result_of
+        if range_.dropped is None and range_.floor is None:
+            return [result_of(b"", one) for one in found]
+        return [result_of(b"", one) for one in found if one.row != range_.dropped and not range_.is_beyond(one.row)]
+
+    def scan_close(self, scanner: object, deadline: float) -> None:
+        assert isinstance(scanner, _Scanner)
+        self._call("closeScanner", scanner.number, deadline=deadline, table=scanner.table, only=scanner.gateway)
+
+    def _close_quietly(self, scanner: _Scanner, deadline: float) -> None:
+        """The rows are here and right; a scanner that is not closed ends with its lease."""
+        with contextlib.suppress(MetaClientError):
+            self.scan_close(scanner, deadline)
+
+    # -- writing -----------------------------------------------------------------------------------------------
+
+    def mutate(self, place: RegionLocation | None, table: bytes, mutation: Mutation, deadline: float) -> Result | None:
+        match mutation:
+            case Put():
+                self._write("put", table, cells.put_of(mutation), deadline)
+            case Delete():
+                self._delete(table, mutation, deadline)
+            case RowMutations():
+                if mutation.mutations:
+                    self._write("mutateRow", table, cells.row_mutations_of(mutation), deadline)
+            case Increment():
+                changed = self._write("increment", table, cells.increment_of(mutation), deadline)
+                return cells.result_of(mutation.row, changed)
+            case Append():
+                changed = self._write("append", table, cells.append_of(mutation), deadline)
+                return cells.result_of(mutation.row, changed)
+        return None
+
+    def _write(self, method: str, table: bytes, argument: object, deadline: float) -> Any:
+        return self._call(method, table, argument, deadline=deadline, table=table, is_write=True)
+
+    def _delete(self, table: bytes, delete: Delete, deadline: float) -> None:
+        parts = cells.deletes_of(delete)
+        if len(parts) == 1:
+            self._write("deleteSingle", table, parts[0], deadline)
+        else:  # several kinds of markers: together or not at all
+            self._write("mutateRow", table, cells.row_mutations_of(delete), deadline)
+
+    def check_and_mutate(
+        self, place: RegionLocation | None, table: bytes, check: Check, mutation: Mutation, deadline: float
+    ) -> bool:
+        family, _, qualifier = check.column.partition(b":")
+        op, value = cells.COMPARE[check.op], check.value
+        if value is None:
+            if check.op not in (CompareOp.EQUAL, CompareOp.NOT_EQUAL):
+                raise Unsupported("a check without a value can only be for absence (EQUAL) or presence (NOT_EQUAL)")
+            value = b""  # an unset one is a null pointer in the gateway; to HBase empty and absent are the same
+        wire = cells.row_mutations_of(mutation)
+        args = (table, check.row, family, qualifier, op, value, wire)
+        return bool(self._call("checkAndMutate", *args, deadline=deadline, table=table, is_write=True))
+
+    # -- many rows ---------------------------------------------------------------------------------------------
+
+    def batch(
+        self, server: ServerName | None, table: bytes, actions: Sequence[Action], deadline: float
+    ) -> Sequence[Result | MetaClientError | None]:
+        """Runs of one kind in one call each, in order; a failure after the first run may have applied some."""
+        outcomes: list[Result | MetaClientError | None] = []
+        for kind, run in groupby(_reordered(actions), key=_kind):
+            try:
+                outcomes += self._run(kind, table, list(run), deadline)
+            except MetaClientError as error:
+                error.may_have_applied = error.may_have_applied or any(
+                    not isinstance(action.operation, Get) for action in _reordered(actions)[: len(outcomes)]
+                )
+                raise
+        return _restored(actions, outcomes)
+
+    def _run(
+        self, kind: str, table: bytes, actions: list[Action], deadline: float
+    ) -> list[Result | MetaClientError | None]:
+        operations: list[Any] = [action.operation for action in actions]
+        match kind:
+            case "get":
+                found = self._call(
+                    "getMultiple",
+                    table,
+                    [cells.get_of(one, None) for one in operations],
+                    deadline=deadline,
+                    table=table,
+                )
+                return [cells.result_of(one.row, result) for one, result in zip(operations, found, strict=True)]
+            case "get at a replica":
+                return [self._get_outcome(action, table, deadline) for action in actions]
+            case "put":
+                self._write("putMultiple", table, [cells.put_of(one) for one in operations], deadline)
+            case "delete":
+                wires = [wire for one in operations for wire in cells.deletes_of(one)]
+                self._write("deleteMultiple", table, wires, deadline)
+            case _:
+                return [self.mutate(None, table, one, deadline) for one in operations]
+        return [None] * len(actions)
+
+    def _get_outcome(self, action: Action, table: bytes, deadline: float) -> Result | MetaClientError:
+        assert isinstance(action.operation, Get)
+        try:
+            return self.get(action.place, table, action.operation, deadline)
+        except MetaClientError as error:  # a read has no doubts: the others' answers are as good as without it
+            return error
+
+    # -- admin -------------------------------------------------------------------------------------------------
+
+    def table_names(self, deadline: float) -> Sequence[bytes]:
+        found = self._call("getTableNamesByPattern", ".*", False, deadline=deadline)
+        return sorted(cells.table_name_from(name) for name in found)
+
+    def describe_table(self, table: bytes, deadline: float) -> TableDescriptor:
+        return cells.table_descriptor_from(self._admin("getTableDescriptor", table, deadline, is_write=False))
+
+    def create_table(self, descriptor: TableDescriptor, splits: Sequence[bytes], deadline: float) -> None:
+        wire = cells.table_descriptor_of(descriptor)
+        keys_ = list(splits) or None
+        self._call("createTable", wire, keys_, deadline=deadline, table=descriptor.name, is_write=True)
+
+    def delete_table(self, table: bytes, deadline: float) -> None:
+        self._admin("deleteTable", table, deadline)
+
+    def enable_table(self, table: bytes, deadline: float) -> None:
+        self._admin("enableTable", table, deadline)
+
+    def disable_table(self, table: bytes, deadline: float) -> None:
+        self._admin("disableTable", table, deadline)
+
+    def is_table_enabled(self, table: bytes, deadline: float) -> bool:
+        return bool(self._admin("isTableEnabled", table, deadline, is_write=False))
+
+    def _admin(self, method: str, table: bytes, deadline: float, *, is_write: bool = True) -> Any:
+        return self._call(method, cells.table_name_of(table), deadline=deadline, table=table, is_write=is_write)
+
+    def compact_table(self, table: bytes, major: bool, deadline: float) -> None:
+        raise Unsupported("Thrift 2 has no call for compactions: use thrift1:, hbase:, or HBase's shell")
+
+    # -- namespaces: beyond the SPI ----------------------------------------------------------------------------
+
+    def namespaces(self, deadline: float) -> list[str]:
+        return sorted(self._call("listNamespaces", deadline=deadline))
+
+    def create_namespace(self, name: str, deadline: float) -> None:
+        self._call("createNamespace", T.TNamespaceDescriptor(name=name), deadline=deadline, is_write=True)
+
+    def delete_namespace(self, name: str, deadline: float) -> None:
+        self._call("deleteNamespace", name, deadline=deadline, is_write=True)
+
+
+def _server(name: Any) -> ServerName | None:
+    if name is None or not name.hostName:
+        return None
+    return ServerName(name.hostName, name.port or 0, name.startCode or -1)
+
+
+def _meta_row(result: Any) -> MetaRow:
+    return MetaRow(result.row, {one.family + b":" + one.qualifier: one.value for one in result.columnValues})
+
+
+def _not_honoured(replica_id: int) -> MetaClientError:
+    if replica_id == 0:
+        return BackendFault("the gateway was asked for the primary and a secondary answered")
+    return Unsupported(
+        f"the gateway was asked for replica {replica_id} and the primary answered: "
+        "Thrift gateways honour replica ids in scans from HBase 2.4 on, in gets from 2.2 on"
+    )
+
+
+def _kind(action: Action) -> str:
+    match action.operation:
+        case Get() as get:
+            is_plain = (action.place is None or action.place.region.replica_id == 0) and not get.existence_only
+            return "get" if is_plain else "get at a replica"
+        case Put():
+            return "put"
+        case Delete():
+            return "delete"
+    return "other"
+
+
+def _reordered(actions: Sequence[Action]) -> Sequence[Action]:
+    """By kind, so that there are few calls, unless a row comes twice: then its order counts."""
+    rows = [action.operation.row for action in actions if not isinstance(action.operation, Get)]
+    return actions if len(set(rows)) != len(rows) else sorted(actions, key=_kind)
+
+
+def _restored(actions: Sequence[Action], outcomes: list[Any]) -> list[Any]:
+    """Outcomes in the order in which the actions were given."""
+    reordered = _reordered(actions)
+    if reordered is actions:
+        return outcomes
+    by_action = {id(action): outcome for action, outcome in zip(reordered, outcomes, strict=True)}
+    return [by_action[id(action)] for action in actions]

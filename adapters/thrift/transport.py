@@ -1,0 +1,265 @@
+"""One connection to one gateway: sockets that end with their call's deadline, and Thrift on top of them.
+
+A deadline is an instant, and each call has its own, so the socket's time-out is set before a call and again whenever a
+reply arrives in pieces. On plain sockets that is the kernel's own (``SO_RCVTIMEO``): Python's costs a poll a read,
+a tenth of a small call. TLS needs Python's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import socket
+import ssl
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException
+from struct import Struct
+from typing import Any, Protocol
+
+from thriftpy2._compat import CYTHON
+from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
+from thriftpy2.thrift import TClient
+from thriftpy2.transport import TBufferedTransport, TFramedTransport
+
+from adapters.thrift.url import Gateway, ThriftUrl
+from metaclient.errors import ServerUnreachable
+
+__all__ = ["Link", "Stream", "dial"]
+
+#: A page of a scan arrives in a few reads instead of hundreds.
+BUFFER_BYTES = 64 * 1024
+#: The time-out in force is kept while it is this close to the wanted one: a system call less for most calls.
+SLACK = 0.95
+TIMEOUT_S_MIN = 0.001
+_timeval = Struct("ll")
+
+
+class Stream(Protocol):
+    """What Thrift's buffers need below them, and what the pool needs."""
+
+    def begin(self, deadline: float) -> None:
+        """The next call must be over by then."""
+        ...
+
+    def read(self, size: int) -> bytes: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def is_usable(self) -> bool:
+        """False when the other side has hung up, or said something that nobody asked for."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class SocketStream:
+    """A plain or TLS socket under deadlines."""
+
+    def __init__(self, sock: socket.socket, now: Callable[[], float]) -> None:
+        self._socket = sock
+        self._now = now
+        self._is_tls = isinstance(sock, ssl.SSLSocket)
+        self._deadline = 0.0
+        self._timeout_s = 0.0
+        self._reads = 0
+        self._recv = sock.recv
+
+    def begin(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._reads = 0
+        self._set_timeout()
+
+    def _set_timeout(self) -> None:
+        left_s = self._deadline - self._now()
+        if left_s <= 0:
+            raise TimeoutError("the call's time was over")
+        if left_s * SLACK <= self._timeout_s <= left_s:
+            return
+        self._timeout_s = max(left_s, TIMEOUT_S_MIN)
+        if self._is_tls:
+            self._socket.settimeout(self._timeout_s)
+            return
+        seconds, rest = divmod(self._timeout_s, 1.0)
+        packed = _timeval.pack(int(seconds), max(1, int(rest * 1e6)))
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, packed)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, packed)
+
+    def read(self, size: int) -> bytes:
+        if self._reads:  # a reply in pieces must not start the time anew with each of them
+            self._set_timeout()
+        self._reads += 1
+        try:
+            data = self._recv(size)
+        except BlockingIOError as error:
+            raise TimeoutError("no answer within the call's time") from error
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, "the gateway closed the connection")
+        return data
+
+    def write(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except BlockingIOError as error:
+            raise TimeoutError("the gateway took nothing within the call's time") from error
+
+    def flush(self) -> None:
+        """Thrift's buffers call it; a socket has nothing to flush."""
+
+    def is_usable(self) -> bool:
+        if self._is_tls:  # under a time-out of Python's a peek would wait for it
+            self._socket.setblocking(False)
+            self._timeout_s = 0.0
+        try:
+            # The SSL layer cannot peek; what is below it says the same: silence, data that nobody asked for, or an end.
+            socket.socket.recv(self._socket, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        # A thread that is waiting in recv() wakes up at shutdown, not at close.
+        with contextlib.suppress(OSError):
+            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+        self._socket.close()
+
+
+class HttpStream:
+    """Each call is the body of a POST; requests of one connection follow one another."""
+
+    def __init__(self, gateway: Gateway, path: str, now: Callable[[], float]) -> None:
+        self._connection = HTTPConnection(gateway.host, gateway.port)
+        self._path = path
+        self._now = now
+        self._deadline = 0.0
+        self._request = bytearray()
+        self._reply = b""
+        self._at = 0
+
+    def begin(self, deadline: float) -> None:
+        self._deadline = deadline
+        self._request.clear()
+        self._reply, self._at = b"", 0
+        self._set_timeout()
+
+    def _set_timeout(self) -> None:
+        left_s = self._deadline - self._now()
+        if left_s <= 0:
+            raise TimeoutError("the call's time was over")
+        self._connection.timeout = left_s
+        if self._connection.sock is not None:
+            self._connection.sock.settimeout(left_s)
+
+    def connect(self) -> None:
+        self._connection.connect()
+        self._connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def write(self, data: bytes) -> None:
+        self._request += data
+
+    def flush(self) -> None:
+        headers = {"Content-Type": "application/x-thrift", "Accept": "application/x-thrift"}
+        try:
+            self._connection.request("POST", self._path, bytes(self._request), headers)
+            answer = self._connection.getresponse()
+            self._reply = answer.read()
+        except HTTPException as error:
+            raise ConnectionResetError(errno.ECONNRESET, f"no HTTP answer: {error!r}") from error
+        if answer.status != 200:
+            raise ConnectionError(f"the gateway answered HTTP {answer.status} {answer.reason}")
+
+    def read(self, size: int) -> bytes:
+        data = self._reply[self._at : self._at + size]
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, "the HTTP answer ends too early")
+        self._at += len(data)
+        return data
+
+    def is_usable(self) -> bool:
+        sock = self._connection.sock
+        if sock is None:
+            return True  # it is opened again by the next request
+        sock.setblocking(False)
+        try:
+            sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+        return False
+
+    def close(self) -> None:
+        sock = self._connection.sock
+        if sock is not None:
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
+        self._connection.close()
+
+
+class Link:
+    """A connection in use: Thrift's client on a stream, and the gateway at its other end."""
+
+    __slots__ = ("client", "gateway", "idle_since", "stream")
+
+    def __init__(self, gateway: Gateway, stream: Stream, client: Any) -> None:
+        self.gateway = gateway
+        self.stream = stream
+        self.client = client
+        self.idle_since = 0.0
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def dial(
+    url: ThriftUrl,
+    gateway: Gateway,
+    service: Any,
+    *,
+    decodes_text: bool,
+    now: Callable[[], float],
+    deadline: float,
+) -> Link:
+    """Connect to a gateway; every failure is ServerUnreachable, because nothing was sent yet."""
+    try:
+        stream = _http(url, gateway, now, deadline) if url.is_http else _tcp(url, gateway, now, deadline)
+    except (OSError, ssl.SSLError) as error:
+        raise ServerUnreachable(f"the Thrift gateway {gateway} cannot be reached: {error}") from error
+    buffered: Any = TFramedTransport if url.is_framed else TBufferedTransport  # which class depends on the platform
+    transport = buffered(stream, BUFFER_BYTES) if CYTHON else buffered(stream)
+    protocol = (TCompactProtocol if url.is_compact else TBinaryProtocol)(transport, decode_response=decodes_text)
+    return Link(gateway, stream, TClient(service, protocol))
+
+
+def _tcp(url: ThriftUrl, gateway: Gateway, now: Callable[[], float], deadline: float) -> SocketStream:
+    left_s = max(deadline - now(), TIMEOUT_S_MIN)
+    sock = socket.create_connection((gateway.host, gateway.port), left_s)
+    try:
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if url.is_tls:
+            sock = _tls(url).wrap_socket(sock, server_hostname=gateway.host)
+        else:
+            sock.settimeout(None)  # from here on the kernel's own time-outs
+    except BaseException:
+        sock.close()
+        raise
+    return SocketStream(sock, now)
+
+
+def _tls(url: ThriftUrl) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=url.ca_file)
+    if not url.verifies:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _http(url: ThriftUrl, gateway: Gateway, now: Callable[[], float], deadline: float) -> HttpStream:
+    stream = HttpStream(gateway, url.path, now)
+    stream.begin(deadline)
+    stream.connect()
+    return stream

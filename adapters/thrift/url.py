@@ -1,0 +1,144 @@
+"""Understands ``thrift2://host:port,host:port?transport=framed``: the gateways and how to speak to them.
+
+::
+
+    thrift1://HOST[:PORT][,HOST[:PORT]...]    Thrift 1
+    thrift2://...                             Thrift 2
+    thrift2+http://...[/PATH]                 Thrift 2 in HTTP requests
+    thrift2+tls://...                         Thrift 2 over TLS; ?ca=FILE, ?verify=false
+
+Every form takes ``transport=buffered|framed``, ``protocol=binary|compact``, ``connections=N`` (at most, a gateway) and
+``retries_inside_s=SECONDS`` (how long the gateway itself may go on trying).
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlsplit
+
+from metaclient.errors import ConfigError
+
+__all__ = ["DEFAULT_PORT", "Gateway", "ThriftUrl"]
+
+DEFAULT_PORT = 9090
+SCHEMES = ("thrift1", "thrift2", "thrift2+http", "thrift2+tls")
+TRANSPORTS = ("buffered", "framed")
+PROTOCOLS = ("binary", "compact")
+#: A gateway has 16 to 1000 workers and each connection holds one of them.
+CONNECTIONS = 32
+#: HBase's default of 15 retries with pauses from 100 ms on (hbase.client.retries.number, hbase.client.pause).
+RETRIES_INSIDE_S = 128.0
+_OPTIONS = ("transport", "protocol", "connections", "retries_inside_s", "ca", "verify")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Gateway:
+    """One gateway's address."""
+
+    host: str
+    port: int = DEFAULT_PORT
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class ThriftUrl:
+    """A url, understood.
+
+    >>> url = ThriftUrl.parse("thrift2://gw1,gw2:9091?transport=framed")
+    >>> [str(gateway) for gateway in url.gateways], url.is_framed, url.is_compact
+    (['gw1:9090', 'gw2:9091'], True, False)
+    """
+
+    scheme: str
+    gateways: tuple[Gateway, ...]
+    path: str = "/"
+    is_framed: bool = False
+    is_compact: bool = False
+    connections: int = CONNECTIONS
+    retries_inside_s: float = RETRIES_INSIDE_S
+    ca_file: str | None = None
+    verifies: bool = True
+
+    @property
+    def is_http(self) -> bool:
+        return self.scheme.endswith("+http")
+
+    @property
+    def is_tls(self) -> bool:
+        return self.scheme.endswith("+tls")
+
+    @classmethod
+    def parse(cls, url: str, properties: Mapping[str, str] | None = None) -> ThriftUrl:
+        """Raises ConfigError for what it does not understand; HBase's own properties are the defaults."""
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:  # brackets of an IPv6 address that do not match
+            raise ConfigError(f"{url!r} is not a url: {error}") from error
+        if parts.scheme not in SCHEMES:
+            raise ConfigError(f"{url!r} is not a Thrift url: it starts with one of {', '.join(SCHEMES)}")
+        if not parts.netloc:
+            raise ConfigError(f"{url!r} names no gateway: write {parts.scheme}://HOST:PORT")
+        if parts.path.strip("/") and not parts.scheme.endswith("+http"):
+            raise ConfigError(f"{url!r} has a path, which only thrift2+http:// can use")
+        options = _options(url, parts.query, properties or {})
+        return cls(
+            parts.scheme,
+            tuple(_gateway(text, url) for text in parts.netloc.split(",")),
+            path=parts.path or "/",
+            is_framed=_choice("transport", options, TRANSPORTS) == "framed",
+            is_compact=_choice("protocol", options, PROTOCOLS) == "compact",
+            connections=int(_number("connections", options, CONNECTIONS, at_least=1)),
+            retries_inside_s=_number("retries_inside_s", options, RETRIES_INSIDE_S, at_least=0),
+            ca_file=options.get("ca"),
+            verifies=_choice("verify", options, ("true", "false")) == "true",
+        )
+
+
+def _options(url: str, query: str, properties: Mapping[str, str]) -> dict[str, str]:
+    options: dict[str, str] = {}
+    if properties.get("hbase.regionserver.thrift.framed", "").lower() == "true":
+        options["transport"] = "framed"
+    if properties.get("hbase.regionserver.thrift.compact", "").lower() == "true":
+        options["protocol"] = "compact"
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in _OPTIONS:
+            near = difflib.get_close_matches(name, _OPTIONS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_OPTIONS)}"
+            raise ConfigError(f"{url!r} has an unknown option {name!r}: {hint}")
+        options[name] = value
+    return options
+
+
+def _choice(name: str, options: Mapping[str, str], allowed: tuple[str, ...]) -> str:
+    value = options.get(name, allowed[0]).lower()
+    if value not in allowed:
+        raise ConfigError(f"{name} must be {' or '.join(allowed)}, got {value!r}")
+    return value
+
+
+def _number(name: str, options: Mapping[str, str], default: float, *, at_least: float) -> float:
+    text = options.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not at_least <= value < float("inf") or (name == "connections" and value != int(value)):
+        raise ConfigError(f"{name} must be a number from {at_least:g} on, got {text!r}")
+    return value
+
+
+def _gateway(text: str, url: str) -> Gateway:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError as error:
+        raise ConfigError(f"{url!r} has a bad address {text!r}: {error}") from error
+    if not host or parts.username is not None:
+        raise ConfigError(f"{url!r} has a bad address {text!r}: write HOST:PORT")
+    return Gateway(host, DEFAULT_PORT if port is None else port)

@@ -1,0 +1,133 @@
+"""``hbase up|down|status|kill|pause|resume|start``: a real HBase on this machine, on the command line.
+
+The cluster itself comes from the entry point ``hbase`` of the group ``metaclient.clusters``: this package imports no
+adapter. What runs where is kept in a folder, so that one command finds what another has started.
+"""
+
+from __future__ import annotations
+
+from importlib.metadata import entry_points
+from typing import Any
+
+import click
+
+from metaclient.cli.session import Session, common
+from metaclient.errors import ConfigError
+
+__all__ = ["hbase"]
+
+CLUSTERS = "metaclient.clusters"
+
+_folder = click.option(
+    "--folder",
+    type=click.Path(file_okay=False),
+    default=None,
+    envvar="METACLIENT_HBASE_FOLDER",
+    help="Where the cluster keeps its data and logs; another folder is another cluster.",
+)
+
+
+def _clusters() -> Any:
+    """The class that starts clusters, whoever brings it."""
+    found = list(entry_points(group=CLUSTERS, name="hbase"))
+    if not found:
+        raise ConfigError(f"nothing is registered as 'hbase' under {CLUSTERS}: install hbase-metaclient with adapters")
+    return found[0].load()
+
+
+def _running(folder: str | None) -> Any:
+    clusters = _clusters()
+    return clusters.at(folder or clusters.default_folder())
+
+
+@click.group()
+def hbase() -> None:
+    """A real HBase on this machine, from Maven packages."""
+
+
+@hbase.command()
+@click.option("--version", default="2.6.1", show_default=True, help="2.6.1 or 3.0.0-alpha-4.")
+@click.option("--region-servers", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--meta-replicas", type=click.IntRange(min=1), default=3, show_default=True)
+@_folder
+@common
+def up(session: Session, version: str, region_servers: int, meta_replicas: int, folder: str | None) -> None:
+    """Start a cluster and leave it running; `down` ends it."""
+    clusters = _clusters()
+    cluster = clusters(version, region_servers, meta_replicas, folder=folder or clusters.default_folder())
+    cluster.up()
+    started_s = cluster.start_s
+    status = cluster.status()
+    cluster.leave()
+    session.document({**status, "start_s": round(started_s, 1)})
+    _show(session, status)
+    session.say(f"up in {started_s:.0f} s; try: metaclient meta --url {status['thrift2_url']}")
+
+
+@hbase.command()
+@_folder
+@common
+def down(session: Session, folder: str | None) -> None:
+    """End the cluster and remove its data; logs stay."""
+    cluster = _running(folder)
+    ended = [process["name"] for process in cluster.status()["processes"] if process["state"] != "down"]
+    cluster.down()
+    session.document({"ended": ended, "folder": str(cluster.folder)})
+    session.say(f"{len(ended)} processes ended; their logs stay in {cluster.folder}")
+
+
+@hbase.command()
+@_folder
+@common
+def status(session: Session, folder: str | None) -> None:
+    """Show what runs, and where."""
+    found = _running(folder).status()
+    session.document(found)
+    _show(session, found)
+
+
+def _show(session: Session, status: dict[str, Any]) -> None:
+    rows = [
+        (process["name"], process["state"], process["port"], process["pid"], process["log"])
+        for process in status["processes"]
+    ]
+    session.table(f"HBase {status['version']}", ("process", "state", "port", "pid", "log"), rows)
+    for name in ("thrift2_url", "thrift1_url", "zookeeper"):
+        session.say(f"{name:<12} {status[name]}")
+
+
+def _fault(name: str, done: str, text: str) -> click.Command:
+    """A command that does one thing to one process."""
+
+    @click.command(name=name, help=text)
+    @click.argument("process")
+    @_folder
+    @common
+    def fault(session: Session, process: str, folder: str | None) -> None:
+        cluster = _running(folder)
+        at = process
+        if process.startswith("meta:"):
+            at = cluster.meta_server(_replica_id(process))
+        getattr(cluster, name)(at)
+        session.document({done: at})
+        session.say(f"{at} {done}")
+        cluster.leave()
+
+    return fault
+
+
+def _replica_id(text: str) -> int:
+    digits = text.partition(":")[2]
+    if not digits.isdigit():
+        raise click.UsageError(f"after 'meta:' comes the id of a meta replica, got {digits!r}")
+    return int(digits)
+
+
+_WHO = "PROCESS is a name that `status` shows, or meta:N for the server of meta replica N."
+for _command in (
+    _fault("kill", "killed", f"kill -9 a process. {_WHO}"),
+    _fault("pause", "paused", f"Hang a process (SIGSTOP). {_WHO}"),
+    _fault("resume", "resumed", f"Wake a process that hangs. {_WHO}"),
+    _fault("start", "started", f"Start a process that was killed, on its old port. {_WHO}"),
+):
+    hbase.add_command(_command)

@@ -1,0 +1,173 @@
+"""Which error of ours a Java class of HBase's stands for: one table for every adapter that hears Java speak.
+
+The names come from the errors' own ``java_class``; ``ALIASES`` adds what HBase raises besides. A class that is not
+listed is looked for by its simple name (texts often carry only that), and else judged by whether HBase says that it may
+be tried again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+
+from metaclient import errors
+from metaclient.errors import MetaClientError
+from metaclient.model import ServerName
+
+__all__ = ["JAVA_ERRORS", "error_class", "is_certainly_not_applied", "made", "one_line", "simple_name"]
+
+_HBASE = "org.apache.hadoop.hbase."
+ALIASES: Mapping[str, type[MetaClientError]] = {
+    _HBASE + "TableNotDisabledException": errors.TableDisabled,
+    _HBASE + "NamespaceNotFoundException": errors.RequestRefused,
+    _HBASE + "NamespaceExistException": errors.RequestRefused,
+    _HBASE + "InvalidFamilyOperationException": errors.NoSuchFamily,
+    _HBASE + "UnknownRegionException": errors.NotServingRegion,
+    _HBASE + "client.NoServerForRegionException": errors.RegionOffline,
+    _HBASE + "client.DoNotRetryRegionException": errors.RequestRefused,
+    _HBASE + "client.ScannerTimeoutException": errors.ScannerLost,
+    _HBASE + "exceptions.OutOfOrderScannerNextException": errors.ScannerLost,
+    _HBASE + "exceptions.ScannerResetException": errors.ScannerLost,
+    _HBASE + "regionserver.LeaseException": errors.ScannerLost,
+    _HBASE + "exceptions.RegionInRecoveryException": errors.RegionOpening,
+    _HBASE + "regionserver.RegionServerAbortedException": errors.ServerStopped,
+    _HBASE + "regionserver.RegionServerRunningException": errors.ServerNotRunning,
+    _HBASE + "exceptions.MasterStoppedException": errors.ServerStopped,
+    _HBASE + "MasterNotRunningException": errors.ServerNotRunning,
+    _HBASE + "PleaseHoldException": errors.ServerNotRunning,
+    _HBASE + "NotAllMetaRegionsOnlineException": errors.ServerNotRunning,
+    _HBASE + "ipc.ServerTooBusyException": errors.Overloaded,
+    _HBASE + "ipc.CallQueueTooBigException": errors.CallQueueTooBig,
+    _HBASE + "CallDroppedException": errors.Overloaded,
+    _HBASE + "ipc.StoppedRpcClientException": errors.ServerUnreachable,
+    _HBASE + "ipc.FailedServerException": errors.ServerUnreachable,
+    _HBASE + "exceptions.ConnectionClosedException": errors.ServerUnreachable,
+    _HBASE + "exceptions.ConnectionClosingException": errors.ServerUnreachable,
+    _HBASE + "security.AccessDeniedException": errors.RequestRefused,
+    _HBASE + "quotas.QuotaExceededException": errors.RequestRefused,
+    "org.apache.hbase.thirdparty.io.netty.channel.AbstractChannel$AnnotatedConnectException": errors.ServerUnreachable,
+    "java.net.UnknownHostException": errors.ServerUnreachable,
+    "java.net.NoRouteToHostException": errors.ServerUnreachable,
+    "java.nio.channels.ClosedChannelException": errors.ServerUnreachable,
+    "java.io.EOFException": errors.ServerUnreachable,
+    "java.net.SocketTimeoutException": errors.CallTimeout,
+    "java.util.concurrent.TimeoutException": errors.CallTimeout,
+    _HBASE + "exceptions.TimeoutIOException": errors.CallTimeout,
+}
+#: Classes of ours that are no single event on a server: their ``java_class`` says nothing about a cause.
+_NOT_CAUSES = (errors.ReadsDisabled, errors.RetriesExhausted, errors.DeadlineExceeded)
+#: Refusals before anything was written: whoever hears one knows that the write did not happen.
+_REFUSALS = (
+    errors.NotServingRegion,
+    errors.WrongRegion,
+    errors.RegionOffline,
+    errors.LocationUnknown,
+    errors.ReadsDisabled,
+    errors.Overloaded,
+    errors.TableNotFound,
+    errors.TableDisabled,
+    errors.TableExists,
+    errors.NoSuchFamily,
+    errors.RequestRefused,
+)
+#: Classes that are raised before a call leaves the caller.
+_NEVER_SENT = frozenset(
+    {
+        "ConnectException",
+        "AnnotatedConnectException",
+        "FailedServerException",
+        "UnknownHostException",
+        "NoRouteToHostException",
+    }
+)
+#: Texts that say more than the class, which is a plain IOException.
+_TEXTS: tuple[tuple[str, type[MetaClientError]], ...] = (
+    ("reads are disabled", errors.ReadsDisabled),
+    ("no location for replica", errors.RegionOffline),
+    ("cannot get the location for replica", errors.RegionOffline),
+    ("no meta location available", errors.ServerNotRunning),
+    ("is disabled.", errors.TableDisabled),
+    (", state=", errors.TableDisabled),  # an admin call on a table that is not in the state that it needs
+    ("table name already in use", errors.TableExists),
+    ("table does not exist", errors.TableNotFound),
+    ("connection refused", errors.ServerUnreachable),
+    ("failed on connection exception", errors.ServerUnreachable),
+    ("failed on local exception", errors.ServerUnreachable),
+)
+_MOVED = re.compile(
+    r"hostname=(?P<host>\S+) port=(?P<port>\d+) startCode=(?P<code>-?\d+).*?locationSeqNum=(?P<seq>-?\d+)", re.DOTALL
+)
+_WAIT = re.compile(
+    r"(?:wait|sleep)[^0-9]*(?:(?P<min>\d+)\s*mins?,?\s*)?(?:(?P<sec>\d+)\s*sec,?\s*)?(?:(?P<ms>\d+)\s*ms)?"
+)
+
+
+def _subclasses(root: type[MetaClientError]) -> Iterator[type[MetaClientError]]:
+    for one in root.__subclasses__():
+        yield one
+        yield from _subclasses(one)
+
+
+def _table() -> dict[str, type[MetaClientError]]:
+    own = {
+        one.__dict__["java_class"]: one
+        for one in _subclasses(MetaClientError)
+        if one.__module__ == errors.__name__ and one.__dict__.get("java_class") and one not in _NOT_CAUSES
+    }
+    return {**own, **ALIASES}
+
+
+#: Full Java class name -> our error.
+JAVA_ERRORS: Mapping[str, type[MetaClientError]] = MappingProxyType(_table())
+_BY_SIMPLE_NAME = {name.rpartition(".")[2].rpartition("$")[2]: error for name, error in JAVA_ERRORS.items()}
+
+
+def error_class(java_class: str, text: str = "") -> type[MetaClientError] | None:
+    """Our error for a Java class (full or simple name) and what it said; None when neither is known.
+
+    >>> error_class("org.apache.hadoop.hbase.NotServingRegionException").__name__
+    'NotServingRegion'
+    >>> error_class("java.io.IOException", "The region's reads are disabled. Cannot serve the request").__name__
+    'ReadsDisabled'
+    """
+    known = JAVA_ERRORS.get(java_class) or _BY_SIMPLE_NAME.get(simple_name(java_class))
+    if known is not None:
+        return known
+    lowered = text.lower()
+    return next((error for phrase, error in _TEXTS if phrase in lowered), None)
+
+
+def made(kind: type[MetaClientError], text: str, *, may_have_applied: bool, detail: str | None) -> MetaClientError:
+    """The error, with what its class wants to know besides: where a region moved, how long to wait."""
+    if issubclass(kind, errors.RegionMoved):
+        found = _MOVED.search(detail or text)
+        server = ServerName(found["host"].rstrip(","), int(found["port"]), int(found["code"])) if found else None
+        seqnum = int(found["seq"]) if found else -1
+        return kind(text, server=server, seqnum=seqnum, may_have_applied=may_have_applied, detail=detail)
+    if issubclass(kind, errors.Throttled):
+        return kind(text, wait_s=_wait_s(text), detail=detail)
+    return kind(text, may_have_applied=may_have_applied, detail=detail)
+
+
+def _wait_s(text: str) -> float:
+    found = _WAIT.search(text)
+    if found is None:
+        return 0.0
+    return int(found["min"] or 0) * 60 + int(found["sec"] or 0) + int(found["ms"] or 0) / 1000
+
+
+def is_certainly_not_applied(kind: type[MetaClientError] | None, java_class: str = "") -> bool:
+    """True when nothing was written: the server refused before it began, or the call was never sent."""
+    return simple_name(java_class) in _NEVER_SENT or (kind is not None and issubclass(kind, _REFUSALS))
+
+
+def simple_name(java_class: str) -> str:
+    """A class without its package and the class around it."""
+    return java_class.rpartition(".")[2].rpartition("$")[2]
+
+
+def one_line(text: str, limit: int = 300) -> str:
+    """The first line, without the tabs and the length of a stack trace."""
+    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    return line if len(line) <= limit else line[: limit - 3] + "..."
