@@ -92,6 +92,7 @@ class MetaReplicaStatus:
     latency_ms: float | None
     ejected_until: float | None
     last_error: str | None = None
+    lag_ms: float | None = None  # how far behind it last said that it was, where the backend tells
 
 
 class MetaReader:
@@ -114,6 +115,7 @@ class MetaReader:
         self._is_final = bool(getattr(self._selector, "is_final", False))
         self._hedge_budget = HedgeBudget(ratio=1.0, burst=config.hedge_budget_burst)
         self._latency = LatencyWindow()
+        self._lags_s: dict[int, float] = {}  # as the replicas last told; one store a page, no lock
         self._refutations: dict[int, int] = {}  # by replica id, in a row; guarded by the lock
         self._turn = 0  # whom to ask next while all are out; a race between threads only repeats one
         self._selector_lock = runtime.lock()  # the selector and its marks: a user's code must not hold up the health
@@ -147,6 +149,7 @@ class MetaReader:
         worst = health if health.state is HealthState.EJECTED else of_server
         is_out = worst.state is HealthState.EJECTED
         unplaced = replica.server is None and not self._by_gateway
+        lag_s = self._lags_s.get(replica.replica_id)
         return MetaReplicaStatus(
             id=replica.replica_id,
             server=str(replica.server) if replica.server else None,
@@ -156,6 +159,7 @@ class MetaReader:
             latency_ms=round(health.latency_s * 1000, 3) if health.latency_s is not None else None,
             ejected_until=worst.ejected_until if is_out else None,
             last_error=health.last_error,
+            lag_ms=round(lag_s * 1000, 3) if lag_s is not None else None,
         )
 
     @property
@@ -469,6 +473,10 @@ class MetaReader:
                 "meta_replica_ejected", replica=place.replica_id, until=after.ejected_until, reason=reason
             )
 
+    def _note_lag(self, replica: MetaReplica, page: MetaPage) -> None:
+        if isinstance(page, MetaPage) and page.lag_s is not None:
+            self._lags_s[replica.replica_id] = page.lag_s
+
     def _refuted(self, place: MetaReplica, reason: str) -> None:
         """It did not know what another copy knows: it lags a little, as all do, or it has lost its data."""
         with self._lock:
@@ -515,12 +523,10 @@ class MetaReader:
         return bool(out) and all(one.may_probe(now) for one in out)
 
     def _probe(self, replica: MetaReplica) -> None:
-        """A readable row heals; an empty answer does not: that is how a re-opened replica lies."""
+        """A readable row heals; an empty answer, as a re-opened copy gives, only if the primary has no row either."""
         begun = self._runtime.now()
         try:
-            page = self._executor.call(self._backend.read_meta, replica, PROBE, deadline=begun + self._try_s())
-            is_readable = any(metarow.decode(row.row, row.columns).locations is not None for row in page.rows)
-            if not is_readable and replica.replica_id != 0:
+            if not self._shows_rows(replica) and replica.replica_id != 0 and self._shows_rows(self._replicas[0]):
                 raise LocationUnknown("the replica answered a probe of hbase:meta with no row that can be read")
             self._answered(replica, self._runtime.now() - begun)
         except Exception as error:
@@ -528,6 +534,11 @@ class MetaReader:
         finally:
             with self._lock:
                 self._probing.discard(replica.replica_id)
+
+    def _shows_rows(self, replica: MetaReplica) -> bool:
+        until = self._runtime.now() + self._try_s()
+        page = self._executor.call(self._backend.read_meta, replica, PROBE, deadline=until)
+        return any(metarow.decode(row.row, row.columns).locations is not None for row in page.rows)
 
 
 HEALTHY = ReplicaHealth()
@@ -557,6 +568,7 @@ class _Reading(Generic[T]):
         self.meanings: dict[int, T] = {}
 
     def accept(self, replica: MetaReplica, page: MetaPage) -> MetaClientError | None:
+        self._reader._note_lag(replica, page)
         meaning = _judged(self._judge, page, replica.replica_id)
         if not isinstance(meaning, MetaClientError):
             self.meanings[replica.replica_id] = meaning

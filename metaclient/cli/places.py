@@ -86,7 +86,7 @@ def meta(session: Session, lookups: int, table: str | None) -> None:
     total = sum(replica.lookups for replica in replicas) or 1
     session.table(
         f"hbase:meta, mode {mode}",
-        ("replica", "server", "state", "lookups", "share", "errors", "latency ms"),
+        ("replica", "server", "state", "lookups", "share", "errors", "latency ms", "lag ms"),
         [
             (
                 replica.id,
@@ -96,6 +96,7 @@ def meta(session: Session, lookups: int, table: str | None) -> None:
                 bar(replica.lookups / total, 20),
                 replica.errors,
                 replica.latency_ms,
+                replica.lag_ms,
             )
             for replica in replicas
         ],

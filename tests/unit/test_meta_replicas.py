@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -26,7 +27,7 @@ from metaclient.errors import (
 )
 from metaclient.meta_reader import REFUTATIONS_MAX
 from metaclient.model import MetaReplica
-from metaclient.runtime import ThreadRuntime
+from metaclient.runtime import SimRuntime, ThreadRuntime
 from metaclient.testing import Rule, ScriptedBackend
 from tests.unit.meta_rig import TABLE, Rig, page_of, placed, region, rig, without_columns
 
@@ -783,3 +784,24 @@ def test_probe_that_is_answered_with_nonsense_is_not_repeated_at_every_lookup() 
             look(r)
             r.runtime.run_for(0.1)
         assert rule.used <= 6
+
+
+def test_probe_of_a_cluster_without_tables_heals_an_ejected_replica() -> None:
+    """A fresh HBase 3 has no info rows at all: an empty answer is the truth there, as the primary confirms."""
+    with SimRuntime(seed=1) as runtime:
+        backend = ScriptedBackend(runtime, meta_replicas=2)
+        connection = connect_to(backend, runtime=runtime, meta_mode="LoadBalance")
+        backend.on("read_meta", replica=1, times=1).raises(ServerUnreachable("refused"))
+        for _ in range(2):
+            with pytest.raises(TableNotFound):
+                connection.locate("t", b"a")
+            runtime.run_for(3.0)
+        assert connection._reader.status()[1].state == "healthy"
+
+
+def test_lag_that_a_replica_tells_is_shown_beside_it() -> None:
+    with balanced(meta_replicas=2) as r:
+        r.backend.on("read_meta", replica=1).answers(lambda scan: replace(r.backend.true_page(scan), lag_s=0.25))
+        look(r)
+        assert r.replica(1).lag_ms == 250.0
+        assert r.replica(0).lag_ms is None
