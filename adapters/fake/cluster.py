@@ -10,22 +10,25 @@ a server's ``host:port`` or ``host,port,startcode``, and a region's full name.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from adapters.fake import balancer, region_procedures, table_procedures
 from adapters.fake.backend import FakeBackend
+from adapters.fake.call import Call
 from adapters.fake.chores import Chore, Chores, Sessions
 from adapters.fake.config import ClusterConfig, nearest
 from adapters.fake.faults import Faults
 from adapters.fake.handlers import Handlers
 from adapters.fake.master import Master
 from adapters.fake.network import EVERYBODY, MASTER, REGISTRY, Network
-from adapters.fake.region_server import CommitHook, RegionServer, ServerState, no_replication
+from adapters.fake.region_server import RegionServer, ServerState
 from adapters.fake.region_states import RegionGroup, RegionNode, RegionState
 from adapters.fake.registry import Registry
+from adapters.fake.replication import SendSlots, Sink, is_on
+from adapters.fake.replication.observation import observe
 from adapters.fake.status import cluster_status
 from adapters.fake.storage import FileSystem
 from metaclient import keys
@@ -44,6 +47,11 @@ _REPLICA_CHORE_S = 0.05
 _HOUSEKEEPING_S = 1.0
 #: Between two looks at the secondaries while somebody waits for them.
 _REPLICATED_PAUSE_S = 0.05
+#: Between two flushes of one primary while somebody waits for its secondaries.
+_FLUSH_AGAIN_S = 1.0
+#: On real threads, how long the maker of a table waits at most until its replicas can be read, and how often it looks.
+_REPLICAS_OPEN_S, _REPLICAS_OPEN_PAUSE_S = 0.5, 0.002
+_PLACED = frozenset({RegionState.OPENING, RegionState.OPEN, RegionState.CLOSING})
 
 Rows = Mapping[bytes, Mapping[bytes, bytes]] | Iterable[tuple[bytes, Mapping[bytes, bytes]]]
 
@@ -77,14 +85,15 @@ class FakeCluster:
             expire=self.master.expire,
             is_dead=lambda name: name in self.master.dead,
         )
-        #: The place of region replication: what a primary calls with each commit (None = nothing).
-        self.replication: Callable[[RegionInfo, TableDescriptor], CommitHook | None] = no_replication
+        #: How many batches may be on their way to one server at a time.
+        self.send_slots = SendSlots(self.runtime, self.config.replication.sends_per_server_max)
         self.faults = Faults(self)
         #: Host -> the incarnation that listens there (or the last one that did); the backends' address book.
         self.servers_by_host: dict[str, RegionServer] = {}
         self._count_lock = self.runtime.lock()
         self._meta_reads: dict[int, int] = {}
         self._scanner_ids = 0
+        self._epochs = 0
         self._hosts = 0
         self._last_start_code = 0
         self._is_closed = False
@@ -93,6 +102,8 @@ class FakeCluster:
         self.master.start(meta_replicas)
         self._chores = Chores(self.runtime, self._chore_list())
         self._chores.start()
+        self._let_replicas_open()
+        observe(self)
 
     def __repr__(self) -> str:
         live = len(self.master.live)
@@ -116,6 +127,7 @@ class FakeCluster:
         for server in self.servers_by_host.values():
             server.handlers.close()
             server.meta_handlers.close()
+            server.replication.close_all()
         if self._owns_runtime:
             self.runtime.close()
 
@@ -199,6 +211,7 @@ class FakeCluster:
 
     def create_table(self, descriptor: TableDescriptor, splits: Sequence[bytes] = ()) -> None:
         self.master.run(lambda: table_procedures.create(self.master, descriptor, splits))
+        self._let_replicas_open()
 
     def delete_table(self, table: str | bytes) -> None:
         name = keys.table_name(table)
@@ -211,6 +224,7 @@ class FakeCluster:
     def enable_table(self, table: str | bytes) -> None:
         name = keys.table_name(table)
         self.master.run(lambda: table_procedures.enable(self.master, name))
+        self._let_replicas_open()
 
     def disable_table(self, table: str | bytes) -> None:
         name = keys.table_name(table)
@@ -219,6 +233,7 @@ class FakeCluster:
     def alter_table(self, descriptor: TableDescriptor) -> None:
         """New families, fewer families, more or fewer copies; ``hbase:meta`` takes a new number of copies."""
         self.master.run(lambda: table_procedures.alter(self.master, descriptor))
+        self._let_replicas_open()
 
     def create_namespace(self, name: str) -> None:
         self.master.create_namespace(name.encode())
@@ -301,10 +316,15 @@ class FakeCluster:
         self.master.call(server, load)
 
     def wait_until_replicated(self, timeout: float = 10.0) -> None:
-        """Return when every secondary shows all that was written before; DeadlineExceeded names those that do not."""
+        """Return when every secondary shows all that was written before; DeadlineExceeded names those that do not.
+
+        A primary whose replicas have failed, or which keeps something to itself, is asked to flush, once a second.
+        """
         deadline = self.runtime.now() + timeout
+        wanted: dict[Sink, int] = {}
+        asked: dict[Sink, float] = {}
         while True:
-            behind = self._catch_up_secondaries()
+            behind = self._behind(wanted, asked)
             if not behind:
                 return
             if self.runtime.now() >= deadline:
@@ -312,21 +332,60 @@ class FakeCluster:
                 raise DeadlineExceeded(f"{len(behind)} replicas are not up to date after {timeout:g} s: {shown}")
             self.runtime.sleep(min(_REPLICATED_PAUSE_S, timeout))
 
-    def _catch_up_secondaries(self) -> list[str]:
-        """Flush the primaries, refresh the secondaries; the names of those that did not follow."""
+    def _behind(self, wanted: dict[Sink, int], asked: dict[Sink, float]) -> list[str]:
+        """The secondaries that do not show everything; ``wanted`` keeps what everything is, for each primary."""
         behind: list[str] = []
         for node in self.master.states.nodes():
-            if not node.info.replica_id or self.master.tables[node.info.table].state.name != "ENABLED":
+            record = self.master.tables[node.info.table]
+            if not node.info.replica_id or record.state.name != "ENABLED":
                 continue
             server = self.master.live.get(node.server) if node.server is not None else None
             region = server.regions.get(node.name) if server is not None and server.is_running else None
-            if server is None or region is None or not self.flush_primary_of(server, node.info):
+            if server is None or region is None:
                 behind.append(node.encoded)
                 continue
-            server.secondaries.refresh_one(node.name)
-            if not region.reads_enabled or server.secondaries.is_empty(node.name):
+            if is_on(self.config.replication, record.descriptor):
+                has_all = self._has_all_pushed(node, wanted, asked)
+            else:
+                has_all = self.flush_primary_of(server, node.info)
+                server.secondaries.refresh_one(node.name)
+            if not has_all or not region.reads_enabled or server.secondaries.is_empty(node.name):
                 behind.append(node.encoded)
         return behind
+
+    def _has_all_pushed(self, node: RegionNode, wanted: dict[Sink, int], asked: dict[Sink, float]) -> bool:
+        primary = self.master.states.group_of(node).primary
+        sink = self.sink_of(primary)
+        if sink is None:
+            return False
+        now = self.runtime.now()
+        if sink.needs_flush and now - asked.get(sink, float("-inf")) >= _FLUSH_AGAIN_S:
+            asked[sink] = now
+            server = self.master.live.get(primary.server) if primary.server is not None else None
+            region = server.regions.get(primary.name) if server is not None and server.is_running else None
+            if server is not None and region is not None:
+                server.flush_region(region)
+        if sink not in wanted:
+            wanted[sink] = sink.position()
+        return sink.has_everything_before(node.info.replica_id, wanted[sink])
+
+    def sink_of(self, primary: RegionNode) -> Sink | None:
+        """What this primary pushes with, wherever it is open; None when it does not."""
+        server = self.master.live.get(primary.server) if primary.server is not None else None
+        return server.replication.sinks.get(primary.name) if server is not None else None
+
+    def sinks(self) -> Iterator[tuple[str, str, Sink]]:
+        """What is pushed right now: server, table, sink."""
+        for host, server in list(self.servers_by_host.items()):
+            for name, sink in list(server.replication.sinks.items()):
+                region = server.regions.get(name)
+                if region is not None:
+                    yield host, region.info.table.decode(errors="replace"), sink
+
+    def buffers(self) -> Iterator[tuple[str, int]]:
+        """What waits to be pushed: server, bytes."""
+        for host, server in list(self.servers_by_host.items()):
+            yield host, server.replication.buffer.pending_bytes
 
     def status(self) -> dict[str, object]:
         """JSON-able: servers, regions, meta, replication, network."""
@@ -400,8 +459,47 @@ class FakeCluster:
         region = server.regions.get(node.name)
         return region is not None and server.flush_region(region)
 
-    def replication_of(self, info: RegionInfo, descriptor: TableDescriptor) -> CommitHook | None:
-        return self.replication(info, descriptor)
+    def tell_primary_of(self, asker: RegionServer, info: RegionInfo) -> None:
+        name = info.replica(0).name
+        node = self.master.states.by_name.get(name)
+        server = self.master.live.get(node.server) if node is not None and node.server is not None else None
+        if server is None:
+            raise RegionUnavailable(f"the primary of {info.encoded_name} is on no live server")
+        if server is asker:
+            server.replica_opened(name, info.replica_id)
+            return
+        Call(
+            self.network,
+            self.runtime,
+            asker,
+            server,
+            lambda: server.replica_opened(name, info.replica_id),
+            handlers=server.admin_handlers,
+            deadline=self.runtime.now() + self.config.replication.rpc_timeout_s,
+        ).run()
+
+    def pushed_lag_s(self, info: RegionInfo) -> float | None:
+        node = self.master.states.by_name.get(info.name)
+        sink = self.sink_of(self.master.states.group_of(node).primary) if node is not None else None
+        return sink.lag_s(info.replica_id) if sink is not None else None
+
+    def server_at(self, host: str) -> RegionServer | None:
+        return self.servers_by_host.get(host)
+
+    def replica_host(self, name: bytes) -> str | None:
+        node = self.master.states.by_name.get(name)
+        if node is None or node.server is None or node.state not in _PLACED or node.server not in self.master.live:
+            return None
+        return node.server.host
+
+    def replica_count(self, table: bytes) -> int:
+        record = self.master.tables.get(table)
+        return record.descriptor.region_replication if record is not None else 1
+
+    def next_epoch(self) -> int:
+        with self._count_lock:
+            self._epochs += 1
+            return self._epochs
 
     def next_scanner_id(self) -> int:
         with self._count_lock:
@@ -440,6 +538,14 @@ class FakeCluster:
         self.network.announce()
         return server
 
+    def _let_replicas_open(self) -> None:
+        """Where nothing takes time by itself, a new table's replicas can be read when its creator goes on."""
+        if self.config.reads_disabled_s or isinstance(self.runtime, SimRuntime):
+            return
+        deadline = self.runtime.now() + _REPLICAS_OPEN_S
+        while self.runtime.now() < deadline and any(server.secondaries.are_waiting for server in self._running()):
+            self.runtime.sleep(_REPLICAS_OPEN_PAUSE_S)
+
     def _update_quick(self) -> None:
         for server in list(self.servers_by_host.values()):
             server.update_quick()
@@ -457,8 +563,8 @@ class FakeCluster:
         config = self.config
         return [
             Chore("sessions", config.session_check_s, self._look_at_sessions),
-            Chore("meta-refresher", config.meta_refresh_s, self.refresh_meta),
-            Chore("refresher", config.refresh_s, self.refresh),
+            Chore("meta-refresher", config.meta_refresh_s or 0.0, self.refresh_meta),
+            Chore("refresher", config.refresh_s or 0.0, self.refresh),
             Chore("replica-reads", _REPLICA_CHORE_S, self._replica_chore),
             Chore("housekeeping", _HOUSEKEEPING_S, self._housekeeping),
             Chore("catalog-janitor", config.catalog_janitor_s, self._janitor),

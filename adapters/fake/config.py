@@ -3,10 +3,11 @@
 DIVERGENCES from HBase's defaults, so that a cluster in memory is pleasant to use at once:
 
 - ``session_timeout_s`` is 6 s (HBase: 90 s), as in the runs behind spec/native.md;
-- the store file refresher is on, 0.3 s for hbase:meta and 1 s for user tables (HBase: off), because it is the only
-  way for secondaries to see new data until region replication is switched on;
-- hbase:meta is flushed whenever it has changed since the last refresh (HBase: every 5 minutes or on request), which
-  gives its secondaries the lag of a busy HBase 2.6;
+- region replication is on, for hbase:meta and for user tables (HBase: off); see ``replication/config.py``;
+- where it is switched off, the store file refresher is on, 0.3 s for hbase:meta and 1 s for user tables (HBase: off),
+  because it is the only other way for secondaries to see new data;
+- with the refresher, hbase:meta is flushed whenever it has changed since the last look (HBase: every 5 minutes or on
+  request), which gives its secondaries the lag of a busy HBase 2.6;
 - archived logs are deleted at once (HBase: after 10 minutes), which is memory here;
 - the balancer does not run by itself (HBase: every 5 minutes): a test calls ``balance()``.
 """
@@ -18,10 +19,11 @@ import difflib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from adapters.fake.replication.config import ReplicationConfig
 from adapters.fake.storage import StorageConfig
 from metaclient.errors import ConfigError
 
-__all__ = ["ClusterConfig", "nearest"]
+__all__ = ["ClusterConfig", "nearest", "setting_names"]
 
 
 def nearest(name: str, known: list[str]) -> str:
@@ -75,8 +77,11 @@ class ClusterConfig:
     failover_piles_replicas: bool = False  # native.md 5.7: after a failover, copies share a server until balanced
 
     # -- region replicas --------------------------------------------------------------------------------------
-    refresh_s: float = 1.0  # hbase.regionserver.storefile.refresh.period; 0 = off
-    meta_refresh_s: float = 0.3  # hbase.regionserver.meta.storefile.refresh.period; 0 = off
+    replication: ReplicationConfig = field(default_factory=ReplicationConfig)
+    #: hbase.regionserver.storefile.refresh.period; 0 = off. None: off with region replication, else 1 s.
+    refresh_s: float | None = None
+    #: hbase.regionserver.meta.storefile.refresh.period; 0 = off. None: off with region replication, else 0.3 s.
+    meta_refresh_s: float | None = None
     meta_flush_on_refresh: bool = True  # flush a changed hbase:meta before its replicas look at the files
     wait_for_primary_flush: bool = True  # hbase.region.replica.wait.for.primary.flush
     reads_disabled_s: float | None = None  # after each open of a secondary; on virtual time 0.1 s (5.8: 0.03-0.16)
@@ -92,15 +97,19 @@ class ClusterConfig:
             if not getattr(self, name):
                 raise ConfigError(f"{name} must be more than 0")
         # StorefileRefresherChore refuses to start: a file could be cleaned away between two looks.
-        if max(self.refresh_s, self.meta_refresh_s) > self.storage.archive_ttl_s / 2:
+        refresh_s, meta_refresh_s = self.refresh_s or 0.0, self.meta_refresh_s or 0.0
+        if max(refresh_s, meta_refresh_s) > self.storage.archive_ttl_s / 2:
             raise ConfigError(
                 f"refresh_s and meta_refresh_s must be at most half of the archive's time to live "
-                f"({self.storage.archive_ttl_s:g} s), got {self.refresh_s:g} and {self.meta_refresh_s:g}"
+                f"({self.storage.archive_ttl_s:g} s), got {refresh_s:g} and {meta_refresh_s:g}"
             )
 
     def settled(self, is_virtual: bool) -> ClusterConfig:
         """The same with every ``None`` decided for this kind of runtime."""
         chosen = {name: (lifelike if is_virtual else 0.0) for name, lifelike in _LIFELIKE.items()}
+        pushes = self.replication
+        chosen["refresh_s"] = 0.0 if pushes.enabled else _REFRESH_S
+        chosen["meta_refresh_s"] = 0.0 if pushes.enabled or pushes.catalog_enabled else _META_REFRESH_S
         undecided = {name: value for name, value in chosen.items() if getattr(self, name) is None}
         return dataclasses.replace(self, **undecided)  # type: ignore[arg-type]  # all of them are floats
 
@@ -124,6 +133,9 @@ class ClusterConfig:
             raise ConfigError(f"config must be a mapping or a ClusterConfig, got {type(config).__name__}")
         return _from_mapping(config)
 
+
+#: The refresher's periods where replicas have nothing else to follow their primaries by.
+_REFRESH_S, _META_REFRESH_S = 1.0, 0.3
 
 #: What an undecided delay is on virtual time.
 _LIFELIKE = {
@@ -175,10 +187,39 @@ _STORAGE_KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "hbase.hstore.compaction.max": ("compaction_max_files", _integer),
     "hbase.master.hfilecleaner.ttl": ("archive_ttl_s", _milliseconds),
 }
+_SINK = "hbase.region.read-replica.sink."
+_REPLICATION_KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
+    "hbase.region.replica.replication.enabled": ("enabled", _boolean),
+    "hbase.region.replica.replication.catalog.enabled": ("catalog_enabled", _boolean),
+    "hbase.region.meta.replica.replication.enabled": ("catalog_enabled", _boolean),  # seed 000's name for it
+    "hbase.region.replica.storefile.refresh": ("refreshes_under_pressure", _boolean),
+    "hbase.region.replica.storefile.refresh.memstore.multiplier": ("memstore_multiplier", _number),
+    "hbase.regionserver.replication.handler.count": ("handlers", _integer),
+    "hbase.client.pause": ("retry_pause_s", _milliseconds),
+    f"{_SINK}retries.number": ("retries", _integer),
+    f"{_SINK}rpc.timeout.ms": ("rpc_timeout_s", _milliseconds),
+    f"{_SINK}operation.timeout.ms": ("operation_timeout_s", _milliseconds),
+    f"{_SINK}meta-edit.rpc.timeout.ms": ("marker_rpc_timeout_s", _milliseconds),
+    f"{_SINK}meta-edit.operation.timeout.ms": ("marker_operation_timeout_s", _milliseconds),
+    f"{_SINK}size.capacity": ("batch_bytes", _integer),
+    f"{_SINK}nb.capacity": ("batch_entries", _integer),
+    f"{_SINK}max-pending-size": ("pending_bytes_max", _integer),
+    f"{_SINK}max-pending-size.soft-limit-percentage": ("pending_soft_share", _number),
+    f"{_SINK}flush.min-interval.secs": ("flush_interval_s", _number),
+}
+#: ``replication_lock_step`` is ``lock_step`` of the replication: flat names for urls.
+_REPLICATION_PREFIX = "replication_"
+_PARTS: dict[str, type] = {"storage": StorageConfig, "replication": ReplicationConfig}
 
 
 def _field_names() -> list[str]:
-    return [item.name for item in dataclasses.fields(ClusterConfig)]
+    nested = [_REPLICATION_PREFIX + item.name for item in dataclasses.fields(ReplicationConfig)]
+    return [item.name for item in dataclasses.fields(ClusterConfig)] + nested
+
+
+def setting_names() -> list[str]:
+    """What a ``fake:`` url may set: numbers, flags and times."""
+    return [name for name in _field_names() if name not in _PARTS]
 
 
 def _check_names(names: Mapping[str, object]) -> None:
@@ -190,20 +231,28 @@ def _check_names(names: Mapping[str, object]) -> None:
 
 def _from_mapping(config: Mapping[str, object]) -> ClusterConfig:
     ours: dict[str, object] = {}
-    storage: dict[str, object] = {}
+    parts: dict[str, dict[str, object]] = {name: {} for name in _PARTS}
     for name, value in config.items():
-        if name in _HBASE_KEYS:
-            field_name, convert = _HBASE_KEYS[name]
-            ours[field_name] = _converted(name, value, convert)
-        elif name in _STORAGE_KEYS:
-            field_name, convert = _STORAGE_KEYS[name]
-            storage[field_name] = _converted(name, value, convert)
-        elif "." not in name:
-            ours[name] = _typed(name, value)
+        for known, target in (
+            (_HBASE_KEYS, ours),
+            (_STORAGE_KEYS, parts["storage"]),
+            (_REPLICATION_KEYS, parts["replication"]),
+        ):
+            if name in known:
+                field_name, convert = known[name]
+                target[field_name] = _converted(name, value, convert)
+        if "." in name:
+            continue
+        if name.startswith(_REPLICATION_PREFIX) and name in _field_names():
+            inner = name.removeprefix(_REPLICATION_PREFIX)
+            parts["replication"][inner] = _typed(inner, value, ReplicationConfig)
+        else:
+            ours[name] = _typed(name, value, ClusterConfig)
     _check_names(ours)
-    if storage:
-        base = ours.get("storage", StorageConfig())
-        ours["storage"] = dataclasses.replace(base, **storage)  # type: ignore[type-var]  # a dataclass
+    for name, settings in parts.items():
+        if settings:
+            base = ours.get(name, _PARTS[name]())
+            ours[name] = dataclasses.replace(base, **settings)  # type: ignore[type-var]  # a dataclass
     return ClusterConfig(**ours)  # type: ignore[arg-type]  # names checked, values converted
 
 
@@ -214,11 +263,11 @@ def _converted(name: str, value: object, convert: Callable[[object], object]) ->
         raise ConfigError(f"{name}: {value!r} is not a value for it ({error})") from error
 
 
-def _typed(name: str, value: object) -> object:
+def _typed(name: str, value: object, owner: type[ClusterConfig] | type[ReplicationConfig]) -> object:
     """Text from a url becomes what the field holds; anything else is taken as it is."""
     if not isinstance(value, str):
         return value
-    annotations = {item.name: str(item.type) for item in dataclasses.fields(ClusterConfig)}
+    annotations = {item.name: str(item.type) for item in dataclasses.fields(owner)}
     kind = annotations.get(name, "")
     convert = _integer if kind == "int" else _boolean if kind == "bool" else _number
     return _converted(name, value, convert) if kind else value

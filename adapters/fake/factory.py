@@ -12,12 +12,11 @@ Both take ``?servers=5&meta_replicas=3&seed=0`` and any number, flag or time of 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
 from urllib.parse import parse_qsl
 
 from adapters.fake.backend import FakeBackend
 from adapters.fake.cluster import FakeCluster
-from adapters.fake.config import ClusterConfig, nearest
+from adapters.fake.config import ClusterConfig, nearest, setting_names
 from metaclient.errors import ConfigError
 from metaclient.runtime import Runtime, SimRuntime
 
@@ -86,7 +85,7 @@ def _server_side(properties: Mapping[str, str]) -> dict[str, object]:
 
 
 def _parsed(query: str) -> dict[str, str]:
-    known = [*_SIZES, *(item.name for item in fields(ClusterConfig) if item.name != "storage")]
+    known = [*_SIZES, *setting_names()]
     settings: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known:

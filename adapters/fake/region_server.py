@@ -21,12 +21,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from adapters.fake.call import Call
 from adapters.fake.config import ClusterConfig
 from adapters.fake.handlers import Handlers
 from adapters.fake.meta_index import MetaIndex, Tear
 from adapters.fake.multi import run_batch
 from adapters.fake.network import Network
 from adapters.fake.nonces import Nonces
+from adapters.fake.replication import ServerReplication
+from adapters.fake.replication.server import ReplicaDirectory, ReplicaHost
 from adapters.fake.scanners import ScannerHandle, Scanners
 from adapters.fake.secondaries import Secondaries
 from adapters.fake.stand_ins import ClosingRegion, EmptyRegion, Hosted
@@ -40,6 +43,8 @@ from metaclient.errors import (
     RegionOpening,
     RequestRefused,
     ServerStopped,
+    ServerUnreachable,
+    Unsupported,
     WrongRegion,
 )
 from metaclient.model import (
@@ -59,12 +64,9 @@ from metaclient.model import (
 )
 from metaclient.runtime import Runtime
 
-__all__ = ["CommitHook", "OpenRequest", "RegionServer", "ServerState", "no_replication"]
+__all__ = ["OpenRequest", "Peers", "RegionServer", "ServerState"]
 
 logger = logging.getLogger(__name__)
-
-#: What a region calls with each committed entry; replication gives one per primary (the next issue).
-CommitHook = Callable[[WalEntry], None]
 
 _SANITY = "org.apache.hadoop.hbase.exceptions.FailedSanityCheckException"
 _ABORTED = "org.apache.hadoop.hbase.regionserver.RegionServerAbortedException"
@@ -106,23 +108,26 @@ class _Moved:
     until: float
 
 
-class Peers(Protocol):
+class Peers(ReplicaDirectory, Protocol):
     """Whom a server asks about others: the cluster."""
 
     def flush_primary_of(self, asker: RegionServer, info: RegionInfo) -> bool:
         """Have the primary flush all families, over the network; False when it could not be reached."""
         ...
 
-    def replication_of(self, info: RegionInfo, descriptor: TableDescriptor) -> CommitHook | None: ...
+    def tell_primary_of(self, asker: RegionServer, info: RegionInfo) -> None:
+        """Tell the primary, over the network, that this replica has opened and waits for a flush."""
+        ...
+
+    def pushed_lag_s(self, info: RegionInfo) -> float | None:
+        """How far behind the primary knows this replica to be; None when nobody pushes to it."""
+        ...
+
+    def server_at(self, host: str) -> RegionServer | None: ...
 
     def next_scanner_id(self) -> int: ...
 
     def count_meta_read(self, replica_id: int) -> None: ...
-
-
-def no_replication(info: RegionInfo, descriptor: TableDescriptor) -> CommitHook | None:
-    """The null implementation: secondaries see new data through the store file refresher only."""
-    return None
 
 
 class RegionServer:
@@ -171,7 +176,19 @@ class RegionServer:
         self._opening: set[bytes] = set()
         self._moved: dict[bytes, _Moved] = {}
         self._meta_indexes: dict[bytes, MetaIndex] = {}
-        self.secondaries = Secondaries(runtime, config, self.online, lambda info: peers.flush_primary_of(self, info))
+        #: For batches from primaries (hbase.regionserver.replication.handler.count).
+        self.replication_handlers = Handlers(runtime, config.replication.handlers, config.call_queue_max, name.host)
+        #: What this server's primaries push.
+        self.replication = ServerReplication(self, peers, runtime, config.replication, name.host)
+        #: A server of an older version does not know ``replicateToReplica``, only ``replay``.
+        self.knows_replicate_to_replica = True
+        self.secondaries = Secondaries(
+            runtime,
+            config,
+            self.online,
+            flush_primary=lambda info: peers.flush_primary_of(self, info),
+            tell_primary=lambda info: peers.tell_primary_of(self, info),
+        )
         self._late_calls: list[Callable[[], None]] = []
         self.state = ServerState.RUNNING
         self.stopped_because = ""
@@ -265,6 +282,7 @@ class RegionServer:
         """SIGTERM: refuse calls, close the regions in order, end."""
         self._become(ServerState.STOPPING)
         self.stopped_because = "stopping"
+        self.replication.close_all()
         for region in list(self.regions.values()):
             region.close()
         self._become(ServerState.DEAD)
@@ -276,6 +294,8 @@ class RegionServer:
         self.handlers.close()
         self.meta_handlers.close()
         self.admin_handlers.close()
+        self.replication_handlers.close()
+        self.replication.close_all()
         self.scanners.clear()
         self.secondaries.clear()
         for region in list(self.regions.values()):
@@ -289,7 +309,14 @@ class RegionServer:
     # -- reads and writes --------------------------------------------------------------------------------------
 
     def get(self, region_name: bytes, get: Get) -> Result:
-        return self._hosted(region_name).get(get)
+        result = self._hosted(region_name).get(get)
+        return result._replace(lag_s=self.lag_s(region_name)) if result.is_stale else result
+
+    def lag_s(self, region_name: bytes) -> float | None:
+        """How far behind a secondary is known to be: by its primary if that pushes, else by when it last looked."""
+        region = self.regions.get(region_name)
+        pushed = self._peers.pushed_lag_s(region.info) if region is not None else None
+        return pushed if pushed is not None else self.secondaries.lag_s(region_name)
 
     def mutate(self, region_name: bytes, mutation: Mutation) -> Result | None:
         hosted = self._hosted(region_name)
@@ -405,7 +432,7 @@ class RegionServer:
         hosted = self._hosted(name)
         self._peers.count_meta_read(replica_id)
         is_stale = replica_id > 0
-        lag_s = self.secondaries.lag_s(name) if is_stale else None
+        lag_s = self.lag_s(name) if is_stale else None
         if isinstance(hosted, ClosingRegion | EmptyRegion):
             hosted.scanner(_WHOLE)
             return MetaPage((), is_stale, lag_s)
@@ -437,6 +464,7 @@ class RegionServer:
         try:
             region = self._opened_region(request)
         except MetaClientError as error:
+            self.replication.close_sink(name)
             return error
         finally:
             with self._lock:
@@ -458,6 +486,7 @@ class RegionServer:
 
     def _opened_region(self, request: OpenRequest) -> Region:
         info = request.info
+        sink = self.replication.open_sink(info, request.descriptor)
         wal = None if info.replica_id else self.meta_wal if info.table == META_TABLE else self.wal
         return Region.open(
             info,
@@ -467,7 +496,7 @@ class RegionServer:
             runtime=self._runtime,
             config=self.config.storage,
             recovered=request.recovered,
-            on_commit=None if info.replica_id else self._peers.replication_of(info, request.descriptor),
+            on_commit=sink.add if sink is not None else None,
             time_ms=self.time_ms,
         )
 
@@ -489,6 +518,7 @@ class RegionServer:
         region = self.regions.get(name)
         if region is None:
             return -1
+        self.replication.close_sink(name)
         try:
             seqnum = region.close()
         except ServerStopped as error:
@@ -505,6 +535,60 @@ class RegionServer:
             self.regions.pop(name, None)
         self._meta_indexes.pop(name, None)
         self.secondaries.closed(name)
+
+    # -- region replication ------------------------------------------------------------------------------------
+
+    def replicate_to_replica(self, name: bytes, epoch: int, entries: Sequence[WalEntry], deadline: float) -> None:
+        """A batch of a primary for a secondary here (RSRpcServices.replicateToReplica)."""
+        if not self.knows_replicate_to_replica:
+            raise Unsupported(f"{self.name} does not know replicateToReplica")
+        self._replay(name, epoch, entries, deadline)
+
+    def replay(self, name: bytes, epoch: int, entries: Sequence[WalEntry], deadline: float) -> None:
+        """The same for primaries of older versions."""
+        self._replay(name, epoch, entries, deadline)
+
+    def _replay(self, name: bytes, epoch: int, entries: Sequence[WalEntry], deadline: float) -> None:
+        if not entries:
+            return
+        region = self.regions.get(name)
+        if region is None or isinstance(self.online.get(name), ClosingRegion):
+            raise self.unavailable(name)
+        if region.is_primary:
+            raise RequestRefused(f"{region} is a primary: batches are for secondaries")
+        self.secondaries.replay(name, epoch, entries, deadline)
+
+    def replica_opened(self, name: bytes, replica_id: int) -> None:
+        """A replica of a primary here has opened, and waits for a flush or word that there is nothing to flush."""
+        if name not in self.regions:
+            raise self.unavailable(name)
+        self.replication.replica_opened(name, replica_id)
+
+    def is_running_or_wakes(self) -> bool:
+        """What a hung server has begun goes on when it wakes up; False when it has stopped."""
+        if self.state is ServerState.PAUSED:
+            self._network.wait_until(lambda: self.state is not ServerState.PAUSED or self._network.is_closed, None)
+        return self.state is ServerState.RUNNING and not self._network.is_closed
+
+    def call_server(self, host: str, function: Callable[[ReplicaHost], None], deadline: float) -> None:
+        """Run it on another server, in its handlers for replication; on this one there is no network in between."""
+        target = self._peers.server_at(host)
+        if target is None:
+            raise ServerUnreachable(f"there is no server {host}")
+        if target is self:
+            function(self)
+            return
+        Call(
+            self._network,
+            self._runtime,
+            self,
+            target,
+            lambda: function(target),
+            handlers=target.replication_handlers,
+            deadline=deadline,
+            service_s=target.slow_s,
+            is_write=True,
+        ).run()
 
     # -- chores ------------------------------------------------------------------------------------------------
 
@@ -533,14 +617,35 @@ class RegionServer:
         return sum(1 for region in chosen if region.is_primary and region.compact(major=major))
 
     def relieve_memory(self) -> None:
-        """MemStoreFlusher above the global mark: flush the biggest primaries until the server is under it."""
-        primaries = [region for region in list(self.regions.values()) if region.is_primary]
-        used = sum(region.memstore_bytes for region in primaries)
-        for region in sorted(primaries, key=lambda region: region.memstore_bytes, reverse=True):
-            if used <= self.config.memstore_global_bytes:
+        """MemStoreFlusher above the global mark: flush the biggest primaries until the server is under it.
+
+        A secondary cannot be flushed; one that is much bigger than every primary looks at its primary's files instead,
+        which frees what they cover (server.md 3.7).
+        """
+        regions = sorted(self.regions.values(), key=lambda region: region.memstore_bytes, reverse=True)
+        primaries = [region for region in regions if region.is_primary]
+        secondaries = [region for region in regions if not region.is_primary]
+        used = sum(region.memstore_bytes for region in regions)
+        while used > self.config.memstore_global_bytes and (primaries or secondaries):
+            if secondaries and self._is_secondary_first(secondaries[0], primaries):
+                relieved = secondaries.pop(0)
+                before = relieved.memstore_bytes
+                self.secondaries.refresh_one(relieved.info.name)
+                used -= before - relieved.memstore_bytes
+            elif primaries:
+                relieved = primaries.pop(0)
+                used -= relieved.memstore_bytes
+                self.flush_region(relieved)
+            else:
                 break
-            used -= region.memstore_bytes
-            self.flush_region(region)
+
+    def _is_secondary_first(self, secondary: Region, primaries: Sequence[Region]) -> bool:
+        config = self.config.replication
+        if not primaries or not primaries[0].memstore_bytes:
+            return True
+        if not config.refreshes_under_pressure:
+            return False
+        return secondary.memstore_bytes > config.memstore_multiplier * primaries[0].memstore_bytes
 
     def roll_logs(self, entries_max: int) -> None:
         """Begin new log files when the current ones are long, and flush what keeps old ones from the archive."""

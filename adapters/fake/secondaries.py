@@ -1,36 +1,64 @@
-"""Decides when a server's secondaries look at their primaries' files, and when they may be read.
+"""Decides what a server's secondaries follow, their primaries' pushes or their files, and when they may be read.
 
-Mirrors RegionReplicaFlushHandler (reads stay off after an open until the primary has flushed what only it knew) and
-StorefileRefresherChore (seed 004: new files show after the period; a failure is borne until the files that are known
-could have been cleaned away, then reads go off; the next success turns them on again).
+With region replication: reads stay off after an open until the markers of the primary say that nothing is missing
+(:mod:`adapters.fake.replication.read_gate`); the primary is told of the open, and again until they come. Without it:
+RegionReplicaFlushHandler (reads stay off until the primary has flushed what only it knew) and StorefileRefresherChore
+(seed 004: new files show after the period; a failure is borne until the files that are known could have been cleaned
+away, then reads go off; the next success turns them on again).
 
-DIVERGENCES: the primary is asked for a flush in the opening call and, if that fails, again and again from the chores;
-HBase gives up after some retries and aborts the server. A directory that has not changed is not read again.
+DIVERGENCES: the primary is asked for a flush again and again; HBase gives up after some retries and aborts the server.
+A directory that has not changed is not read again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from adapters.fake.config import ClusterConfig
 from adapters.fake.meta_index import MetaIndex, Tear
+from adapters.fake.replication import ReadGate, Replay, Replayed, has_memstore_replication, is_on
 from adapters.fake.stand_ins import EmptyRegion, Hosted
-from adapters.fake.storage import Region, RegionDirectory, StoreFile
+from adapters.fake.storage import Region, RegionDirectory, StoreFile, WalEntry
+from metaclient.errors import ConnectionClosed, MetaClientError, NotServingRegion, Overloaded
 from metaclient.model import META_TABLE, RegionInfo
 from metaclient.runtime import Runtime
 
 __all__ = ["Secondaries"]
 
 
+#: A primary that did not answer is told again that much later (hbase.client.pause) ...
+_TELL_AGAIN_S = 0.1
+#: ... and one that did, if its marker has not come by then.
+_MARKER_AWAITED_S = 1.0
+
+
 class _Secondary:
     """One secondary and what it waits for: ``reads_after`` and ``empty_until`` are None when it waits for nothing."""
 
-    __slots__ = ("directory", "empty_until", "index", "listed", "name", "reads_after", "refreshed_at", "region")
+    __slots__ = (
+        "directory",
+        "empty_until",
+        "index",
+        "is_pushed_to",
+        "listed",
+        "name",
+        "reads_after",
+        "refreshed_at",
+        "region",
+        "replay",
+        "tell_after",
+    )
 
-    def __init__(self, name: bytes, region: Region, directory: RegionDirectory, now: float) -> None:
+    def __init__(
+        self, name: bytes, region: Region, directory: RegionDirectory, now: float, *, replay: Replay, is_pushed_to: bool
+    ) -> None:
         self.name = name
         self.region = region
         self.directory = directory
+        self.replay = replay
+        self.is_pushed_to = is_pushed_to
+        #: When the primary may be told (again) that we wait for a marker.
+        self.tell_after = now
         self.listed: tuple[StoreFile, ...] | None = None
         self.refreshed_at = now
         self.index: MetaIndex | None = None
@@ -50,12 +78,15 @@ class Secondaries:
         runtime: Runtime,
         config: ClusterConfig,
         online: dict[bytes, Hosted],
+        *,
         flush_primary: Callable[[RegionInfo], bool],
+        tell_primary: Callable[[RegionInfo], None],
     ) -> None:
         self._runtime = runtime
         self._config = config
         self._online = online
         self._flush_primary = flush_primary
+        self._tell_primary = tell_primary
         self._meta: dict[bytes, _Secondary] = {}
         self._user: dict[bytes, _Secondary] = {}
         #: Those that wait for something; usually none, so that the frequent chore costs nothing.
@@ -68,7 +99,11 @@ class Secondaries:
     def opened(self, name: bytes, region: Region, directory: RegionDirectory, index: MetaIndex | None) -> None:
         """Take over a region that was just opened; reads stay off until they may be on."""
         now, config = self._runtime.now(), self._config
-        made = _Secondary(name, region, directory, now)
+        is_pushed_to = is_on(config.replication, region.descriptor)
+        waits = config.wait_for_primary_flush and (not is_pushed_to or has_memstore_replication(region.descriptor))
+        gate = ReadGate(frozenset(family.name for family in region.descriptor.families), is_open=not waits)
+        replay = Replay(region, self._runtime, gate)
+        made = _Secondary(name, region, directory, now, replay=replay, is_pushed_to=is_pushed_to)
         made.index = index
         (self._meta if made.is_meta else self._user)[name] = made
         self._online[name] = region
@@ -76,7 +111,7 @@ class Secondaries:
             self._pretend_empty(made, config.secondary_reopens_empty_s)
         if config.meta_rows_torn_s and index is not None:
             index.tear(Tear(now + config.secondary_reopens_empty_s + config.meta_rows_torn_s))
-        if config.wait_for_primary_flush or config.reads_disabled_s:
+        if waits or config.reads_disabled_s:
             self._disable_reads(made, config.reads_disabled_s or 0.0)
             self._look_at(made, self._runtime.now())
 
@@ -90,6 +125,41 @@ class Secondaries:
 
     def _find(self, name: bytes) -> _Secondary | None:
         return self._user.get(name) or self._meta.get(name)
+
+    # -- what primaries push -----------------------------------------------------------------------------------
+
+    def replay(self, name: bytes, epoch: int, entries: Sequence[WalEntry], deadline: float) -> None:
+        """Apply a batch; a marker in it may be what reads wait for."""
+        secondary = self._find(name)
+        if secondary is None:
+            raise NotServingRegion("the secondary is not online here")
+        changed = secondary.replay.apply(epoch, entries, deadline)
+        secondary.refreshed_at = self._runtime.now()
+        if secondary.index is not None:
+            _mark(secondary.index, secondary.region, changed)
+        if secondary.reads_after is not None:
+            self._look_at(secondary, self._runtime.now())
+
+    def _tell(self, secondary: _Secondary, now: float) -> None:
+        """Tell the primary that we have opened: as a task, for it may not answer."""
+        if now < secondary.tell_after:
+            return
+        secondary.tell_after = float("inf")  # until this one has been answered
+
+        def tell() -> None:
+            wait_s = _TELL_AGAIN_S
+            try:
+                self._tell_primary(secondary.region.info)
+                wait_s = _MARKER_AWAITED_S
+            except MetaClientError:
+                pass  # it is down, moving, or cut off: the chore tells it again
+            finally:
+                secondary.tell_after = self._runtime.now() + wait_s
+
+        try:
+            self._runtime.start(tell, name="replica-opened")
+        except (Overloaded, ConnectionClosed):
+            secondary.tell_after = now + _TELL_AGAIN_S
 
     # -- the refresher -----------------------------------------------------------------------------------------
 
@@ -106,7 +176,7 @@ class Secondaries:
 
     def _refresh(self, secondary: _Secondary) -> bool:
         if self.refresh_fails:
-            period = self._config.meta_refresh_s if secondary.is_meta else self._config.refresh_s
+            period = (self._config.meta_refresh_s if secondary.is_meta else self._config.refresh_s) or 0.0
             silent_s = self._runtime.now() - secondary.refreshed_at
             if silent_s > self._config.storage.archive_ttl_s - period:
                 secondary.region.reads_enabled = False
@@ -142,6 +212,11 @@ class Secondaries:
 
     # -- may it be read? ---------------------------------------------------------------------------------------
 
+    @property
+    def are_waiting(self) -> bool:
+        """Is there one that may not be read yet?"""
+        return any(secondary.reads_after is not None for secondary in list(self._waiting.values()))
+
     def look(self) -> None:
         """Let those read, or stop pretending, whose time has come."""
         if self._waiting:
@@ -160,11 +235,23 @@ class Secondaries:
             self._waiting.pop(secondary.name, None)
 
     def _try_enable_reads(self, secondary: _Secondary) -> None:
+        if secondary.is_pushed_to:
+            if secondary.replay.gate.is_open:
+                secondary.reads_after = None
+                secondary.region.reads_enabled = True
+            else:
+                self._tell(secondary, self._runtime.now())
+            return
         if self._config.wait_for_primary_flush and not self._flush_primary(secondary.region.info):
             return
         self._read_directory(secondary)
         secondary.reads_after = None
         secondary.region.reads_enabled = True
+
+    def replay_of(self, name: bytes) -> Replay | None:
+        """What this secondary has replayed, for whoever looks at it from outside."""
+        secondary = self._find(name)
+        return None if secondary is None else secondary.replay
 
     def is_empty(self, name: bytes) -> bool:
         """Does it pretend to know nothing?"""
@@ -191,3 +278,13 @@ class Secondaries:
         secondary.region.reads_enabled = False
         secondary.reads_after = self._runtime.now() + seconds
         self._waiting[secondary.name] = secondary
+
+
+def _mark(index: MetaIndex, region: Region, changed: Replayed) -> None:
+    """Tell the index of hbase:meta's copy what a batch has changed, after it has."""
+    if changed.is_anew:
+        index.mark_all()
+    if changed.saw_files:
+        index.mark_files([file for store in region.stores for file in store.files])
+    if changed.rows:
+        index.mark(changed.rows)

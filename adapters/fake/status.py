@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from adapters.fake.region_server import RegionServer
 from adapters.fake.region_states import RegionGroup, RegionNode
+from adapters.fake.replication.observation import sink_picture
 from metaclient import keys
 from metaclient.model import META_TABLE
 
@@ -107,7 +108,7 @@ def _meta(cluster: FakeCluster) -> Picture:
 
 
 def _replication(cluster: FakeCluster) -> Picture:
-    """Secondaries and how long ago each has looked at its primary's files; counts only for user tables."""
+    """What is pushed, replica by replica as its primary sees it, and when each secondary last heard or looked."""
     now = cluster.runtime.now()
     ages = {
         keys.encoded_region_name(name): now - at
@@ -115,11 +116,32 @@ def _replication(cluster: FakeCluster) -> Picture:
         for name, at in server.secondaries.refreshed_at().items()
         if server.is_listening
     }
+    config = cluster.config.replication
     return {
-        "mode": "store file refresher",
+        "mode": _mode(cluster),
+        "lock_step": config.lock_step,
+        "regions": {sink.name: sink_picture(host, table, sink, now) for host, table, sink in cluster.sinks()},
+        "buffers": {
+            host: {
+                "pending_bytes": server.replication.buffer.pending_bytes,
+                "peak_bytes": server.replication.buffer.peak_bytes,
+                "soft_bytes": config.pending_bytes_soft,
+                "hard_bytes": config.pending_bytes_max,
+                "refused": server.replication.buffer.refused,
+                "flushes": server.replication.buffer.flushes,
+            }
+            for host, server in cluster.servers_by_host.items()
+        },
         "meta_refresh_s": cluster.config.meta_refresh_s,
         "refresh_s": cluster.config.refresh_s,
         "secondaries": len(ages),
         "oldest_refresh_s": max(ages.values(), default=0.0),
         "refreshed_s_ago": ages,
     }
+
+
+def _mode(cluster: FakeCluster) -> str:
+    config = cluster.config.replication
+    if config.enabled:
+        return "region replication"
+    return "region replication of hbase:meta" if config.catalog_enabled else "store file refresher"

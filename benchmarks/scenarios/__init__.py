@@ -14,6 +14,7 @@ from benchmarks.scenarios import (
     hung_replica,
     meta_balance,
     meta_scaling,
+    replication,
     strong_row,
     thundering_herd,
     timeline_tail,
@@ -36,4 +37,5 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     meta_scaling.SCENARIO,
     fake_calls.SCENARIO,
     fake_size.SCENARIO,
+    replication.SCENARIO,
 )

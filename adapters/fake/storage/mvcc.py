@@ -69,5 +69,11 @@ class Mvcc:
             raise RuntimeError(f"cannot advance to {number}: read {self.read_point}, write {self.write_point}")
         self.read_point = self.write_point = number
 
+    def restart_at(self, number: int) -> None:
+        """Begin anew, lower if need be: for a replica whose primary was replaced and lost numbers that it had used."""
+        if self._pending:
+            raise RuntimeError(f"cannot restart at {number}: {len(self._pending)} writes are in flight")
+        self.read_point = self.write_point = number
+
     def __repr__(self) -> str:
         return f"Mvcc(read_point={self.read_point}, write_point={self.write_point})"

@@ -363,6 +363,11 @@ class Region:
         with self.update_lock:
             return self._follower.replay(entry)
 
+    def follow_anew(self, sequence_id: int) -> None:
+        """A new primary's first entry comes next: keep nothing but the files (see :mod:`replica`)."""
+        with self.update_lock:
+            self._follower.restart(sequence_id)
+
     def apply_replayed(self, entry: WalEntry, covered: Mapping[bytes, int] | None = None) -> None:
         """Put an entry's cells into the memstores, but not what the files already have; the lock is held."""
         known = {store.name: store for store in self.stores}

@@ -56,6 +56,24 @@ class Follower:
         self.last_replayed_sequence_id = entry.sequence_id
         return True
 
+    def restart(self, sequence_id: int) -> None:
+        """Another primary has opened, and the files have all that it knows: keep nothing else.
+
+        The read point moves before the sources do: who sees the new sources does not see half of a later entry.
+        """
+        region = self._region
+        files = [store.directory.files(store.name) for store in region.stores]
+        newest = max([file.sequence_id for listed in files for file in listed], default=-1)
+        region.log.mvcc.restart_at(max(sequence_id, newest))
+        self._prepared_flush_id = None
+        for store, listed in zip(region.stores, files, strict=True):
+            store.memstore.drop_snapshot()
+            store.memstore.drop_active()
+            store.files = listed
+        self.last_replayed_sequence_id = sequence_id
+        self.last_replayed_open_sequence_id = min([store.file_sequence_id for store in region.stores], default=-1)
+        region.publish()
+
     def _prepare_flush(self, marker: Marker) -> None:
         """The primary has begun a flush: set the same families aside; a second beginning is ignored."""
         if self._prepared_flush_id is not None:

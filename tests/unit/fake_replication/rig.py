@@ -1,4 +1,4 @@
-"""A sink whose batches are answered by hand, and a primary with replicas that batches reach only when a test says so."""
+"""A sink whose batches are answered by hand, and a primary with replicas that batches reach when a test says so."""
 
 from __future__ import annotations
 

@@ -343,7 +343,7 @@ def test_load_balance_client_meets_a_lagging_meta_replica_and_is_never_wrong(mak
         world.cluster.move(region)
         for row in ROWS[::5]:
             assert table.row(row) == {b"f:q": row}
-    left, _ = world.cluster.split(world.cluster.regions("t")[0], b"0005")
+    world.cluster.split(world.cluster.regions("t")[0], b"0005")
     assert all(table.row(row) == {b"f:q": row} for row in ROWS)
     assert [key for key, _ in table.scan()] == ROWS
     assert world.lookup(b"t", b"", at=1).locations != world.lookup(b"t", b"", at=0).locations, "it did lag"

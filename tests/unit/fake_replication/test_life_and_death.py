@@ -20,6 +20,10 @@ COPIES = 3
 WRITERS = 2
 
 
+class NoPlace(Exception):
+    """hbase:meta knows no place for the row, right now."""
+
+
 class Life:
     """A cluster under load, and the checks at the end."""
 
@@ -32,6 +36,7 @@ class Life:
         self.uncertain: dict[bytes, set[bytes]] = {}
         self.reads = 0
         self.is_over = False
+        self.pace_s = 0.01
         families = tuple(FamilyDescriptor(name) for name in (b"f", b"g"))
         self.cluster.create_table(TableDescriptor(b"t", families, region_replication=COPIES), [b"5"])
         self.runtime.sleep(1)
@@ -47,13 +52,14 @@ class Life:
                     free = next(host for host in self.cluster.servers() if host not in taken)
                     self.cluster.move(region, free, replica_id=replica_id)
 
-    def under(self, hazard: Callable[[Life], None], settle_s: float = 40.0) -> None:
+    def under(self, hazard: Callable[[Life], None], settle_s: float = 32.0) -> None:
         tasks = [self.runtime.start(self._write, number) for number in range(WRITERS)]
         tasks += [self.runtime.start(self._read, replica_id) for replica_id in range(COPIES)]
         self.runtime.sleep(1)
         hazard(self)
         self.runtime.sleep(2)
         self.cluster.heal()
+        self.pace_s = max(self.pace_s, 0.1)
         self.runtime.sleep(settle_s)
         self.is_over = True
         for task in tasks:
@@ -71,6 +77,12 @@ class Life:
         assert found is not None
         return found
 
+    def place(self, row: bytes, replica_id: int = 0) -> Any:
+        try:
+            return self.world.place(b"t", row, replica_id)
+        except AssertionError as error:
+            raise NoPlace(row) from error
+
     def _write(self, writer: int) -> None:
         number = 0
         while not self.is_over:
@@ -78,25 +90,25 @@ class Life:
             row, value = b"%d-%d" % (self.runtime.rng.randrange(10), writer), b"%d" % number
             cells = tuple(Cell(name, LATEST_TIMESTAMP, value) for name in (b"f:q", b"g:q"))
             try:
-                place = self.world.place(b"t", row)
+                place = self.place(row)
                 self.world.backend.mutate(place, b"t", Put(row, cells), self.world.deadline(1))
                 self.acknowledged[row], self.uncertain[row] = value, set()
-            except (MetaClientError, AssertionError) as error:
+            except (MetaClientError, NoPlace) as error:
                 if getattr(error, "may_have_applied", False):
                     self.uncertain.setdefault(row, set()).add(value)
                 self.runtime.sleep(0.05)
-            self.runtime.sleep(0.01)
+            self.runtime.sleep(self.pace_s)
 
     def _read(self, replica_id: int) -> None:
         while not self.is_over:
             row = b"%d-%d" % (self.runtime.rng.randrange(10), self.runtime.rng.randrange(WRITERS))
             try:
-                place = self.world.place(b"t", row, replica_id)
+                place = self.place(row, replica_id)
                 self.see(self.world.backend.get(place, b"t", Get(row), self.world.deadline(1)).cells)
                 self.reads += 1
-            except (MetaClientError, AssertionError) as error:
-                assert "half a row" not in str(error)
-            self.runtime.sleep(0.01)
+            except (MetaClientError, NoPlace):
+                pass
+            self.runtime.sleep(self.pace_s)
 
     def see(self, cells: Any) -> bytes | None:
         is_whole = len(cells) in (0, 2) and len({cell.value for cell in cells}) <= 1
@@ -170,8 +182,9 @@ def partition_between_primary_and_replica(life: Life) -> None:
 
 
 def replica_is_slow_for_an_hour(life: Life) -> None:
+    life.pace_s = 2.0
     life.cluster.slow(life.server(1), 8.0)
-    life.runtime.sleep(60 if life.runtime.seed else 600)
+    life.runtime.sleep(3600)
     life.cluster.slow(life.server(1), 0.0)
 
 
@@ -214,7 +227,7 @@ HAZARDS = [
 
 
 @pytest.mark.parametrize("hazard", HAZARDS, ids=lambda hazard: hazard.__name__)
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", range(1))
 def test_copies_converge_after(hazard: Callable[[Life], None], seed: int) -> None:
     Life(seed).under(hazard)
 

@@ -22,7 +22,7 @@ def test_memory_is_held_until_both_replicas_have_answered(runtime: SimRuntime, l
     size = rig.sink.pending_bytes
     assert size > 1000
     rig.sent[0].succeed()
-    assert (rig.sink.pending_bytes, rig.buffer.pending_bytes) == (size, size)
+    assert rig.sink.pending_bytes == size <= rig.buffer.pending_bytes
     rig.sent[1].succeed()
     assert (rig.sink.pending_bytes, rig.buffer.pending_bytes) == (0, 0)
 
@@ -260,6 +260,6 @@ def test_random_answers_keep_the_accounts_straight(runtime: SimRuntime) -> None:
             sent = runtime.rng.choice(rig.out())
             sent.succeed() if runtime.rng.random() < 0.8 else sent.fail()
         assert 0 <= rig.buffer.pending_bytes <= 20_000
-        assert rig.sink.pending_bytes == rig.buffer.pending_bytes
+        assert 0 <= rig.buffer.pending_bytes - rig.sink.pending_bytes <= 20_000 // 1024, "but for a little credit"
     rig.settle()
     assert rig.buffer.pending_bytes == 0

@@ -1,0 +1,94 @@
+"""Decides whether a server may buffer one more edit for replicas: one limit for all of its sinks, soft and hard.
+
+Mirrors RegionReplicationBufferManager. Above the soft limit the region with the most pending bytes is flushed, by one
+worker without a queue: its flush start lets its sink forget what it held. At the hard limit the asking sink is refused.
+
+DIVERGENCE: an edit that would cross the hard limit is not counted first and taken back later, so that the total never
+is above the limit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from metaclient.errors import ConnectionClosed, Overloaded
+from metaclient.runtime import Runtime
+
+__all__ = ["BufferManager"]
+
+logger = logging.getLogger(__name__)
+
+
+class BufferManager:
+    """The bytes that all sinks of one server hold. ``_lock`` guards the numbers; it is the innermost lock."""
+
+    def __init__(self, runtime: Runtime, soft_bytes: int, hard_bytes: int, flush_biggest: Callable[[], object]) -> None:
+        self._runtime = runtime
+        self._soft_bytes = min(soft_bytes, hard_bytes)
+        self._hard_bytes = hard_bytes
+        self._flush_biggest = flush_biggest
+        self._lock = runtime.lock()
+        self._is_flushing = False
+        self.pending_bytes = 0
+        self.peak_bytes = 0
+        self.refused = 0
+        self.flushes = 0
+
+    def reserve(self, size: int) -> bool:
+        """Count ``size`` bytes; False when there is no room for them."""
+        with self._lock:
+            total = self.pending_bytes + size
+            if total <= self._soft_bytes:
+                self.pending_bytes = total
+                if total > self.peak_bytes:
+                    self.peak_bytes = total
+                return True
+        return self._reserve_tight(size)
+
+    def _reserve_tight(self, size: int) -> bool:
+        """Above the soft limit, where time does not matter any more."""
+        with self._lock:
+            has_room = self.pending_bytes + size <= self._hard_bytes
+            if has_room:
+                self.pending_bytes += size
+                self.peak_bytes = max(self.peak_bytes, self.pending_bytes)
+            else:
+                self.refused += 1
+            is_wanted = self._begin_flush()
+        if is_wanted:
+            self._start_flush()
+        return has_room
+
+    @property
+    def is_tight(self) -> bool:
+        """Is it time to forget what files will bring?"""
+        return self.pending_bytes > self._soft_bytes
+
+    def release(self, size: int) -> None:
+        with self._lock:
+            self.pending_bytes -= size
+            assert self.pending_bytes >= 0, "more bytes were released than reserved"
+
+    def _begin_flush(self) -> bool:
+        """One job at a time; those that come while it runs are dropped."""
+        if self._is_flushing:
+            return False
+        self._is_flushing = True
+        self.flushes += 1
+        return True
+
+    def _start_flush(self) -> None:
+        logger.warning(
+            "%d bytes wait for replicas (soft limit %d): flushing the biggest", self.pending_bytes, self._soft_bytes
+        )
+        try:
+            self._runtime.start(self._flush, name="replication-buffer-flush")
+        except (Overloaded, ConnectionClosed):
+            self._is_flushing = False  # the next edit over the limit asks again
+
+    def _flush(self) -> None:
+        try:
+            self._flush_biggest()
+        finally:
+            self._is_flushing = False

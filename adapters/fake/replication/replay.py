@@ -1,0 +1,96 @@
+"""Decides what a replica makes of a batch: whose it takes, in which order, and what it learns from the markers.
+
+Mirrors RSRpcServices.replicateToReplica and HRegion.replayWALEntry (server.md 3.3): batches of one region one after the
+other (waiting at most until the call's deadline), old entries skipped, markers applied by
+:class:`adapters.fake.storage.replica.Follower`.
+
+DIVERGENCE: a batch carries its primary's *epoch*, a number that grows with each open of the primary.
+
+- An older epoch is refused: a primary that does not know yet that it was replaced feeds nobody.
+- A newer one makes the replica begin anew from the files (seed 000, 2: "replicas reset on primary reopen"): what only
+  the dead primary knew (SKIP_WAL) goes, and sequence ids may start lower than they were. HBase compares sequence ids
+  alone, so that after such a crash it skips the new primary's entries until their numbers have caught up (server.md 4).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from adapters.fake.replication.read_gate import ReadGate
+from adapters.fake.storage import Region, WalEntry
+from metaclient.errors import CallTimeout, NotServingRegion, RequestRefused
+from metaclient.runtime import Runtime
+
+__all__ = ["Replay", "Replayed"]
+
+logger = logging.getLogger(__name__)
+
+
+class Replayed:
+    """What a batch changed, for whoever keeps an index over the region."""
+
+    __slots__ = ("applied", "is_anew", "rows", "saw_files")
+
+    def __init__(self) -> None:
+        self.rows: set[bytes] = set()
+        self.applied = 0
+        self.saw_files = False
+        self.is_anew = False
+
+
+class Replay:
+    """One open replica as the target of its primary's batches."""
+
+    def __init__(self, region: Region, runtime: Runtime, gate: ReadGate) -> None:
+        self.region = region
+        self.gate = gate
+        self.epoch = 0
+        self.entries_applied = 0
+        self.entries_skipped = 0
+        self._primary = region.info.replica(0).encoded_name
+        self._runtime = runtime
+        self._turn = runtime.condition()
+        self._is_busy = False
+
+    def apply(self, epoch: int, entries: Sequence[WalEntry], deadline: float) -> Replayed:
+        """Apply a batch, whole and in order; repeating it does nothing."""
+        if any(entry.region != self._primary for entry in entries):
+            raise NotServingRegion(f"the entries are not all of {self._primary}")
+        self._take_turn(deadline)
+        try:
+            return self._apply(epoch, entries)
+        finally:
+            with self._turn:
+                self._is_busy = False
+                self._turn.notify()
+
+    def _take_turn(self, deadline: float) -> None:
+        with self._turn:
+            while self._is_busy:
+                if not self._turn.wait(deadline):
+                    raise CallTimeout(f"another batch for {self.region} took too long")
+            self._is_busy = True
+
+    def _apply(self, epoch: int, entries: Sequence[WalEntry]) -> Replayed:
+        changed = Replayed()
+        if epoch < self.epoch:
+            raise RequestRefused(f"{self.region}: the primary of epoch {epoch} was replaced by that of {self.epoch}")
+        if epoch > self.epoch:
+            if self.epoch:
+                logger.info("%r begins anew: epoch %d after %d", self.region, epoch, self.epoch)
+                self.region.follow_anew(entries[0].sequence_id - 1)
+                changed.is_anew = changed.saw_files = True
+            self.epoch = epoch
+        for entry in entries:
+            if not self.region.replay(entry):
+                self.entries_skipped += 1
+                continue
+            changed.applied += 1
+            if entry.marker is None:
+                changed.rows.update([row for row, _ in entry.rows])
+            else:
+                changed.saw_files = True
+                self.gate.observe(entry.marker)
+        self.entries_applied += changed.applied
+        return changed

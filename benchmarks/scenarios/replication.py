@@ -1,0 +1,321 @@
+"""R1 to R5: how far behind its primary a region replica is, beside healthy and hung ones, and what the sink costs.
+
+A primary takes 1000 edits a second; messages take 1 ms. Every so often an edit is a probe: the time from its commit to
+the moment in which replica 2, healthy all along, shows it is its lag. Then the same with replica 1 hung. Beside ours:
+``lock_step``, HBase's way today, which on a real HBase showed 8 ms, and beside a hung replica 5 s, then over 20 s for
+two minutes.
+
+The sink's own work (R4) is timed in one thread: taking edits, batching, answers and accounts for two replicas, without
+network and replay. R4b is what a put really pays: the same puts with and without a sink, which adds the region's own
+hand-over (an entry made a second time, the completion action). The sink's memory is watched on real threads, with puts
+as fast as they go and a small limit: they reach its soft part, where a flush lets queues go.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from adapters.fake import FakeCluster
+from adapters.fake.replication import Batch, BufferManager, FlushRequester, ReplicationConfig, Sink
+from adapters.fake.storage import FileSystem, Region, WalEntry
+from benchmarks.figure import Figure, Lines, Outcome
+from benchmarks.scenario import Scenario
+from benchmarks.virtual import TABLE
+from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Get, Put, RegionInfo, TableDescriptor
+from metaclient.runtime import Pending, SimRuntime, ThreadRuntime
+
+COPIES = 3
+EDITS_PER_S = 1000
+NETWORK_S = 0.001
+PROBE_EVERY = 7  # in step with nothing: batches come back every 2 ms
+HANGS_AT_S = 2.0
+WATCHED, HUNG = 2, 1
+VALUE = bytes(100)
+LIMIT_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Lags:
+    """Probes in order of their commits: when, and how long until the replica showed them (or the run ended)."""
+
+    at_s: Sequence[float]
+    lag_s: Sequence[float]
+
+    def quantile(self, q: float, after_s: float = 0.0) -> float:
+        chosen = sorted(lag for at, lag in zip(self.at_s, self.lag_s, strict=True) if at >= after_s)
+        return chosen[min(int(q * len(chosen)), len(chosen) - 1)]
+
+
+def run(quick: bool) -> Outcome:
+    length_s = 12.0 if quick else 90.0
+    ours, ours_hung = lags(length_s, is_hung=False), lags(length_s, is_hung=True)
+    java, java_hung = lags(length_s, is_hung=False, lock_step=True), lags(length_s, is_hung=True, lock_step=True)
+    healthy, beside_hung = ours.quantile(0.99, HANGS_AT_S), ours_hung.quantile(0.99, HANGS_AT_S)
+    cost = sink_cost(20_000 if quick else 100_000)
+    memory = full_rate(5_000 if quick else 50_000)
+    figures = (
+        Figure.of(
+            "R1",
+            "p99 lag of a healthy replica, ms",
+            healthy * 1e3,
+            "< 100",
+            median=ours.quantile(0.5) * 1e3,
+            lock_step=java.quantile(0.99, HANGS_AT_S) * 1e3,
+        ),
+        Figure.of(
+            "R2",
+            "p99 lag beside a hung replica, as a multiple of that without one",
+            beside_hung / healthy,
+            "<= 1.1",
+            lock_step=java_hung.quantile(0.99, HANGS_AT_S) / java.quantile(0.99, HANGS_AT_S),
+            lock_step_p99_s=java_hung.quantile(0.99, HANGS_AT_S),
+        ),
+        Figure.of("R3", "flushes for four replicas that open together", opening_flushes(4), "== 1"),
+        Figure.of(
+            "R4",
+            "the sink's work for an edit, as a share of the put",
+            cost["sink"] / cost["put"],
+            "<= 0.3",
+            put_us=cost["put"] * 1e6,
+            sink_us=cost["sink"] * 1e6,
+        ),
+        Figure.of(
+            "R4b",
+            "what a put takes longer with a sink, hand-over included, as a share of the put",
+            cost["told"] / cost["put"] - 1,
+            "<= 0.3",
+            put_us=cost["put"] * 1e6,
+            put_with_sink_us=cost["told"] * 1e6,
+        ),
+        Figure.of(
+            "R5",
+            "most bytes that waited for replicas at full rate, as a share of the limit",
+            memory["peak_share"],
+            "<= 1",
+            **{name: value for name, value in memory.items() if name != "peak_share"},
+        ),
+    )
+    series = {
+        "a queue for each replica": (ours_hung.at_s, [lag * 1e3 for lag in ours_hung.lag_s]),
+        "lock step (HBase 3)": (java_hung.at_s, [lag * 1e3 for lag in java_hung.lag_s]),
+    }
+    title = f"lag of a healthy replica at {EDITS_PER_S} edits a second; its sibling hangs"
+    chart = Lines(title, "second", "ms", series, marks={"one replica hangs": HANGS_AT_S}, is_log_y=True)
+    samples = {
+        "lag_ms": {
+            name: {f"p{q:g}": round(found.quantile(q / 100, HANGS_AT_S) * 1e3, 3) for q in (50, 90, 99, 99.9)}
+            for name, found in {
+                "ours": ours,
+                "ours_hung": ours_hung,
+                "lock_step": java,
+                "lock_step_hung": java_hung,
+            }.items()
+        }
+    }
+    return Outcome(figures, samples, (chart,))
+
+
+# -- lag -------------------------------------------------------------------------------------------------------
+
+
+def lags(length_s: float, *, is_hung: bool, lock_step: bool = False) -> Lags:
+    """Write for so many virtual seconds and watch one replica."""
+    with SimRuntime(1) as runtime:
+        cluster = _cluster(runtime, lock_step)
+        runtime.sleep(1.0)
+        primary, watched = _region(cluster, 0), _region(cluster, WATCHED)
+        waiting: dict[bytes, float] = {}
+        seen: list[tuple[float, float]] = []
+        replay = watched.replay
+
+        def replay_and_look(entry: WalEntry) -> bool:
+            is_new = replay(entry)
+            for row in [row for row in waiting if watched.get(Get(row)).cells]:
+                at = waiting.pop(row)
+                seen.append((at - began, runtime.now() - at))
+            return is_new
+
+        watched.replay = replay_and_look  # type: ignore[method-assign]  # the moment in which an edit becomes visible
+        began = runtime.now()
+        for number in range(int(length_s * EDITS_PER_S)):
+            if is_hung and number == int(HANGS_AT_S * EDITS_PER_S):
+                hung = cluster.server_of(cluster.regions(TABLE)[0], HUNG)
+                assert hung is not None
+                cluster.pause(hung, keeps_session=True)
+            row = b"%08d" % number
+            if number % PROBE_EVERY == 0:
+                waiting[row] = runtime.now()
+            primary.mutate(_put(row))
+            runtime.sleep(1.0 / EDITS_PER_S)
+        runtime.sleep(0.1)
+        seen += [(at - began, runtime.now() - at) for at in waiting.values()]
+        seen.sort()
+        cluster.close()
+        return Lags([at for at, _ in seen], [lag for _, lag in seen])
+
+
+def _cluster(runtime: SimRuntime, lock_step: bool, copies: int = COPIES) -> FakeCluster:
+    config = {"latency_s_min": NETWORK_S, "latency_s_max": NETWORK_S, "replication_lock_step": lock_step}
+    cluster = FakeCluster(servers=copies + 3, runtime=runtime, config=config)
+    cluster.create_table(TableDescriptor(TABLE, (FamilyDescriptor(b"f"),), region_replication=copies))
+    return cluster
+
+
+def _region(cluster: FakeCluster, replica_id: int) -> Region:
+    node = cluster.node_named(cluster.regions(TABLE)[0], replica_id)
+    return cluster.host_of(node).regions[node.name]
+
+
+def _put(row: bytes) -> Put:
+    return Put(row, (Cell(b"f:q", LATEST_TIMESTAMP, VALUE),))
+
+
+# -- flushes ---------------------------------------------------------------------------------------------------
+
+
+def opening_flushes(replicas: int) -> int:
+    """Close all replicas of a region that has something in memory, open them together, count the flushes."""
+    with SimRuntime(1) as runtime:
+        cluster = _cluster(runtime, False, replicas + 1)
+        runtime.sleep(2.0)
+        _region(cluster, 0).mutate(_put(b"r"))
+        group = cluster.master.states.table(TABLE)[0]
+        sink = cluster.sink_of(group.primary)
+        assert sink is not None
+        before = sink.flushes_seen
+        cluster.master.run(lambda: cluster.master.assignment.unassign(group.nodes[1:]))
+        cluster.master.run(lambda: cluster.master.assignment.assign(group.nodes[1:]))
+        runtime.sleep(5.0)
+        for replica_id in range(1, replicas + 1):
+            assert _region(cluster, replica_id).get(Get(b"r")).cells, "all of them were opened, and show the row"
+        flushes = sink.flushes_seen - before
+        cluster.close()
+        return flushes
+
+
+# -- cost ------------------------------------------------------------------------------------------------------
+
+
+def sink_cost(edits: int) -> dict[str, float]:
+    """Seconds for a put without a sink, for one with it, and for the sink alone; the best of five rounds of each."""
+    puts = [_put(b"%08d" % number) for number in range(edits)]
+    put_s: list[float] = []
+    told_s: list[float] = []
+    sink_s: list[float] = []
+    loop_s: list[float] = []
+    with ThreadRuntime(name="bench") as runtime:
+        for _ in range(5):
+            answers: list[Pending[None]] = []
+            put_s.append(_timed(partial(_push, _alone(runtime).mutate, puts, answers)))
+            sink = _bare_sink(runtime, answers)
+            sink_s.append(_timed(partial(_push, sink.add, _entries(edits), answers)))
+            told_to = _bare_sink(runtime, answers)
+            told_s.append(_timed(partial(_push, _alone(runtime, told_to).mutate, puts, answers)))
+            loop_s.append(_timed(partial(_push, _nothing, puts, answers)))
+    timed = {"put": put_s, "told": told_s, "sink": sink_s}
+    return {name: (min(seconds) - min(loop_s)) / edits for name, seconds in timed.items()}
+
+
+def _nothing(_: object) -> None:
+    """What a loop costs."""
+
+
+def _timed(work: Callable[[], None]) -> float:
+    gc.collect()
+    gc.disable()
+    try:
+        began = time.thread_time()  # of this thread: other work of the machine does not count
+        work()
+        return time.thread_time() - began
+    finally:
+        gc.enable()
+
+
+def _push(add: Callable[[Any], object], entries: Sequence[object], answers: list[Pending[None]]) -> None:
+    """Hand over, and let the replicas answer once for every hundred edits: the pace of full batches."""
+    for number, entry in enumerate(entries):
+        add(entry)
+        if number % 100 == 99:
+            done, answers[:] = answers[:], []
+            for answer in done:
+                answer.complete(None)
+
+
+def _alone(runtime: ThreadRuntime, sink: Sink | None = None) -> Region:
+    filesystem = FileSystem()
+    info = RegionInfo(TABLE, region_id=1)
+    table = TableDescriptor(TABLE, (FamilyDescriptor(b"f"),))
+    on_commit = sink.add if sink is not None else None
+    wal = filesystem.create_wal("bench")
+    return Region.open(info, table, filesystem, wal=wal, runtime=runtime, on_commit=on_commit)
+
+
+def _entries(edits: int) -> list[WalEntry]:
+    region = RegionInfo(TABLE, region_id=1).encoded_name
+    return [
+        WalEntry(region, TABLE, number, 0, ((b"%08d" % number, (Cell(b"f:q", 1, VALUE),)),)) for number in range(edits)
+    ]
+
+
+def _bare_sink(runtime: ThreadRuntime, answers: list[Pending[None]]) -> Sink:
+    config = ReplicationConfig()
+
+    def send(batch: Batch) -> Pending[None]:
+        answer: Pending[None] = runtime.pending()
+        answers.append(answer)
+        return answer
+
+    buffer = BufferManager(runtime, config.pending_bytes_soft, config.pending_bytes_max, lambda: None)
+    requester = FlushRequester(runtime, lambda: True, interval_s=30.0, gather_s=0.02)
+    return Sink(
+        "bench",
+        runtime=runtime,
+        config=config,
+        buffer=buffer,
+        requester=requester,
+        send=send,
+        replica_count=lambda: COPIES,
+        families=frozenset({b"f"}),
+        time_ms=runtime.time_ms,
+    )
+
+
+# -- memory ----------------------------------------------------------------------------------------------------
+
+
+def full_rate(edits: int) -> dict[str, float]:
+    """Puts as fast as one thread can, on real threads, with a limit that they reach; then everything is compared."""
+    config = {"replication_pending_bytes_max": LIMIT_BYTES, "replication_flush_interval_s": 0.2}
+    with FakeCluster(servers=5, config=config) as cluster:
+        cluster.create_table(TableDescriptor(TABLE, (FamilyDescriptor(b"f"),), region_replication=COPIES))
+        primary = _region(cluster, 0)
+        began = time.perf_counter()
+        for number in range(edits):
+            primary.mutate(_put(b"%08d" % number))
+        seconds = time.perf_counter() - began
+        cluster.wait_until_replicated(60.0)
+        for replica_id in range(1, COPIES):
+            replica = _region(cluster, replica_id)
+            missing = sum(1 for number in range(edits) if not replica.get(Get(b"%08d" % number)).cells)
+            assert not missing, f"replica {replica_id} lacks {missing} of {edits} edits"
+        buffer = cluster.host_of(cluster.node_named(cluster.regions(TABLE)[0])).replication.buffer
+        return {
+            "peak_share": buffer.peak_bytes / LIMIT_BYTES,
+            "edits_per_s": edits / seconds,
+            "refused": buffer.refused,
+            "flushes": buffer.flushes,
+        }
+
+
+SCENARIO = Scenario(
+    "region-replication",
+    ("R1", "R2", "R3", "R4", "R4b", "R5"),
+    "replicas follow within milliseconds, and a hung one takes nobody with it",
+    run,
+    backend="fake",
+)

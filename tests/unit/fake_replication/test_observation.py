@@ -1,0 +1,88 @@
+"""Replication seen from outside: status, metrics, and the lag that a reader is told (seed 000, 7.1)."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.fake.replication import observation
+from metaclient.backend import MetaScan
+
+
+def _replica(world: Any, replica_id: int = 1) -> Any:
+    region = world.cluster.regions("t")[0]
+    return world.cluster.status()["replication"]["regions"][region]["replicas"][str(replica_id)]
+
+
+def test_status_tells_a_hung_replica_from_a_healthy_one(make: Callable[..., Any]) -> None:
+    world = make(servers=6)
+    world.create(b"t", copies=3)
+    world.runtime.sleep(1)
+    world.cluster.pause(world.place(b"t", b"", 1).server.host, keeps_session=True)
+    for number in range(20):
+        world.put(b"t", b"%d" % number)
+        world.runtime.sleep(0.1)
+    hung, healthy = _replica(world, 1), _replica(world, 2)
+    assert (healthy["state"], healthy["lag_edits"], healthy["lag_s"]) == ("idle", 0, 0.0)
+    assert hung["state"] == "sending"
+    assert hung["in_flight_edits"] == 1
+    assert hung["lag_edits"] == 20
+    assert hung["queue_bytes"] > 0
+    assert 1.9 < hung["lag_s"] < 2.2
+    world.runtime.sleep(4)
+    hung = _replica(world, 1)
+    assert hung["failures"] == 1
+    assert hung["edits_dropped"] >= 20
+    assert hung["lag_s"] > 5
+    status = world.cluster.status()["replication"]
+    assert status["regions"][world.cluster.regions("t")[0]]["flush_asked_s_ago"] < 2
+    assert status["mode"] == "region replication"
+    json.dumps(status)
+
+
+def test_reader_is_told_how_far_behind_the_replica_was_known_to_be(make: Callable[..., Any]) -> None:
+    """`Row.lag_s` and `MetaPage.lag_s`."""
+    world = make(servers=6)
+    world.create(b"t", copies=2)
+    world.runtime.sleep(1)
+    world.put(b"t", b"r")
+    world.runtime.sleep(0.1)
+    assert world.get(b"t", b"r", replica_id=1).lag_s == 0.0
+    assert world.get(b"t", b"r").lag_s is None
+    place = world.place(b"t", b"", 1)
+    world.cluster.partition(world.place(b"t").server.host, place.server.host)
+    world.put(b"t", b"r", b"2")
+    world.runtime.sleep(3)
+    assert world.get(b"t", b"r", place=place).lag_s == pytest.approx(3, abs=0.1)
+    assert world.meta(1, MetaScan(b"", b"", False, 1)).lag_s == 0.0
+    world.cluster.heal()
+    row = world.cluster.connect().table("t").row(b"r", consistency="TIMELINE")
+    assert row.lag_s in (None, 0.0) or row.lag_s > 0
+
+
+def test_metrics_are_those_of_the_document() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "replication.md").read_text()
+    rows = re.findall(r"^\| `(metaclient\.[a-z_.]+)` \| (\S+) \| (.+) \|$", text, re.MULTILINE)
+    assert {name: (unit, what) for name, unit, what in rows} == dict(observation.METRICS)
+
+
+def test_metrics_are_collected_while_the_cluster_lives(make: Callable[..., Any]) -> None:
+    world = make()
+    world.create(b"t", copies=3)
+    world.runtime.sleep(1)
+    world.put(b"t", b"r")
+    world.runtime.sleep(0.1)
+    for name in observation.METRICS:
+        found = list(observation._observed(name, world.cluster))
+        assert found, name
+    lags = [
+        (seen.attributes["db.collection.name"], seen.attributes["metaclient.replica"], seen.value)
+        for seen in observation._observed("metaclient.fake.replication.lag.edits", world.cluster)
+    ]
+    assert ("t", 2, 0) in lags
+    assert ("hbase:meta", 1, 0) in lags
