@@ -102,7 +102,7 @@ class FakeCluster:
         self.master.start(meta_replicas)
         self._chores = Chores(self.runtime, self._chore_list())
         self._chores.start()
-        self._let_replicas_open()
+        self._let_replicas_open(is_start=True)
         observe(self)
 
     def __repr__(self) -> str:
@@ -538,9 +538,12 @@ class FakeCluster:
         self.network.announce()
         return server
 
-    def _let_replicas_open(self) -> None:
-        """Where nothing takes time by itself, a new table's replicas can be read when its creator goes on."""
-        if self.config.reads_disabled_s or isinstance(self.runtime, SimRuntime):
+    def _let_replicas_open(self, *, is_start: bool = False) -> None:
+        """Where nothing takes time by itself, a new table's replicas can be read when its creator goes on.
+
+        A cluster is up when the copies of hbase:meta can be read, whatever that takes.
+        """
+        if not is_start and (self.config.reads_disabled_s or isinstance(self.runtime, SimRuntime)):
             return
         deadline = self.runtime.now() + _REPLICAS_OPEN_S
         while self.runtime.now() < deadline and any(server.secondaries.are_waiting for server in self._running()):
