@@ -22,6 +22,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from binascii import hexlify
+from functools import lru_cache
 from hashlib import md5
 
 __all__ = [
@@ -325,7 +326,7 @@ def column_name(value: str | bytes, argument: str = "column", *, family_only_ok:
             f"{argument} '{printable(column)}' has no qualifier: write 'family:name', or 'family:' for the empty one"
         )
     family = column if colon < 0 else column[:colon]
-    if not _FAMILY.fullmatch(family):
+    if not _is_family(family):
         raise ValueError(f"{argument} '{printable(column)}': {_family_fault(family)}")
     return column
 
@@ -384,6 +385,12 @@ def _is_word(character: str) -> bool:
         return False
     category = unicodedata.category(character)
     return character == "_" or category[0] == "L" or category in ("Nd", "Nl", "Mn", "Mc")
+
+
+@lru_cache(maxsize=1024)
+def _is_family(name: bytes) -> bool:
+    """Remembered, because every cell of every put asks, and a program has few families."""
+    return _FAMILY.fullmatch(name) is not None
 
 
 def _family_fault(family: bytes) -> str:

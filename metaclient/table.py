@@ -288,9 +288,13 @@ class Table:
         wal: bool = True,
     ) -> None:
         """Store column -> value in one row, all or nothing."""
-        put = make_put(row, data, _timestamp(timestamp), wal)
-        with self.connection._observed("put", self.name):
-            self.connection._operations.mutate(self.name, put)
+        put = make_put(row, data, LATEST_TIMESTAMP if timestamp is None else _timestamp(timestamp), wal)
+        connection = self.connection
+        if connection._is_closed or connection._telemetry.is_on:
+            with connection._observed("put", self.name):
+                connection._operations.mutate(self.name, put)
+        else:
+            connection._operations.mutate(self.name, put)
 
     def delete(self, row: bytes | str, columns: Columns = None, timestamp: int | None = None, wal: bool = True) -> None:
         """Delete the row, or all versions (up to ``timestamp``) of these columns or families of it."""
