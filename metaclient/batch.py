@@ -9,19 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from metaclient import keys, multi
+from metaclient.arguments import Data, make_delete, make_put, timestamp_of
 from metaclient.errors import BatchError, MetaClientError
 from metaclient.model import Delete, Put, RowMutations
 
 if TYPE_CHECKING:
     from metaclient.table import Table
 
-__all__ = ["Batch", "Data"]
-
-#: Column -> value. Three times, because a Mapping's keys are invariant: dict[bytes, bytes] is no Mapping of either.
-Data: TypeAlias = Mapping[bytes, bytes | str] | Mapping[str, bytes | str] | Mapping[bytes | str, bytes | str]
+__all__ = ["Batch"]
 
 
 class Batch:
@@ -45,8 +43,6 @@ class Batch:
         transaction: bool = False,
         wal: bool = True,
     ) -> None:
-        from metaclient.table import _timestamp  # table.py imports this module: it makes batches
-
         if batch_size is not None:
             if transaction:
                 raise TypeError("'transaction' cannot be used when 'batch_size' is specified")
@@ -55,7 +51,7 @@ class Batch:
             if not batch_size > 0:
                 raise ValueError(f"'batch_size' must be > 0, got {batch_size!r}")
         self._table = table
-        self._timestamp = _timestamp(timestamp)
+        self._timestamp = timestamp_of(timestamp)
         self._batch_size = batch_size
         self._transaction = transaction
         self._wal = wal
@@ -64,14 +60,10 @@ class Batch:
 
     def put(self, row: bytes | str, data: Data, wal: bool | None = None) -> None:
         """Add a put; sends when ``batch_size`` is reached."""
-        from metaclient.table import make_put
-
         self._add(make_put(row, data, self._timestamp, self._wal if wal is None else wal))
 
     def delete(self, row: bytes | str, columns: Sequence[bytes | str] | None = None, wal: bool | None = None) -> None:
         """Add a delete of the row or of these columns; sends when ``batch_size`` is reached."""
-        from metaclient.table import make_delete
-
         self._add(make_delete(row, columns, self._timestamp, self._wal if wal is None else wal))
 
     def _add(self, mutation: Put | Delete) -> None:

@@ -7,26 +7,36 @@ that names the argument and the fix.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from numbers import Integral
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
 
 from metaclient import keys, multi
-from metaclient.batch import Batch, Data
+from metaclient.arguments import (
+    Columns,
+    Data,
+    amount_of,
+    cells_of,
+    level_of,
+    make_delete,
+    make_get,
+    make_put,
+    make_scan,
+    max_timestamp_of,
+    timestamp_of,
+    value_of,
+)
+from metaclient.batch import Batch
 from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import (
     LATEST_TIMESTAMP,
     Append,
-    Cell,
-    CellType,
     Check,
     CompareOp,
     Consistency,
     Delete,
-    Durability,
     Get,
     Increment,
     Put,
@@ -34,7 +44,6 @@ from metaclient.model import (
     Result,
     Row,
     RowMutations,
-    Scan,
 )
 from metaclient.scanner import TableScanner
 from metaclient.telemetry import Observed
@@ -45,11 +54,9 @@ if TYPE_CHECKING:
 __all__ = ["Table"]
 
 _int64 = Struct(">q")
-INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 #: happybase's i32; HBase means "all of them".
 ALL_VERSIONS = 2**31 - 1
 _STRONG = Consistency.STRONG
-Columns = Sequence[bytes | str] | None
 
 
 class Table:
@@ -131,7 +138,7 @@ class Table:
         get = (
             Get(row)
             if columns is None and timestamp is None and filter is None
-            else _get(row, columns, timestamp, filter)
+            else make_get(row, columns, timestamp, filter)
         )
         connection = self.connection
         if filter is not None:
@@ -149,7 +156,7 @@ class Table:
         replica_id: int | None,
         include_timestamp: bool,
     ) -> Row:
-        level, replica_id = _level(consistency, replica_id)
+        level, replica_id = level_of(consistency, replica_id)
         with self.connection._observed(operation, self.name) as seen:
             result, place = self.connection._operations.get(self.name, get, level, replica_id)
             _answered(seen, result, place)
@@ -171,8 +178,8 @@ class Table:
         """
         if isinstance(rows, bytes | str) or not isinstance(rows, Iterable):
             raise TypeError(f"'rows' must be a list of row keys, got one {type(rows).__name__}; did you mean row()?")
-        wanted = [_get(keys.row_key(row, "rows"), columns, timestamp, None) for row in rows]
-        level, replica_id = _level(consistency, replica_id)
+        wanted = [make_get(keys.row_key(row, "rows"), columns, timestamp, None) for row in rows]
+        level, replica_id = level_of(consistency, replica_id)
         with self.connection._observed("rows", self.name):
             found = multi.get_many(self.connection._operations, self.name, wanted, level, replica_id)
             return [
@@ -200,8 +207,8 @@ class Table:
         elif versions < 1:
             raise ValueError(f"'versions' must be at least 1 (or None), got {versions}")
         name = keys.column_name(column, "column", family_only_ok=True)
-        get = Get(keys.row_key(row), (name,), max_versions=versions, max_timestamp=_max_timestamp(timestamp))
-        level, replica_id = _level(consistency, replica_id)
+        get = Get(keys.row_key(row), (name,), max_versions=versions, max_timestamp=max_timestamp_of(timestamp))
+        level, replica_id = level_of(consistency, replica_id)
         with self.connection._observed("cells", self.name) as seen:
             result, place = self.connection._operations.get(self.name, get, level, replica_id)
             _answered(seen, result, place)
@@ -216,9 +223,9 @@ class Table:
         replica_id: int | None = None,
     ) -> bool:
         """True when the row has a cell (in these columns)."""
-        plain = _get(keys.row_key(row), columns, None, None)
+        plain = make_get(keys.row_key(row), columns, None, None)
         get = Get(plain.row, plain.columns, existence_only=True)
-        level, replica_id = _level(consistency, replica_id)
+        level, replica_id = level_of(consistency, replica_id)
         with self.connection._observed("exists", self.name) as seen:
             result, place = self.connection._operations.get(self.name, get, level, replica_id)
             _answered(seen, result, place)
@@ -248,10 +255,10 @@ class Table:
         results, which ``scan_batching`` may make more than rows. Errors in arguments are raised here, not at the first
         row. Closing the iterator early closes the server's scanner.
         """
-        scan = _scan(
+        scan = make_scan(
             row_start, row_stop, row_prefix, columns, filter, timestamp, batch_size, scan_batching, limit, reverse
         )
-        level, replica_id = _level(consistency, replica_id)
+        level, replica_id = level_of(consistency, replica_id)
         if reverse:
             self._needs("reversed_scan", "scans in reverse")
         if filter is not None:
@@ -288,7 +295,7 @@ class Table:
         wal: bool = True,
     ) -> None:
         """Store column -> value in one row, all or nothing."""
-        put = make_put(row, data, LATEST_TIMESTAMP if timestamp is None else _timestamp(timestamp), wal)
+        put = make_put(row, data, LATEST_TIMESTAMP if timestamp is None else timestamp_of(timestamp), wal)
         connection = self.connection
         if connection._is_closed or connection._telemetry.is_on:
             with connection._observed("put", self.name):
@@ -298,7 +305,7 @@ class Table:
 
     def delete(self, row: bytes | str, columns: Columns = None, timestamp: int | None = None, wal: bool = True) -> None:
         """Delete the row, or all versions (up to ``timestamp``) of these columns or families of it."""
-        delete = make_delete(row, columns, _timestamp(timestamp), wal)
+        delete = make_delete(row, columns, timestamp_of(timestamp), wal)
         with self.connection._observed("delete", self.name):
             self.connection._operations.mutate(self.name, delete)
 
@@ -316,7 +323,9 @@ class Table:
     def append(self, row: bytes | str, data: Data) -> Row:
         """Append to values of one row, atomically; the new values. Not repeated when it may have been applied."""
         self._needs("append", "append")
-        append = Append(keys.row_key(row), tuple((cell.column, cell.value) for cell in _cells(data, LATEST_TIMESTAMP)))
+        append = Append(
+            keys.row_key(row), tuple((cell.column, cell.value) for cell in cells_of(data, LATEST_TIMESTAMP))
+        )
         with self.connection._observed("append", self.name):
             result = self.connection._operations.mutate(self.name, append)
         return _row(result or Result(append.row), None, False)
@@ -333,9 +342,9 @@ class Table:
         self._needs("row_mutations", "atomic row mutations")
         mutations: list[Put | Delete] = []
         if delete is not None:
-            mutations.append(make_delete(row, delete, _timestamp(timestamp), wal))
+            mutations.append(make_delete(row, delete, timestamp_of(timestamp), wal))
         if put is not None:
-            mutations.append(make_put(row, put, _timestamp(timestamp), wal))
+            mutations.append(make_put(row, put, timestamp_of(timestamp), wal))
         if not mutations:
             raise ValueError("mutate_row() needs 'put', 'delete' or both")
         with self.connection._observed("mutate_row", self.name):
@@ -354,7 +363,7 @@ class Table:
     ) -> bool:
         """Put if *stored value* ``op`` ``value``; None = if the column is absent. True when it was put."""
         check = self._check(row, column, value, op)
-        put = make_put(row, data, _timestamp(timestamp), wal)
+        put = make_put(row, data, timestamp_of(timestamp), wal)
         with self.connection._observed("check_and_put", self.name):
             return self.connection._operations.check_and_mutate(self.name, check, put)
 
@@ -371,7 +380,7 @@ class Table:
     ) -> bool:
         """Delete if *stored value* ``op`` ``value``; None = if the column is absent. True when it was deleted."""
         check = self._check(row, column, value, op)
-        delete = make_delete(row, columns, _timestamp(timestamp), wal)
+        delete = make_delete(row, columns, timestamp_of(timestamp), wal)
         with self.connection._observed("check_and_delete", self.name):
             return self.connection._operations.check_and_mutate(self.name, check, delete)
 
@@ -382,7 +391,7 @@ class Table:
                 op = CompareOp(op)
             except ValueError:
                 raise ValueError(f"'op' must be one of {', '.join(o.value for o in CompareOp)}, got {op!r}") from None
-        data = None if value is None else _value(value, "value")
+        data = None if value is None else value_of(value, "value")
         return Check(keys.row_key(row), keys.column_name(column, "column", family_only_ok=False), data, op)
 
     def _needs(self, capability: str, what: str) -> None:
@@ -397,12 +406,12 @@ class Table:
 
     def counter_set(self, row: bytes | str, column: bytes | str, value: int = 0) -> None:
         """Set a counter; use :meth:`counter_inc` to change one."""
-        self.put(row, {column: _int64.pack(_amount(value))})
+        self.put(row, {column: _int64.pack(amount_of(value))})
 
     def counter_inc(self, row: bytes | str, column: bytes | str, value: int = 1) -> int:
         """Add to a counter, atomically; the value after that. Not repeated when it may have been applied."""
         name = keys.column_name(column, "column", family_only_ok=False)
-        increment = Increment(keys.row_key(row), ((name, _amount(value)),))
+        increment = Increment(keys.row_key(row), ((name, amount_of(value)),))
         with self.connection._observed("counter_inc", self.name):
             result = self.connection._operations.mutate(self.name, increment)
         try:
@@ -414,10 +423,7 @@ class Table:
 
     def counter_dec(self, row: bytes | str, column: bytes | str, value: int = 1) -> int:
         """Subtract from a counter, atomically; the value after that."""
-        return self.counter_inc(row, column, -_amount(value))
-
-
-# -- from and to what backends speak ---------------------------------------------------------------------------
+        return self.counter_inc(row, column, -amount_of(value))
 
 
 def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) -> Row:
@@ -446,184 +452,3 @@ def _answered(seen: object, result: Result, place: RegionLocation | None) -> Non
     """Tell the operation's span who answered; ``seen`` is None when nobody listens."""
     if isinstance(seen, Observed):
         seen.answered(place, is_stale=result.is_stale)
-
-
-def _level(consistency: Consistency | str | None, replica_id: int | None) -> tuple[Consistency, int | None]:
-    """A named replica alone means TIMELINE; STRONG is always the primary, whatever replica is named (as in HBase)."""
-    if replica_id is not None and (not isinstance(replica_id, int) or isinstance(replica_id, bool) or replica_id < 0):
-        raise ValueError(f"'replica_id' must be a number from 0 on, got {replica_id!r}")
-    if consistency is None:
-        return (_STRONG, None) if replica_id is None else (Consistency.TIMELINE, replica_id)
-    level = Consistency.of(consistency)
-    return (level, None) if level is _STRONG else (level, replica_id)
-
-
-def _columns(columns: Columns, argument: str = "columns") -> tuple[bytes, ...]:
-    if columns is None:
-        return ()
-    if isinstance(columns, bytes | str) or not isinstance(columns, Sequence):
-        raise TypeError(f"{argument!r} must be a tuple or list of columns, got {columns!r}")
-    return tuple(keys.column_name(column, argument, family_only_ok=True) for column in columns)
-
-
-def _filter(text: bytes | str | None) -> bytes | None:
-    if text is None or isinstance(text, bytes):
-        return text
-    if isinstance(text, str):
-        return text.encode()
-    raise TypeError(f"'filter' must be text of HBase's filter language, got {type(text).__name__}")
-
-
-def _get(row: bytes, columns: Columns, timestamp: int | None, filter: bytes | str | None) -> Get:
-    return Get(row, _columns(columns), max_timestamp=_max_timestamp(timestamp), filter=_filter(filter))
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def _max_timestamp(timestamp: int | None) -> int:
-    if timestamp is None:
-        return LATEST_TIMESTAMP
-    if not _is_integer(timestamp):
-        raise TypeError(f"'timestamp' must be an integer (milliseconds), got {timestamp!r}")
-    if timestamp < 0:
-        raise ValueError(f"'timestamp' must not be negative (milliseconds), got {timestamp}")
-    return int(timestamp)
-
-
-def _timestamp(timestamp: int | None) -> int:
-    value = _max_timestamp(timestamp)
-    if not 0 <= value <= LATEST_TIMESTAMP:
-        raise ValueError(f"'timestamp' must be between 0 and 2**63 - 1 (milliseconds), got {value}")
-    return value
-
-
-def _scan(
-    row_start: bytes | str | None,
-    row_stop: bytes | str | None,
-    row_prefix: bytes | str | None,
-    columns: Columns,
-    filter: bytes | str | None,
-    timestamp: int | None,
-    batch_size: int,
-    scan_batching: int | None,
-    limit: int | None,
-    reverse: bool,
-) -> Scan:
-    for name, value in (("batch_size", batch_size), ("limit", limit), ("scan_batching", scan_batching)):
-        if value is None and name != "batch_size":
-            continue
-        if not _is_integer(value):
-            raise TypeError(f"{name!r} must be a whole number >= 1, got {value!r}")
-        if value is not None and value < 1:
-            raise ValueError(f"{name!r} must be >= 1, got {value}")
-    start, stop = _bound(row_start, "row_start"), _bound(row_stop, "row_stop")
-    if row_prefix is not None:
-        if row_start is not None or row_stop is not None:
-            raise TypeError("'row_prefix' cannot be combined with 'row_start' or 'row_stop'")
-        prefix = _bound(row_prefix, "row_prefix")
-        start, stop = prefix, keys.prefix_stop(prefix)
-        if reverse:
-            return _reversed_prefix(prefix, stop, columns, filter, timestamp, batch_size, scan_batching, limit)
-    return Scan(
-        start,
-        stop,
-        is_reversed=bool(reverse),
-        columns=_columns(columns),
-        max_timestamp=_max_timestamp(timestamp),
-        filter=_filter(filter),
-        limit=limit,
-        caching=batch_size,
-        batch=scan_batching,
-    )
-
-
-def _reversed_prefix(
-    prefix: bytes,
-    above: bytes,
-    columns: Columns,
-    filter: bytes | str | None,
-    timestamp: int | None,
-    batch_size: int,
-    scan_batching: int | None,
-    limit: int | None,
-) -> Scan:
-    """All rows of a prefix, downwards: neither the first row above it nor less than the prefix itself.
-
-    happybase starts *at* the first key above the prefix, inclusively, and stops before the row that equals the
-    prefix: one row too many, one too few. Here a prefix scan has the same rows in both directions.
-    """
-    return Scan(
-        above,
-        prefix,
-        include_start=False,
-        include_stop=True,
-        is_reversed=True,
-        columns=_columns(columns),
-        max_timestamp=_max_timestamp(timestamp),
-        filter=_filter(filter),
-        limit=limit,
-        caching=batch_size,
-        batch=scan_batching,
-    )
-
-
-def _bound(value: bytes | str | None, argument: str) -> bytes:
-    if value is None:
-        return b""
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytes):
-        return value
-    raise TypeError(f"{argument!r} must be bytes or text, got {type(value).__name__}")
-
-
-def _value(value: object, argument: str) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytearray | memoryview):
-        return bytes(value)
-    hint = "leave the column out, or delete it" if value is None else "encode it first, e.g. str(value).encode()"
-    raise TypeError(f"{argument} must be bytes or text, got {type(value).__name__}: {hint}")
-
-
-def _cells(data: Data, timestamp: int) -> tuple[Cell, ...]:
-    if not isinstance(data, Mapping):
-        raise TypeError(f"'data' must map columns to values, got {type(data).__name__}")
-    if not data:
-        raise ValueError("'data' has no columns: there is nothing to write")
-    cells = []
-    for column, value in data.items():
-        plain = value if type(value) is bytes else _value(value, f"the value of {column!r}")
-        cells.append(Cell(keys.column_name(column, "data", family_only_ok=False), timestamp, plain))
-    return tuple(cells)
-
-
-def make_put(row: bytes | str, data: Data, timestamp: int, wal: bool) -> Put:
-    return Put(keys.row_key(row), _cells(data, timestamp), _durability(wal))
-
-
-def make_delete(row: bytes | str, columns: Columns, timestamp: int, wal: bool) -> Delete:
-    """``b"cf"`` deletes the family, ``b"cf:q"`` all versions of the column; no columns: the row."""
-    names = _columns(columns)
-    if columns is not None and not names:
-        raise ValueError("'columns' is empty: leave it out to delete the whole row")
-    cells = tuple(
-        Cell(name, timestamp, b"", CellType.DELETE_COLUMN if b":" in name else CellType.DELETE_FAMILY) for name in names
-    )
-    return Delete(keys.row_key(row), cells, timestamp, _durability(wal))
-
-
-def _durability(wal: bool) -> Durability:
-    return Durability.USE_DEFAULT if wal else Durability.SKIP_WAL
-
-
-def _amount(value: int) -> int:
-    if not _is_integer(value):
-        raise TypeError(f"'value' must be an integer, got {value!r}")
-    if not INT64_MIN <= value <= INT64_MAX:
-        raise ValueError(f"'value' must fit into 64 bits, got {value}")
-    return int(value)

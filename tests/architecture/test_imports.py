@@ -31,6 +31,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "client",
         (
             "metaclient",  # the front door itself; what is below it has a layer of its own
+            "metaclient.arguments",
             "metaclient.batch",
             "metaclient.connection",
             "metaclient.multi",

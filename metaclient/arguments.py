@@ -1,0 +1,226 @@
+"""Checks and converts what users give: everything becomes bytes and values here, at the front door.
+
+A mistake is an error at the call that names the argument and the fix.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from typing import TypeAlias
+
+from metaclient import keys
+from metaclient.model import (
+    LATEST_TIMESTAMP,
+    Cell,
+    CellType,
+    Consistency,
+    Delete,
+    Durability,
+    Get,
+    Put,
+    Scan,
+)
+
+__all__ = [
+    "Columns",
+    "Data",
+    "amount_of",
+    "cells_of",
+    "columns_of",
+    "level_of",
+    "make_delete",
+    "make_get",
+    "make_put",
+    "make_scan",
+    "max_timestamp_of",
+    "timestamp_of",
+    "value_of",
+]
+
+INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+_STRONG = Consistency.STRONG
+Columns: TypeAlias = Sequence[bytes | str] | None
+#: Column -> value. Three times, because a Mapping's keys are invariant: dict[bytes, bytes] is no Mapping of either.
+Data: TypeAlias = Mapping[bytes, bytes | str] | Mapping[str, bytes | str] | Mapping[bytes | str, bytes | str]
+
+
+def level_of(consistency: Consistency | str | None, replica_id: int | None) -> tuple[Consistency, int | None]:
+    """A named replica alone means TIMELINE; STRONG is always the primary, whatever replica is named (as in HBase)."""
+    if replica_id is not None and (not isinstance(replica_id, int) or isinstance(replica_id, bool) or replica_id < 0):
+        raise ValueError(f"'replica_id' must be a number from 0 on, got {replica_id!r}")
+    if consistency is None:
+        return (_STRONG, None) if replica_id is None else (Consistency.TIMELINE, replica_id)
+    level = Consistency.of(consistency)
+    return (level, None) if level is _STRONG else (level, replica_id)
+
+
+def columns_of(columns: Columns, argument: str = "columns") -> tuple[bytes, ...]:
+    if columns is None:
+        return ()
+    if isinstance(columns, bytes | str) or not isinstance(columns, Sequence):
+        raise TypeError(f"{argument!r} must be a tuple or list of columns, got {columns!r}")
+    return tuple(keys.column_name(column, argument, family_only_ok=True) for column in columns)
+
+
+def _filter(text: bytes | str | None) -> bytes | None:
+    if text is None or isinstance(text, bytes):
+        return text
+    if isinstance(text, str):
+        return text.encode()
+    raise TypeError(f"'filter' must be text of HBase's filter language, got {type(text).__name__}")
+
+
+def make_get(row: bytes, columns: Columns, timestamp: int | None, filter: bytes | str | None) -> Get:
+    return Get(row, columns_of(columns), max_timestamp=max_timestamp_of(timestamp), filter=_filter(filter))
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
+def max_timestamp_of(timestamp: int | None) -> int:
+    if timestamp is None:
+        return LATEST_TIMESTAMP
+    if not _is_integer(timestamp):
+        raise TypeError(f"'timestamp' must be an integer (milliseconds), got {timestamp!r}")
+    if timestamp < 0:
+        raise ValueError(f"'timestamp' must not be negative (milliseconds), got {timestamp}")
+    return int(timestamp)
+
+
+def timestamp_of(timestamp: int | None) -> int:
+    value = max_timestamp_of(timestamp)
+    if not 0 <= value <= LATEST_TIMESTAMP:
+        raise ValueError(f"'timestamp' must be between 0 and 2**63 - 1 (milliseconds), got {value}")
+    return value
+
+
+def make_scan(
+    row_start: bytes | str | None,
+    row_stop: bytes | str | None,
+    row_prefix: bytes | str | None,
+    columns: Columns,
+    filter: bytes | str | None,
+    timestamp: int | None,
+    batch_size: int,
+    scan_batching: int | None,
+    limit: int | None,
+    reverse: bool,
+) -> Scan:
+    for name, value in (("batch_size", batch_size), ("limit", limit), ("scan_batching", scan_batching)):
+        if value is None and name != "batch_size":
+            continue
+        if not _is_integer(value):
+            raise TypeError(f"{name!r} must be a whole number >= 1, got {value!r}")
+        if value is not None and value < 1:
+            raise ValueError(f"{name!r} must be >= 1, got {value}")
+    start, stop = _bound(row_start, "row_start"), _bound(row_stop, "row_stop")
+    if row_prefix is not None:
+        if row_start is not None or row_stop is not None:
+            raise TypeError("'row_prefix' cannot be combined with 'row_start' or 'row_stop'")
+        prefix = _bound(row_prefix, "row_prefix")
+        start, stop = prefix, keys.prefix_stop(prefix)
+        if reverse:
+            return _reversed_prefix(prefix, stop, columns, filter, timestamp, batch_size, scan_batching, limit)
+    return Scan(
+        start,
+        stop,
+        is_reversed=bool(reverse),
+        columns=columns_of(columns),
+        max_timestamp=max_timestamp_of(timestamp),
+        filter=_filter(filter),
+        limit=limit,
+        caching=batch_size,
+        batch=scan_batching,
+    )
+
+
+def _reversed_prefix(
+    prefix: bytes,
+    above: bytes,
+    columns: Columns,
+    filter: bytes | str | None,
+    timestamp: int | None,
+    batch_size: int,
+    scan_batching: int | None,
+    limit: int | None,
+) -> Scan:
+    """All rows of a prefix, downwards: neither the first row above it nor less than the prefix itself.
+
+    happybase starts *at* the first key above the prefix, inclusively, and stops before the row that equals the
+    prefix: one row too many, one too few. Here a prefix scan has the same rows in both directions.
+    """
+    return Scan(
+        above,
+        prefix,
+        include_start=False,
+        include_stop=True,
+        is_reversed=True,
+        columns=columns_of(columns),
+        max_timestamp=max_timestamp_of(timestamp),
+        filter=_filter(filter),
+        limit=limit,
+        caching=batch_size,
+        batch=scan_batching,
+    )
+
+
+def _bound(value: bytes | str | None, argument: str) -> bytes:
+    if value is None:
+        return b""
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytes):
+        return value
+    raise TypeError(f"{argument!r} must be bytes or text, got {type(value).__name__}")
+
+
+def value_of(value: object, argument: str) -> bytes:
+    if isinstance(value, bytes):
+        return value
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, bytearray | memoryview):
+        return bytes(value)
+    hint = "leave the column out, or delete it" if value is None else "encode it first, e.g. str(value).encode()"
+    raise TypeError(f"{argument} must be bytes or text, got {type(value).__name__}: {hint}")
+
+
+def cells_of(data: Data, timestamp: int) -> tuple[Cell, ...]:
+    if not isinstance(data, Mapping):
+        raise TypeError(f"'data' must map columns to values, got {type(data).__name__}")
+    if not data:
+        raise ValueError("'data' has no columns: there is nothing to write")
+    cells = []
+    for column, value in data.items():
+        plain = value if type(value) is bytes else value_of(value, f"the value of {column!r}")
+        cells.append(Cell(keys.column_name(column, "data", family_only_ok=False), timestamp, plain))
+    return tuple(cells)
+
+
+def make_put(row: bytes | str, data: Data, timestamp: int, wal: bool) -> Put:
+    return Put(keys.row_key(row), cells_of(data, timestamp), _durability(wal))
+
+
+def make_delete(row: bytes | str, columns: Columns, timestamp: int, wal: bool) -> Delete:
+    """``b"cf"`` deletes the family, ``b"cf:q"`` all versions of the column; no columns: the row."""
+    names = columns_of(columns)
+    if columns is not None and not names:
+        raise ValueError("'columns' is empty: leave it out to delete the whole row")
+    cells = tuple(
+        Cell(name, timestamp, b"", CellType.DELETE_COLUMN if b":" in name else CellType.DELETE_FAMILY) for name in names
+    )
+    return Delete(keys.row_key(row), cells, timestamp, _durability(wal))
+
+
+def _durability(wal: bool) -> Durability:
+    return Durability.USE_DEFAULT if wal else Durability.SKIP_WAL
+
+
+def amount_of(value: int) -> int:
+    if not _is_integer(value):
+        raise TypeError(f"'value' must be an integer, got {value!r}")
+    if not INT64_MIN <= value <= INT64_MAX:
+        raise ValueError(f"'value' must fit into 64 bits, got {value}")
+    return int(value)
