@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from adapters.fake import balancer
 from adapters.fake.region_server import OpenRequest, RegionServer
 from adapters.fake.region_states import RegionNode, RegionState
-from metaclient.errors import ConnectionClosed, MetaClientError
+from metaclient.errors import ConnectionClosed, MetaClientError, Overloaded
 from metaclient.model import META_TABLE, ServerName
 
 if TYPE_CHECKING:
@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 
 #: Between two rounds when something did not open, or while there is no server at all.
 RETRY_PAUSE_S = 0.1
+#: After so many rounds nobody waits for a copy of hbase:meta any more: it is tried again at this pace, beside the rest.
+STUCK_ROUNDS = 20
+STUCK_PAUSE_S = 1.0
 
 Placement = Mapping[bytes, ServerName]
 T = TypeVar("T")
@@ -63,20 +66,73 @@ class AssignmentManager:
 
     def __init__(self, master: Master) -> None:
         self._master = master
+        #: Copies of hbase:meta that no server opens, and whether somebody goes on trying. Guarded by the master's lock.
+        self._stuck: dict[bytes, RegionNode] = {}
+        self._is_trying = False
 
     # -- assign ------------------------------------------------------------------------------------------------
 
     def assign(self, nodes: Iterable[RegionNode], wanted: Placement | None = None) -> None:
-        """Open all of these, where ``wanted`` says or where the balancer puts them."""
+        """Open all of these, where ``wanted`` says or where the balancer puts them.
+
+        A copy of hbase:meta that no server opens does not hold up the rest: nobody needs it (server.md 5).
+        """
         todo = sorted(nodes, key=lambda node: node.info.replica_id)
+        rounds = 0
         while todo:
-            placed = self._placed(todo, wanted or {})
-            self._mark_opening(todo, placed)
-            todo = [*self._open(todo, is_primary=True), *self._open(todo, is_primary=False)]
+            todo = self._round(todo, wanted or {})
             wanted = None
+            rounds += 1
+            if rounds >= STUCK_ROUNDS:
+                todo = self._without_stuck(todo)
             if todo:
                 logger.info("%d regions did not open, trying elsewhere", len(todo))
                 self._master.pause(RETRY_PAUSE_S)
+
+    def _round(self, nodes: Sequence[RegionNode], wanted: Placement) -> list[RegionNode]:
+        """Try to open all of these once; those that did not."""
+        self._mark_opening(nodes, self._placed(nodes, wanted))
+        return [*self._open(nodes, is_primary=True), *self._open(nodes, is_primary=False)]
+
+    def _without_stuck(self, nodes: list[RegionNode]) -> list[RegionNode]:
+        """Leave the copies of hbase:meta to a task of their own; the others."""
+        stuck = [node for node in nodes if _is_meta(node) and node.info.replica_id]
+        if not stuck:
+            return nodes
+        with self._master.lock:
+            self._stuck.update((node.name, node) for node in stuck)
+            is_first, self._is_trying = not self._is_trying, True
+        logger.warning("%d copies of hbase:meta do not open; going on without them", len(stuck))
+        if is_first:
+            try:
+                self._master.runtime.start(self._try_stuck, name="stuck-meta-replicas")
+            except Overloaded:
+                self._is_trying = False
+                return nodes
+        return [node for node in nodes if node not in stuck]
+
+    def _try_stuck(self) -> None:
+        try:
+            self._master.pause(STUCK_PAUSE_S)
+            while self._master.run(self._try_stuck_once):
+                self._master.pause(STUCK_PAUSE_S)
+        except ConnectionClosed:
+            pass  # the cluster goes away with everything in it
+
+    def _try_stuck_once(self) -> bool:
+        """Under the procedure lock; whether it must be done again."""
+        master = self._master
+        # Meanwhile it may have been opened by another procedure, or taken away with the number of copies.
+        still = [
+            node
+            for node in list(self._stuck.values())
+            if node.state is RegionState.OPENING and master.states.by_name.get(node.name) is node
+        ]
+        left = self._round(still, {}) if still else []
+        with master.lock:
+            self._stuck = {node.name: node for node in left}
+            self._is_trying = bool(left)
+        return bool(left)
 
     def _placed(self, nodes: Sequence[RegionNode], wanted: Placement) -> dict[bytes, ServerName]:
         """A live server for each; waits while there is none."""

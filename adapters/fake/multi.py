@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from adapters.fake.stand_ins import Hosted
 from metaclient.backend import Action, Outcome
 from metaclient.errors import MetaClientError
-from metaclient.model import Append, Delete, Get, Increment, Mutation, Put, RowMutations
+from metaclient.model import Append, Delete, Get, Increment, Mutation, Put, Result, RowMutations
 
 __all__ = ["run_batch"]
 
@@ -20,6 +20,7 @@ def run_batch(
     actions: Sequence[Action],
     *,
     find: Callable[[bytes], Hosted],
+    get: Callable[[bytes, Hosted, Get], Result],
     mutate: Callable[[bytes, Mutation], Outcome],
     apply: Callable[[bytes, Hosted, Sequence[Put | Delete]], Sequence[Outcome]],
 ) -> list[Outcome]:
@@ -36,7 +37,7 @@ def run_batch(
                     continue
                 if not isinstance(operation, Get):
                     _apply_held(region_name, hosted, actions, held, outcomes, apply)
-                outcomes[index] = _outcome_of(region_name, hosted, operation, mutate)
+                outcomes[index] = _outcome_of(region_name, hosted, operation, get, mutate)
             _apply_held(region_name, hosted, actions, held, outcomes, apply)
         except MetaClientError as error:
             for index in indexes:
@@ -56,10 +57,11 @@ def _outcome_of(
     region_name: bytes,
     hosted: Hosted,
     operation: Get | Increment | Append | RowMutations,
+    get: Callable[[bytes, Hosted, Get], Result],
     mutate: Callable[[bytes, Mutation], Outcome],
 ) -> Outcome:
     try:
-        return hosted.get(operation) if isinstance(operation, Get) else mutate(region_name, operation)
+        return get(region_name, hosted, operation) if isinstance(operation, Get) else mutate(region_name, operation)
     except MetaClientError as error:
         return error
 

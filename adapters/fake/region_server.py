@@ -18,7 +18,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from adapters.fake.call import Call
@@ -309,7 +309,10 @@ class RegionServer:
     # -- reads and writes --------------------------------------------------------------------------------------
 
     def get(self, region_name: bytes, get: Get) -> Result:
-        result = self._hosted(region_name).get(get)
+        return self._get(region_name, self._hosted(region_name), get)
+
+    def _get(self, region_name: bytes, hosted: Hosted, get: Get) -> Result:
+        result = hosted.get(get)
         return result._replace(lag_s=self.lag_s(region_name)) if result.is_stale else result
 
     def lag_s(self, region_name: bytes) -> float | None:
@@ -350,7 +353,7 @@ class RegionServer:
 
     def batch(self, actions: Sequence[Action]) -> list[Outcome]:
         """Multi: an outcome for each action."""
-        return run_batch(actions, find=self._hosted, mutate=self.mutate, apply=self._apply)
+        return run_batch(actions, find=self._hosted, get=self._get, mutate=self.mutate, apply=self._apply)
 
     def _apply(self, region_name: bytes, hosted: Hosted, mutations: Sequence[Put | Delete]) -> list[Outcome]:
         outcomes = [self._told(outcome) for outcome in hosted.batch(mutations)]
@@ -413,10 +416,17 @@ class RegionServer:
         scanner = self._hosted(region_name).scanner(scan)
         region = self.regions.get(region_name)
         is_stale = region is not None and not region.is_primary
-        return self.scanners.open(scanner, region_name, scan, is_stale)
+        return self._with_lag(region_name, self.scanners.open(scanner, region_name, scan, is_stale))
 
     def scan_next(self, handle: ScannerHandle, rows: int) -> ScanPage:
-        return self.scanners.next(handle, rows, self._is_serving)
+        return self._with_lag(handle.region_name, self.scanners.next(handle, rows, self._is_serving))
+
+    def _with_lag(self, region_name: bytes, page: ScanPage) -> ScanPage:
+        """A secondary's rows say how far behind it is now: its scanner may be older, but reads what was there then."""
+        if not page.is_stale or not page.rows:
+            return page
+        lag_s = self.lag_s(region_name)
+        return replace(page, rows=[row._replace(lag_s=lag_s) for row in page.rows])
 
     def scan_close(self, handle: ScannerHandle) -> None:
         self.scanners.close(handle)

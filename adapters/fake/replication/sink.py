@@ -36,7 +36,7 @@ from adapters.fake.replication.config import ReplicationConfig
 from adapters.fake.replication.flush_requester import FlushRequester
 from adapters.fake.replication.replica_queue import Batch, QueueState, ReplicaQueue, ReplicaStatus
 from adapters.fake.storage import Marker, MarkerKind, WalEntry
-from adapters.fake.storage.cells import cells_size
+from adapters.fake.storage.wal import UNKNOWN_BYTES
 from metaclient.errors import NotServingRegion, RegionOffline
 from metaclient.runtime import Pending, Runtime
 
@@ -101,6 +101,7 @@ class Sink:
         self._time_ms = time_ms
         self._replicated_families = replicated_families
         self._replicates_data = replicates_data
+        self._leaves_out = not replicates_data or replicated_families is not None
         self._lock = runtime.lock()
         self._stopped = runtime.condition(self._lock)
         # Guarded by the lock:
@@ -112,8 +113,8 @@ class Sink:
         self._orphans: list[Batch] = []  # see replica_queue; usually none
         self._held: dict[int, tuple[int, int]] = {}  # entries of theirs that the log forgot: position -> size, batches
         self._orphan_bytes = 0  # of those entries
-        self._log_bytes = 0
-        self._credit = 0  # reserved, and not used yet
+        self._reserved = 0  # bytes of the buffer manager's: those of the log, those that are held, and the credit
+        self._credit = 0  # reserved, and not used yet: all that adding an entry changes
         self._idle = len(self._queues)
         self._healthy = len(self._queues)
         self.last_sequence_id = -1
@@ -127,28 +128,22 @@ class Sink:
 
     def add(self, entry: WalEntry) -> None:
         """One committed entry, in sequence order."""
-        marker = entry.marker
-        if marker is None:
-            if not self._replicates_data:
+        _, _, sequence_id, _, _, marker, cell_bytes = entry  # at once: every put comes by here
+        if marker is None and self._leaves_out:
+            kept = self._filtered(entry)
+            if kept is None:
                 return
-            if self._replicated_families is not None:
-                kept = self._filtered(entry)
-                if kept is None:
-                    return
-                entry = kept
-        batches: Sequence[Batch] = ()
+            entry, cell_bytes = kept, kept.cell_bytes
         with self._lock:
             if self.state is not _RUNNING:
                 return
             if marker is not None and self._is_flush_of_all(marker):
                 self._begin_anew(entry, marker)
-            self.last_sequence_id = entry.sequence_id
+            self.last_sequence_id = sequence_id
             if not self._healthy:
                 self._drop()
                 return
-            size = self._overhead
-            for row, cells in entry.rows:
-                size += cells_size(len(row), cells)
+            size = self._overhead + (entry.data_bytes if cell_bytes < 0 else cell_bytes)
             credit = self._credit - size
             if credit >= 0:
                 self._credit = credit
@@ -157,21 +152,24 @@ class Sink:
                 return
             self._entries.append(entry)
             self._sizes.append(size)
-            self._log_bytes += size
-            if self._idle:
-                batches = self._planned()
+            if not self._idle:  # the usual case at full rate: everybody is busy
+                return
+            batches = self._planned()
         for batch in batches:
             self._carry(batch)
 
     def _filtered(self, entry: WalEntry) -> WalEntry | None:
+        """What of an entry is replicated; None when it is nothing."""
         wanted = self._replicated_families
+        if not self._replicates_data:
+            return None
         assert wanted is not None, "asked only when there is something to leave out"
         rows = tuple([(row, cells) for row, cells in entry.rows if cells[0].family in wanted])
         if len(rows) < len(entry.rows):
             self._left_out_sequence_id = entry.sequence_id
         if not rows:
             return None
-        return entry if len(rows) == len(entry.rows) else entry._replace(rows=rows)
+        return entry if len(rows) == len(entry.rows) else entry._replace(rows=rows, cell_bytes=UNKNOWN_BYTES)
 
     def _is_flush_of_all(self, marker: Marker) -> bool:
         if marker.kind is MarkerKind.CANNOT_FLUSH:
@@ -185,20 +183,23 @@ class Sink:
         """
         granted = size if self._buffer.is_tight else max(size, self._credit_bytes)
         if self._buffer.reserve(granted):
+            self._reserved += granted
             self._credit += granted - size
             return True
-        if granted > size and self._buffer.reserve(size):
+        if (granted > size and self._buffer.reserve(size)) or self._make_room(entry, size):
+            self._reserved += size
             return True
-        return self._make_room(entry, size)
+        return False
 
     def _give_back(self, size: int) -> None:
         self._credit += size
-        if not self._log_bytes or self._buffer.is_tight:
+        if not self._entries or self._buffer.is_tight:
             size, self._credit = self._credit, 0
         else:
             size = max(0, self._credit - self._credit_bytes)
             self._credit -= size
         if size:
+            self._reserved -= size
             self._buffer.release(size)
 
     def _make_room(self, entry: WalEntry, size: int) -> bool:
@@ -320,7 +321,6 @@ class Sink:
         if count <= 0:
             return
         freed = sum(self._sizes[:count])
-        self._log_bytes -= freed
         if self._orphans:
             freed -= self._hold(count)
         del self._entries[:count], self._sizes[:count]
@@ -467,8 +467,8 @@ class Sink:
 
     @property
     def pending_bytes(self) -> int:
-        """Queued and on their way, each entry once."""
-        return self._log_bytes + self._orphan_bytes
+        """Queued and on their way, each entry once; of a moment only if nothing is added meanwhile."""
+        return max(0, self._reserved - self._credit)
 
     @property
     def failed_replicas(self) -> list[int]:

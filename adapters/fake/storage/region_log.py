@@ -8,6 +8,7 @@ skips the log is told, too. For a marker it is attached before: one whose sync f
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeAlias
 
 from adapters.fake.storage.mvcc import Mvcc
@@ -41,25 +42,22 @@ class RegionLog:
         self._table = table
         self._time_ms = time_ms
 
-    def append(self, sequence_id: int, rows: Rows, now_ms: int, *, size: int, is_synced: bool) -> None:
+    def entry(self, sequence_id: int, rows: Rows, now_ms: int, size: int) -> WalEntry:
+        """Data as one entry: it goes to the log, and the same object to the replicas."""
+        return _new_entry(WalEntry, (self.region, self._table, sequence_id, now_ms, rows, None, size))
+
+    def append(self, entry: WalEntry, *, is_synced: bool) -> None:
         """Log data, and sync unless the writer does not want to wait; a failure gives the sequence id up."""
         wal = self.wal
         if wal is None:
             return
         try:
-            wal.append(_new_entry(WalEntry, (self.region, self._table, sequence_id, now_ms, rows, None)), size)
+            wal.append(entry, entry.cell_bytes)
             if is_synced:
                 wal.sync()
         except BaseException:
-            self.mvcc.complete(sequence_id)
+            self.mvcc.complete(entry.sequence_id)
             raise
-
-    def complete_and_tell(self, sequence_id: int, rows: Rows, now_ms: int) -> None:
-        """Make data readable, and hand it to the replicas just before."""
-        hook = self.on_commit
-        assert hook is not None
-        entry = WalEntry(self.region, self._table, sequence_id, now_ms, rows)
-        self.mvcc.complete(sequence_id, lambda: hook(entry))
 
     def mark(self, marker: Marker, *, is_told: bool = True, is_logged: bool = True) -> int:
         """Log a marker under a sequence id of its own, and tell the replicas of it (server.md 1.3)."""
@@ -71,7 +69,7 @@ class RegionLog:
                 self.wal.append(entry)
                 self.wal.sync()
         finally:
-            self.mvcc.complete(sequence_id, None if hook is None else lambda: hook(entry))
+            self.mvcc.complete(sequence_id, None if hook is None else partial(hook, entry))
         return sequence_id
 
     def use_up(self) -> int:

@@ -20,6 +20,8 @@ __all__ = ["Marker", "MarkerKind", "Wal", "WalEntry", "WalFile"]
 
 #: hbase.regionserver.logroll.multiplier (0.5) of twice an HDFS block of 128 MiB.
 ROLL_BYTES = 128 * 1024 * 1024
+#: Of an entry whose cells nobody has counted yet.
+UNKNOWN_BYTES = -1
 
 
 class MarkerKind(enum.Enum):
@@ -57,6 +59,14 @@ class WalEntry(NamedTuple):
     write_time_ms: int
     rows: tuple[tuple[bytes, tuple[Cell, ...]], ...] = ()
     marker: Marker | None = None
+    cell_bytes: int = UNKNOWN_BYTES  # of all cells, where the writer has counted them; ``data_bytes`` always knows
+
+    @property
+    def data_bytes(self) -> int:
+        """The bytes of all cells."""
+        if self.cell_bytes != UNKNOWN_BYTES:
+            return self.cell_bytes
+        return sum([cells_size(len(row), cells) for row, cells in self.rows])
 
     @property
     def edits(self) -> tuple[tuple[bytes, Cell], ...]:
@@ -65,7 +75,7 @@ class WalEntry(NamedTuple):
     @property
     def size(self) -> int:
         """The serialised size, near enough for buffers and log rolls (keys of ours are smaller than HBase's)."""
-        return len(self.region) + len(self.table) + 32 + sum(cells_size(len(row), cells) for row, cells in self.rows)
+        return len(self.region) + len(self.table) + 32 + self.data_bytes
 
 
 class WalFile:

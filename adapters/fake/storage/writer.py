@@ -17,6 +17,7 @@ from adapters.fake.storage.mutations import Edit, Mutations, is_met
 from adapters.fake.storage.query_matcher import StoreQuery
 from adapters.fake.storage.region_log import RegionLog, Rows
 from adapters.fake.storage.store import read_row
+from adapters.fake.storage.wal import WalEntry
 from metaclient import keys
 from metaclient.errors import MetaClientError, RequestRefused
 from metaclient.model import (
@@ -151,17 +152,21 @@ class Writer:
             edits, unlogged = (), [*edits, *unlogged]
         log = self._log
         sequence_id = log.mvcc.begin()
+        entry: WalEntry | None = None
         if edits:
-            is_synced = durability is not Durability.ASYNC_WAL
-            size = edits[0][3] if len(edits) == 1 else sum([edit[3] for edit in edits])
-            log.append(sequence_id, _rows(edits), now_ms, size=size, is_synced=is_synced)
+            entry = log.entry(sequence_id, _rows(edits), now_ms, _bytes_of(edits))
+            log.append(entry, is_synced=durability is not Durability.ASYNC_WAL)
         for store, row, cells, size, is_plain in [*edits, *unlogged] if unlogged else edits:
             store.memstore.active.add(row, cells, sequence_id, size, is_plain)
             self._region.memstore_bytes += size
-        if log.on_commit is None:
+        hook = log.on_commit
+        if hook is None:
             log.mvcc.complete(sequence_id)
-        else:
-            log.complete_and_tell(sequence_id, _rows([*edits, *unlogged]), now_ms)
+            return
+        if unlogged or entry is None:
+            told = [*edits, *unlogged]
+            entry = log.entry(sequence_id, _rows(told), now_ms, _bytes_of(told))
+        log.mvcc.complete_and_tell(sequence_id, hook, entry)
 
     def _forget_older(self, edits: Sequence[Edit]) -> None:
         """A counter keeps one version in the memstore, as HBase's upsert does for families of one version."""
@@ -248,6 +253,10 @@ def _rows(edits: Sequence[Edit]) -> Rows:
         edit = edits[0]
         return ((edit[1], edit[2]),)
     return tuple([(edit[1], edit[2]) for edit in edits])
+
+
+def _bytes_of(edits: Sequence[Edit]) -> int:
+    return edits[0][3] if len(edits) == 1 else sum([edit[3] for edit in edits])
 
 
 def _strength(durability: Durability) -> int:

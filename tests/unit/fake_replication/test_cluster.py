@@ -1,4 +1,4 @@
-"""Replicas on a whole cluster (server.md 9, rows 42 to 50 and 57 to 61)."""
+"""Replicas on a whole cluster (server.md 9, rows 42 to 50, 54, 55, 58 to 60 and 63)."""
 
 from __future__ import annotations
 
@@ -191,6 +191,66 @@ def test_changed_number_of_copies_is_followed(make: Callable[..., Any], before: 
         assert [world.value(b"t", row, replica_id=replica_id) for row in (b"old", b"new")] == [b"1", b"1"]
     sink = _sink(world)
     assert (sink is None) if after == 1 else [replica.lag_edits for replica in sink.replicas()] == [0] * (after - 1)
+
+
+def _servers_of(world: Any) -> list[int]:
+    """On how many servers the copies of each region are."""
+    return [len({copy.server for copy in row.locations.placed()}) for row in world.rows_of(b"t")]
+
+
+def test_copies_are_apart_after_disable_enable_and_after_a_server_was_stopped(make: Callable[..., Any]) -> None:
+    """Row 55 (TestRegionReplicasAreDistributed, WithRestartScenarios)."""
+    world = make(servers=5)
+    world.create(b"t", [b"010", b"020"], copies=3)
+    world.runtime.sleep(1)
+    for row in ROWS:
+        _put(world, row)
+    assert _servers_of(world) == [3, 3, 3]
+    world.cluster.disable_table("t")
+    world.cluster.enable_table("t")
+    assert _servers_of(world) == [3, 3, 3]
+    host = next(host for host in world.cluster.servers() if host != world.cluster.meta_server(0))
+    world.cluster.stop(host)
+    world.runtime.sleep(10)
+    assert _servers_of(world) == [3, 3, 3]
+    for replica_id in range(3):
+        assert all(world.value(b"t", row, replica_id=replica_id) == b"1" for row in ROWS), replica_id
+
+
+def _slow(world: Any, server: str) -> None:
+    world.cluster.slow(server, 3.0)
+
+
+def _hung(world: Any, server: str) -> None:
+    world.cluster.pause(server, keeps_session=True)
+
+
+def _down(world: Any, server: str) -> None:
+    world.cluster.kill(server)
+
+
+@pytest.mark.parametrize("trouble", [_slow, _hung, _down])
+def test_timeline_reads_go_on_while_the_primary_is(make: Callable[..., Any], trouble: Callable[..., None]) -> None:
+    """Row 58 (TestReplicasClient, TestReplicaWithCluster): stale if and only if a secondary has answered."""
+    world = make(servers=6)
+    world.create(b"t", copies=3)
+    region, meta = world.cluster.regions("t")[0], {world.cluster.meta_server(n) for n in range(3)}
+    world.cluster.move(region, next(host for host in world.cluster.servers() if host not in meta))
+    world.runtime.sleep(1)
+    for row in ROWS:
+        _put(world, row)
+    world.runtime.sleep(1)
+    with world.cluster.connect() as connection:
+        table = connection.table("t")
+        assert not table.row(ROWS[0]).stale
+        trouble(world, world.place(b"t").server.host)
+        began = world.runtime.now()
+        row = table.row(ROWS[0], consistency="TIMELINE")
+        assert (row, row.stale) == ({b"f:q": b"1"}, True)
+        found = list(table.scan(consistency="TIMELINE"))
+        assert [key for key, _ in found] == ROWS
+        assert all(row.stale for _, row in found)
+        assert world.runtime.now() - began < 3.0, "nobody waited for the primary"
 
 
 # -- memory ----------------------------------------------------------------------------------------------------

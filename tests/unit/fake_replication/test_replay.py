@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from adapters.fake.replication import GateState, ReadGate
-from adapters.fake.storage import FlushOutcome, Marker, MarkerKind
+from adapters.fake.storage import FileSystem, FlushOutcome, Marker, MarkerKind, Region, WalEntry
+from adapters.fake.storage.mvcc import Mvcc
+from adapters.fake.storage.wal import UNKNOWN_BYTES
 from metaclient.errors import CallTimeout, NotServingRegion, RequestRefused, Unsupported
-from metaclient.model import Cell
+from metaclient.model import LATEST_TIMESTAMP, Cell, Delete, Durability, Increment, Put, Scan
 from metaclient.runtime import SimRuntime
-from tests.unit.fake_replication.rig import FAMILIES, RegionRig, edit
+from tests.unit.fake_replication.rig import FAMILIES, INFO, TABLE, RegionRig, edit
 
 
 @pytest.fixture
@@ -190,3 +193,186 @@ def test_server_that_does_not_know_the_call_gets_replay_instead(make: Callable[.
     assert world.value(b"t", b"r", replica_id=1) == b"1"
     with pytest.raises(Unsupported):
         server.replicate_to_replica(world.place(b"t", b"", 1).region_name, 1, [edit(1)], 1e9)
+
+
+# -- markers that come late, early or not at all ---------------------------------------------------------------
+
+
+class Stream:
+    """A primary whose entries reach its replica one by one, in the order and under the numbers that a test wants."""
+
+    def __init__(self, runtime: SimRuntime) -> None:
+        self.filesystem = FileSystem()
+        self.wal = self.filesystem.create_wal("one")
+        self.told: list[WalEntry] = []
+        self.primary = Region.open(
+            INFO, TABLE, self.filesystem, wal=self.wal, runtime=runtime, on_commit=self.told.append
+        )
+        self.replica = Region.open(INFO.replica(1), TABLE, self.filesystem, wal=None, runtime=runtime)
+
+    def put(self, row: bytes) -> None:
+        """Written, and replayed at once."""
+        self.primary.mutate(Put(row, tuple(Cell(name + b":q", LATEST_TIMESTAMP, row) for name in FAMILIES)))
+        assert self.replica.replay(self.told[-1])
+
+    def flush(self) -> dict[MarkerKind, WalEntry]:
+        """Flushed, and the replica hears nothing of it: its markers."""
+        before = len(self.told)
+        self.primary.flush()
+        return {entry.marker.kind: entry for entry in self.told[before:] if entry.marker is not None}
+
+    def replay_now(self, entry: WalEntry, flush_id: int | None = None) -> None:
+        """Replay a marker after everything that was replayed, perhaps with another flush's number."""
+        marker = entry.marker
+        assert marker is not None
+        if flush_id is not None:
+            marker = replace(marker, flush_sequence_id=flush_id)
+        number = self.primary.log.use_up()
+        assert self.replica.replay(entry._replace(sequence_id=number, marker=marker))
+
+    def shown(self) -> list[bytes]:
+        return [row.row for row in self.replica.scanner(Scan()).next(100, 1 << 20)[0]]
+
+    def catch_up(self) -> None:
+        """One more flush, all of it heard: nothing is left in memory, whatever was before."""
+        markers = self.flush()
+        for entry in markers.values():
+            self.replay_now(entry)
+        assert self.replica.memstore_bytes == 0
+        assert not self.replica.is_flushing
+        assert self.shown() == [row.row for row in self.primary.scanner(Scan()).next(100, 1 << 20)[0]]
+
+
+@pytest.fixture
+def stream(runtime: SimRuntime) -> Stream:
+    return Stream(runtime)
+
+
+def test_end_of_an_older_flush_keeps_what_a_newer_one_has_set_aside(stream: Stream) -> None:
+    """Row 27 (..CommitMarkerSmallerThanFlushStartMarker): the file is picked up, snapshot and memory stay."""
+    stream.put(b"a")
+    older = stream.flush()
+    stream.put(b"b")
+    number = stream.replica.last_replayed_sequence_id
+    stream.replay_now(older[MarkerKind.START_FLUSH], flush_id=number)
+    held = stream.replica.memstore_bytes
+    stream.replay_now(older[MarkerKind.COMMIT_FLUSH])
+    assert stream.replica.store_files == stream.primary.store_files
+    assert stream.replica.memstore_bytes == held
+    assert stream.shown() == [b"a", b"b"]
+    stream.put(b"c")
+    for entry in stream.flush().values():
+        stream.replay_now(entry)
+    assert stream.shown() == [b"a", b"b", b"c"]
+    stream.put(b"d")  # the old snapshot was in the way of c, which stays in memory until a flush sets it aside
+    stream.catch_up()
+
+
+def test_end_of_a_newer_flush_frees_the_snapshot_and_keeps_newer_edits(stream: Stream) -> None:
+    """Row 28 (..CommitMarkerLargerThanFlushStartMarker)."""
+    stream.put(b"a")
+    older = stream.flush()
+    stream.replay_now(older[MarkerKind.START_FLUSH])
+    stream.put(b"b")
+    newer = stream.flush()
+    stream.put(b"c")
+    held = stream.replica.memstore_bytes
+    stream.replay_now(newer[MarkerKind.COMMIT_FLUSH])
+    assert stream.replica.store_files == stream.primary.store_files
+    assert 0 < stream.replica.memstore_bytes < held
+    assert not stream.replica.is_flushing
+    assert stream.shown() == [b"a", b"b", b"c"]
+    stream.catch_up()
+
+
+def test_end_of_a_flush_whose_start_was_lost_frees_memory_if_nothing_is_newer(stream: Stream) -> None:
+    """Row 29 (..WithoutFlushStartMarkerDroppableMemstore)."""
+    stream.put(b"a")
+    stream.replay_now(stream.flush()[MarkerKind.COMMIT_FLUSH])
+    assert stream.replica.memstore_bytes == 0
+    assert stream.shown() == [b"a"]
+
+
+def test_end_of_a_flush_whose_start_was_lost_keeps_memory_if_something_is_newer(stream: Stream) -> None:
+    """Row 30 (..WithoutFlushStartMarkerNonDroppableMemstore)."""
+    stream.put(b"a")
+    lost = stream.flush()
+    stream.put(b"b")
+    held = stream.replica.memstore_bytes
+    stream.replay_now(lost[MarkerKind.COMMIT_FLUSH])
+    assert stream.replica.memstore_bytes == held
+    assert stream.shown() == [b"a", b"b"]
+    stream.catch_up()
+
+
+def test_read_point_is_at_the_flush_after_its_end(stream: Stream) -> None:
+    """Row 34 (testReplayFlushSeqIds); ours goes on to the number of the marker itself."""
+    stream.put(b"a")
+    for entry in stream.flush().values():
+        assert stream.replica.replay(entry)
+        assert entry.marker is not None
+        assert stream.replica.read_point == entry.sequence_id > entry.marker.flush_sequence_id
+    assert stream.replica.read_point == stream.primary.read_point
+
+
+@pytest.mark.parametrize("is_asked_for", [True, False])
+def test_marker_of_an_empty_flush_is_logged_only_when_asked_for(stream: Stream, is_asked_for: bool) -> None:
+    """Row 37 (testWriteFlushRequestMarker); replicas are told either way (HBASE-26960)."""
+    logged = len(list(stream.wal.entries()))
+    result = stream.primary.flush(writes_marker=is_asked_for)
+    assert (result.outcome, result.wrote_marker) == (FlushOutcome.CANNOT_FLUSH_EMPTY, is_asked_for)
+    found = [entry.marker.kind for entry in list(stream.wal.entries())[logged:] if entry.marker is not None]
+    assert found == [MarkerKind.CANNOT_FLUSH] * is_asked_for
+    assert stream.told[-1].marker == Marker(MarkerKind.CANNOT_FLUSH, -1, stream.told[-1].marker.families)
+
+
+def test_refresh_follows_no_files_many_files_and_compacted_ones_and_frees_memory(stream: Stream) -> None:
+    """Row 39 (testRefresStoreFiles)."""
+    assert stream.replica.refresh_store_files() is False
+    assert stream.replica.store_files == 0
+    for number in range(4):
+        stream.put(b"%d" % number)
+        stream.flush()
+        assert stream.replica.memstore_bytes > 0
+        assert stream.replica.refresh_store_files() is True
+        assert stream.replica.memstore_bytes == 0
+        assert stream.replica.store_files == stream.primary.store_files == (number + 1) * len(FAMILIES)
+    stream.primary.compact(major=True)
+    assert stream.replica.refresh_store_files() is False, "there was nothing in memory"
+    assert stream.replica.store_files == stream.primary.store_files == len(FAMILIES)
+    assert stream.shown() == [b"0", b"1", b"2", b"3"]
+
+
+# -- the hand-over ---------------------------------------------------------------------------------------------
+
+
+def test_entry_that_is_told_is_the_one_that_was_logged_and_knows_its_size(stream: Stream) -> None:
+    """It is made once; what skips the log is told with its bytes counted, too."""
+    cells = tuple(Cell(name + b":q", LATEST_TIMESTAMP, b"value") for name in FAMILIES)
+    stream.primary.mutate(Put(b"one", cells[:1]))
+    stream.primary.mutate(Put(b"both", cells))
+    stream.primary.mutate(Delete(b"one"))
+    stream.primary.mutate(Increment(b"counter", ((b"f:n", 1),)))
+    assert [told is logged for told, logged in zip(stream.told, stream.wal.entries(), strict=True)] == [True] * 5
+    stream.primary.mutate(Put(b"quick", cells, durability=Durability.SKIP_WAL))
+    stream.primary.batch([Put(b"quick", cells, durability=Durability.SKIP_WAL), Put(b"slow", cells)])
+    assert [row for row, _ in stream.told[-1].rows] == [b"slow", b"slow", b"quick", b"quick"]
+    for entry in stream.told[1:]:
+        assert entry.cell_bytes == entry._replace(cell_bytes=UNKNOWN_BYTES).data_bytes > 0, entry
+
+
+def test_hooks_run_in_sequence_order_whatever_is_completed_first() -> None:
+    """server.md 1.4: just before its number becomes readable, and never before an older one's."""
+    mvcc = Mvcc()
+    seen: list[tuple[int, int]] = []
+
+    def hook(number: int) -> None:
+        seen.append((number, mvcc.read_point))
+
+    first, second, third = mvcc.begin(), mvcc.begin(), mvcc.begin()
+    mvcc.complete_and_tell(second, hook, second)
+    assert seen == []
+    mvcc.complete_and_tell(first, hook, first)
+    mvcc.complete_and_tell(third, hook, third)
+    assert seen == [(first, 0), (second, first), (third, second)]
+    assert mvcc.read_point == third
