@@ -59,7 +59,7 @@ sim: $(STAMP) ## the deterministic simulation
 	$(call pytest,tests/simulation,simulation tests)
 
 bench: $(STAMP) ## every benchmark, with its report
-	@test -f benchmarks/__main__.py || { echo "make bench: there are no benchmarks yet" >&2; exit 1; }
+	@$(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --no-input --editable '.[plots]'
 	$(PY) -m benchmarks run all
 
 docs: $(STAMP) ## run every example in README, docs and docstrings; check the links
