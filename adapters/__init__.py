@@ -4,3 +4,7 @@ An adapter does a thing at the place it is given: read meta at this meta replica
 It never chooses the place and never retries; that is the client's work, done once for all of them. What an adapter
 cannot do, its ``Capabilities`` say.
 """
+
+import logging
+
+logging.getLogger(__name__).addHandler(logging.NullHandler())

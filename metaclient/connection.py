@@ -160,7 +160,11 @@ class Connection:
         self._is_closed = False
         self._put_together()
         if autoconnect:
-            self.open()
+            try:
+                self.open()
+            except BaseException:
+                self.close()  # nobody else will: the caller has no connection to close
+                raise
 
     def _put_together(self) -> None:
         backend, runtime, config = self._backend, self._runtime, self.config

@@ -22,6 +22,7 @@ from metaclient.errors import (
     MetaClientError,
     Overloaded,
     RetriesExhausted,
+    ServerUnreachable,
     TableDisabled,
     TableExists,
     TableNotFound,
@@ -423,3 +424,13 @@ def test_late_answers_of_abandoned_calls_change_nothing(runtime: SimRuntime) -> 
     assert connection.locate("t", b"a") is cached
     assert table.row(b"a") == {b"cf:a": b"1"}
     assert connection.stats()["calls"]["abandoned"] == 0
+
+
+def test_connection_that_cannot_open_closes_what_it_has_made() -> None:
+    """The caller gets an error and no connection, so that nobody else could."""
+    with SimRuntime(seed=1) as runtime:
+        backend = ScriptedBackend(runtime)
+        backend.on("open").raises(ServerUnreachable("refused"))
+        with pytest.raises(ServerUnreachable):
+            connect_to(backend, runtime=runtime)
+        assert backend.is_closed
