@@ -212,6 +212,9 @@ class Locator:
         self._reader = reader
         self._telemetry = telemetry
         self.cache = LocationCache(runtime, regions_max=config.location_cache_regions_max)
+        telemetry.watch("metaclient.cache.hits", lambda: self.cache.hits_and_misses()[0])
+        telemetry.watch("metaclient.cache.misses", lambda: self.cache.hits_and_misses()[1])
+        telemetry.watch("metaclient.cache.regions", self.cache.regions_cached)
         self._lock = runtime.lock()
         # Guarded by the lock:
         self._flights: dict[bytes, tuple[_Flight, ...]] = {}

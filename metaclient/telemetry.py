@@ -16,8 +16,10 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
+from weakref import WeakSet
 
 from opentelemetry import metrics, trace
+from opentelemetry.metrics import CallbackOptions, Observation
 from opentelemetry.trace import SpanKind, Status, StatusCode
 
 from metaclient.model import RegionLocation
@@ -56,6 +58,9 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "metaclient.meta.hedges": ("{call}", "extra calls to hbase:meta that were started by time"),
     "metaclient.meta.ejections": ("{ejection}", "times a meta replica or its server was taken out, by replica"),
     "metaclient.meta.refreshes": ("{call}", "reads of the registry"),
+    "metaclient.cache.hits": ("{lookup}", "lookups that the cache answered"),
+    "metaclient.cache.misses": ("{lookup}", "lookups that had to ask hbase:meta"),
+    "metaclient.cache.regions": ("{region}", "regions whose places are cached"),
     "metaclient.lookups": ("{lookup}", "flights to hbase:meta for a row"),
     "metaclient.lookups.joined": ("{lookup}", "lookups that waited for somebody else's flight"),
     "metaclient.locations.lost": ("{location}", "cached locations that proved wrong, by error"),
@@ -73,6 +78,9 @@ _ATTRIBUTE_OF: Mapping[str, str] = {
     "reason": "metaclient.reason",
     "replica": "metaclient.replica",
 }
+
+#: Of METRICS, those that are read when somebody asks, and not counted one by one: the cache answers in a microsecond.
+WATCHED = ("metaclient.cache.hits", "metaclient.cache.misses", "metaclient.cache.regions")
 
 EVENTS: Mapping[str, str] = {
     "meta_replica_ejected": "a meta replica (or its server) is out until a given time",
@@ -103,6 +111,35 @@ def _is_api_only(provider: object) -> bool:
     return type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 
 
+#: The connections of this process that are alive, and the provider that was told how to ask them: an instrument is
+#: made once, and its callback speaks for all of them.
+_alive: WeakSet[Telemetry] = WeakSet()
+_asked_by: list[metrics.MeterProvider] = []
+
+
+def _watch_for(provider: metrics.MeterProvider, meter: metrics.Meter) -> None:
+    if provider in _asked_by:
+        return
+    _asked_by[:] = [provider]
+    for name in WATCHED:
+        unit, text = METRICS[name]
+        is_level = name.endswith("regions")
+        make = meter.create_observable_up_down_counter if is_level else meter.create_observable_counter
+        make(name, [_asked(name)], unit=unit, description=text)
+
+
+def _asked(name: str) -> Callable[[CallbackOptions], list[Observation]]:
+    def observe(options: CallbackOptions) -> list[Observation]:
+        totals: Counter[str] = Counter()
+        for telemetry in list(_alive):
+            watched = telemetry._watched.get(name)
+            if watched is not None:
+                totals[telemetry._backend] += watched()
+        return [Observation(total, {"metaclient.backend": backend}) for backend, total in totals.items()]
+
+    return observe
+
+
 class Telemetry:
     """Counts, emits events, and reports to OpenTelemetry when an SDK is there."""
 
@@ -116,6 +153,8 @@ class Telemetry:
         self.is_on = False
         self._tracer: trace.Tracer | None = None
         self._instruments: dict[str, Any] = {}
+        self._watched: dict[str, Callable[[], int]] = {}
+        _alive.add(self)
         self.look_for_sdk()
 
     def look_for_sdk(self) -> None:
@@ -124,12 +163,20 @@ class Telemetry:
             self._tracer = trace.get_tracer(SCOPE)
         if not self._instruments and not _is_api_only(metrics.get_meter_provider()):
             meter = metrics.get_meter(SCOPE)
+            _watch_for(metrics.get_meter_provider(), meter)
             for name, (unit, text) in METRICS.items():
+                if name in WATCHED:
+                    continue
                 make = meter.create_histogram if unit == "s" else meter.create_counter
                 self._instruments[name] = make(name, unit=unit, description=text)
         self.is_on = self._tracer is not None or bool(self._instruments)
 
     # -- counters and events ---------------------------------------------------------------------------------
+
+    def watch(self, name: str, value: Callable[[], int]) -> None:
+        """Say how one of WATCHED is read; nothing happens until an SDK asks."""
+        assert name in WATCHED, name
+        self._watched[name] = value
 
     def count(self, name: str, amount: int = 1, **attributes: object) -> None:
         """Add to one of METRICS; attributes are given by the last word of their name."""

@@ -306,3 +306,22 @@ def test_counters_are_summed_and_split(runtime: SimRuntime) -> None:
     assert made.total("metaclient.meta.reads") == 5
     assert made.total("metaclient.meta.reads", replica=1) == 4
     assert made.by("metaclient.meta.reads", "replica") == {0: 1, 1: 4}
+
+
+def test_cache_is_seen_by_the_sdk_and_costs_the_fast_path_nothing(connection: Connection, sdk: Sdk) -> None:
+    """The cache's own counters are read when the SDK collects; a cached lookup touches no instrument."""
+    connection.locate("t", b"a")
+    for _ in range(5):
+        connection.locate("t", b"a")
+    connection.locate(b"t", b"a")
+    hits, misses = connection._locator.cache.hits_and_misses()
+    assert hits == 6
+    assert _sum(sdk, "metaclient.cache.misses", connection) == misses == 1
+    assert _sum(sdk, "metaclient.cache.hits", connection) == 6
+    assert _sum(sdk, "metaclient.cache.regions", connection) == connection.stats()["cache"]["regions"] >= 1
+
+
+def _sum(sdk: Sdk, name: str, connection: Connection) -> int:
+    """What the SDK collects, less what other living connections of this process add."""
+    others = [one for one in list(telemetry._alive) if one is not connection._telemetry and name in one._watched]
+    return sum(point.value for point in sdk.points(name)) - sum(one._watched[name]() for one in others)
