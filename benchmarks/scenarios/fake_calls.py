@@ -1,14 +1,16 @@
 """F2, F3: what the fake costs: puts, gets and scans through the whole client beside plain dictionaries.
 
 F2: the same puts and gets on a bare sorted dictionary with versions (sortedcontainers' SortedDict, keyed by row,
-column and timestamp): the least that a store of this kind does. F3: building the same rows as dictionaries from cells
-of family, qualifier, timestamp and value: the least that a scan does. Seconds are those of the calling thread, in which
-all of it runs, so that other work of the machine does not count.
+column and timestamp). F3: building the same rows as dictionaries from cells of family, qualifier, timestamp and value.
+"Bare" can be read more strictly, and the verdict hangs on it, so that the leaner baselines stand beside: a dictionary
+of rows with a sorted list of keys that keeps one version, and a comprehension over columns that are already joined.
+Seconds are those of the calling thread, in which all of it runs, so that other work of the machine does not count.
 """
 
 from __future__ import annotations
 
 import time
+from bisect import insort
 from collections.abc import Callable, Mapping
 
 from sortedcontainers import SortedDict
@@ -40,6 +42,26 @@ class SortedVersions:
         return found
 
 
+class LeanRows:
+    """The least that still sorts: rows in a dictionary, their keys in a sorted list, one version of each column."""
+
+    def __init__(self) -> None:
+        self._rows: dict[bytes, dict[bytes, tuple[int, bytes]]] = {}
+        self._order: list[bytes] = []
+
+    def put(self, row: bytes, data: Mapping[bytes, bytes]) -> None:
+        columns = self._rows.get(row)
+        if columns is None:
+            columns = self._rows[row] = {}
+            insort(self._order, row)
+        now = int(time.time() * 1000)
+        for column, value in data.items():
+            columns[column] = (now, value)
+
+    def row(self, row: bytes) -> dict[bytes, bytes]:
+        return {column: value for column, (_, value) in self._rows.get(row, {}).items()}
+
+
 def run(quick: bool) -> Outcome:
     count = 2_000 if quick else 10_000
     keys = [b"row-%06d" % (number * 7919 % count) for number in range(count)]
@@ -58,6 +80,7 @@ def run(quick: bool) -> Outcome:
             scan["ratio"],
             "<= 4",
             cells_per_second=scan["cells_per_second"],
+            times_the_leanest=scan["times_lean"],
         ),
     )
     values = {figure.what.split(" ")[0]: figure.value for figure in figures}
@@ -66,7 +89,7 @@ def run(quick: bool) -> Outcome:
 
 
 def _rates(seconds: dict[str, float]) -> dict[str, float]:
-    return {"ours_per_second": 1 / seconds["ours"], "bare_per_second": 1 / seconds["bare"]}
+    return {"ours_per_second": 1 / seconds["ours"], "times_the_leanest": seconds["times_lean"]}
 
 
 def _calls(keys: list[bytes]) -> tuple[dict[str, float], dict[str, float]]:
@@ -74,13 +97,18 @@ def _calls(keys: list[bytes]) -> tuple[dict[str, float], dict[str, float]]:
         connection.create_table("t", {"cf": {}}, splits=[b"row-002000", b"row-006000"])
         table, bare = connection.table("t"), SortedVersions()
         data = {b"cf:a": b"x" * 100}
-        put = _compared(_best(lambda row: table.put(row, data), keys), _best(lambda row: bare.put(row, data), keys))
-        row = _compared(_best(table.row, keys), _best(bare.row, keys))
+        lean = LeanRows()
+        put = _compared(
+            _best(lambda row: table.put(row, data), keys),
+            _best(lambda row: bare.put(row, data), keys),
+            _best(lambda row: lean.put(row, data), keys),
+        )
+        row = _compared(_best(table.row, keys), _best(bare.row, keys), _best(lean.row, keys))
     return put, row
 
 
-def _compared(ours: float, bare: float) -> dict[str, float]:
-    return {"ours": ours, "bare": bare, "ratio": ours / bare}
+def _compared(ours: float, bare: float, lean: float) -> dict[str, float]:
+    return {"ours": ours, "bare": bare, "ratio": ours / bare, "times_lean": ours / lean}
 
 
 def _best(work: Callable[[bytes], object], keys: list[bytes]) -> float:
@@ -101,6 +129,10 @@ def _built(cells: list[tuple[bytes, bytes, int, bytes]]) -> dict[bytes, bytes]:
     return row
 
 
+def _comprehended(cells: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    return {column: value for column, value in cells}  # noqa: C416 - what a scan does with each row, not dict()
+
+
 def _scan(rows: int) -> dict[str, float]:
     with metaclient.connect("fake:?servers=3") as connection:
         connection.create_table("t", {"cf": {}})
@@ -111,7 +143,8 @@ def _scan(rows: int) -> dict[str, float]:
             for number in range(rows):
                 batch.put(b"row-%08d" % number, data)
         cells = [(b"cf", b"c%02d" % number, 0, b"v" * 20) for number in range(CELLS)]
-        ours = bare = float("inf")
+        joined = [(family + b":" + qualifier, value) for family, qualifier, _, value in cells]
+        ours = bare = lean = float("inf")
         for _ in range(ROUNDS):
             began = time.thread_time()
             found = sum(1 for _ in table.scan(batch_size=5_000))
@@ -121,7 +154,11 @@ def _scan(rows: int) -> dict[str, float]:
             for _ in range(rows):
                 _built(cells)
             bare = min(bare, time.thread_time() - began)
-    return {**_compared(ours, bare), "cells_per_second": rows * CELLS / ours}
+            began = time.thread_time()
+            for _ in range(rows):
+                _comprehended(joined)
+            lean = min(lean, time.thread_time() - began)
+    return {**_compared(ours, bare, lean), "cells_per_second": rows * CELLS / ours}
 
 
 SCENARIO = Scenario("fake-calls", ("F2a", "F2b", "F3"), "the fake is fast enough to test with", run, backend="fake")
