@@ -336,9 +336,10 @@ class Connection:
         self, table: bytes | str, row: bytes | str, *, replica_id: int = 0, reload: bool = False
     ) -> RegionLocation:
         """Where a row's region (or a replica of it) is: about a microsecond when it is cached."""
-        # The fast path touches nothing but the snapshot: names and rows that are not bytes miss the dictionary
-        # or fail to compare, and are dealt with below.
+        # The fast path touches nothing but the snapshot; what is not in its plain form is dealt with below.
         known = self._cached_tables.get(table)  # type: ignore[arg-type]  # a str key is a miss
+        if known is None and type(table) is str:
+            known = self._cached_tables.get(table.encode())
         if known is not None and not reload and replica_id == 0 and type(row) is bytes and self.table_prefix is None:
             snapshot = known.snapshot
             index = bisect_right(snapshot.starts, row) - 1
