@@ -1,29 +1,5 @@
-"""Virtual time for every test, and the worlds of the fake cluster's tests."""
+"""Virtual time for every test, and the worlds of the fake cluster's tests: their fixtures serve here, too."""
 
-from __future__ import annotations
+from tests.unit.fake_cluster.conftest import make, runtime
 
-from collections.abc import Callable, Iterator
-
-import pytest
-
-from metaclient.runtime import SimRuntime
-from tests.unit.fake_cluster.conftest import World
-
-
-@pytest.fixture
-def runtime() -> Iterator[SimRuntime]:
-    with SimRuntime(seed=1) as made:
-        yield made
-
-
-@pytest.fixture
-def make(runtime: SimRuntime) -> Iterator[Callable[..., World]]:
-    worlds: list[World] = []
-
-    def make(**options: object) -> World:
-        worlds.append(World(runtime, **options))
-        return worlds[-1]
-
-    yield make
-    for world in worlds:
-        world.cluster.close()
+__all__ = ["make", "runtime"]
