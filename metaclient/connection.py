@@ -18,13 +18,11 @@ from typing import Any
 from metaclient import keys
 from metaclient.backend import Backend, BackendFactory, Capabilities
 from metaclient.config import Config, MetaMode
-from metaclient.errors import ConfigError, ConnectionClosed, RegionOffline, Unsupported
+from metaclient.errors import ConfigError, ConnectionClosed, Unsupported
 from metaclient.locator import Locator
 from metaclient.meta_reader import MetaReader, MetaReplicaStatus
 from metaclient.model import (
-    META_TABLE,
     FamilyDescriptor,
-    RegionInfo,
     RegionLocation,
     RegionLocations,
     TableDescriptor,
@@ -358,8 +356,6 @@ class Connection:
         if not isinstance(replica_id, int) or isinstance(replica_id, bool) or replica_id < 0:
             raise ValueError(f"'replica_id' must be a number from 0 on, got {replica_id!r}")
         key = _as_bytes(row, "row")  # the empty row is in the first region: a fair question here
-        if name == META_TABLE:
-            return self._locate_meta(replica_id)
         deadline = self._deadline()
         with self._observed("locate", name):
             return self._retrier.call(
@@ -367,13 +363,6 @@ class Connection:
                 deadline=deadline,
                 what=lambda: f"locate row {keys.printable(key)!r} of table {keys.printable(name)!r}",
             )
-
-    def _locate_meta(self, replica_id: int) -> RegionLocation:
-        for replica in self._reader.refresh(self._deadline()):
-            if replica.replica_id == replica_id and replica.server is not None:
-                info = RegionInfo(META_TABLE, region_id=1, replica_id=replica_id)
-                return RegionLocation(info, replica.server, region_name=replica.region_name)
-        raise RegionOffline(f"the registry knows no server for replica {replica_id} of hbase:meta")
 
     def regions(self, table: bytes | str) -> list[RegionLocations]:
         """All regions of a table with their replicas, read from hbase:meta in pages."""

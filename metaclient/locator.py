@@ -47,7 +47,7 @@ from metaclient.errors import (
 )
 from metaclient.location_cache import EMPTY, LocationCache, with_regions
 from metaclient.meta_reader import MetaReader
-from metaclient.model import RegionInfo, RegionLocation, RegionLocations, ServerName, TableState
+from metaclient.model import META_TABLE, RegionInfo, RegionLocation, RegionLocations, ServerName, TableState
 from metaclient.replicas import Lookup
 from metaclient.runtime import Pending, Runtime
 from metaclient.telemetry import Telemetry
@@ -262,6 +262,8 @@ class Locator:
         before: bool = False,
     ) -> RegionLocations:
         """All that is known of the region of ``row`` (or the one before it); replica ``replica_id`` is placed."""
+        if table == META_TABLE:
+            return self._meta_region(replica_id, reload, deadline)
         known = self.cache.table(table)
         lookup = Lookup(table, row, before, reload)
         generation = self.cache.bump() if reload else 0
@@ -287,6 +289,22 @@ class Locator:
                 if found is not None:
                     return found
                 reload = False
+
+    def _meta_region(self, replica_id: int, reload: bool, deadline: float) -> RegionLocations:
+        """hbase:meta's one region, which no row of meta describes: the registry knows where its copies are."""
+        replicas = self._reader.refresh(deadline) if reload else self._reader.replicas(deadline)
+        info = RegionInfo(META_TABLE, region_id=1)
+        places: list[RegionLocation | None] = [None] * (1 + max(replica.replica_id for replica in replicas))
+        for replica in replicas:
+            if replica.server is not None:
+                at = info.replica(replica.replica_id)
+                places[replica.replica_id] = RegionLocation(at, replica.server, region_name=replica.region_name)
+        found = RegionLocations(info, tuple(places))
+        if found.at(replica_id) is not None:
+            return found
+        if not reload:
+            return self._meta_region(replica_id, True, deadline)
+        raise RegionOffline(f"the registry knows no server for replica {replica_id} of hbase:meta")
 
     def _cached(self, lookup: Lookup) -> RegionLocations | None:
         row = lookup.row or b""
@@ -472,6 +490,8 @@ class Locator:
         self, table: bytes, *, deadline: float, on_page: Callable[[int], None] | None = None
     ) -> list[RegionLocations]:
         """All regions of a table, read from hbase:meta page by page and cached; resumes at another replica."""
+        if table == META_TABLE:
+            return [self._meta_region(0, True, deadline)]
         generation = self.cache.generation
         snapshot = EMPTY
         start_row = keys.meta_table_start(table)
@@ -521,6 +541,9 @@ class Locator:
 
     def on_error(self, location: RegionLocation, error: MetaClientError) -> None:
         """A call at this location failed: decide what that says about the location."""
+        if location.region.table == META_TABLE:
+            self._reader.refresh_on_evidence()
+            return
         if isinstance(error, RegionMoved) and self._follow(location, error):
             return
         if error.disposition is Disposition.RELOCATE:

@@ -9,9 +9,12 @@ from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from adapters.fake import FakeCluster
 from metaclient.cli import main
+from metaclient.cli.doctor import examine
 from metaclient.cli.session import from_text, to_text
 from metaclient.connection import connect
+from metaclient.runtime import SimRuntime
 
 URL = "fake:cli-tests"
 
@@ -145,3 +148,45 @@ def test_text_and_bytes_are_each_others_inverse(data: bytes) -> None:
 def test_a_broken_escape_is_wrong_use() -> None:
     with pytest.raises(click.UsageError, match="hexadecimal"):
         from_text(r"\x4")
+
+
+def test_doctor_finds_a_healthy_cluster_good() -> None:
+    with connect("fake:doctor-good?servers=5&meta_replicas=3") as connection:
+        connection.create_table("t", {"cf": {}}, splits=[b"m"])
+        result = run("doctor", "--json", url="fake:doctor-good")
+        assert result.exit_code == 0
+        verdicts = json.loads(result.stdout)["verdicts"]
+        assert {verdict["level"] for verdict in verdicts} == {"good"}
+        assert [verdict["about"] for verdict in verdicts][2:5] == ["replica 0", "replica 1", "replica 2"]
+        assert "2 rows read, all as in the primary" in verdicts[3]["found"]
+
+
+def test_doctor_names_the_copy_that_cannot_be_read_and_fails() -> None:
+    with (
+        SimRuntime() as runtime,
+        FakeCluster(servers=4, meta_replicas=3, runtime=runtime) as cluster,
+        cluster.connect(operation_timeout_s=5) as connection,
+    ):
+        connection.create_table("t", {"cf": {}})
+        cluster.pause(cluster.meta_server(2), keeps_session=True)
+        levels = {verdict.about: verdict.level for verdict in examine(connection)}
+    assert (levels["replica 1"], levels["replica 2"]) == ("good", "bad")
+
+
+def test_doctor_tells_a_lagging_copy_what_to_set() -> None:
+    with (
+        SimRuntime() as runtime,
+        FakeCluster(servers=4, meta_replicas=2, runtime=runtime) as cluster,
+        cluster.connect() as connection,
+    ):
+        cluster.partition(cluster.meta_server(0), cluster.meta_server(1))
+        connection.create_table("t", {"cf": {}})
+        found = [verdict for verdict in examine(connection) if verdict.about == "replica 1"]
+    assert found[0].level == "warning"
+    assert "hbase.region.replica.replication.catalog.enabled" in found[0].advice
+
+
+def test_doctor_of_a_cluster_with_one_copy_says_what_to_set() -> None:
+    result = run("doctor", url="fake:?meta_replicas=1")
+    assert result.exit_code == 0
+    assert "hbase.meta.replica.count=3" in result.stdout

@@ -1,0 +1,145 @@
+"""``doctor``: does this cluster have meta replicas, can they be read, how far behind, what to set: a verdict a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import click
+
+from metaclient.cli.session import Session, common
+from metaclient.config import MetaMode
+from metaclient.connection import Connection
+from metaclient.errors import MetaClientError
+from metaclient.model import META_TABLE, Row
+
+__all__ = ["Verdict", "doctor", "examine"]
+
+#: How many rows of hbase:meta are compared between the copies.
+ROWS_COMPARED = 1000
+#: Behind by more than this, a copy is not fed by replication: the store file refresher alone takes minutes.
+LAG_WORTH_A_WORD_S = 5.0
+#: A copy that has not answered by then is as good as broken.
+PATIENCE_S = 10.0
+
+Level = Literal["good", "warning", "bad"]
+Rows = dict[bytes, Row]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One finding: what was looked at, what was seen, and what to do about it."""
+
+    level: Level
+    about: str
+    found: str
+    advice: str = ""
+
+
+def examine(connection: Connection) -> Iterator[Verdict]:
+    """Look at a cluster as its client would; nothing is changed.
+
+    >>> from metaclient import connect
+    >>> with connect("fake:?meta_replicas=1") as connection:
+    ...     [verdict.level for verdict in examine(connection)]
+    ['good', 'warning']
+    """
+    if not connection.capabilities.meta_replicas:
+        yield Verdict("good", "cluster", "answers")
+        yield Verdict(
+            "bad", "backend", "cannot address copies of hbase:meta", "connect through thrift2:// or hbase:// instead"
+        )
+        return
+    copies = connection.meta_replicas()
+    yield Verdict("good", "cluster", f"answers, and the registry names {len(copies)} meta replica(s)")
+    if len(copies) == 1:
+        yield Verdict(
+            "warning",
+            "replicas",
+            "hbase:meta has one copy: every lookup of every client goes to it",
+            "set hbase.meta.replica.count=3 on the masters (and restart the active one)",
+        )
+        return
+    yield _spread([copy.server for copy in copies])
+    primary: Rows | None = None
+    for copy in copies:
+        verdict, rows = _copy(connection, copy.id, primary)
+        primary = rows if copy.id == 0 else primary
+        yield verdict
+    yield _mode(connection.meta_mode)
+
+
+def _spread(servers: list[str | None]) -> Verdict:
+    unplaced = sum(server is None for server in servers)
+    if unplaced:
+        return Verdict(
+            "bad", "placement", f"{unplaced} copies of hbase:meta have no server", "look at the master's log"
+        )
+    if len(set(servers)) < len(servers):
+        return Verdict(
+            "warning",
+            "placement",
+            f"{len(servers)} copies of hbase:meta on {len(set(servers))} server(s): one crash takes several",
+            "run the balancer, or add region servers",
+        )
+    return Verdict("good", "placement", f"each of the {len(servers)} copies is on a server of its own")
+
+
+def _copy(connection: Connection, replica_id: int, primary: Rows | None) -> tuple[Verdict, Rows | None]:
+    """Read one copy; compare it with the primary's rows where those are known."""
+    about = f"replica {replica_id}"
+    try:
+        scan = connection.table(META_TABLE, use_prefix=False).scan(
+            columns=[b"info"], limit=ROWS_COMPARED, consistency="TIMELINE", replica_id=replica_id
+        )
+        rows = {key: row for key, row in scan if isinstance(row, Row)}
+    except MetaClientError as error:
+        advice = (
+            "it is the judge of all lookups: look at its region server" if replica_id == 0 else "look at its server"
+        )
+        return Verdict("bad", about, f"cannot be read: {type(error).__name__}: {error}", advice), None
+    seen = f"{len(rows)} rows read"
+    if replica_id == 0 or primary is None:
+        return Verdict("good", about, seen), rows
+    behind = sum(rows.get(key) != row for key, row in primary.items()) + len(rows.keys() - primary.keys())
+    lag_s = max((row.lag_s or 0.0 for row in rows.values()), default=0.0)
+    if behind or lag_s > LAG_WORTH_A_WORD_S:
+        lag = f", {lag_s:.1f} s behind" if lag_s else ""
+        return (
+            Verdict(
+                "warning",
+                about,
+                f"{seen}, {behind} not as in the primary{lag}",
+                "set hbase.region.replica.replication.catalog.enabled=true on all servers"
+                " (if it is set: regions may just be moving, look again)",
+            ),
+            rows,
+        )
+    return Verdict("good", about, f"{seen}, all as in the primary"), rows
+
+
+def _mode(mode: MetaMode) -> Verdict:
+    if mode is MetaMode.NONE:
+        return Verdict(
+            "warning",
+            "mode",
+            "this client reads only the primary",
+            "leave meta_mode out, or set hbase.locator.meta.replicas.mode=LoadBalance",
+        )
+    return Verdict("good", "mode", f"this client uses {mode.value}")
+
+
+@click.command()
+@common
+def doctor(session: Session) -> None:
+    """Say whether this cluster has meta replicas that help, and what to set; fails if something is broken."""
+    with session.connect(operation_timeout_s=PATIENCE_S) as connection:
+        verdicts = list(examine(connection))
+    session.document({"verdicts": [asdict(verdict) for verdict in verdicts]})
+    marks = {"good": "ok  ", "warning": "look", "bad": "BAD "}
+    for verdict in verdicts:
+        advice = f"\n        -> {verdict.advice}" if verdict.advice else ""
+        session.say(f"{marks[verdict.level]} {verdict.about}: {verdict.found}{advice}")
+    if any(verdict.level == "bad" for verdict in verdicts):
+        raise SystemExit(1)
