@@ -5,7 +5,7 @@ A mistake is an error at the call that names the argument and the fix.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from typing import TypeAlias
 
@@ -39,6 +39,12 @@ __all__ = [
 ]
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
+#: Names of columns that were found good, and how long they may be: some hundred kilobytes at most.
+COLUMNS_REMEMBERED, COLUMN_REMEMBERED_BYTES = 1000, 256
+_checked_columns: dict[bytes | str, bytes] = {}
+_PUT = CellType.PUT
+_DEFAULT_DURABILITY = Durability.USE_DEFAULT
+_new_cell: Callable[..., Cell] = tuple.__new__
 _STRONG = Consistency.STRONG
 Columns: TypeAlias = Sequence[bytes | str] | None
 #: Column -> value. Three times, because a Mapping's keys are invariant: dict[bytes, bytes] is no Mapping of either.
@@ -188,19 +194,32 @@ def value_of(value: object, argument: str) -> bytes:
 
 
 def cells_of(data: Data, timestamp: int) -> tuple[Cell, ...]:
-    if not isinstance(data, Mapping):
+    if type(data) is not dict and not isinstance(data, Mapping):
         raise TypeError(f"'data' must map columns to values, got {type(data).__name__}")
     if not data:
         raise ValueError("'data' has no columns: there is nothing to write")
     cells = []
     for column, value in data.items():
+        name = _checked_columns.get(column) or _checked_column(column)
         plain = value if type(value) is bytes else value_of(value, f"the value of {column!r}")
-        cells.append(Cell(keys.column_name(column, "data", family_only_ok=False), timestamp, plain))
+        cells.append(_new_cell(Cell, (name, timestamp, plain, _PUT)))
     return tuple(cells)
 
 
+def _checked_column(column: bytes | str) -> bytes:
+    """The name of a column to write to, remembered: a program writes to few, again and again."""
+    name = keys.column_name(column, "data", family_only_ok=False)
+    if len(name) <= COLUMN_REMEMBERED_BYTES:
+        if len(_checked_columns) >= COLUMNS_REMEMBERED:
+            _checked_columns.clear()
+        _checked_columns[column] = name
+    return name
+
+
 def make_put(row: bytes | str, data: Data, timestamp: int, wal: bool) -> Put:
-    return Put(keys.row_key(row), cells_of(data, timestamp), _durability(wal))
+    if type(row) is not bytes or not 0 < len(row) <= keys.ROW_LENGTH_MAX:
+        row = keys.row_key(row)
+    return Put(row, cells_of(data, timestamp), _DEFAULT_DURABILITY if wal else Durability.SKIP_WAL)
 
 
 def make_delete(row: bytes | str, columns: Columns, timestamp: int, wal: bool) -> Delete:

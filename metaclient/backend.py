@@ -96,6 +96,7 @@ class Capabilities:
     filters: bool = True
     create_with_splits: bool = True
     region_replication: bool = True  # create_table can set it
+    cell_ttl: bool = False  # Put.ttl_ms is honoured
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +136,14 @@ class ScanPage:
 
     ``scanner`` is the handle for the next page, or None when the server has closed it. ``is_end_of_region``: this
     region (or, behind a gateway, the whole range) has no more rows for the scan. Neither (no scanner, not the end)
-    means: the scanner is gone, reopen after the last row.
+    means: the scanner is gone, reopen after the last row. ``is_end_of_scan``: a filter wants nothing more, in no region.
     """
 
     rows: Sequence[Result]
     scanner: object | None
     is_end_of_region: bool
     is_stale: bool = False
+    is_end_of_scan: bool = False
 
 
 @dataclass(frozen=True, slots=True)

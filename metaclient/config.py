@@ -45,7 +45,7 @@ from xml.parsers import expat
 
 from metaclient.errors import ConfigError
 
-__all__ = ["Config", "MetaMode"]
+__all__ = ["Config", "MetaMode", "property_names"]
 
 
 class MetaMode(enum.Enum):
@@ -331,6 +331,7 @@ class Config:
 
     # -- deadlines: one operation has one, its attempts share it
     operation_timeout_s: float = _field(120.0, _DEADLINE, "hbase.client.operation.timeout", _MS, 1_200_000)
+    # Of calls on system tables, and of lookups that somebody asks for by name: locate, regions, warm_up, meta_replicas.
     meta_operation_timeout_s: float = _following(
         "operation_timeout_s", _DEADLINE, "hbase.client.meta.operation.timeout", _MS
     )
@@ -371,7 +372,8 @@ class Config:
     hedge_budget_burst: int = _field(10, _COUNT)  # ours: what a quiet client may spend at once
 
     # -- scans of user tables
-    scan_caching: int = _field(1_000, _SIZE, "hbase.client.scanner.caching", hbase=_INT_MAX)  # rows of one batch
+    # Rows and bytes of one page. A Thrift gateway knows no bytes: it brings all the rows that it is asked for.
+    scan_caching: int = _field(1_000, _SIZE, "hbase.client.scanner.caching", hbase=_INT_MAX)  # Table.scan's batch_size
     scan_max_result_bytes: int = _field(2 << 20, _BYTES, "hbase.client.scanner.max.result.size", hbase=2 << 20)
 
     # -- machinery (ours)
@@ -564,6 +566,11 @@ _KNOWN: Final = (
     | set(_DEPRECATED)
     | _OTHERS
 )
+
+
+def property_names() -> frozenset[str]:
+    """HBase's properties and ours that this module knows, as HBase writes them (some have capitals)."""
+    return frozenset(_KNOWN)
 
 
 def _read_fields(properties: Mapping[str, _Property]) -> dict[str, tuple[object, str]]:

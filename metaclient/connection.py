@@ -19,6 +19,7 @@ from metaclient import keys
 from metaclient.backend import Backend, BackendFactory, Capabilities
 from metaclient.config import Config, MetaMode
 from metaclient.errors import ConfigError, ConnectionClosed, Unsupported
+from metaclient.location_cache import decoded
 from metaclient.locator import Locator
 from metaclient.meta_reader import MetaReader, MetaReplicaStatus
 from metaclient.model import (
@@ -42,6 +43,8 @@ BACKENDS = "metaclient.backends"
 COMPAT_MODES = ("0.90", "0.92", "0.94", "0.96", "0.98")
 TRANSPORTS = ("buffered", "framed")
 PROTOCOLS = ("binary", "compact")
+#: What a family keeps when nothing is said: happybase's word, which its programs rely on (HBase's own default is 1).
+HAPPYBASE_MAX_VERSIONS = 3
 #: How long close() waits for threads; the rest of the second that it promises is for everything else.
 CLOSE_S = 0.8
 ConfigSource = str | PathLike[str] | Mapping[str, object] | Config | None
@@ -168,7 +171,7 @@ class Connection:
         backend, runtime, config = self._backend, self._runtime, self.config
         self._telemetry = Telemetry(runtime, backend.name)
         self._executor = Executor(runtime, backend.capabilities, abandoned_max=config.abandoned_calls_max)
-        self._retrier = Retrier(runtime, config, self._telemetry)
+        self._retrier = Retrier(runtime, config, self._telemetry, inside_s=backend.capabilities.retries_inside_s)
         self._reader = MetaReader(backend, runtime, config, self._executor, self._telemetry)
         self._locator = Locator(backend, runtime, config, self._reader, self._telemetry)
         self._operations = Operations(
@@ -225,6 +228,10 @@ class Connection:
     def _deadline(self) -> float:
         return self._runtime.now() + self.config.operation_timeout_s
 
+    def _meta_deadline(self) -> float:
+        """Of a question to hbase:meta or the registry that somebody asks as such."""
+        return self._runtime.now() + self.config.meta_operation_timeout_s
+
     def _check_open(self) -> None:
         if self._is_closed:
             raise ConnectionClosed("this connection is closed; make a new one")
@@ -263,7 +270,10 @@ class Connection:
         splits: Sequence[bytes | str] | None = None,
         region_replication: int = 1,
     ) -> None:
-        """Make a table. ``families`` maps a name to happybase's options (``max_versions``, ``time_to_live``, ...)."""
+        """Make a table. ``families`` maps a name to happybase's options (``max_versions``, ``time_to_live``, ...).
+
+        A family keeps 3 versions unless ``max_versions`` says otherwise, as with happybase.
+        """
         if not isinstance(families, Mapping):
             raise TypeError(f"'families' must map family names to options, got {type(families).__name__}")
         if not families:
@@ -356,7 +366,7 @@ class Connection:
         if not isinstance(replica_id, int) or isinstance(replica_id, bool) or replica_id < 0:
             raise ValueError(f"'replica_id' must be a number from 0 on, got {replica_id!r}")
         key = _as_bytes(row, "row")  # the empty row is in the first region: a fair question here
-        deadline = self._deadline()
+        deadline = self._meta_deadline()
         with self._observed("locate", name):
             return self._retrier.call(
                 lambda: self._locator.locate(name, key, deadline=deadline, replica_id=replica_id, reload=reload),
@@ -370,7 +380,7 @@ class Connection:
 
     def _regions(self, table: bytes, on_page: Callable[[int], None] | None = None) -> list[RegionLocations]:
         self._check_open()
-        deadline = self._deadline()
+        deadline = self._meta_deadline()
         with self._observed("regions", table):
             return self._retrier.call(
                 lambda: self._locator.regions(table, deadline=deadline, on_page=on_page),
@@ -383,19 +393,26 @@ class Connection:
         return len(self._regions(self._table_name(table), on_page))
 
     def export_locations(self, *tables: bytes | str) -> bytes:
-        """What is cached of these tables (all by default), for :meth:`import_locations` in another process."""
+        """What is cached of these tables (all by default), for :meth:`import_locations` in another process.
+
+        The places of hbase:meta's replicas go along: who imports them need not ask the registry.
+        """
         self._check_open()
-        return self._locator.cache.exported([self._table_name(table) for table in tables])
+        return self._locator.cache.exported([self._table_name(table) for table in tables], self._reader.known())
 
     def import_locations(self, data: bytes) -> int:
         """Take in exported locations; the first use of each costs no lookup. How many regions there were."""
         self._check_open()
-        return self._locator.cache.imported(data)
+        tables, replicas = decoded(data)
+        self._reader.assume(replicas)
+        for table, regions in tables.items():
+            self._locator.cache.insert(table, regions)
+        return sum(map(len, tables.values()))
 
     def meta_replicas(self) -> list[MetaReplicaStatus]:
         """The copies of hbase:meta: where, how healthy, and how many lookups each has served us."""
         self._check_open()
-        deadline = self._deadline()
+        deadline = self._meta_deadline()
         self._retrier.call(
             lambda: self._reader.refresh(deadline),
             deadline=deadline,
@@ -507,6 +524,7 @@ def _family(name: bytes | str, options: Mapping[str, Any]) -> FamilyDescriptor:
         field = _FAMILY_OPTIONS[option]
         if field is not None:
             fields[field] = value.decode() if isinstance(value, bytes) else value
+    fields.setdefault("max_versions", HAPPYBASE_MAX_VERSIONS)
     if fields.get("time_to_live_s") in (-1, 0, 2**31 - 1):  # happybase's and HBase's words for "for ever"
         fields["time_to_live_s"] = None
     return FamilyDescriptor(plain, **fields)

@@ -44,6 +44,18 @@ ALIASES: Mapping[str, type[MetaClientError]] = {
     _HBASE + "ipc.FailedServerException": errors.ServerUnreachable,
     _HBASE + "exceptions.ConnectionClosedException": errors.ServerUnreachable,
     _HBASE + "exceptions.ConnectionClosingException": errors.ServerUnreachable,
+    _HBASE + "RetryImmediatelyException": errors.Overloaded,
+    _HBASE + "MultiActionResultTooLarge": errors.Overloaded,
+    _HBASE + "exceptions.FailedSanityCheckException": errors.RequestRefused,
+    _HBASE + "exceptions.RequestTooBigException": errors.RequestRefused,
+    _HBASE + "exceptions.UnknownProtocolException": errors.RequestRefused,
+    _HBASE + "constraint.ConstraintException": errors.RequestRefused,
+    _HBASE + "client.WrongRowIOException": errors.RequestRefused,
+    _HBASE + "filter.IncompatibleFilterException": errors.RequestRefused,
+    _HBASE + "filter.InvalidRowFilterException": errors.RequestRefused,
+    _HBASE + "ipc.FatalConnectionException": errors.RequestRefused,
+    _HBASE + "ipc.WrongVersionException": errors.RequestRefused,
+    _HBASE + "ipc.BadAuthException": errors.RequestRefused,
     _HBASE + "security.AccessDeniedException": errors.RequestRefused,
     _HBASE + "quotas.QuotaExceededException": errors.RequestRefused,
     "org.apache.hbase.thirdparty.io.netty.channel.AbstractChannel$AnnotatedConnectException": errors.ServerUnreachable,
@@ -83,6 +95,10 @@ _NEVER_SENT = frozenset(
 )
 #: Texts that say more than the class, which is a plain IOException.
 _TEXTS: tuple[tuple[str, type[MetaClientError]], ...] = (
+    # HBase calls these a plain IOException that may be tried again; it would say the same for ever.
+    ("row length is 0", errors.RequestRefused),
+    ("row length 0", errors.RequestRefused),
+    ("illegal character code", errors.RequestRefused),
     ("reads are disabled", errors.ReadsDisabled),
     ("no location for replica", errors.RegionOffline),
     ("cannot get the location for replica", errors.RegionOffline),

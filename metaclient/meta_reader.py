@@ -193,6 +193,22 @@ class MetaReader:
         self._runtime.wait_first((pending,), min(deadline, self._runtime.now() + self._try_s()))
         return self._replicas or (MetaReplica(0),)
 
+    def known(self) -> tuple[MetaReplica, ...]:
+        """The replicas as last heard; nothing when nobody has asked yet."""
+        return self._replicas
+
+    def assume(self, replicas: Sequence[MetaReplica]) -> None:
+        """Take another client's word for where they are, unless we know ourselves: the registry is spared a question.
+
+        It is asked when the word proves wrong, and in the background when it is as old as ``meta_refresh_s``.
+        """
+        if not replicas or not self._can_choose:
+            return
+        with self._lock:
+            if not self._replicas:
+                self._replicas = _in_order(replicas)
+                self._refreshed_at = self._runtime.now()
+
     def refresh(self, deadline: float) -> tuple[MetaReplica, ...]:
         """Ask the registry now (joining whoever already does)."""
         while True:

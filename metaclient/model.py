@@ -287,6 +287,7 @@ class Scan:
     filter: bytes | None = None
     limit: int | None = None  # rows, over the whole scan
     caching: int = 1000  # rows a page
+    max_result_bytes: int = 2 << 20  # of a page, for backends that can: the row that passes it is the last
     batch: int | None = None  # cells a Result; longer rows come in pieces
     is_raw: bool = False  # delete markers and what they hide, too
 
@@ -298,6 +299,7 @@ class Put:
     row: bytes
     cells: tuple[Cell, ...]
     durability: Durability = Durability.USE_DEFAULT
+    ttl_ms: int | None = None  # how long these cells live, beside the family's own; only where Capabilities.cell_ttl
 
 
 @dataclass(frozen=True, slots=True)

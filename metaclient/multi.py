@@ -39,7 +39,7 @@ __all__ = ["batch", "get_many"]
 
 def batch(operations: Operations, table: bytes, actions: Sequence[Operation]) -> list[Outcome]:
     """Run many operations at their primaries; an outcome for each. Raises only when the connection is unusable."""
-    return _Multi(operations, table, actions, operations.deadline()).run()
+    return _Multi(operations, table, actions, operations.deadline(table)).run()
 
 
 def get_many(
@@ -49,7 +49,7 @@ def get_many(
     is_timeline = consistency is Consistency.TIMELINE
     if is_timeline and not operations.backend.capabilities.region_replicas:
         raise operations.no_replicas()
-    multi = _Multi(operations, table, gets, operations.deadline())
+    multi = _Multi(operations, table, gets, operations.deadline(table))
     multi.is_hedged = is_timeline and replica_id is None
     multi.replica_id = (replica_id or 0) if is_timeline else 0
     results: list[Placed] = []

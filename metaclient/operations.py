@@ -7,6 +7,7 @@ where to go each time. An answer of a wrong type is a fault of the backend, neve
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -47,6 +48,10 @@ T = TypeVar("T")
 Placed = tuple[Result, RegionLocation | None]
 Operation = Get | Put | Delete | Increment | Append | RowMutations
 NEVER = float("inf")
+#: They depend on what is there, so that repeating one that was applied would apply it twice; they answer cells.
+CHANGES = (Increment, Append)
+#: The namespace of HBase's own tables: hbase.client.meta.operation.timeout is theirs.
+SYSTEM_TABLES = b"hbase:"
 
 
 class Operations:
@@ -78,6 +83,7 @@ class Operations:
         self._cached_tables = locator.cache.tables
         self._on_success = retrier.budget.on_success
         self._operation_timeout_s = config.operation_timeout_s
+        self._meta_operation_timeout_s = config.meta_operation_timeout_s
         self.read_timeout_s = min(config.rpc_read_timeout_s, config.operation_timeout_s)
         self._is_direct = capabilities.honours_deadline and not capabilities.is_pipelined
         self._backend_get = backend.get
@@ -102,9 +108,13 @@ class Operations:
             samples_min=config.hedge_samples_min,
         )
 
-    def deadline(self) -> float:
+    def timeout_s(self, table: bytes) -> float:
+        """How long an operation on this table may take, over all its attempts."""
+        return self._meta_operation_timeout_s if table.startswith(SYSTEM_TABLES) else self._operation_timeout_s
+
+    def deadline(self, table: bytes) -> float:
         """Of an operation that starts now."""
-        return self._now() + self._operation_timeout_s
+        return self._now() + self.timeout_s(table)
 
     def no_replicas(self) -> Unsupported:
         return Unsupported(
@@ -119,7 +129,7 @@ class Operations:
             return self._get_strong(table, get)
         if not self._can_choose_replica:
             raise self.no_replicas()
-        deadline = self._now() + self._operation_timeout_s
+        deadline = self.deadline(table)
         if replica_id is not None:
             return self.retried(lambda: self._get_at(table, get, deadline, replica_id), deadline, table, "get", get.row)
         return self.retried(
@@ -146,9 +156,11 @@ class Operations:
             if not self.by_gateway:
                 place = self._cached_place(table, get.row)
                 if place is None:
-                    place = self.locator.locate(table, get.row, deadline=begun + self._operation_timeout_s)
+                    place = self.locator.locate(table, get.row, deadline=begun + self.timeout_s(table))
                     now = self._now()
             until = now + self.read_timeout_s
+            if table.startswith(SYSTEM_TABLES):
+                until = min(until, begun + self._meta_operation_timeout_s)
             if self._is_direct:
                 answer = self._backend_get(place, table, get, until)
             else:
@@ -171,7 +183,7 @@ class Operations:
         self, table: bytes, get: Get, place: RegionLocation | None, error: MetaClientError, begun: float
     ) -> Placed:
         error.place = place
-        deadline = begun + self._operation_timeout_s
+        deadline = begun + self.timeout_s(table)
         return self.retrier.resume(
             error,
             lambda: self._get_at(table, get, deadline),
@@ -332,22 +344,24 @@ class Operations:
         """Write one row: a cached place and one call, as ``_get_strong``; everything else after a first failure."""
         begun = now = self._now()
         place: RegionLocation | None = None
-        is_change = isinstance(mutation, Increment | Append)
         try:
             if not self.by_gateway:
                 place = self._cached_place(table, mutation.row)
                 if place is None:
-                    place = self.locator.locate(table, mutation.row, deadline=begun + self._operation_timeout_s)
+                    place = self.locator.locate(table, mutation.row, deadline=begun + self.timeout_s(table))
                     now = self._now()
             until = now + self._write_timeout_s
+            if table.startswith(SYSTEM_TABLES):
+                until = min(until, begun + self._meta_operation_timeout_s)
             if self._is_direct:
                 answer = self._backend_mutate(place, table, mutation, until)
             else:
                 answer = self.executor.call(self._backend_mutate, place, table, mutation, deadline=until, is_write=True)
-            if isinstance(answer, Pending):  # a backend may answer so even though it does not say is_pipelined
-                answer = self.executor.awaited(answer, until, is_write=True)
-            if is_change:
-                answer = expect(Result, answer, is_write=True)
+            if answer is not None or type(mutation) in CHANGES:
+                if isinstance(answer, Pending):  # a backend may answer so even though it does not say is_pipelined
+                    answer = self.executor.awaited(answer, until, is_write=True)
+                if type(mutation) in CHANGES:
+                    answer = expect(Result, answer, is_write=True)
         except Exception as raised:
             return self._mutate_again(table, mutation, place, told(raised, is_write=True), begun)
         self._on_success()
@@ -359,8 +373,8 @@ class Operations:
         self, table: bytes, mutation: Mutation, place: RegionLocation | None, error: MetaClientError, begun: float
     ) -> Result | None:
         error.place = place
-        deadline = begun + self._operation_timeout_s
-        is_change = isinstance(mutation, Increment | Append)
+        deadline = begun + self.timeout_s(table)
+        is_change = type(mutation) in CHANGES
         kind: type[Result | None] = Result if is_change else object  # type: ignore[assignment]  # others: unused
 
         def attempt() -> Result | None:
@@ -379,16 +393,19 @@ class Operations:
 
     def _cached_place(self, table: bytes, row: bytes) -> RegionLocation | None:
         known = self._cached_tables.get(table)
-        entry = known.snapshot.covering(row) if known is not None else None
-        if entry is None or known is None:
+        if known is None:
             return None
-        place = entry.replicas[0]
+        snapshot = known.snapshot
+        index = bisect_right(snapshot.starts, row) - 1
+        if index < 0 or ((end := snapshot.ends[index]) and row >= end):
+            return None
+        place = snapshot.primaries[index]
         if place is not None:
             known.hits += 1
         return place
 
     def check_and_mutate(self, table: bytes, check: Check, mutation: Mutation) -> bool:
-        deadline = self._now() + self._operation_timeout_s
+        deadline = self.deadline(table)
 
         def attempt() -> bool:
             place = self.place(table, check.row, deadline)

@@ -72,9 +72,10 @@ def pause_s(failures: int, *, unit_s: float, jitter: float = 0.0, chance: float 
 class Retrier:
     """Runs the attempts of one connection's operations."""
 
-    def __init__(self, runtime: Runtime, config: Config, telemetry: Telemetry) -> None:
+    def __init__(self, runtime: Runtime, config: Config, telemetry: Telemetry, *, inside_s: float = 0.0) -> None:
         self._runtime = runtime
         self._config = config
+        self._inside_s = inside_s  # how long a gateway goes on with a call that we have given up
         self._telemetry = telemetry
         self.budget = CallBudget(ratio=config.retry_budget, burst=config.retry_budget_burst)
 
@@ -135,6 +136,7 @@ class _Operation(Generic[T]):
     ) -> None:
         self._runtime = owner._runtime
         self._config = owner._config
+        self._inside_s = owner._inside_s
         self._telemetry = owner._telemetry
         self._budget = owner.budget
         self._first: MetaClientError | None = first
@@ -160,6 +162,8 @@ class _Operation(Generic[T]):
             value = loop(self._next)
         except MetaClientError as error:
             final = self._final(error)
+            if final.may_have_applied and self._inside_s:
+                final.add_note(f"the gateway itself may go on trying, and apply it, for up to {self._inside_s:g} s")
             raise final from final.__cause__
         self._budget.on_success()
         return value

@@ -57,7 +57,7 @@ class TableScanner:
         self._is_timeline = consistency is Consistency.TIMELINE
         self._replica_id = replica_id
         self._left = scan.limit  # results that may still be returned
-        self._timeout_s = min(operations.config.operation_timeout_s, operations.config.scanner_timeout_s)
+        self._timeout_s = min(operations.timeout_s(table), operations.config.scanner_timeout_s)
         self._scanner: object | None = None
         self._place: RegionLocation | None = None
         # Of the row that is being returned in pieces: its key, and how many cells of it are out already.
@@ -148,6 +148,8 @@ class TableScanner:
 
     def _after(self, page: ScanPage) -> ScanPage | None:
         """The page that follows, in this region or the next one; None at the end of the scan."""
+        if page.is_end_of_scan:
+            return None
         if page.is_end_of_region:
             self.close()
             if not self._move_on():
@@ -191,7 +193,7 @@ class TableScanner:
         self._losses.clear()
         while True:
             page = self._page(now() + self._timeout_s)
-            if page.rows or page.is_end_of_region:
+            if page.rows or page.is_end_of_region or page.is_end_of_scan:
                 return page
             if len(self._losses) > self._operations.config.retries:
                 raise self._gave_up()
@@ -234,7 +236,8 @@ class TableScanner:
                 self._close_scanner(scanner)  # it lives on, but a next is never repeated: it is of no use
             raise
         self._scanner = page.scanner
-        if page.scanner is None and not page.is_end_of_region and not page.rows:
+        is_over = page.is_end_of_region or page.is_end_of_scan
+        if page.scanner is None and not is_over and not page.rows:
             raise ScannerLost("the server closed the scanner before it answered a row")
         return page
 

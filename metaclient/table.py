@@ -7,8 +7,9 @@ that names the argument and the fix.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,17 @@ _int64 = Struct(">q")
 #: happybase's i32; HBase means "all of them".
 ALL_VERSIONS = 2**31 - 1
 _STRONG = Consistency.STRONG
+_new_row: Callable[[type[Row]], Row] = dict.__new__
+
+
+class _Default(int):
+    """A default that can be told from the same number given by the user."""
+
+    __slots__ = ()
+
+
+#: happybase's number of rows a page; where nobody gives one, the setting ``scan_caching`` decides.
+BATCH_SIZE = _Default(1000)
 
 
 class Table:
@@ -181,6 +193,8 @@ class Table:
         wanted = [make_get(keys.row_key(row, "rows"), columns, timestamp, None) for row in rows]
         level, replica_id = level_of(consistency, replica_id)
         with self.connection._observed("rows", self.name):
+            if not wanted:
+                return {}  # type: ignore[return-value]  # happybase's answer; as empty as a list
             found = multi.get_many(self.connection._operations, self.name, wanted, level, replica_id)
             return [
                 (get.row, _row(result, place, include_timestamp))
@@ -240,7 +254,7 @@ class Table:
         filter: bytes | str | None = None,
         timestamp: int | None = None,
         include_timestamp: bool = False,
-        batch_size: int = 1000,
+        batch_size: int = BATCH_SIZE,
         scan_batching: int | None = None,
         limit: int | None = None,
         sorted_columns: bool = False,
@@ -252,12 +266,17 @@ class Table:
         """Iterate over (row key, row) of a range ``[row_start, row_stop)``, or of a prefix.
 
         ``reverse``: from ``row_start`` (inclusive, above) down to ``row_stop`` (exclusive). ``limit`` is the number of
-        results, which ``scan_batching`` may make more than rows. Errors in arguments are raised here, not at the first
-        row. Closing the iterator early closes the server's scanner.
+        results, which ``scan_batching`` may make more than rows. A page brings ``batch_size`` rows
+        (``hbase.client.scanner.caching`` when it is left out) or ``hbase.client.scanner.max.result.size`` bytes,
+        whichever is less. Errors in arguments are raised here, not at the first row. Closing the iterator early closes
+        the server's scanner.
         """
+        config = self.connection.config
+        rows = config.scan_caching if batch_size is BATCH_SIZE else batch_size
         scan = make_scan(
-            row_start, row_stop, row_prefix, columns, filter, timestamp, batch_size, scan_batching, limit, reverse
+            row_start, row_stop, row_prefix, columns, filter, timestamp, rows, scan_batching, limit, reverse
         )
+        scan = replace(scan, max_result_bytes=config.scan_max_result_bytes)
         level, replica_id = level_of(consistency, replica_id)
         if reverse:
             self._needs("reversed_scan", "scans in reverse")
@@ -427,25 +446,25 @@ class Table:
 
 
 def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) -> Row:
+    row: Row = _new_row(Row)  # filled in place: every row of a scan comes by here
     try:
-        data: dict[bytes, Any] = (
-            {cell[0]: (cell[2], cell[1]) for cell in result.cells}
-            if include_timestamp
-            else {cell[0]: cell[2] for cell in result.cells}
-        )
+        if include_timestamp:
+            for cell in result.cells:
+                row[cell[0]] = (cell[2], cell[1])
+        else:
+            for cell in result.cells:
+                row[cell[0]] = cell[2]
     except (TypeError, LookupError) as error:
         raise BackendFault(f"the backend answered a row whose cells are no cells: {error}") from error
+    row.stale = result.is_stale
+    row.lag_s = result.lag_s
     if place is None:
-        return Row(data, stale=result.is_stale, lag_s=result.lag_s)
-    region = place.region
-    return Row(
-        data,
-        stale=result.is_stale,
-        replica_id=region.replica_id,
-        server=place.server,
-        region=region,
-        lag_s=result.lag_s,
-    )
+        row.replica_id, row.server, row.region = 0, None, None
+    else:
+        row.region = region = place.region
+        row.replica_id = region.replica_id
+        row.server = place.server
+    return row
 
 
 def _answered(seen: object, result: Result, place: RegionLocation | None) -> None:

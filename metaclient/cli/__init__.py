@@ -15,6 +15,7 @@ from metaclient import __version__
 from metaclient.cli.data import delete, get, put, scan
 from metaclient.cli.demo import demo
 from metaclient.cli.doctor import doctor
+from metaclient.cli.fake import fake
 from metaclient.cli.hbase import hbase
 from metaclient.cli.places import locate, meta, regions
 from metaclient.cli.tables import create, drop, tables
@@ -44,5 +45,5 @@ def main() -> None:
     """The HBase client that keeps hbase:meta cool."""
 
 
-for _command in (create, delete, demo, doctor, drop, get, hbase, locate, meta, put, regions, scan, tables):
+for _command in (create, delete, demo, doctor, drop, fake, get, hbase, locate, meta, put, regions, scan, tables):
     main.add_command(_command)

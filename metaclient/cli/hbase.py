@@ -1,4 +1,4 @@
-"""``hbase up|down|status|kill|pause|resume|start``: a real HBase on this machine, on the command line.
+"""``hbase up|down|status|kill|pause|resume|stop|start``: a real HBase on this machine, on the command line.
 
 The cluster itself comes from the entry point ``hbase`` of the group ``metaclient.clusters``: this package imports no
 adapter. What runs where is kept in a folder, so that one command finds what another has started.
@@ -6,17 +6,14 @@ adapter. What runs where is kept in a folder, so that one command finds what ano
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Any
 
 import click
 
+from metaclient.cli.clusters import cluster_class
 from metaclient.cli.session import Session, common
-from metaclient.errors import ConfigError
 
 __all__ = ["hbase"]
-
-CLUSTERS = "metaclient.clusters"
 
 _folder = click.option(
     "--folder",
@@ -27,16 +24,8 @@ _folder = click.option(
 )
 
 
-def _clusters() -> Any:
-    """The class that starts clusters, whoever brings it."""
-    found = list(entry_points(group=CLUSTERS, name="hbase"))
-    if not found:
-        raise ConfigError(f"nothing is registered as 'hbase' under {CLUSTERS}: install hbase-metaclient with adapters")
-    return found[0].load()
-
-
 def _running(folder: str | None) -> Any:
-    clusters = _clusters()
+    clusters = cluster_class("hbase")
     return clusters.at(folder or clusters.default_folder())
 
 
@@ -53,7 +42,7 @@ def hbase() -> None:
 @common
 def up(session: Session, version: str, region_servers: int, meta_replicas: int, folder: str | None) -> None:
     """Start a cluster and leave it running; `down` ends it."""
-    clusters = _clusters()
+    clusters = cluster_class("hbase")
     cluster = clusters(version, region_servers, meta_replicas, folder=folder or clusters.default_folder())
     cluster.up()
     started_s = cluster.start_s
@@ -128,6 +117,7 @@ for _command in (
     _fault("kill", "killed", f"kill -9 a process. {_WHO}"),
     _fault("pause", "paused", f"Hang a process (SIGSTOP). {_WHO}"),
     _fault("resume", "resumed", f"Wake a process that hangs. {_WHO}"),
+    _fault("stop", "stopped", f"Ask a process to end (SIGTERM) and wait for it. {_WHO}"),
     _fault("start", "started", f"Start a process that was killed, on its old port. {_WHO}"),
 ):
     hbase.add_command(_command)

@@ -237,7 +237,8 @@ class SimRuntime(Blocking):
         self._created += 1
         task.number = self._created
         self._tasks[task.number] = task
-        self._peak = max(self._peak, len(self._tasks))
+        if len(self._tasks) > self._peak:
+            self._peak = len(self._tasks)
         self._ready.append(task)
         return task
 
@@ -323,7 +324,8 @@ class SimRuntime(Blocking):
             if self._timers.has_only_daemons():
                 return False
             self._user_ran_at = instant
-        self._now = max(self._now, instant)
+        if instant > self._now:
+            self._now = instant
         self._digest = ((self._digest ^ int(self._now * 1e9)) * _FNV_PRIME) & _FNV_MASK
         for alarm in self._timers.pop_due(self._now):
             alarm.fire()

@@ -143,6 +143,13 @@ class Pending(Generic[T]):
             if callback in self._callbacks:
                 self._callbacks.remove(callback)
 
+    def help(self, deadline: float | None) -> None:
+        """Called by whoever waits for this one alone, before it parks: a producer may use the waiter's thread.
+
+        So an answer costs no hand-over between threads. Returns when it is done, at the deadline, or at once if somebody
+        else is at it; the waiter then parks as ever.
+        """
+
     def cancel(self) -> None:
         """Ask the producer to give up; does not complete it. Idempotent, and nothing after completion."""
         with self._mutex:
@@ -286,6 +293,10 @@ class Blocking:
                 return pending
         if not pendings and deadline is None:
             raise ValueError("waiting for the first of nothing, without a deadline, would never end")
+        if len(pendings) == 1:
+            pendings[0].help(deadline)
+            if pendings[0]._is_done:
+                return pendings[0]
         wake = (waiter := self._waiter()).wake
         for pending in pendings:
             pending.on_done(wake)

@@ -154,6 +154,7 @@ class _Scanner:
     place: RegionLocation | None
     table: bytes
     rows: deque[Result]
+    bytes_max: int
 
 
 class ScriptedBackend:
@@ -494,7 +495,7 @@ class ScriptedBackend:
             region = place.region if place is not None else None
             rows = known.rows.scan(scan, self.runtime.time_ms(), region=region, is_stale=_is_stale(place))
             self._next_id += 1
-            self._scanners[self._next_id] = _Scanner(place, table, deque(rows))
+            self._scanners[self._next_id] = _Scanner(place, table, deque(rows), scan.max_result_bytes)
             return self._page(self._next_id, scan.caching)
 
     def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
@@ -512,7 +513,11 @@ class ScriptedBackend:
 
     def _page(self, scanner: int, count: int) -> ScanPage:
         waiting = self._scanners[scanner]
-        rows = [waiting.rows.popleft() for _ in range(min(count, len(waiting.rows)))]
+        rows: list[Result] = []
+        left = waiting.bytes_max
+        while waiting.rows and len(rows) < count and left > 0:
+            rows.append(row := waiting.rows.popleft())
+            left -= sum(len(row.row) + len(cell.column) + len(cell.value) for cell in row.cells)
         is_end = not waiting.rows
         if is_end:
             del self._scanners[scanner]

@@ -15,9 +15,11 @@ from benchmarks import pictures
 from benchmarks.cli import bench, group_of
 from benchmarks.figure import Bars, Figure, Goal, Lines, Outcome
 from benchmarks.keyspace import random_rows, splits
+from benchmarks.places import Place, place
 from benchmarks.scenario import Scenario
 from benchmarks.scenarios import SCENARIOS
 from benchmarks.scenarios.cold_start import LOOKUPS, java_calls
+from metaclient.errors import ConfigError
 
 CHARTS = (
     Lines("a line", "x", "y", {"ours": ([0.0, 1.0], [1.0, 2.0])}, goal=1.5, marks={"now": 0.5}),
@@ -154,6 +156,53 @@ def test_list_names_every_scenario() -> None:
     assert "shows bad" in invoke((GOOD, BAD), "list").stdout
 
 
+# -- other backends
+
+
+def elsewhere(quick: bool, backend: str) -> Outcome:
+    return Outcome((Figure.of("E", backend, 1, ">= 1"),), {"backend": backend})
+
+
+MOVABLE = Scenario("movable", ("E",), "shows e", broken, backend="fake", run_on=elsewhere)
+
+
+def test_backend_is_handed_to_the_scenario_and_named_in_the_document() -> None:
+    document = json.loads(invoke((GOOD, MOVABLE), "run", "movable", "--backend", "thrift2://h:1", "--json").stdout)
+    assert (document["backend"], document["samples"]) == ("thrift2://h:1", {"backend": "thrift2://h:1"})
+
+
+@pytest.mark.parametrize("name", ["good", "all"])
+def test_backend_for_a_scenario_that_has_only_its_own_is_refused(name: str) -> None:
+    result = invoke((GOOD, MOVABLE), "run", name, "--backend", "local-hbase")
+    assert result.exit_code == 2
+    assert "movable" in result.stderr
+
+
+def test_scenario_that_cannot_run_here_is_left_out_of_all_with_the_reason() -> None:
+    absent = Scenario("absent", ("Z",), "shows z", broken, missing=lambda: "install java")
+    result = invoke((GOOD, absent), "run", "all", "--json")
+    assert result.exit_code == 0
+    assert "absent is left out: install java" in " ".join(result.stderr.split())
+    assert [figure["id"] for figure in json.loads(result.stdout)["figures"]] == ["GOOD"]
+
+
+@pytest.mark.parametrize("name", ["meta-load", "meta-failover", "timeline-tail", "peers"])
+def test_promised_scenarios_take_a_backend(name: str) -> None:
+    scenario = next(one for one in SCENARIOS if one.name == name)
+    assert scenario.on("thrift2://h:1").backend == "thrift2://h:1"
+
+
+@pytest.mark.parametrize("backend", ["nope", "local-hbase:1.0", "fake:x"])
+def test_place_that_is_none_is_an_error_that_names_those_that_are(backend: str) -> None:
+    with pytest.raises(ConfigError, match=r"fake|2\.6\.1"), place(backend):
+        pass
+
+
+def test_cluster_of_others_is_not_broken() -> None:
+    with pytest.raises(ConfigError, match="local-hbase"):
+        Place("thrift2://h:1", {}).breakable()
+
+
 # -- the report
 
 
@@ -177,6 +226,17 @@ def test_pictures_are_drawn_beside_the_page(tmp_path: Path) -> None:
     names = ["good.png", "good-2.png"]
     assert all((folder / name).read_bytes().startswith(b"\x89PNG") for name in names)
     assert (folder / "report.html").read_text(encoding="utf-8").count('src="data:image/png') == 2
+
+
+def test_first_picture_can_be_written_to_a_file_of_its_own(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    result = invoke((GOOD,), "run", "good", "--picture", str(tmp_path / "docs" / "good.png"))
+    assert (tmp_path / "docs" / "good.png").read_bytes().startswith(b"\x89PNG")
+    assert result.exit_code == 0
+
+
+def test_picture_of_all_scenarios_is_refused(tmp_path: Path) -> None:
+    assert invoke((GOOD, BAD), "run", "all", "--picture", str(tmp_path / "all.png")).exit_code == 2
 
 
 def test_without_matplotlib_the_page_is_written_and_says_what_to_install(

@@ -524,3 +524,19 @@ def test_lying_backend_does_not_poison_the_cache(runtime: SimRuntime) -> None:
         table.row(b"a")
     assert connection.locate("t", b"a") is cached
     assert table.row(b"a") == {b"cf:a": b"1"}
+
+
+def test_write_given_up_behind_a_gateway_says_how_long_the_gateway_may_go_on(runtime: SimRuntime) -> None:
+    gateway = Capabilities(addressing=Addressing.GATEWAY, retries_inside_s=128.0)
+    backend = cluster(runtime, capabilities=gateway)
+    table = connected(backend, operation_timeout_s=5.0).table("t")
+    backend.on("mutate").hangs()
+    backend.on("get").hangs()
+    for write in (lambda: table.put(b"a", {b"cf:a": b"1"}), lambda: table.counter_inc(b"a", b"cf:n")):
+        with pytest.raises(MetaClientError) as caught:
+            write()
+        assert caught.value.may_have_applied
+        assert ["128 s" in note for note in caught.value.__notes__] == [True]
+    with pytest.raises(MetaClientError) as caught:
+        table.row(b"a")
+    assert not hasattr(caught.value, "__notes__")

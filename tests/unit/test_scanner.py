@@ -117,6 +117,32 @@ def test_scan_visits_only_the_regions_of_its_range(runtime: SimRuntime) -> None:
     assert backend.count("scan_open") == 3
 
 
+def pages_of(backend: ScriptedBackend) -> int:
+    return backend.count("scan_open") + backend.count("scan_next")
+
+
+def test_scan_caching_is_the_page_where_no_batch_size_is_given(runtime: SimRuntime) -> None:
+    """hbase.client.scanner.caching; a batch_size that is given wins, also one that equals happybase's default."""
+    backend = cluster(runtime, splits=())
+    table = connected(backend, config={"hbase.client.scanner.caching": "10"}).table("t")
+    assert scanned(table) == KEYS
+    assert pages_of(backend) == 3
+    assert scanned(table, batch_size=1000) == KEYS
+    assert pages_of(backend) == 4
+    assert scanned(table, batch_size=15) == KEYS
+    assert pages_of(backend) == 6
+
+
+def test_page_ends_at_the_configured_bytes(runtime: SimRuntime) -> None:
+    """hbase.client.scanner.max.result.size: the row that passes it is the page's last (30 rows of 9 bytes here)."""
+    backend = cluster(runtime, splits=())
+    table = connected(backend, scan_max_result_bytes=80).table("t")
+    assert scanned(table) == KEYS
+    assert pages_of(backend) == 4
+    assert scanned(table, reverse=True, batch_size=5) == KEYS[::-1]
+    assert pages_of(backend) == 10
+
+
 def test_limit_asks_for_no_more_rows_than_it_needs(runtime: SimRuntime) -> None:
     backend = cluster(runtime)
     table = connected(backend).table("t")

@@ -1,0 +1,92 @@
+"""``fake serve``: a fake HBase over TCP, on the command line.
+
+The cluster comes from the entry point ``fake`` of the group ``metaclient.clusters``: this package imports no adapter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
+
+import click
+
+from metaclient.cli.clusters import cluster_class
+from metaclient.cli.session import Session, common
+from metaclient.config import Config
+
+__all__ = ["fake"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+PORT_MAX = 65_535
+_ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+def _port_of(context: click.Context, option: click.Parameter, value: str) -> int | None:
+    if value.lower() == "none":
+        return None
+    if not value.isdecimal() or int(value) > PORT_MAX:
+        raise click.BadParameter(f"{value!r} is no port: a number from 0 (any free one) to {PORT_MAX}, or none")
+    return int(value)
+
+
+def _port(name: str, default: str, what: str) -> Callable[[F], F]:
+    text = f"{what}; 0: any free port, none: not served."
+    return click.option(name, metavar="PORT", callback=_port_of, default=default, show_default=True, help=text)
+
+
+@click.group()
+def fake() -> None:
+    """A fake HBase in memory, for whoever speaks HBase's protocols."""
+
+
+@fake.command()
+@click.option("--servers", type=click.IntRange(min=1), default=5, show_default=True, help="Region servers.")
+@click.option("--meta-replicas", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@_port("--thrift1-port", "0", "HBase's Thrift 1 (happybase)")
+@_port("--thrift2-port", "0", "HBase's Thrift 2")
+@_port("--rpc-port", "none", "HBase's own RPC")
+@_port("--status-port", "0", "The status page")
+@common
+def serve(session: Session, servers: int, meta_replicas: int, host: str, **ports: int | None) -> None:
+    """Serve a new cluster until Ctrl-C or SIGTERM; its data goes with it."""
+    properties = _properties(session.config)
+    with cluster_class("fake")(servers=servers, meta_replicas=meta_replicas, config=properties) as cluster:
+        front = cluster.serve(host, **ports, gateway=properties)
+        with _until_told(cluster.runtime) as ended:
+            _show(session, front, servers, meta_replicas)
+            ended.result()
+    session.say("ended")
+
+
+def _properties(path: str | None) -> Mapping[str, object]:
+    return {} if path is None else dict(Config.of(path).properties)
+
+
+def _show(session: Session, front: Any, servers: int, meta_replicas: int) -> None:
+    addresses: dict[str, str] = front.addresses()
+    urls = {f"{name}_url": url for name, url in addresses.items()}
+    ports = {f"{name}_port": getattr(front, f"{name}_port") for name in ("thrift1", "thrift2", "rpc", "status")}
+    session.document({"host": front.host, **ports, **urls, "servers": servers, "meta_replicas": meta_replicas})
+    session.say(f"a fake HBase of {servers} servers and {meta_replicas} meta replicas; Ctrl-C ends it")
+    for name, url in addresses.items():
+        session.say(f"{name:<8} {url}")
+    if "thrift2" in addresses:
+        session.say(f"try: metaclient tables --url {addresses['thrift2']}")
+
+
+@contextlib.contextmanager
+def _until_told(runtime: Any) -> Iterator[Any]:
+    """Something to wait for that the ending signals complete; the old handlers come back afterwards."""
+    ended = runtime.pending(name="until Ctrl-C")
+    old: dict[signal.Signals, Any] = {}
+    with contextlib.suppress(ValueError):  # outside of the main thread there are no signals, and nobody to send them
+        for one in _ENDING:
+            old[one] = signal.signal(one, lambda number, frame: ended.complete(None))
+    try:
+        yield ended
+    finally:
+        for one, handler in old.items():
+            signal.signal(one, handler)
