@@ -6,8 +6,9 @@ handler and goes straight into the region; otherwise :class:`adapters.fake.call.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from adapters.fake.call import Call, Station
 from adapters.fake.handlers import Handlers
@@ -36,13 +37,14 @@ from metaclient.model import (
     TableDescriptor,
     TableState,
 )
+from metaclient.runtime import Task
 
 if TYPE_CHECKING:
     from adapters.fake.cluster import FakeCluster
 
 __all__ = ["FakeBackend"]
 
-P = ParamSpec("P")
+Ts = TypeVarTuple("Ts")
 T = TypeVar("T")
 
 
@@ -87,6 +89,22 @@ class FakeBackend:
         if replica.server is None:
             raise RegionOffline(f"hbase:meta replica {replica.replica_id} is on no server")
         return self._run(replica.server, deadline, False, True, RegionServer.read_meta, replica.replica_id, scan)
+
+    def get_meta(self, place: RegionLocation, get: Get, deadline: float) -> Result:
+        """Beyond the SPI, for the fronts: a row of hbase:meta as its users see it, with times and versions."""
+        return self._run(place.server, deadline, False, True, RegionServer.get_meta, place.replica_id, get)
+
+    def scan_meta(
+        self,
+        place: RegionLocation,
+        scan: MetaScan,
+        without: Collection[bytes],
+        get: Callable[[bytes], Get],
+        deadline: float,
+    ) -> tuple[list[Result], bool]:
+        """Beyond the SPI, for the fronts: rows of hbase:meta as its users see them; see the server's method."""
+        method = RegionServer.scan_meta
+        return self._run(place.server, deadline, False, True, method, place.replica_id, scan, without, get)
 
     # -- data --------------------------------------------------------------------------------------------------
 
@@ -165,9 +183,8 @@ class FakeBackend:
         deadline: float,
         is_write: bool,
         is_meta: bool,
-        method: Callable[Concatenate[RegionServer, P], T],
-        *arguments: P.args,
-        **options: P.kwargs,
+        method: Callable[[RegionServer, *Ts], T],
+        *arguments: *Ts,
     ) -> T:
         """Run a method of the region server at ``name``: the hot path of everything."""
         server = self._servers.get(name[0])
@@ -185,16 +202,30 @@ class FakeBackend:
                         handler.writes += 1
                     else:
                         handler.reads += 1
-                    return method(server, *arguments, **options)
+                    return method(server, *arguments)
                 finally:
                     handlers.free.append(handler)
                     if handlers.waiting:
                         handlers.wake()
         config = server.config
         service_s = server.slow_s + (config.meta_service_time_s if is_meta else config.service_time_s)
-        return self._long_way(
-            server, handlers, lambda: method(server, *arguments, **options), deadline, service_s, is_write
-        )
+        return self._long_way(server, handlers, partial(method, server, *arguments), deadline, service_s, is_write)
+
+    def at_server(
+        self,
+        name: ServerName,
+        method: Callable[[RegionServer, *Ts], T],
+        *arguments: *Ts,
+        deadline: float,
+        is_write: bool = False,
+        is_meta: bool = False,
+    ) -> T:
+        """Beyond the SPI, for the fronts: any method of a region server, as a call over the network."""
+        return self._run(name, deadline, is_write, is_meta, method, *arguments)
+
+    def at_master(self, function: Callable[[], T], *, deadline: float) -> T:
+        """Beyond the SPI, for the fronts: a call to the master."""
+        return self._ask_master(function, deadline)
 
     def _long_way(
         self,
@@ -227,7 +258,12 @@ class FakeBackend:
     def _procedure(self, procedure: Callable[[], object], deadline: float) -> None:
         """Submit it and wait: it goes on in the master when the caller's time is over."""
         runtime = self.cluster.runtime
-        task = self._ask_master(lambda: runtime.start(procedure, name="procedure"), deadline)
+        master = self.cluster.master
+
+        def submit() -> Task[object]:
+            return runtime.start(procedure, name="procedure")
+
+        task = self._long_way(master, master.handlers, submit, deadline, 0.0, is_write=True)
         try:
             task.result(deadline)
         except DeadlineExceeded as error:

@@ -12,6 +12,9 @@ Whoever runs out of time gets :class:`CallTimeout`, but the message is still the
 has begun, and a hung one answers what waits in its sockets when it wakes up (native.md 0.4, "zombies"). Such a late
 call runs on the server with nobody to hear the answer; its writes happen if the server may still write.
 
+A call may arrive twice when a fault says so and its sender could have sent it twice: reads, and what servers push to
+replicas. A client's write is on one connection, which delivers it once (TCP); its repetitions are the client's retries.
+
 DIVERGENCES: calls of the master never run late (HBase guards them by procedure ids and the master's clock).
 """
 
@@ -68,6 +71,7 @@ class Call(Generic[T]):
         "_function",
         "_handlers",
         "_is_write",
+        "_may_repeat",
         "_network",
         "_runs_late",
         "_runtime",
@@ -88,6 +92,7 @@ class Call(Generic[T]):
         service_s: float = 0.0,
         is_write: bool = False,
         runs_late: bool = True,
+        may_repeat: bool | None = None,
     ) -> None:
         self._network = network
         self._runtime = runtime
@@ -99,6 +104,7 @@ class Call(Generic[T]):
         self._service_s = service_s
         self._is_write = is_write
         self._runs_late = runs_late
+        self._may_repeat = (runs_late and not is_write) if may_repeat is None else may_repeat
 
     def run(self) -> T:
         """The answer of the server, or the error that the caller sees."""
@@ -141,9 +147,22 @@ class Call(Generic[T]):
         if delay is None:
             self._wait(_never, "the request was lost")
             return
+        if self._may_repeat and network.repeats(source, target):
+            self._repeat(network.message_delay(source, target))
         if delay and not self._sleep(delay):
             self._run_late(delay)
             raise self._timeout("the request is still on its way", may_have_applied=self._is_write)
+
+    def _repeat(self, delay: float | None) -> None:
+        """The message arrives a second time, on its own way; nobody hears that answer."""
+        if delay is None:
+            return
+
+        def arrive() -> None:
+            self._runtime.sleep(delay)
+            self._execute_late()
+
+        self._start(arrive)
 
     def _arrive(self) -> None:
         station = self._station
@@ -257,7 +276,7 @@ class Call(Generic[T]):
     def _sleep(self, seconds: float) -> bool:
         """Let time pass, at most until the deadline; whether all of it has passed."""
         left = self._deadline - self._runtime.now()
-        wanted = min(seconds, max(0.0, left))
+        wanted = seconds if seconds <= left else left if left > 0.0 else 0.0
         if wanted <= _SHORT_S:
             self._runtime.sleep(wanted)
         else:

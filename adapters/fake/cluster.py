@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING
+from uuid import NAMESPACE_URL, uuid5
 
 from adapters.fake import balancer, region_procedures, table_procedures
 from adapters.fake.backend import FakeBackend
@@ -37,6 +38,7 @@ from metaclient.model import LATEST_TIMESTAMP, META_TABLE, Cell, RegionInfo, Ser
 from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime
 
 if TYPE_CHECKING:
+    from adapters.fake.front.serving import Front, FrontLimits
     from metaclient.connection import Connection
 
 __all__ = ["FakeCluster"]
@@ -99,6 +101,9 @@ class FakeCluster:
         self._is_closed = False
         for _ in range(servers):
             self._start_server(self._next_host())
+        #: As in ``hbase:meta``'s folder of a real cluster: another one with each cluster.
+        self.cluster_id = str(uuid5(NAMESPACE_URL, f"fake:{seed}:{self._last_start_code}"))
+        self.front: Front | None = None
         self.master.start(meta_replicas)
         self._chores = Chores(self.runtime, self._chore_list())
         self._chores.start()
@@ -122,6 +127,8 @@ class FakeCluster:
         if self._is_closed:
             return
         self._is_closed = True
+        if self.front is not None:
+            self.front.close()
         self._chores.stop()
         self.network.close()
         for server in self.servers_by_host.values():
@@ -142,6 +149,60 @@ class FakeCluster:
         from metaclient.connection import connect_to
 
         return connect_to(self.backend(client), runtime=self.runtime, **options)  # type: ignore[arg-type]  # passed on
+
+    def serve(
+        self,
+        host: str = "127.0.0.1",
+        thrift1_port: int | None = 0,
+        thrift2_port: int | None = 0,
+        rpc_port: int | None = None,
+        status_port: int | None = None,
+        *,
+        transport: str = "auto",
+        protocol: str = "auto",
+        limits: FrontLimits | None = None,
+        gateway: Mapping[str, object] | None = None,
+    ) -> Front:
+        """Listen on TCP, until :meth:`close`: HBase's Thrift gateways, and a status page. What is None is not served.
+
+        Port 0 takes a free one; the front tells which (``.thrift2_port``, ``.thrift2_url``, ...), and so does the
+        cluster. Clients may speak framed or unframed, binary or compact, unless ``transport`` and ``protocol`` say
+        which. ``gateway`` are HBase's properties for the client inside of the gateways.
+        """
+        from adapters.fake.front.serving import Front, FrontLimits
+
+        if self._is_closed:
+            raise ConnectionClosed("the cluster is closed: it cannot be served any more")
+        if self.front is not None:
+            raise RequestRefused(f"the cluster is served already: {self.front!r}; close that front first")
+        ports = {"thrift1": thrift1_port, "thrift2": thrift2_port, "rpc": rpc_port, "status": status_port}
+        self.front = Front(
+            self,
+            host,
+            ports=ports,
+            limits=limits or FrontLimits(),
+            transport=transport,
+            protocol=protocol,
+            gateway=gateway,
+        )
+        return self.front
+
+    @property
+    def thrift1_port(self) -> int | None:
+        """Where :meth:`serve` listens; None when it does not."""
+        return self.front.thrift1_port if self.front is not None else None
+
+    @property
+    def thrift2_port(self) -> int | None:
+        return self.front.thrift2_port if self.front is not None else None
+
+    @property
+    def rpc_port(self) -> int | None:
+        return self.front.rpc_port if self.front is not None else None
+
+    @property
+    def status_port(self) -> int | None:
+        return self.front.status_port if self.front is not None else None
 
     # -- servers -----------------------------------------------------------------------------------------------
 
@@ -594,10 +655,13 @@ class FakeCluster:
             server.secondaries.refresh(meta=False)
 
     def _replica_chore(self) -> None:
-        for server in self._running():
-            server.secondaries.look()
+        for server in list(self.servers_by_host.values()):
+            if server.secondaries.waiting and server.is_running:  # usually nobody, and this runs twenty times a second
+                server.secondaries.look()
 
     def _housekeeping(self) -> None:
+        if self.front is not None:
+            self.front.expire()
         for server in self._running():
             server.scanners.expire()
             server.forget_moves()

@@ -52,7 +52,7 @@ class ClusterConfig:
     late_calls_max: int = 1000  # calls that a hung server keeps for its wake-up (a socket buffer's worth)
     scanner_lease_s: float = 60.0  # hbase.client.scanner.timeout.period
     scanners_max: int = 10_000  # ours: HBase has no limit but memory
-    scan_page_bytes_max: int = 2 * 1024 * 1024  # hbase.client.scanner.max.result.size
+    scan_page_bytes_max: int = 100 * 1024 * 1024  # hbase.server.scanner.max.result.size; the client asks for 2 MiB
     moved_memory_s: float = 120.0  # HRegionServer.TIMEOUT_REGION_MOVED
     memstore_global_bytes: int = 1024 * 1024 * 1024  # hbase.regionserver.global.memstore.size: 0.4 of a 2.5 GB heap
     wal_roll_entries: int = 10_000  # a log file this long is closed; one that is flushed goes to the archive

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from adapters.fake import region_procedures
 from adapters.fake.config import nearest
 from adapters.fake.meta_index import Tear
-from adapters.fake.network import EVERYBODY, MessageRule
+from adapters.fake.network import EVERYBODY, MessageRule, Partition
 from adapters.fake.region_server import RegionServer
 from adapters.fake.region_states import RegionNode
 from metaclient import keys
@@ -47,8 +47,11 @@ _OF_CLUSTER = (
     "balance",
 )
 _OF_FAULTS = (
+    "cut_one_way",
     "lose_messages",
     "delay_messages",
+    "reorder_messages",
+    "repeat_messages",
     "skew_clock",
     "fill_call_queue",
     "drain_call_queue",
@@ -82,6 +85,14 @@ class Faults:
 
     # -- messages, clocks, queues ------------------------------------------------------------------------------
 
+    def cut_one_way(self, source: str, target: str) -> Partition:
+        """What ``source`` sends does not reach ``target``; answers and calls the other way round do."""
+        return self._cluster.network.partition(self._party(source), self._party(target), is_one_way=True)
+
+    def mend(self, partition: Partition) -> None:
+        """End one partition; ``heal()`` ends all of them."""
+        self._cluster.network.mend(partition)
+
     def lose_messages(self, source: str = EVERYBODY, target: str = EVERYBODY, probability: float = 1.0) -> MessageRule:
         """Messages from one party to another vanish; ``heal()`` ends it, or :meth:`end` with what this returned."""
         return self._rule(MessageRule(self._party(source), self._party(target), probability, is_lost=True))
@@ -90,6 +101,18 @@ class Faults:
         self, source: str = EVERYBODY, target: str = EVERYBODY, seconds: float = 1.0, probability: float = 1.0
     ) -> MessageRule:
         return self._rule(MessageRule(self._party(source), self._party(target), probability, delay_s=seconds))
+
+    def reorder_messages(
+        self, source: str = EVERYBODY, target: str = EVERYBODY, seconds: float = 0.1, probability: float = 1.0
+    ) -> MessageRule:
+        """Each message is late by its own draw from 0 to ``seconds``: a later one may overtake it."""
+        return self._rule(MessageRule(self._party(source), self._party(target), probability, jitter_s=seconds))
+
+    def repeat_messages(
+        self, source: str = EVERYBODY, target: str = EVERYBODY, probability: float = 1.0
+    ) -> MessageRule:
+        """Calls arrive twice where the protocol can repeat them: reads, and batches to replicas."""
+        return self._rule(MessageRule(self._party(source), self._party(target), probability, is_repeated=True))
 
     def _rule(self, rule: MessageRule) -> MessageRule:
         self._cluster.network.add_rule(rule)

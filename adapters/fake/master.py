@@ -93,7 +93,7 @@ class Master:
         self.dead: dict[ServerName, float] = {}
         self._crashes: list[ServerName] = []
         self._recovering: set[ServerName] = set()
-        self.meta = MetaTable(self.meta_primary_server, self.call, self.pause)
+        self.meta = MetaTable(self.meta_primary_server, self.call, self.pause, runtime.time_ms)
         self.assignment = AssignmentManager(self)
 
     # -- calls -------------------------------------------------------------------------------------------------

@@ -4,7 +4,9 @@ The master reads and writes the primary only (seed 000, 6.2). While the primary 
 of its server is being handled by somebody who does not need meta for it.
 
 Mirrors RegionStateStore and MetaTableAccessor. DIVERGENCES: a multi-row change is one batch on one region, which is
-one entry after the other under one WAL sync; HBase uses a row processor for splits and merges.
+one entry after the other under one WAL sync; HBase uses a row processor for splits and merges. The master's clock
+gives the timestamps, as in HBase, where the clock of the server that has meta does not matter; here it also never gives
+one twice, so that a row that is deleted and written again in one millisecond is there.
 """
 
 from __future__ import annotations
@@ -64,17 +66,21 @@ class MetaTable:
         locate: Callable[[], RegionServer | None],
         call: Callable[[RegionServer, Callable[[], object]], object],
         pause: Callable[[float], None],
+        time_ms: Callable[[], int],
     ) -> None:
         self._locate = locate
         self._call = call
         self._pause = pause
+        self._time_ms = time_ms
+        self._last_ms = 0
 
     # -- carrying ----------------------------------------------------------------------------------------------
 
     def write(self, puts: Iterable[Row] = (), deletes: Iterable[Delete] = ()) -> None:
         """Apply, at the primary, however long it takes until there is one. Repeating is harmless."""
-        operations: list[Put | Delete] = [Put(row, _cells(columns)) for row, columns in puts]
-        operations.extend(deletes)
+        stamp = self._last_ms = max(self._time_ms(), self._last_ms + 1)
+        operations: list[Put | Delete] = [Put(row, _cells(columns, stamp)) for row, columns in puts]
+        operations.extend(_stamped(delete, stamp) for delete in deletes)
         for start in range(0, len(operations), _BATCH_ROWS):
             self._send(operations[start : start + _BATCH_ROWS])
 
@@ -207,8 +213,13 @@ def _replica_columns_deleted(node: RegionNode) -> Delete:
     return Delete(_row(node), cells)
 
 
-def _cells(columns: Mapping[bytes, bytes]) -> tuple[Cell, ...]:
-    return tuple(Cell(column, LATEST_TIMESTAMP, value) for column, value in sorted(columns.items()))
+def _cells(columns: Mapping[bytes, bytes], stamp: int) -> tuple[Cell, ...]:
+    return tuple(Cell(column, stamp, value) for column, value in sorted(columns.items()))
+
+
+def _stamped(delete: Delete, stamp: int) -> Delete:
+    cells = tuple(cell._replace(timestamp=stamp) for cell in delete.cells)
+    return replace(delete, cells=cells, timestamp=stamp)
 
 
 def _must_repeat(outcome: object) -> bool:

@@ -1,8 +1,8 @@
-"""Decides who reaches whom: latency, partitions, lost and delayed messages between the parties of a cluster.
+"""Decides who reaches whom: latency, partitions; lost, delayed, reordered and repeated messages between parties.
 
 A party is a name: a server's host (``rs1``), ``master``, ``registry``, ``client`` or ``client/NAME``. A pattern is a
 party, a group (``client`` stands for every ``client/...``) or ``*``. Faults are symmetric only where they say so: a
-partition cuts both ways, a rule for messages goes one way.
+partition cuts both ways unless it is said to be one-way, a rule for messages goes one way.
 
 The network also owns the one condition on which callers wait for better times (:attr:`Network.changed`): it is
 notified at every change of a fault or of a server's state, so that nobody has to poll.
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from metaclient.runtime import Runtime
 
-__all__ = ["EVERYBODY", "MASTER", "REGISTRY", "MessageRule", "Network", "matches"]
+__all__ = ["EVERYBODY", "MASTER", "REGISTRY", "MessageRule", "Network", "Partition", "matches"]
 
 EVERYBODY = "*"
 MASTER = "master"
@@ -33,13 +33,33 @@ def matches(pattern: str, party: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class MessageRule:
-    """What happens to messages from one party to another: each is hit with ``probability``."""
+    """What happens to messages from one party to another: each is hit with ``probability``.
+
+    ``jitter_s`` delays each message by its own draw from 0 to that, so that they overtake each other. ``is_repeated``:
+    a call arrives twice, where the protocol can repeat it (see :mod:`adapters.fake.call`).
+    """
 
     source: str
     target: str
     probability: float = 1.0
     is_lost: bool = False
     delay_s: float = 0.0
+    jitter_s: float = 0.0
+    is_repeated: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Partition:
+    """A wire that is cut: both ways, or only for what ``one`` sends to ``other``."""
+
+    one: str
+    other: str
+    is_one_way: bool = False
+
+    def cuts(self, source: str, target: str) -> bool:
+        if matches(self.one, source) and matches(self.other, target):
+            return True
+        return not self.is_one_way and matches(self.one, target) and matches(self.other, source)
 
 
 class Network:
@@ -48,7 +68,7 @@ class Network:
     def __init__(self, runtime: Runtime, latency_s_min: float, latency_s_max: float) -> None:
         self._runtime = runtime
         self._latency_s = (latency_s_min, max(latency_s_min, latency_s_max))
-        self._partitions: tuple[tuple[str, str], ...] = ()
+        self._partitions: tuple[Partition, ...] = ()
         self._rules: tuple[MessageRule, ...] = ()
         self._listeners: list[Callable[[], None]] = []
         self.changed = runtime.condition()
@@ -61,8 +81,14 @@ class Network:
 
     # -- faults ------------------------------------------------------------------------------------------------
 
-    def partition(self, one: str, other: str) -> None:
-        self._swap(partitions=(*self._partitions, (one, other)))
+    def partition(self, one: str, other: str, *, is_one_way: bool = False) -> Partition:
+        """Cut the wire between two; what this returns can be mended alone, ``heal`` mends all."""
+        made = Partition(one, other, is_one_way)
+        self._swap(partitions=(*self._partitions, made))
+        return made
+
+    def mend(self, partition: Partition) -> None:
+        self._swap(partitions=tuple(kept for kept in self._partitions if kept is not partition))
 
     def add_rule(self, rule: MessageRule) -> None:
         self._swap(rules=(*self._rules, rule))
@@ -84,7 +110,7 @@ class Network:
     def _swap(
         self,
         *,
-        partitions: tuple[tuple[str, str], ...] | None = None,
+        partitions: tuple[Partition, ...] | None = None,
         rules: tuple[MessageRule, ...] | None = None,
     ) -> None:
         with self.changed:
@@ -102,23 +128,32 @@ class Network:
 
     # -- questions ---------------------------------------------------------------------------------------------
 
-    def is_cut(self, one: str, other: str) -> bool:
-        """Is there a partition between the two?"""
-        return any(
-            (matches(a, one) and matches(b, other)) or (matches(a, other) and matches(b, one))
-            for a, b in self._partitions
-        )
+    def is_cut(self, source: str, target: str) -> bool:
+        """Does a partition keep messages of the one from the other?"""
+        return bool(self._partitions) and any(partition.cuts(source, target) for partition in self._partitions)
 
     def message_delay(self, source: str, target: str) -> float | None:
         """How long one message takes, or None when it is lost on the way."""
         low, high = self._latency_s
-        delay = low if high == low else self._runtime.rng.uniform(low, high)
+        delay = low if high == low else low + (high - low) * self._runtime.rng.random()  # uniform(), without its call
         for rule in self._rules:
             if matches(rule.source, source) and matches(rule.target, target) and self._hits(rule.probability):
                 if rule.is_lost:
                     return None
                 delay += rule.delay_s
+                if rule.jitter_s:
+                    delay += self._runtime.rng.uniform(0.0, rule.jitter_s)
         return delay
+
+    def repeats(self, source: str, target: str) -> bool:
+        """Does a message of this moment arrive twice?"""
+        return any(
+            rule.is_repeated
+            and matches(rule.source, source)
+            and matches(rule.target, target)
+            and self._hits(rule.probability)
+            for rule in self._rules
+        )
 
     def _hits(self, probability: float) -> bool:
         return probability >= 1.0 or self._runtime.rng.random() < probability
@@ -127,9 +162,17 @@ class Network:
         """JSON-able: the faults in force."""
         return {
             "latency_s": list(self._latency_s),
-            "partitions": [list(pair) for pair in self._partitions],
+            "partitions": [[cut.one, cut.other] for cut in self._partitions if not cut.is_one_way],
+            "one_way_partitions": [[cut.one, cut.other] for cut in self._partitions if cut.is_one_way],
             "rules": [
-                {"from": rule.source, "to": rule.target, "lost": rule.is_lost, "delay_s": rule.delay_s}
+                {
+                    "from": rule.source,
+                    "to": rule.target,
+                    "lost": rule.is_lost,
+                    "delay_s": rule.delay_s,
+                    "jitter_s": rule.jitter_s,
+                    "repeated": rule.is_repeated,
+                }
                 for rule in self._rules
             ],
         }

@@ -1,7 +1,7 @@
 """Stores which increments and appends were applied lately, so that one that is sent twice counts once.
 
-Mirrors ServerNonceManager. DIVERGENCES: nonces are not carried to another server when a region moves or fails over
-(HBase reads them from the log), so a repetition across a move is applied twice.
+Mirrors ServerNonceManager. As in HBase, whoever recovers a dead server's region learns the nonces from its log, but a
+region that moves in order has no log to be read: a repetition across a move is applied twice.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ T = TypeVar("T")
 
 #: hbase.server.hashNonce.gracePeriod
 GRACE_S = 30 * 60.0
+#: ServerNonceManager.reportOperationFromWal
+CLOCK_SLACK = 1.5
 #: Above this many, those whose time is over are dropped.
 NONCES_MAX = 100_000
 
@@ -39,6 +41,11 @@ class Nonces:
                 with self._lock:
                     self._until.pop(nonce, None)
             raise
+
+    def report(self, nonce: int, age_s: float) -> None:
+        """An operation found in a log that is replayed, unless it is too old (with slack for clocks that differ)."""
+        if age_s <= GRACE_S * CLOCK_SLACK:
+            self._register(nonce)
 
     def _register(self, nonce: int) -> bool:
         now = self._runtime.now()

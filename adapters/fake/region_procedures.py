@@ -152,6 +152,7 @@ def _whole(master: Master, node: RegionNode) -> RegionGroup:
     if node.info.replica_id:
         raise RequestRefused(f"{node.encoded} is a secondary: name its primary", detail=_REFUSED)
     master.check_enabled(node.info.table)
+    _check_open(node)  # whoever held the procedure lock before us may have split or merged it
     group = master.states.group_of(node)
     for copy in group.nodes:
         _check_open(copy)

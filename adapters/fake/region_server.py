@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -34,6 +34,7 @@ from adapters.fake.scanners import ScannerHandle, Scanners
 from adapters.fake.secondaries import Secondaries
 from adapters.fake.stand_ins import ClosingRegion, EmptyRegion, Hosted
 from adapters.fake.storage import FileSystem, FlushOutcome, Region, Wal, WalEntry
+from adapters.fake.storage.wal import LoggedEntry
 from metaclient import keys
 from metaclient.backend import Action, MetaPage, MetaScan, Outcome, ScanPage
 from metaclient.errors import (
@@ -68,7 +69,10 @@ __all__ = ["OpenRequest", "Peers", "RegionServer", "ServerState"]
 
 logger = logging.getLogger(__name__)
 
+_WITH_NONCE = (Increment, Append)
 _SANITY = "org.apache.hadoop.hbase.exceptions.FailedSanityCheckException"
+#: A counter that is further ahead was given its time by a client, who must live with it.
+COUNTER_AHEAD_MS_MAX = 100
 _ABORTED = "org.apache.hadoop.hbase.regionserver.RegionServerAbortedException"
 
 
@@ -322,18 +326,37 @@ class RegionServer:
         return pushed if pushed is not None else self.secondaries.lag_s(region_name)
 
     def mutate(self, region_name: bytes, mutation: Mutation) -> Result | None:
-        hosted = self._hosted(region_name)
+        hosted = self.online.get(region_name) or self._hosted(region_name)
         try:
-            if isinstance(mutation, Increment | Append) and mutation.nonce is not None:
-                result = self._nonces.once(mutation.nonce, lambda seen: hosted.mutate(mutation, nonce_seen=seen))
+            if type(mutation) in _WITH_NONCE:
+                result = self._mutate_once(hosted, mutation)  # type: ignore[arg-type]  # its type was looked at
             else:
                 result = hosted.mutate(mutation)
         except WrongRegion as error:
             raise _insane(error) from error
         except ServerStopped as error:
             raise self._lost_wal(error) from error
-        self._written(region_name, (mutation.row,))
+        region = self.regions.get(region_name)
+        if region is not None and (region.memstore_bytes > region.flush_bytes or region_name in self._meta_indexes):
+            self._written(region_name, (mutation.row,))
+        if result is not None and result.cells:
+            self._let_clock_catch_up(result)
         return result
+
+    def _mutate_once(self, hosted: Hosted, mutation: Increment | Append) -> Result | None:
+        if mutation.nonce is None:
+            return hosted.mutate(mutation)
+        return self._nonces.once(mutation.nonce, lambda seen: hosted.mutate(mutation, nonce_seen=seen))
+
+    def _let_clock_catch_up(self, result: Result) -> None:
+        """A counter's new value is a millisecond newer than the old one, and so may be ahead of the clock.
+
+        A real server's log takes longer than that. Here the answer waits, or a put that follows it would be older than
+        the counter that it replaces.
+        """
+        ahead_ms = max(cell.timestamp for cell in result.cells) - self.time_ms()
+        if 0 < ahead_ms <= COUNTER_AHEAD_MS_MAX:
+            self._runtime.sleep(ahead_ms / 1000)
 
     def check_and_mutate(self, region_name: bytes, check: Check, mutation: Mutation) -> bool:
         if check.row != mutation.row:
@@ -404,10 +427,11 @@ class RegionServer:
         region = self.regions.get(region_name)
         if region is None:
             return
-        index = self._meta_indexes.get(region_name)
-        if index is not None:
-            index.mark(rows)
-        if region.needs_flush:
+        if region_name in self._meta_indexes:
+            index = self._meta_indexes.get(region_name)
+            if index is not None:  # it may have been closed just now
+                index.mark(rows)
+        if region.memstore_bytes > region.flush_bytes:
             self.flush_region(region)
 
     # -- scans -------------------------------------------------------------------------------------------------
@@ -419,7 +443,7 @@ class RegionServer:
         return self._with_lag(region_name, self.scanners.open(scanner, region_name, scan, is_stale))
 
     def scan_next(self, handle: ScannerHandle, rows: int) -> ScanPage:
-        return self._with_lag(handle.region_name, self.scanners.next(handle, rows, self._is_serving))
+        return self._with_lag(handle.region_name, self.scanners.next(handle, rows, self.is_serving))
 
     def _with_lag(self, region_name: bytes, page: ScanPage) -> ScanPage:
         """A secondary's rows say how far behind it is now: its scanner may be older, but reads what was there then."""
@@ -431,7 +455,7 @@ class RegionServer:
     def scan_close(self, handle: ScannerHandle) -> None:
         self.scanners.close(handle)
 
-    def _is_serving(self, region_name: bytes) -> bool:
+    def is_serving(self, region_name: bytes) -> bool:
         hosted = self.online.get(region_name)
         return hosted is not None and not isinstance(hosted, ClosingRegion)
 
@@ -448,6 +472,28 @@ class RegionServer:
             return MetaPage((), is_stale, lag_s)
         self.regions[name].check_readable()
         return MetaPage(self._meta_indexes[name].page(scan), is_stale, lag_s)
+
+    def get_meta(self, replica_id: int, get: Get) -> Result:
+        """One row of hbase:meta with its versions and times, as any client may ask for it; a lookup like others."""
+        self._peers.count_meta_read(replica_id)
+        return self.get(keys.meta_region_name(replica_id), get)
+
+    def scan_meta(
+        self, replica_id: int, scan: MetaScan, without: Collection[bytes], get: Callable[[bytes], Get]
+    ) -> tuple[list[Result], bool]:
+        """A page of hbase:meta with versions and times, and whether it is the last; not the rows of ``without``.
+
+        Which rows, and in which order, is the index's business; what is in them is read by ``get(row)``.
+        """
+        limit = scan.limit + len(without)
+        page = self.read_meta(replica_id, replace(scan, limit=limit))
+        name = keys.meta_region_name(replica_id)
+        found: list[Result] = []
+        for row in [row for row in page.rows if row.row not in without][: scan.limit]:
+            result = self.get(name, get(row.row))
+            # A torn row shows its first cells only.
+            found.append(result._replace(cells=[cell for cell in result.cells if cell.column in row.columns]))
+        return found, len(page.rows) < limit
 
     def tear_meta(self, replica_id: int, tear: Tear) -> None:
         index = self._meta_indexes.get(keys.meta_region_name(replica_id))
@@ -496,6 +542,10 @@ class RegionServer:
 
     def _opened_region(self, request: OpenRequest) -> Region:
         info = request.info
+        now_ms = self.time_ms()
+        for entry in request.recovered:
+            if entry.nonce is not None:
+                self._nonces.report(entry.nonce, (now_ms - entry.write_time_ms) / 1000)
         sink = self.replication.open_sink(info, request.descriptor)
         wal = None if info.replica_id else self.meta_wal if info.table == META_TABLE else self.wal
         return Region.open(
@@ -507,6 +557,7 @@ class RegionServer:
             config=self.config.storage,
             recovered=request.recovered,
             on_commit=sink.add if sink is not None else None,
+            on_row=sink.on_row if sink is not None else None,
             time_ms=self.time_ms,
         )
 
@@ -548,17 +599,17 @@ class RegionServer:
 
     # -- region replication ------------------------------------------------------------------------------------
 
-    def replicate_to_replica(self, name: bytes, epoch: int, entries: Sequence[WalEntry], deadline: float) -> None:
+    def replicate_to_replica(self, name: bytes, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> None:
         """A batch of a primary for a secondary here (RSRpcServices.replicateToReplica)."""
         if not self.knows_replicate_to_replica:
             raise Unsupported(f"{self.name} does not know replicateToReplica")
         self._replay(name, epoch, entries, deadline)
 
-    def replay(self, name: bytes, epoch: int, entries: Sequence[WalEntry], deadline: float) -> None:
+    def replay(self, name: bytes, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> None:
         """The same for primaries of older versions."""
         self._replay(name, epoch, entries, deadline)
 
-    def _replay(self, name: bytes, epoch: int, entries: Sequence[WalEntry], deadline: float) -> None:
+    def _replay(self, name: bytes, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> None:
         if not entries:
             return
         region = self.regions.get(name)
@@ -598,6 +649,7 @@ class RegionServer:
             deadline=deadline,
             service_s=target.slow_s,
             is_write=True,
+            may_repeat=True,
         ).run()
 
     # -- chores ------------------------------------------------------------------------------------------------
@@ -662,7 +714,7 @@ class RegionServer:
         for wal in (self.wal, self.meta_wal):
             if wal.is_closed:
                 continue
-            if len(wal.files[-1].entries) >= entries_max:
+            if len(wal.files[-1]) >= entries_max:
                 wal.roll()
             for encoded in wal.regions_to_flush(self.config.storage.wal_files_max):
                 for region in list(self.regions.values()):

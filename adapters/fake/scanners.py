@@ -37,13 +37,14 @@ class ScannerHandle:
 class _OpenScanner:
     """One scanner; only the call that has set ``is_busy`` touches the rest."""
 
-    __slots__ = ("hosted", "is_busy", "is_stale", "lease_until", "left", "region_name", "rows", "sequence")
+    __slots__ = ("bytes_max", "hosted", "is_busy", "is_stale", "lease_until", "left", "region_name", "rows", "sequence")
 
     def __init__(self, hosted: HostedScanner, region_name: bytes, scan: Scan, is_stale: bool) -> None:
         self.hosted = hosted
         self.region_name = region_name
         self.left = scan.limit
         self.rows = scan.caching
+        self.bytes_max = scan.max_result_bytes
         self.is_stale = is_stale
         self.sequence = 0
         self.is_busy = True
@@ -105,6 +106,13 @@ class Scanners:
         following = ScannerHandle(self._server, handle.scanner_id, scanner.sequence, handle.region_name)
         return ScanPage(results, following, False, scanner.is_stale)
 
+    def renew(self, handle: ScannerHandle, is_online: Callable[[bytes], bool]) -> ScannerHandle:
+        """Begin a new lease without reading; it counts as a call."""
+        scanner = self._taken(handle, is_online)
+        scanner.sequence += 1
+        self._rest(scanner)
+        return ScannerHandle(self._server, handle.scanner_id, scanner.sequence, handle.region_name)
+
     def close(self, handle: ScannerHandle) -> None:
         """Closing an unknown scanner is an error in HBase that everybody ignores; here it is nothing."""
         self._drop(handle.scanner_id)
@@ -124,7 +132,7 @@ class Scanners:
 
     def _read(self, scanner: _OpenScanner, rows: int) -> tuple[list[Result], bool]:
         wanted = rows if scanner.left is None else min(rows, scanner.left)
-        results, is_end = scanner.hosted.next(max(1, wanted), self._page_bytes_max)
+        results, is_end = scanner.hosted.next(max(1, wanted), min(scanner.bytes_max, self._page_bytes_max))
         if scanner.left is not None:
             scanner.left -= sum(1 for result in results if not result.is_partial)
         return results, is_end

@@ -18,7 +18,8 @@ from adapters.fake.config import ClusterConfig
 from adapters.fake.meta_index import MetaIndex, Tear
 from adapters.fake.replication import ReadGate, Replay, Replayed, has_memstore_replication, is_on
 from adapters.fake.stand_ins import EmptyRegion, Hosted
-from adapters.fake.storage import Region, RegionDirectory, StoreFile, WalEntry
+from adapters.fake.storage import Region, RegionDirectory, StoreFile
+from adapters.fake.storage.wal import LoggedEntry
 from metaclient.errors import ConnectionClosed, MetaClientError, NotServingRegion, Overloaded
 from metaclient.model import META_TABLE, RegionInfo
 from metaclient.runtime import Runtime
@@ -90,7 +91,7 @@ class Secondaries:
         self._meta: dict[bytes, _Secondary] = {}
         self._user: dict[bytes, _Secondary] = {}
         #: Those that wait for something; usually none, so that the frequent chore costs nothing.
-        self._waiting: dict[bytes, _Secondary] = {}
+        self.waiting: dict[bytes, _Secondary] = {}
         #: A fault: no file can be listed.
         self.refresh_fails = False
 
@@ -116,11 +117,11 @@ class Secondaries:
             self._look_at(made, self._runtime.now())
 
     def closed(self, name: bytes) -> None:
-        for known in (self._meta, self._user, self._waiting):
+        for known in (self._meta, self._user, self.waiting):
             known.pop(name, None)
 
     def clear(self) -> None:
-        for known in (self._meta, self._user, self._waiting):
+        for known in (self._meta, self._user, self.waiting):
             known.clear()
 
     def _find(self, name: bytes) -> _Secondary | None:
@@ -128,7 +129,7 @@ class Secondaries:
 
     # -- what primaries push -----------------------------------------------------------------------------------
 
-    def replay(self, name: bytes, epoch: int, entries: Sequence[WalEntry], deadline: float) -> None:
+    def replay(self, name: bytes, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> None:
         """Apply a batch; a marker in it may be what reads wait for."""
         secondary = self._find(name)
         if secondary is None:
@@ -215,13 +216,13 @@ class Secondaries:
     @property
     def are_waiting(self) -> bool:
         """Is there one that may not be read yet?"""
-        return any(secondary.reads_after is not None for secondary in list(self._waiting.values()))
+        return any(secondary.reads_after is not None for secondary in list(self.waiting.values()))
 
     def look(self) -> None:
         """Let those read, or stop pretending, whose time has come."""
-        if self._waiting:
+        if self.waiting:
             now = self._runtime.now()
-            for secondary in list(self._waiting.values()):
+            for secondary in list(self.waiting.values()):
                 self._look_at(secondary, now)
 
     def _look_at(self, secondary: _Secondary, now: float) -> None:
@@ -232,7 +233,7 @@ class Secondaries:
         if secondary.reads_after is not None and secondary.reads_after <= now:
             self._try_enable_reads(secondary)
         if secondary.empty_until is None and secondary.reads_after is None:
-            self._waiting.pop(secondary.name, None)
+            self.waiting.pop(secondary.name, None)
 
     def _try_enable_reads(self, secondary: _Secondary) -> None:
         if secondary.is_pushed_to:
@@ -272,12 +273,12 @@ class Secondaries:
     def _pretend_empty(self, secondary: _Secondary, seconds: float) -> None:
         secondary.empty_until = self._runtime.now() + seconds
         self._online[secondary.name] = EmptyRegion(secondary.region)
-        self._waiting[secondary.name] = secondary
+        self.waiting[secondary.name] = secondary
 
     def _disable_reads(self, secondary: _Secondary, seconds: float) -> None:
         secondary.region.reads_enabled = False
         secondary.reads_after = self._runtime.now() + seconds
-        self._waiting[secondary.name] = secondary
+        self.waiting[secondary.name] = secondary
 
 
 def _mark(index: MetaIndex, region: Region, changed: Replayed) -> None:

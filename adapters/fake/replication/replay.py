@@ -18,7 +18,9 @@ import logging
 from collections.abc import Sequence
 
 from adapters.fake.replication.read_gate import ReadGate
-from adapters.fake.storage import Region, WalEntry
+from adapters.fake.storage import Region
+from adapters.fake.storage.packed_row import PackedRow
+from adapters.fake.storage.wal import LoggedEntry, row_key
 from metaclient.errors import CallTimeout, NotServingRegion, RequestRefused
 from metaclient.runtime import Runtime
 
@@ -48,14 +50,15 @@ class Replay:
         self.epoch = 0
         self.entries_applied = 0
         self.entries_skipped = 0
+        self._info = region.info
         self._primary = region.info.replica(0).encoded_name
         self._runtime = runtime
         self._turn = runtime.condition()
         self._is_busy = False
 
-    def apply(self, epoch: int, entries: Sequence[WalEntry], deadline: float) -> Replayed:
+    def apply(self, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> Replayed:
         """Apply a batch, whole and in order; repeating it does nothing."""
-        if any(entry.region != self._primary for entry in entries):
+        if not all(map(self._is_ours, entries)):
             raise NotServingRegion(f"the entries are not all of {self._primary}")
         self._take_turn(deadline)
         try:
@@ -65,6 +68,9 @@ class Replay:
                 self._is_busy = False
                 self._turn.notify()
 
+    def _is_ours(self, entry: LoggedEntry) -> bool:
+        return self._info.contains(entry.row) if isinstance(entry, PackedRow) else entry.region == self._primary
+
     def _take_turn(self, deadline: float) -> None:
         with self._turn:
             while self._is_busy:
@@ -72,7 +78,7 @@ class Replay:
                     raise CallTimeout(f"another batch for {self.region} took too long")
             self._is_busy = True
 
-    def _apply(self, epoch: int, entries: Sequence[WalEntry]) -> Replayed:
+    def _apply(self, epoch: int, entries: Sequence[LoggedEntry]) -> Replayed:
         changed = Replayed()
         if epoch < self.epoch:
             raise RequestRefused(f"{self.region}: the primary of epoch {epoch} was replaced by that of {self.epoch}")
@@ -88,7 +94,7 @@ class Replay:
                 continue
             changed.applied += 1
             if entry.marker is None:
-                changed.rows.update([row for row, _ in entry.rows])
+                changed.rows.update(map(row_key, entry.rows))
             else:
                 changed.saw_files = True
                 self.gate.observe(entry.marker)

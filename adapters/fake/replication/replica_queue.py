@@ -18,7 +18,8 @@ import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from adapters.fake.storage import MarkerKind, WalEntry
+from adapters.fake.storage import MarkerKind
+from adapters.fake.storage.wal import LoggedEntry
 
 __all__ = ["Batch", "QueueState", "ReplicaQueue", "ReplicaStatus"]
 
@@ -29,6 +30,8 @@ class QueueState(enum.Enum):
     IDLE = "idle"  # healthy, nothing on its way
     SENDING = "sending"  # healthy, one batch on its way
     FAILED = "failed"  # skipped until a flush of all families starts
+
+    __hash__ = object.__hash__  # an enum's own is a call of Python, and each batch asks for several
 
 
 _TRANSITIONS: dict[QueueState, frozenset[QueueState]] = {
@@ -44,17 +47,14 @@ class Batch:
 
     replica_id: int
     epoch: int
-    entries: Sequence[WalEntry]
+    entries: Sequence[LoggedEntry]
     size: int
     end: int
+    has_marker: bool
 
     @property
     def last_sequence_id(self) -> int:
         return self.entries[-1].sequence_id
-
-    @property
-    def has_marker(self) -> bool:
-        return any(entry.marker is not None for entry in self.entries)
 
     def fills_gap_since(self, flush_sequence_id: int) -> bool:
         """Does the replica that has applied this batch have the files of that flush, or of a later one?"""

@@ -17,6 +17,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
 from adapters.fake.replication.config import ReplicationConfig
@@ -56,21 +57,31 @@ class Wire(Protocol):
         ...
 
 
+#: Carries something and says how to tell of its end; must not raise.
+Job = Callable[[], Callable[[], object]]
+
+
 class SendSlots:
-    """At most so many jobs at a time for each key; the rest wait in line. ``_lock`` guards both maps."""
+    """At most so many jobs at a time for each key; the rest wait in line. ``_lock`` guards the maps.
+
+    Telling of the end of one job usually brings the next one for the same server: it is left to the task that tells,
+    which is free in a moment, because waking another one costs as much as a batch.
+    """
 
     def __init__(self, runtime: Runtime, slots: int) -> None:
         self._runtime = runtime
         self._slots = slots
         self._lock = runtime.lock()
         self._busy: dict[object, int] = {}
-        self._waiting: dict[object, deque[Callable[[], None]]] = {}
+        self._telling: dict[object, int] = {}
+        self._waiting: dict[object, deque[Job]] = {}
 
-    def run(self, key: object, job: Callable[[], None]) -> None:
+    def run(self, key: object, job: Job) -> None:
         """Start the job, or queue it; Overloaded when there is no task for it."""
         with self._lock:
             busy = self._busy.get(key, 0)
-            if busy >= self._slots:
+            waiting = self._waiting.get(key, ())
+            if busy >= self._slots or self._telling.get(key, 0) > len(waiting):
                 self._waiting.setdefault(key, deque()).append(job)
                 return
             self._busy[key] = busy + 1
@@ -80,30 +91,39 @@ class SendSlots:
             self._leave(key)
             raise
 
-    def _work(self, key: object, job: Callable[[], None]) -> None:
-        following: Callable[[], None] | None = job
+    def _work(self, key: object, job: Job) -> None:
+        following: Job | None = job
         while following is not None:
+            tell = following()
+            with self._lock:
+                self._telling[key] = self._telling.get(key, 0) + 1
             try:
-                following()
+                tell()
             finally:
                 following = self._next(key)
 
-    def _next(self, key: object) -> Callable[[], None] | None:
+    def _next(self, key: object) -> Job | None:
+        """What the task that has told goes on with; None: it leaves."""
         with self._lock:
+            _count_down(self._telling, key)
             waiting = self._waiting.get(key)
             if waiting:
                 return waiting.popleft()
             self._waiting.pop(key, None)
-        self._leave(key)
+            _count_down(self._busy, key)
         return None
 
     def _leave(self, key: object) -> None:
         with self._lock:
-            left = self._busy[key] - 1
-            if left:
-                self._busy[key] = left
-            else:
-                del self._busy[key]
+            _count_down(self._busy, key)
+
+
+def _count_down(counts: dict[object, int], key: object) -> None:
+    left = counts[key] - 1
+    if left:
+        counts[key] = left
+    else:
+        del counts[key]
 
 
 class ReplicaSender:
@@ -121,7 +141,7 @@ class ReplicaSender:
 
     def send(self, batch: Batch) -> Pending[None]:
         """Begin; the answer is a success, or the last error."""
-        answer: Pending[None] = self._runtime.pending(name=f"batch for replica {batch.replica_id}")
+        answer: Pending[None] = self._runtime.pending(name="a batch")
         config = self._config
         has_marker = batch.has_marker
         timeout_s = config.marker_operation_timeout_s if has_marker else config.operation_timeout_s
@@ -129,21 +149,21 @@ class ReplicaSender:
         deadline = self._runtime.now() + timeout_s
         key = (self._kind, self._wire.place_of(batch.replica_id))
         try:
-            self._slots.run(key, lambda: self._complete(answer, batch, deadline, rpc_s))
+            self._slots.run(key, lambda: self._carried(answer, batch, deadline, rpc_s))
         except (Overloaded, ConnectionClosed) as error:
             answer.fail(error)
         return answer
 
-    def _complete(self, answer: Pending[None], batch: Batch, deadline: float, rpc_s: float) -> None:
+    def _carried(self, answer: Pending[None], batch: Batch, deadline: float, rpc_s: float) -> Callable[[], object]:
+        """Try until it is there or there is no more time for it; how to say what became of it."""
         try:
             self._try(batch, deadline, rpc_s)
         except MetaClientError as error:
-            answer.fail(error)
+            return partial(answer.fail, error)
         except BaseException as error:
-            answer.fail(error)
-            raise
-        else:
-            answer.complete(None)
+            logger.exception("a batch for replica %d could not be sent", batch.replica_id)
+            return partial(answer.fail, error)
+        return partial(answer.complete, None)
 
     def _try(self, batch: Batch, deadline: float, rpc_s: float) -> None:
         is_legacy = False

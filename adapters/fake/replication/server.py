@@ -17,7 +17,8 @@ from adapters.fake.replication.flush_requester import FlushRequester
 from adapters.fake.replication.replica_queue import Batch
 from adapters.fake.replication.sender import ReplicaSender, SendSlots
 from adapters.fake.replication.sink import Sink, SinkState
-from adapters.fake.storage import Region, WalEntry
+from adapters.fake.storage import Region
+from adapters.fake.storage.wal import LoggedEntry
 from metaclient.errors import RequestRefused
 from metaclient.model import META_TABLE, RegionInfo, TableDescriptor
 from metaclient.runtime import Runtime
@@ -40,6 +41,13 @@ def is_on(config: ReplicationConfig, descriptor: TableDescriptor) -> bool:
     return config.enabled or (config.catalog_enabled and descriptor.name == META_TABLE)
 
 
+def _has_sink(config: ReplicationConfig, descriptor: TableDescriptor) -> bool:
+    """``hbase:meta`` gets copies without being opened again: its primary is ready for them while it is alone."""
+    if descriptor.name == META_TABLE:
+        return config.enabled or config.catalog_enabled
+    return is_on(config, descriptor)
+
+
 def has_memstore_replication(descriptor: TableDescriptor) -> bool:
     """REGION_MEMSTORE_REPLICATION: without it only markers are sent."""
     return dict(descriptor.attributes).get("REGION_MEMSTORE_REPLICATION", "true").lower() != "false"
@@ -48,9 +56,11 @@ def has_memstore_replication(descriptor: TableDescriptor) -> bool:
 class ReplicaHost(Protocol):
     """A region server as the target of batches."""
 
-    def replicate_to_replica(self, name: bytes, epoch: int, entries: Sequence[WalEntry], deadline: float) -> None: ...
+    def replicate_to_replica(
+        self, name: bytes, epoch: int, entries: Sequence[LoggedEntry], deadline: float
+    ) -> None: ...
 
-    def replay(self, name: bytes, epoch: int, entries: Sequence[WalEntry], deadline: float) -> None: ...
+    def replay(self, name: bytes, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> None: ...
 
 
 class PrimaryHost(Protocol):
@@ -106,7 +116,7 @@ class ServerReplication:
 
     def open_sink(self, info: RegionInfo, descriptor: TableDescriptor) -> Sink | None:
         """The sink of a primary that is about to open; None when there is nobody to push to."""
-        if info.replica_id or not is_on(self._config, descriptor):
+        if info.replica_id or not _has_sink(self._config, descriptor):
             return None
         name = info.name
         wire = _Wire(self, info)

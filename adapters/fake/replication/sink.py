@@ -36,7 +36,9 @@ from adapters.fake.replication.config import ReplicationConfig
 from adapters.fake.replication.flush_requester import FlushRequester
 from adapters.fake.replication.replica_queue import Batch, QueueState, ReplicaQueue, ReplicaStatus
 from adapters.fake.storage import Marker, MarkerKind, WalEntry
-from adapters.fake.storage.wal import UNKNOWN_BYTES
+from adapters.fake.storage.packed_row import PackedRow
+from adapters.fake.storage.region_log import RowHook
+from adapters.fake.storage.wal import UNKNOWN_BYTES, LoggedEntry, family_of
 from metaclient.errors import NotServingRegion, RegionOffline
 from metaclient.runtime import Pending, Runtime
 
@@ -106,7 +108,9 @@ class Sink:
         self._stopped = runtime.condition(self._lock)
         # Guarded by the lock:
         self.state = SinkState.RUNNING
-        self._entries: list[WalEntry] = []  # what at least one healthy replica has not acknowledged
+        self._entries: list[LoggedEntry] = []  # what at least one healthy replica has not acknowledged
+        self._times: list[int] = []  # when each was written
+        self._markers = 0  # how many of them are markers
         self._sizes: list[int] = []
         self._first = 0  # the position of the first of them
         self._queues = [ReplicaQueue(replica_id, 0) for replica_id in range(1, replica_count())]
@@ -128,29 +132,48 @@ class Sink:
 
     def add(self, entry: WalEntry) -> None:
         """One committed entry, in sequence order."""
-        _, _, sequence_id, _, _, marker, cell_bytes = entry  # at once: every put comes by here
-        if marker is None and self._leaves_out:
+        if entry.marker is None and self._leaves_out:
             kept = self._filtered(entry)
             if kept is None:
                 return
-            entry, cell_bytes = kept, kept.cell_bytes
+            entry = kept
+        self._take(entry, entry.sequence_id, entry.write_time_ms, entry.data_bytes, entry.marker)
+
+    @property
+    def on_row(self) -> RowHook:
+        """What hears of an entry of one packed row, which most puts are: nothing else is made of it."""
+        return self._filter_row if self._leaves_out else self._take
+
+    def _filter_row(self, row: PackedRow, sequence_id: int, now_ms: int, data_bytes: int) -> None:
+        if not self._replicates_data:
+            return
+        if self._replicated_families is not None and row.family not in self._replicated_families:
+            self._left_out_sequence_id = sequence_id
+            return
+        self._take(row, sequence_id, now_ms, data_bytes)
+
+    def _take(self, entry: LoggedEntry, sequence_id: int, now_ms: int, size: int, marker: Marker | None = None) -> None:
+        """Every put comes by here."""
         with self._lock:
             if self.state is not _RUNNING:
                 return
             if marker is not None and self._is_flush_of_all(marker):
-                self._begin_anew(entry, marker)
+                self._begin_anew(sequence_id, marker)
             self.last_sequence_id = sequence_id
             if not self._healthy:
                 self._drop()
                 return
-            size = self._overhead + (entry.data_bytes if cell_bytes < 0 else cell_bytes)
+            size += self._overhead
             credit = self._credit - size
             if credit >= 0:
                 self._credit = credit
-            elif not self._reserve(entry, size):
+            elif not self._reserve(sequence_id, now_ms, size):
                 self._drop()
                 return
+            if marker is not None:
+                self._markers += 1
             self._entries.append(entry)
+            self._times.append(now_ms)
             self._sizes.append(size)
             if not self._idle:  # the usual case at full rate: everybody is busy
                 return
@@ -164,7 +187,7 @@ class Sink:
         if not self._replicates_data:
             return None
         assert wanted is not None, "asked only when there is something to leave out"
-        rows = tuple([(row, cells) for row, cells in entry.rows if cells[0].family in wanted])
+        rows = tuple([row for row in entry.rows if family_of(row) in wanted])
         if len(rows) < len(entry.rows):
             self._left_out_sequence_id = entry.sequence_id
         if not rows:
@@ -176,7 +199,7 @@ class Sink:
             return True
         return marker.kind is MarkerKind.START_FLUSH and frozenset(marker.families) == self._families
 
-    def _reserve(self, entry: WalEntry, size: int) -> bool:
+    def _reserve(self, sequence_id: int, now_ms: int, size: int) -> bool:
         """Room for the entry, and in quiet times for some more, so that not every edit asks; False when there is none.
 
         What was reserved for later is given back when nothing is pending, or as soon as memory is short.
@@ -186,7 +209,7 @@ class Sink:
             self._reserved += granted
             self._credit += granted - size
             return True
-        if (granted > size and self._buffer.reserve(size)) or self._make_room(entry, size):
+        if (granted > size and self._buffer.reserve(size)) or self._make_room(sequence_id, now_ms, size):
             self._reserved += size
             return True
         return False
@@ -202,18 +225,18 @@ class Sink:
             self._reserved -= size
             self._buffer.release(size)
 
-    def _make_room(self, entry: WalEntry, size: int) -> bool:
+    def _make_room(self, sequence_id: int, now_ms: int, size: int) -> bool:
         """Fail replicas until there is room for the entry; False when none is left."""
         why = f"the buffer limit of {self._config.pending_bytes_max} bytes is reached"
         while self._healthy:
             slowest = min((queue.acked for queue in self._queues if queue.is_healthy), default=0)
             for queue in self._queues:
                 if queue.is_healthy and (self._config.lock_step or queue.acked == slowest):
-                    self._fail(queue, why, entry.write_time_ms)
+                    self._fail(queue, why, now_ms)
             self._trim()
             if self._healthy and self._buffer.reserve(size):
                 break
-        self.requester.request(entry.sequence_id)
+        self.requester.request(sequence_id)
         return self._healthy > 0
 
     def _drop(self) -> None:
@@ -224,10 +247,10 @@ class Sink:
 
     # -- heal and fail -----------------------------------------------------------------------------------------
 
-    def _begin_anew(self, entry: WalEntry, marker: Marker) -> None:
+    def _begin_anew(self, sequence_id: int, marker: Marker) -> None:
         """Everything before this entry is in files, or will be with the end of this flush."""
         is_start = marker.kind is MarkerKind.START_FLUSH
-        covered = marker.flush_sequence_id if is_start else entry.sequence_id - 1
+        covered = marker.flush_sequence_id if is_start else sequence_id - 1
         self.last_flushed_sequence_id = covered
         self.flush_seen_at = self._runtime.now()
         self.flushes_seen += 1
@@ -294,7 +317,7 @@ class Sink:
             index = position - self._first
             queue.missed_from = position
             is_known = 0 <= index < len(self._entries)
-            queue.missed_since_ms = self._entries[index].write_time_ms if is_known else now_ms or self._time_ms()
+            queue.missed_since_ms = self._times[index] if is_known else now_ms or self._time_ms()
 
     def _orphan(self, batch: Batch) -> None:
         """The log may forget these entries while they are on their way: then they are counted on their own."""
@@ -323,7 +346,9 @@ class Sink:
         freed = sum(self._sizes[:count])
         if self._orphans:
             freed -= self._hold(count)
-        del self._entries[:count], self._sizes[:count]
+        if self._markers:
+            self._markers -= sum([entry.marker is not None for entry in self._entries[:count]])
+        del self._entries[:count], self._times[:count], self._sizes[:count]
         self._first = base
         self._give_back(freed)
 
@@ -359,7 +384,8 @@ class Sink:
         queue.sent += count
         queue.become(QueueState.SENDING)
         self._idle -= 1
-        queue.batch = Batch(queue.replica_id, self.epoch, entries, size, queue.sent)
+        has_marker = self._markers > 0 and any(entry.marker is not None for entry in entries)
+        queue.batch = Batch(queue.replica_id, self.epoch, entries, size, queue.sent, has_marker)
         queue.batches += 1
         return queue.batch
 
@@ -505,7 +531,7 @@ class Sink:
             index = queue.acked - self._first
             if index >= len(self._entries):
                 return 0.0
-            since_ms = self._entries[max(index, 0)].write_time_ms
+            since_ms = self._times[max(index, 0)]
         return max(0, self._time_ms() - since_ms) / 1000
 
     def replicas(self) -> list[ReplicaStatus]:

@@ -45,7 +45,7 @@ def _by_family(region: Region, pairs: Sequence[tuple[bytes, Sequence[Cell]]]) ->
 
 
 def _file(region: Region, part: Mapping[bytes, Sequence[Cell]], sequence_id: int) -> StoreFile:
-    rows = {row: row_of(tuple(sorted(cells, key=_order)), sequence_id, len(row)) for row, cells in part.items()}
+    rows = {row: row_of(row, tuple(sorted(cells, key=_order)), sequence_id) for row, cells in part.items()}
     name = region.filesystem.file_name()
     keys = sorted(rows, key=region.row_order)
     return StoreFile.of(name, sequence_id, rows, keys=keys, is_bulk_loaded=True)

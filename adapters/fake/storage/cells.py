@@ -1,8 +1,8 @@
 """Stores one row's cells of one family: as one write left them (RowCells) or as writes pile up (VersionedRow).
 
 The order is HBase's ``CellComparatorImpl`` inside a row: column, then newest timestamp, then the delete markers before
-the puts, then the newest sequence id. Cells are the very objects that readers get, shared between WAL, memstore and
-store files: a flush copies nothing.
+the puts, then the newest sequence id. Rows are shared between WAL, memstore and store files: a flush copies nothing.
+Those of few small cells are packed (:mod:`packed_row`); of the others, the cells are the very objects that readers get.
 
 A row is *plain* when each of its columns has one put and no marker hides anything: reading it is handing it out. All
 the speed of this package comes from asking that question once, when the row is written.
@@ -14,16 +14,19 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from adapters.fake.storage.packed_row import PackedRow, is_packable, packed
 from metaclient.model import Cell, CellType
 
 __all__ = [
     "CELL_OVERHEAD_BYTES",
     "Columns",
+    "PlainRow",
     "RowCells",
     "RowVersions",
     "Version",
     "VersionedRow",
     "cells_size",
+    "newest_cells",
     "row_of",
 ]
 
@@ -35,6 +38,8 @@ Version: TypeAlias = tuple[int, int, int, Cell]
 Columns: TypeAlias = dict[bytes, list[Version]]
 
 PUT = CellType.PUT
+#: So many packed versions are faster unpacked again than kept twice.
+FRESH_FEW = 2
 
 
 class RowCells:
@@ -66,9 +71,12 @@ class RowCells:
 
 
 class VersionedRow:
-    """A row of the memstore that was written more than once, or has delete markers. Guarded by the region's lock."""
+    """A row of the memstore that was written more than once, or has delete markers. Guarded by the region's lock.
 
-    __slots__ = ("_newest", "columns", "has_markers", "sequence_id", "size")
+    Once it is part of a snapshot it is settled, and may be read without.
+    """
+
+    __slots__ = ("_fresh", "_newest", "columns", "has_markers", "sequence_id", "size")
 
     #: Same question as :attr:`RowCells.is_plain`, answered for good.
     is_plain = False
@@ -79,10 +87,17 @@ class VersionedRow:
         self.sequence_id = 0
         self.size = 0
         self._newest: RowCells | None = None
+        self._fresh: list[PackedRow] = []  # not in ``columns`` yet
 
     def add(self, cells: Iterable[Cell], sequence_id: int, size: int) -> None:
         """Apply one write. A cell of the same column, timestamp, type and sequence id replaces (``CellSet.add``)."""
+        self.settle()
         self._newest = None
+        self._merge(cells, sequence_id)
+        self.sequence_id = max(self.sequence_id, sequence_id)
+        self.size += size
+
+    def _merge(self, cells: Iterable[Cell], sequence_id: int) -> None:
         columns = self.columns
         for cell in cells:
             column, timestamp, _, kind = cell
@@ -95,11 +110,24 @@ class VersionedRow:
                 _place(versions, (timestamp, int(kind), sequence_id, cell))
             if kind != PUT:
                 self.has_markers = True
-        self.sequence_id = max(self.sequence_id, sequence_id)
+
+    def put(self, row: PackedRow, sequence_id: int, size: int) -> None:
+        """Apply a put that is packed, later: whoever reads next unpacks it."""
+        self._fresh.append(row)
+        self._newest = None
+        self.sequence_id = sequence_id
         self.size += size
+
+    def settle(self) -> None:
+        """Unpack what was put since somebody looked."""
+        if self._fresh:
+            fresh, self._fresh = self._fresh, []
+            for row in fresh:
+                self._merge(row.cells, row.sequence_id)
 
     def collect(self, into: Columns, read_point: int) -> None:
         """Add what a reader at ``read_point`` may see."""
+        self.settle()
         sees_all = self.sequence_id <= read_point
         for column, versions in self.columns.items():
             seen = versions if sees_all else [version for version in versions if version[2] <= read_point]
@@ -110,7 +138,13 @@ class VersionedRow:
         """The newest put of each column, as a plain row; only for a row without markers."""
         if self._newest is None:
             columns = self.columns
-            cells = tuple([columns[column][-1][3] for column in sorted(columns)])
+            if columns:
+                self.settle()
+                cells = tuple([columns[column][-1][3] for column in sorted(columns)])
+            else:
+                cells = newest_cells(self._fresh)
+                if len(self._fresh) <= FRESH_FEW:
+                    return RowCells(cells, self.sequence_id, self.size, True)
             self._newest = RowCells(cells, self.sequence_id, self.size, True)
         return self._newest
 
@@ -120,6 +154,7 @@ class VersionedRow:
 
     def forget_older(self, column: bytes, row_length: int, smallest_read_point: int) -> int:
         """Drop puts that no open reader can need, after an increment (``Segment.upsert``); the bytes that went."""
+        self.settle()
         versions = self.columns[column]
         kept: list[Version] = []
         visible = freed = 0
@@ -140,12 +175,28 @@ class VersionedRow:
         return f"VersionedRow({len(self.columns)} columns, sequence_id={self.sequence_id})"
 
 
-RowVersions: TypeAlias = RowCells | VersionedRow
+#: What never changes again: of a file, or written once.
+PlainRow: TypeAlias = RowCells | PackedRow
+RowVersions: TypeAlias = PlainRow | VersionedRow
 
 
-def row_of(cells: tuple[Cell, ...], sequence_id: int, row_length: int) -> RowCells:
-    """A row of a file from cells in order."""
-    return RowCells(cells, sequence_id, cells_size(row_length, cells), _is_plain(cells))
+def newest_cells(rows: Iterable[PlainRow]) -> tuple[Cell, ...]:
+    """The newest cell of each column over plain rows in order of their sequence ids: the newer one wins a tie."""
+    newest: dict[bytes, Cell] = {}
+    for row in rows:
+        for cell in row.cells:
+            found = newest.get(cell[0])
+            if found is None or cell[1] >= found[1]:
+                newest[cell[0]] = cell
+    return tuple(newest.values()) if len(newest) == 1 else tuple([newest[column] for column in sorted(newest)])
+
+
+def row_of(row: bytes, cells: tuple[Cell, ...], sequence_id: int) -> PlainRow:
+    """A row of a file, or of a replica, from cells in order."""
+    size, is_plain = cells_size(len(row), cells), _is_plain(cells)
+    if is_plain and is_packable(cells, size):
+        return packed(row, cells, sequence_id)
+    return RowCells(cells, sequence_id, size, is_plain)
 
 
 def cells_size(row_length: int, cells: Sequence[Cell]) -> int:

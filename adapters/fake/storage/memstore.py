@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from adapters.fake.storage.cells import RowCells, RowVersions, VersionedRow
+from adapters.fake.storage.packed_row import PackedRow
 from metaclient.model import Cell
 
 __all__ = ["MemStore", "RowOrder", "Segment"]
@@ -36,7 +37,7 @@ class Segment:
         self._new_rows: list[bytes] = []
         self._is_lent = False
 
-    def add(self, row: bytes, cells: tuple[Cell, ...], sequence_id: int, size: int, is_plain: bool) -> None:
+    def add(self, row: bytes, cells: tuple[Cell, ...] | PackedRow, sequence_id: int, size: int, is_plain: bool) -> None:
         """Apply the cells of one write to one row; plain: puts of different columns, in order."""
         rows = self.rows
         found = rows.get(row)
@@ -46,17 +47,46 @@ class Segment:
                 self.oldest_sequence_id = sequence_id
             self._new_rows.append(row)
             if is_plain:
-                rows[row] = RowCells(cells, sequence_id, size, True)
+                rows[row] = cells if isinstance(cells, PackedRow) else RowCells(cells, sequence_id, size, True)
                 return
-        if found is None or type(found) is RowCells:
-            versioned = VersionedRow()
-            if found is not None:
-                versioned.add(found.cells, found.sequence_id, found.size)
-            versioned.add(cells, sequence_id, size)
-            rows[row] = versioned
+        versioned = self._versioned(row, found)
+        if isinstance(cells, PackedRow):
+            versioned.put(cells, sequence_id, size)
         else:
-            assert type(found) is VersionedRow
-            found.add(cells, sequence_id, size)
+            versioned.add(cells, sequence_id, size)
+
+    def _versioned(self, row: bytes, found: RowVersions | None) -> VersionedRow:
+        """The row that there is, as one that can take more."""
+        if type(found) is VersionedRow:
+            return found
+        versioned = VersionedRow()
+        if type(found) is PackedRow:
+            versioned.put(found, found.sequence_id, found.size)
+        elif found is not None:
+            versioned.add(found.cells, found.sequence_id, found.size)  # type: ignore[union-attr]  # a plain row
+        self.rows[row] = versioned
+        return versioned
+
+    def put_cell(self, row: bytes, packed: PackedRow, sequence_id: int, size: int) -> None:
+        """As :meth:`add`, for one put that is packed already."""
+        rows = self.rows
+        found = rows.get(row)
+        self.size += size
+        if found is None:
+            if self.oldest_sequence_id is None:
+                self.oldest_sequence_id = sequence_id
+            self._new_rows.append(row)
+            rows[row] = packed
+        elif type(found) is VersionedRow:
+            found.put(packed, sequence_id, size)
+        else:
+            self._versioned(row, found).put(packed, sequence_id, size)
+
+    def settle(self) -> None:
+        """From here on nobody writes, and readers need no lock; the lock is held."""
+        for found in self.rows.values():
+            if type(found) is VersionedRow:
+                found.settle()
 
     def forget_older(self, row: bytes, column: bytes, smallest_read_point: int) -> None:
         """Keep a counter from growing the memstore: drop what an increment has replaced for every reader."""
@@ -99,6 +129,7 @@ class MemStore:
     def take_snapshot(self) -> Segment:
         """Set the active segment aside for a flush; a snapshot that still waits stays, as in HBase."""
         if self.snapshot is None:
+            self.active.settle()
             self.snapshot = self.active
             self.active = Segment(self._order)
         return self.snapshot

@@ -49,32 +49,35 @@ class Mutations:
         self._table = descriptor.name
         self._stores = {store.name: store for store in stores}
         self._cell_bytes_max = cell_bytes_max
-        self._columns: dict[bytes, tuple[Store, bytes]] = {}
+        #: What :meth:`column` has answered.
+        self.known_columns: dict[bytes, tuple[Store, bytes]] = {}
 
     def store(self, family: bytes) -> Store:
         """The store of a family; NoSuchFamily names those that there are."""
         found = self._stores.get(family)
         if found is None:
-            there = ", ".join(keys.printable(name) for name in self._stores)
+            there = ", ".join(f"{{NAME => '{keys.printable(name)}'}}" for name in self._stores)
             table = keys.printable(self._table)
-            raise NoSuchFamily(f"column family {keys.printable(family)} does not exist in {table}: it has {there}")
+            raise NoSuchFamily(
+                f"Column family {keys.printable(family)} does not exist in region of table '{table}', {there}"
+            )
         return found
 
     def column(self, name: bytes) -> tuple[Store, bytes]:
         """The store of a column and the one object that stands for its name; ``cf`` is ``cf:``."""
-        found = self._columns.get(name)
+        found = self.known_columns.get(name)
         if found is None:
             family, _, qualifier = name.partition(b":")
             found = (self.store(family), family + b":" + qualifier)
-            if len(self._columns) < COLUMNS_MAX:
-                self._columns[name] = found
+            if len(self.known_columns) < COLUMNS_MAX:
+                self.known_columns[name] = found
         return found
 
     def put(self, put: Put, now_ms: int) -> list[Edit]:
         """One edit for each family; a put into one family is the common case and the fast one."""
         if not put.cells:
             raise RequestRefused(f"a put of row {keys.printable(put.row)} has no cells")
-        known = self._columns
+        known = self.known_columns
         cells: list[Cell] = []
         size = 0
         is_sorted = True
@@ -193,8 +196,8 @@ def _after(now_ms: int, current: Sequence[Cell]) -> int:
 def _counter(cell: Cell, row: bytes) -> int:
     if len(cell.value) != LONG_BYTES:
         raise RequestRefused(
-            f"column {keys.printable(cell.column)} of row {keys.printable(row)} is not a counter: "
-            f"it is {len(cell.value)} bytes wide, not {LONG_BYTES}"
+            f"Field is not a long, it's {len(cell.value)} bytes wide: "
+            f"column {keys.printable(cell.column)} of row {keys.printable(row)}"
         )
     return int.from_bytes(cell.value, "big", signed=True)
 

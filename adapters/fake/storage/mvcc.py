@@ -64,8 +64,13 @@ class Mvcc:
                 later()
             self.read_point = number
 
+    def is_next(self, number: int) -> bool:
+        """Is it the only one unfinished? Then its action may be run just before completing it, without a closure."""
+        pending = self._pending
+        return len(pending) == 1 and pending[0] == number
+
     def complete_and_tell(self, number: int, hook: Callable[[T], None], told: T) -> None:
-        """``complete`` with ``hook(told)`` as its action: each write comes by here, and makes no closure."""
+        """``complete`` with ``hook(told)`` as its action."""
         pending = self._pending
         if len(pending) > 1 or pending[0] != number:
             self.complete(number, partial(hook, told))

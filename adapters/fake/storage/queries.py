@@ -8,6 +8,7 @@ from typing import TypeAlias
 from adapters.fake.storage.mutations import Mutations
 from adapters.fake.storage.query_matcher import StoreQuery
 from adapters.fake.storage.store import Store
+from metaclient.errors import RequestRefused
 from metaclient.model import Get, Scan
 
 __all__ = ["FamilyQueries", "Queries"]
@@ -28,7 +29,7 @@ class Queries:
         self._known: dict[object, FamilyQueries] = {}
 
     def of(self, asked: Get | Scan) -> FamilyQueries:
-        """What to ask of each family; NoSuchFamily for one that there is not."""
+        """What to ask of each family; NoSuchFamily for one that there is not, RequestRefused for a raw column."""
         is_raw = isinstance(asked, Scan) and asked.is_raw
         has_filter = asked.filter is not None
         stamps = (asked.min_timestamp, asked.max_timestamp)
@@ -43,8 +44,10 @@ class Queries:
 
     def _compiled(self, asked: Get | Scan, is_raw: bool) -> FamilyQueries:
         wanted = _by_family(asked.columns)
-        for family in wanted:
+        for family, columns in wanted.items():
             self._mutations.store(family)
+            if is_raw and columns is not None:
+                raise RequestRefused("Cannot specify any column for a raw scan")
         return tuple(
             (index, _query(store, asked, wanted.get(store.name), is_raw))
             for index, store in enumerate(self._stores)

@@ -23,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from adapters.fake.storage.cells import Columns, RowCells, RowVersions, Version
+from adapters.fake.storage.cells import Columns, PlainRow, RowVersions, Version, newest_cells
 from metaclient.model import LATEST_TIMESTAMP, Cell, CellType, FamilyDescriptor
 
 __all__ = ["NEVER", "StoreQuery", "compacted", "merged_plain", "plain_cells", "resolved"]
@@ -123,7 +123,7 @@ class _Deletes:
         )
 
 
-def plain_cells(row: RowCells, query: StoreQuery, now_ms: int) -> tuple[Cell, ...]:
+def plain_cells(row: PlainRow, query: StoreQuery, now_ms: int) -> tuple[Cell, ...]:
     """What ``query`` shows of a plain row: nothing hides anything, so each cell is judged by itself."""
     if query.is_trivial:
         return row.cells
@@ -136,15 +136,9 @@ def plain_cells(row: RowCells, query: StoreQuery, now_ms: int) -> tuple[Cell, ..
     return tuple([cell for cell in row.cells if cell[0] in columns and low <= cell[1] < high])
 
 
-def merged_plain(rows: Iterable[RowCells]) -> tuple[Cell, ...]:
+def merged_plain(rows: Iterable[PlainRow]) -> tuple[Cell, ...]:
     """The newest cell of each column over several plain rows; the newer sequence id wins a tie."""
-    newest: dict[bytes, Cell] = {}
-    for row in sorted(rows, key=_sequence_id):
-        for cell in row.cells:
-            found = newest.get(cell[0])
-            if found is None or cell[1] >= found[1]:
-                newest[cell[0]] = cell
-    return tuple([newest[column] for column in sorted(newest)])
+    return newest_cells(sorted(rows, key=_sequence_id))
 
 
 def _sequence_id(row: RowVersions) -> int:

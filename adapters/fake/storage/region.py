@@ -24,14 +24,15 @@ from adapters.fake.storage.filesystem import FileSystem, row_order
 from adapters.fake.storage.filters import filtered_row, parse
 from adapters.fake.storage.flush import Flusher, FlushOutcome, FlushResult
 from adapters.fake.storage.mutations import Mutations
+from adapters.fake.storage.packed_row import PackedRow
 from adapters.fake.storage.queries import Queries
 from adapters.fake.storage.query_matcher import StoreQuery
-from adapters.fake.storage.region_log import CommitHook, RegionLog
+from adapters.fake.storage.region_log import CommitHook, RegionLog, RowHook
 from adapters.fake.storage.replica import Follower
 from adapters.fake.storage.scanner import RegionScanner
 from adapters.fake.storage.store import Sources, Store, read_row
 from adapters.fake.storage.store_file import StoreFile
-from adapters.fake.storage.wal import Marker, MarkerKind, Wal, WalEntry
+from adapters.fake.storage.wal import LoggedEntry, Marker, MarkerKind, Wal, WalEntry, family_of, row_key
 from adapters.fake.storage.writer import Outcome, Writer
 from metaclient import keys
 from metaclient.errors import (
@@ -81,6 +82,7 @@ class Region:
         runtime: Runtime,
         config: StorageConfig,
         on_commit: CommitHook | None,
+        on_row: RowHook | None,
         time_ms: Callable[[], int] | None,
     ) -> None:
         self.info = info
@@ -96,9 +98,14 @@ class Region:
         self.reads_enabled = True
         self.open_seqnum = -1
         self.memstore_bytes = 0
+        self._is_read_only = not self.is_primary or descriptor.is_read_only
+        self.flush_bytes = config.flush_bytes
+        self._blocking_bytes = config.blocking_bytes
         self._directory = filesystem.region(info)
         self._start_key, self._end_key = info.start_key, info.end_key
-        self.log = RegionLog(self._directory.region, info.table, wal=wal, on_commit=on_commit, time_ms=self.time_ms)
+        self.log = RegionLog(
+            self._directory.region, info.table, wal=wal, on_commit=on_commit, on_row=on_row, time_ms=self.time_ms
+        )
         # HBase keeps the stores in the order of the families' bytes; results follow it.
         families = sorted(descriptor.families, key=lambda family: family.name)
         self.stores = [Store(family, self._directory, self.row_order) for family in families]
@@ -123,13 +130,15 @@ class Region:
         config: StorageConfig | None = None,
         recovered: Sequence[WalEntry] = (),
         on_commit: CommitHook | None = None,
+        on_row: RowHook | None = None,
         time_ms: Callable[[], int] | None = None,
     ) -> Region:
         """Open a region from its directory.
 
         The primary replays ``recovered`` (entries of a dead server's log), flushes them, and writes an open marker. A
         secondary has no log and shares the primary's files. ``on_commit`` is called for each data entry and each marker
-        that replicas are told of, in sequence order, under the update lock: it must not block or call back.
+        that replicas are told of, in sequence order, under the update lock: it must not block or call back. ``on_row``
+        is called instead for entries of one packed row, which need not be made then.
         ``time_ms`` replaces the runtime's wall clock (a server with a skewed one).
         """
         region = cls(
@@ -140,6 +149,7 @@ class Region:
             runtime=runtime,
             config=config or StorageConfig(),
             on_commit=on_commit if info.replica_id == 0 else None,
+            on_row=on_row if info.replica_id == 0 else None,
             time_ms=time_ms,
         )
         with region.update_lock:
@@ -189,7 +199,7 @@ class Region:
 
     @property
     def needs_flush(self) -> bool:
-        return self.memstore_bytes > self.config.flush_bytes
+        return self.memstore_bytes > self.flush_bytes
 
     @property
     def is_flushing(self) -> bool:
@@ -226,14 +236,16 @@ class Region:
         """Raise what HBase raises when this row may not be written here now."""
         if self.state is not RegionState.OPEN:
             raise NotServingRegion(f"{self} is {self.state.value.lower()}")
-        if not self.is_primary or self.descriptor.is_read_only:
+        if self._is_read_only:
             raise RequestRefused(f"{self}: region is read only")
-        if self.memstore_bytes > self.config.blocking_bytes:
+        if self.memstore_bytes > self._blocking_bytes:
             raise RegionTooBusy(
-                f"{self}: the memstore holds {self.memstore_bytes} bytes, more than {self.config.blocking_bytes}; "
+                f"{self}: the memstore holds {self.memstore_bytes} bytes, more than {self._blocking_bytes}; "
                 "it must be flushed first"
             )
-        self._check_row(row)
+        end = self._end_key
+        if row < self._start_key or (end and row >= end):
+            self._check_row(row)
 
     # --- reads ------------------------------------------------------------------------------------------------------
 
@@ -356,7 +368,7 @@ class Region:
         with self.update_lock:
             return self._follower.refresh()
 
-    def replay(self, entry: WalEntry) -> bool:
+    def replay(self, entry: LoggedEntry) -> bool:
         """Apply one entry of the primary to this secondary (server.md 3.3); False when it is old."""
         if self.is_primary:
             raise RequestRefused(f"{self}: entries are replayed on secondaries only")
@@ -368,15 +380,17 @@ class Region:
         with self.update_lock:
             self._follower.restart(sequence_id)
 
-    def apply_replayed(self, entry: WalEntry, covered: Mapping[bytes, int] | None = None) -> None:
+    def apply_replayed(self, entry: LoggedEntry, covered: Mapping[bytes, int] | None = None) -> None:
         """Put an entry's cells into the memstores, but not what the files already have; the lock is held."""
         known = {store.name: store for store in self.stores}
-        for row, cells in entry.rows:
-            store = known.get(cells[0].family)
+        for logged in entry.rows:
+            store = known.get(family_of(logged))
             if store is None or (covered is not None and entry.sequence_id <= covered[store.name]):
                 continue  # the family was dropped since, or flushed
-            made = row_of(cells, entry.sequence_id, len(row))
-            store.memstore.active.add(row, cells, entry.sequence_id, made.size, made.is_plain)
+            row = row_key(logged)
+            made = logged if isinstance(logged, PackedRow) else row_of(row, logged[1], entry.sequence_id)
+            stored = made if isinstance(made, PackedRow) else made.cells
+            store.memstore.active.add(row, stored, entry.sequence_id, made.size, made.is_plain)
             self.memstore_bytes += made.size
 
     # --- split, close -----------------------------------------------------------------------------------------------
@@ -406,7 +420,7 @@ class Region:
             if self.state is RegionState.CLOSED:
                 return self.read_point
             self.state = RegionState.CLOSING
-            self.log.on_commit = None  # replicas hear of the last flush from the next open marker
+            self.log.on_commit = self.log.on_row = None  # replicas hear of the last flush from the next open marker
             if not abort:
                 self._flusher.wait_until_done()
         if self.is_primary and not abort:

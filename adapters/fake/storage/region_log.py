@@ -12,13 +12,15 @@ from functools import partial
 from typing import TypeAlias
 
 from adapters.fake.storage.mvcc import Mvcc
-from adapters.fake.storage.wal import Marker, Wal, WalEntry
-from metaclient.model import Cell
+from adapters.fake.storage.packed_row import PackedRow
+from adapters.fake.storage.wal import LoggedRow, Marker, Wal, WalEntry
 
-__all__ = ["CommitHook", "RegionLog", "Rows"]
+__all__ = ["CommitHook", "RegionLog", "RowHook", "Rows"]
 
 CommitHook: TypeAlias = Callable[[WalEntry], None]
-Rows: TypeAlias = tuple[tuple[bytes, tuple[Cell, ...]], ...]
+#: (row, sequence id, time, bytes of its cells): told of one packed row without an entry made for it.
+RowHook: TypeAlias = Callable[[PackedRow, int, int, int], None]
+Rows: TypeAlias = tuple[LoggedRow, ...]
 
 _new_entry: Callable[..., WalEntry] = tuple.__new__
 
@@ -33,18 +35,21 @@ class RegionLog:
         *,
         wal: Wal | None,
         on_commit: CommitHook | None,
+        on_row: RowHook | None = None,
         time_ms: Callable[[], int],
     ) -> None:
         self.region = region
         self.mvcc = Mvcc()
         self.wal = wal
         self.on_commit = on_commit
+        #: Where the hearer takes rows as they are: ``on_commit`` does not hear of those then.
+        self.on_row = on_row
         self._table = table
         self._time_ms = time_ms
 
-    def entry(self, sequence_id: int, rows: Rows, now_ms: int, size: int) -> WalEntry:
-        """Data as one entry: it goes to the log, and the same object to the replicas."""
-        return _new_entry(WalEntry, (self.region, self._table, sequence_id, now_ms, rows, None, size))
+    def entry(self, sequence_id: int, rows: Rows, now_ms: int, size: int, nonce: int | None = None) -> WalEntry:
+        """Data as one entry, for the log and for the replicas."""
+        return _new_entry(WalEntry, (self.region, self._table, sequence_id, now_ms, rows, None, size, nonce))
 
     def append(self, entry: WalEntry, *, is_synced: bool) -> None:
         """Log data, and sync unless the writer does not want to wait; a failure gives the sequence id up."""
@@ -52,11 +57,20 @@ class RegionLog:
         if wal is None:
             return
         try:
-            wal.append(entry, entry.cell_bytes)
-            if is_synced:
-                wal.sync()
+            wal.append(entry, is_synced=is_synced)
         except BaseException:
             self.mvcc.complete(entry.sequence_id)
+            raise
+
+    def append_row(self, row: PackedRow, sequence_id: int, now_ms: int, size: int) -> None:
+        """The same, synced, for one packed row."""
+        wal = self.wal
+        if wal is None:
+            return
+        try:
+            wal.append_row(self.region, self._table, row, sequence_id, now_ms, size)
+        except BaseException:
+            self.mvcc.complete(sequence_id)
             raise
 
     def mark(self, marker: Marker, *, is_told: bool = True, is_logged: bool = True) -> int:
@@ -67,7 +81,6 @@ class RegionLog:
         try:
             if self.wal is not None and is_logged:
                 self.wal.append(entry)
-                self.wal.sync()
         finally:
             self.mvcc.complete(sequence_id, None if hook is None else partial(hook, entry))
         return sequence_id

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from adapters.fake.storage.store import Store
-from adapters.fake.storage.wal import Marker, MarkerKind, WalEntry
+from adapters.fake.storage.wal import LoggedEntry, Marker, MarkerKind
 
 if TYPE_CHECKING:
     from adapters.fake.storage.region import Region
@@ -40,7 +40,7 @@ class Follower:
         self.last_replayed_sequence_id = next_id - 1
         self.last_replayed_open_sequence_id = files_id
 
-    def replay(self, entry: WalEntry) -> bool:
+    def replay(self, entry: LoggedEntry) -> bool:
         """Apply one entry; False when it is old. There is no other filter: gaps are not noticed."""
         if entry.sequence_id <= self.last_replayed_sequence_id:
             return False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias, cast
 
-from adapters.fake.storage.cells import Columns, RowCells, RowVersions, VersionedRow, row_of
+from adapters.fake.storage.cells import Columns, PlainRow, RowCells, RowVersions, VersionedRow, row_of
 from adapters.fake.storage.filesystem import RegionDirectory
 from adapters.fake.storage.memstore import MemStore, RowOrder, Segment
 from adapters.fake.storage.query_matcher import StoreQuery, compacted, merged_plain, plain_cells, resolved
@@ -26,19 +26,20 @@ def read_row(
     sources: Sequence[Source], row: bytes, query: StoreQuery, *, read_point: int, now_ms: int, lock: Lock
 ) -> Sequence[Cell]:
     """What ``query`` shows of ``row`` at ``read_point``. Takes ``lock`` only for rows that are being written."""
-    found: list[RowVersions] = []
-    for source in sources:
-        entry = source.rows.get(row)
-        if entry is not None:
-            found.append(entry)
+    found = [entry for source in sources if (entry := source.rows.get(row)) is not None]
     if not found:
         return NO_CELLS
-    if all(entry.is_plain for entry in found):
-        return _from_plain(cast("list[RowCells]", found), query, read_point=read_point, now_ms=now_ms)
-    if len(found) == 1 and query.max_versions == 1 and not query.has_range:
-        newest = _newest(found[0], read_point, lock)
-        if newest is not None:
-            return plain_cells(newest, query, now_ms)
+    if len(found) == 1:
+        only = found[0]
+        if only.is_plain:
+            plain = cast("PlainRow", only)
+            return plain_cells(plain, query, now_ms) if plain.sequence_id <= read_point else NO_CELLS
+        if query.max_versions == 1 and not query.has_range and isinstance(only, VersionedRow):
+            newest = _newest(only, read_point, lock)
+            if newest is not None:
+                return plain_cells(newest, query, now_ms)
+    elif all(entry.is_plain for entry in found):
+        return _from_plain(cast("list[PlainRow]", found), query, read_point=read_point, now_ms=now_ms)
     columns: Columns = {}
     with lock:
         for entry in found:
@@ -46,10 +47,8 @@ def read_row(
     return resolved(columns, query, now_ms)
 
 
-def _newest(entry: RowVersions, read_point: int, lock: Lock) -> RowCells | None:
+def _newest(entry: VersionedRow, read_point: int, lock: Lock) -> RowCells | None:
     """The newest put of each column as a plain row, where a reader at ``read_point`` sees just that."""
-    if not isinstance(entry, VersionedRow):
-        return None
     newest = entry.cached_newest()
     if newest is None:
         with lock:
@@ -59,7 +58,7 @@ def _newest(entry: RowVersions, read_point: int, lock: Lock) -> RowCells | None:
     return newest if newest.sequence_id <= read_point else None
 
 
-def _from_plain(rows: list[RowCells], query: StoreQuery, *, read_point: int, now_ms: int) -> Sequence[Cell]:
+def _from_plain(rows: list[PlainRow], query: StoreQuery, *, read_point: int, now_ms: int) -> Sequence[Cell]:
     visible = [row for row in rows if row.sequence_id <= read_point]
     if len(visible) == 1:
         return plain_cells(visible[0], query, now_ms)
@@ -111,10 +110,10 @@ class Store:
         keys = _union(files, self.order)
         keeps_deleted = drops_deletes and self.family.keep_deleted_cells != "FALSE"
         earliest = min(file.earliest_put() for file in files) if keeps_deleted else 0
-        rows: dict[bytes, RowCells] = {}
+        rows: dict[bytes, PlainRow] = {}
         for row in keys:
             found = [file.rows[row] for file in files if row in file.rows]
-            kept = _compacted_row(found, self.family, len(row), now_ms, drops_deletes=drops_deletes, earliest=earliest)
+            kept = _compacted_row(row, found, self.family, now_ms, drops_deletes=drops_deletes, earliest=earliest)
             if kept is not None:
                 rows[row] = kept
         sequence_id = max(file.sequence_id for file in files)
@@ -123,36 +122,36 @@ class Store:
 
 def _flushed_rows(
     rows: Mapping[bytes, RowVersions], family: FamilyDescriptor, now_ms: int
-) -> tuple[Mapping[bytes, RowCells], bool]:
+) -> tuple[Mapping[bytes, PlainRow], bool]:
     """The rows of a file, and whether they differ from the memstore's; the same mapping where all are plain."""
     if family.time_to_live_s is None and all(entry.is_plain for entry in rows.values()):
-        return cast("Mapping[bytes, RowCells]", rows), False
-    written: dict[bytes, RowCells] = {}
+        return cast("Mapping[bytes, PlainRow]", rows), False
+    written: dict[bytes, PlainRow] = {}
     for row, entry in rows.items():
-        kept = _compacted_row([entry], family, len(row), now_ms, drops_deletes=False, earliest=0)
+        kept = _compacted_row(row, [entry], family, now_ms, drops_deletes=False, earliest=0)
         if kept is not None:
             written[row] = kept
     return written, True
 
 
 def _compacted_row(
+    row: bytes,
     found: Sequence[RowVersions],
     family: FamilyDescriptor,
-    row_length: int,
     now_ms: int,
     *,
     drops_deletes: bool,
     earliest: int,
-) -> RowCells | None:
+) -> PlainRow | None:
     if len(found) == 1 and found[0].is_plain and family.time_to_live_s is None:
-        return cast("RowCells", found[0])
+        return cast("PlainRow", found[0])
     columns: Columns = {}
     newest = 0
     for entry in found:
         newest = max(newest, entry.sequence_id)
         entry.collect(columns, entry.sequence_id)
     cells = compacted(columns, family, now_ms, drops_deletes=drops_deletes, earliest_put=earliest)
-    return row_of(cells, newest, row_length) if cells else None
+    return row_of(row, cells, newest) if cells else None
 
 
 def _union(files: Sequence[StoreFile], order: RowOrder) -> list[bytes]:

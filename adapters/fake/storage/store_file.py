@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from adapters.fake.storage.cells import RowCells
+from adapters.fake.storage.cells import PlainRow
 from adapters.fake.storage.memstore import RowOrder
 from metaclient.model import LATEST_TIMESTAMP, CellType
 
@@ -23,7 +23,7 @@ class StoreFile:
 
     name: str
     sequence_id: int
-    rows: Mapping[bytes, RowCells] = field(repr=False)
+    rows: Mapping[bytes, PlainRow] = field(repr=False)
     keys: list[bytes] = field(repr=False)
     size: int
     is_reference: bool = False
@@ -36,7 +36,7 @@ class StoreFile:
         cls,
         name: str,
         sequence_id: int,
-        rows: Mapping[bytes, RowCells],
+        rows: Mapping[bytes, PlainRow],
         *,
         keys: list[bytes],
         is_bulk_loaded: bool = False,

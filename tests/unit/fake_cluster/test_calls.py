@@ -241,6 +241,23 @@ def test_clock_skew_shows_in_timestamps(world: Any) -> None:
     assert world.get(b"t", b"r").cells[0].timestamp < world.runtime.time_ms() - 3_599_000
 
 
+@pytest.mark.parametrize(("is_crash", "total"), [(True, 5), (False, 10)])
+def test_nonce_survives_a_crash_by_the_log_and_no_move(world: Any, is_crash: bool, total: int) -> None:
+    """As in HBase: recovery reads nonces from the log; an orderly move leaves no log to be read."""
+    world.create(b"t")
+    add = Increment(b"r", ((b"f:n", 5),), nonce=7)
+    world.backend.mutate(world.place(b"t"), b"t", add, world.deadline())
+    before = world.place(b"t").server
+    if is_crash:
+        world.cluster.kill(before.host)
+        world.runtime.sleep(30)
+    else:
+        world.cluster.move(world.cluster.regions("t")[0])
+    assert world.place(b"t").server != before
+    result = world.backend.mutate(world.place(b"t"), b"t", add, world.deadline())
+    assert result.cells[0].value == total.to_bytes(8, "big")
+
+
 def test_repeated_nonce_counts_once_and_a_failed_one_may_be_tried_again(world: Any) -> None:
     world.create(b"t")
     place = world.place(b"t")

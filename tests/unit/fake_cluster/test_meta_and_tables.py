@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -273,3 +275,26 @@ def test_meta_replicas_follow_through_flush_compaction_and_moves(make: Callable[
     assert len(truth) == 200
     for replica_id in (1, 2):
         assert [row.locations for row in world.rows_of(b"t", at=replica_id)] == truth
+
+
+def test_cost_of_creating_a_table_is_linear_in_its_regions(make: Callable[..., Any]) -> None:
+    """Calls of functions per region, which no machine's speed changes; ``benchmarks``' F5 has the seconds."""
+
+    def calls_per_region(regions: int) -> float:
+        world = make(servers=20)
+        calls = 0
+
+        def count(frame: FrameType, event: str, argument: object) -> None:
+            nonlocal calls
+            calls += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            world.create(b"t", [b"%06d" % number for number in range(1, regions)])
+        finally:
+            sys.setprofile(None)
+        return calls / regions
+
+    few, many = calls_per_region(200), calls_per_region(1600)
+    assert few > 1
+    assert many <= 1.05 * few

@@ -43,6 +43,21 @@ def test_limit_closes_the_scanner(filled: Any) -> None:
     assert not page.is_end_of_region
 
 
+def test_page_ends_at_the_bytes_that_the_client_asks_for_or_the_server_allows(make: Callable[..., Any]) -> None:
+    """The row that passes the limit is the page's last; 27 bytes a row as KeyValues count them."""
+    for config, options in (({}, {"max_result_bytes": 60}), ({"scan_page_bytes_max": 60}, {})):
+        world = make(config=config)
+        world.create(b"t")
+        for number in range(10):
+            world.put(b"t", b"%d" % number, b"123")
+        page = _open(world, **options)
+        sizes = [len(page.rows)]
+        while page.scanner is not None:
+            page = world.backend.scan_next(page.scanner, 100, world.deadline())
+            sizes.append(len(page.rows))
+        assert sizes == [3, 3, 3, 1]
+
+
 def test_scanner_sees_one_moment(filled: Any) -> None:
     page = _open(filled, caching=2)
     filled.put(b"t", b"5", b"later")

@@ -11,7 +11,7 @@ import pytest
 from adapters.fake.replication import GateState, ReadGate
 from adapters.fake.storage import FileSystem, FlushOutcome, Marker, MarkerKind, Region, WalEntry
 from adapters.fake.storage.mvcc import Mvcc
-from adapters.fake.storage.wal import UNKNOWN_BYTES
+from adapters.fake.storage.wal import UNKNOWN_BYTES, row_key
 from metaclient.errors import CallTimeout, NotServingRegion, RequestRefused, Unsupported
 from metaclient.model import LATEST_TIMESTAMP, Cell, Delete, Durability, Increment, Put, Scan
 from metaclient.runtime import SimRuntime
@@ -346,17 +346,17 @@ def test_refresh_follows_no_files_many_files_and_compacted_ones_and_frees_memory
 # -- the hand-over ---------------------------------------------------------------------------------------------
 
 
-def test_entry_that_is_told_is_the_one_that_was_logged_and_knows_its_size(stream: Stream) -> None:
-    """It is made once; what skips the log is told with its bytes counted, too."""
+def test_entry_that_is_told_says_what_was_logged_and_knows_its_size(stream: Stream) -> None:
+    """What skips the log is told with its bytes counted, too."""
     cells = tuple(Cell(name + b":q", LATEST_TIMESTAMP, b"value") for name in FAMILIES)
     stream.primary.mutate(Put(b"one", cells[:1]))
     stream.primary.mutate(Put(b"both", cells))
     stream.primary.mutate(Delete(b"one"))
     stream.primary.mutate(Increment(b"counter", ((b"f:n", 1),)))
-    assert [told is logged for told, logged in zip(stream.told, stream.wal.entries(), strict=True)] == [True] * 5
+    assert stream.told == list(stream.wal.entries())
     stream.primary.mutate(Put(b"quick", cells, durability=Durability.SKIP_WAL))
     stream.primary.batch([Put(b"quick", cells, durability=Durability.SKIP_WAL), Put(b"slow", cells)])
-    assert [row for row, _ in stream.told[-1].rows] == [b"slow", b"slow", b"quick", b"quick"]
+    assert [row_key(row) for row in stream.told[-1].rows] == [b"slow", b"slow", b"quick", b"quick"]
     for entry in stream.told[1:]:
         assert entry.cell_bytes == entry._replace(cell_bytes=UNKNOWN_BYTES).data_bytes > 0, entry
 

@@ -6,7 +6,7 @@ import pytest
 
 from adapters.fake.storage import FlushOutcome, MarkerKind, RegionState, WalEntry
 from metaclient.errors import NotServingRegion, ServerStopped
-from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Get, Put, RowMutations
+from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Get, Put, RegionInfo, RowMutations
 from tests.unit.fake_storage.bench import INFO, Bench, put, values
 
 
@@ -234,18 +234,47 @@ def test_strongest_durability_of_row_mutations_counts(bench: Bench) -> None:
     assert values(bench.crash(), b"r") == {b"cf:a": b"1"}
 
 
-def test_entry_that_meets_a_roll_is_not_archived_unflushed(bench: Bench) -> None:
+@pytest.mark.parametrize("cells", [1, 5])
+def test_entry_that_meets_a_roll_is_not_archived_unflushed(bench: Bench, cells: int) -> None:
+    """Whether the log keeps the entry as a packed row or as an entry."""
     region = bench.open()
     wal = bench.wal
+    wrote = {letter: b"1" for letter in "abcde"[:cells]}
 
     class RolledWhileAppending(list[WalEntry]):
         def append(self, entry: WalEntry) -> None:
             super().append(entry)
             wal.roll()
 
-    wal.files[-1].entries = RolledWhileAppending(wal.files[-1].entries)
-    put(region, b"r", a=b"1")
-    assert values(bench.crash(), b"r") == {b"cf:a": b"1"}
+    put(region, b"q", **wrote)
+    edits = wal.files[-1].regions[INFO.encoded_name]
+    edits.entries = RolledWhileAppending(edits.entries)  # type: ignore[assignment]  # no packed rows: it only counts
+    put(region, b"r", **wrote)
+    assert len(wal.files) == 2
+    recovered = bench.crash()
+    assert values(recovered, b"q") == values(recovered, b"r") == {f"cf:{letter}".encode(): b"1" for letter in wrote}
+
+
+def test_entry_of_a_packed_row_comes_back_whole(bench: Bench) -> None:
+    """The log keeps the row alone; what is read from it says the same as what was told."""
+    told: list[WalEntry] = []
+    region = bench.open(on_commit=told.append)
+    for number in range(3):
+        bench.now_ms += 10
+        put(region, b"%d" % number, a=b"value")
+    assert list(bench.wal.entries()) == told
+    assert [entry.write_time_ms for entry in told[1:]] == [1010, 1020, 1030]
+
+
+def test_late_entry_of_one_region_is_synced_by_another_one(bench: Bench) -> None:
+    """ASYNC_WAL: one log has all regions of a server, and a sync is of the log."""
+    lower, upper = RegionInfo(b"t", b"", b"m", 1), RegionInfo(b"t", b"m", b"", 1)
+    one, other = bench.open(lower), bench.open(upper)
+    one.mutate(write(b"a", Durability.ASYNC_WAL))
+    assert bench.wal.unsynced == 1
+    other.mutate(write(b"z", Durability.USE_DEFAULT))
+    assert bench.wal.unsynced == 0
+    assert values(bench.crash(lower), b"a") == {b"cf:a": b"1"}
 
 
 def test_crash_during_a_sync_is_not_taken_for_a_success(bench: Bench) -> None:

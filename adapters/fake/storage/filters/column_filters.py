@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 
 from adapters.fake.storage.filters.comparators import Comparison
@@ -70,14 +71,19 @@ class QualifierFilter(Filter):
 
 
 class MultipleColumnPrefixFilter(Filter):
-    """Cells whose qualifier begins with one of several prefixes."""
+    """Cells whose qualifier begins with one of several prefixes.
+
+    As in HBase only the last of those that sort before the qualifier counts: ``b"z"`` begins with ``b""``, and is left
+    out when ``b"p"`` is a prefix, too.
+    """
 
     def __init__(self, prefixes: Sequence[bytes]) -> None:
         self._prefixes = sorted(set(prefixes))
 
     def cell(self, row: bytes, cell: Cell) -> Code:
         qualifier = cell.qualifier
-        if any(qualifier.startswith(prefix) for prefix in self._prefixes):
+        before = bisect_right(self._prefixes, qualifier)
+        if before and qualifier.startswith(self._prefixes[before - 1]):
             return Code.INCLUDE
         return Code.SEEK_TO_HINT if qualifier < self._prefixes[-1] else Code.NEXT_ROW
 

@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from adapters.fake.storage.filters.filter import FilterSyntaxError
 from metaclient import keys
+from metaclient.filter_language import FilterSyntaxError
 
-__all__ = ["OPERATORS", "Comparator", "Comparison", "comparator", "comparison"]
+__all__ = ["KINDS", "OPERATORS", "Comparator", "Comparison", "comparison"]
 
 #: stored -> negative, zero or positive, as the stored value is less, equal or greater.
 Comparator = Callable[[bytes], int]
@@ -26,8 +26,6 @@ OPERATORS: Mapping[bytes, Callable[[int], bool]] = {
     b">=": lambda sign: sign >= 0,
     b">": lambda sign: sign > 0,
 }
-
-ONLY_EQUALITY = (b"regexstring", b"substring")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +66,7 @@ def _substring(given: bytes) -> Comparator:
     return lambda stored: 0 if wanted in stored.decode("utf-8", "replace").lower() else 1
 
 
-_KINDS: Mapping[bytes, Callable[[bytes], Comparator]] = {
+KINDS: Mapping[bytes, Callable[[bytes], Comparator]] = {
     b"binary": _binary,
     b"binaryprefix": _binary_prefix,
     b"regexstring": _regex_string,
@@ -76,21 +74,6 @@ _KINDS: Mapping[bytes, Callable[[bytes], Comparator]] = {
 }
 
 
-def comparator(text: bytes) -> Comparator:
-    """A comparator from ``kind:value``."""
-    kind, colon, value = text.partition(b":")
-    if not colon or kind not in _KINDS:
-        known = ", ".join(name.decode() for name in _KINDS)
-        raise FilterSyntaxError(f"{keys.printable(text)} is no comparator: write kind:value with one of {known}")
-    return _KINDS[kind](value)
-
-
-def comparison(operator: bytes, text: bytes) -> Comparison:
-    """An operator and ``kind:value``; text comparators know only equal and not equal."""
-    if operator not in OPERATORS:
-        known = " ".join(name.decode() for name in OPERATORS)
-        raise FilterSyntaxError(f"{keys.printable(operator)} is no comparison operator: use one of {known}")
-    made = comparator(text)
-    if text.partition(b":")[0] in ONLY_EQUALITY and operator not in (b"=", b"!="):
-        raise FilterSyntaxError(f"{keys.printable(text)} can be compared with = and != only")
-    return Comparison(operator, made)
+def comparison(operator: bytes, kind: bytes, value: bytes) -> Comparison:
+    """Of an operator, a kind of comparator and its value."""
+    return Comparison(operator, KINDS[kind](value))

@@ -13,14 +13,9 @@ from __future__ import annotations
 import enum
 from typing import TypeAlias
 
-from metaclient.errors import RequestRefused
 from metaclient.model import LATEST_TIMESTAMP, Cell
 
-__all__ = ["INCLUDES", "Code", "Filter", "FilterSyntaxError", "Hint", "first_of", "place_of"]
-
-
-class FilterSyntaxError(RequestRefused, ValueError):
-    """A filter's text is wrong; the message says where."""
+__all__ = ["INCLUDES", "Code", "Filter", "Hint", "first_of", "place_of"]
 
 
 class Code(enum.Enum):
