@@ -141,6 +141,9 @@ service THBaseService {
   // ---- tables
   TTableDescriptor getTableDescriptor(1: required TTableName table) throws (1: TIOError io)
   list<TTableDescriptor> getTableDescriptors(1: required list<TTableName> tables) throws (1: TIOError io)
+  list<TTableDescriptor> getTableDescriptorsByPattern(1: optional string regex, 2: required bool includeSysTables)
+    throws (1: TIOError io)
+  list<TTableDescriptor> getTableDescriptorsByNamespace(1: required string name) throws (1: TIOError io)
   bool tableExists(1: TTableName tableName) throws (1: TIOError io)
   list<TTableName> getTableNamesByPattern(1: optional string regex, 2: required bool includeSysTables)
     throws (1: TIOError io)
@@ -153,6 +156,8 @@ service THBaseService {
   bool isTableEnabled(1: required TTableName tableName) throws (1: TIOError io)
   bool isTableDisabled(1: required TTableName tableName) throws (1: TIOError io)
   bool isTableAvailable(1: required TTableName tableName) throws (1: TIOError io)
+  bool isTableAvailableWithSplit(1: required TTableName tableName, 2: optional list<binary> splitKeys)
+    throws (1: TIOError io)
   void addColumnFamily(1: required TTableName tableName, 2: required TColumnFamilyDescriptor column)
     throws (1: TIOError io)
   void deleteColumnFamily(1: required TTableName tableName, 2: required binary column) throws (1: TIOError io)

@@ -1,4 +1,4 @@
-"""Loads the two protocols: Thrift 2 from our own text beside this file, Thrift 1 as happybase brings it."""
+"""Loads the protocols: our own texts beside this file, and Thrift 1 for clients as happybase brings it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from types import ModuleType
 
 import thriftpy2
 
-__all__ = ["THRIFT2_FILE", "thrift1", "thrift2"]
+__all__ = ["THRIFT1_FILE", "THRIFT2_FILE", "thrift1", "thrift1_gateway", "thrift2"]
 
+THRIFT1_FILE = Path(__file__).with_name("hbase1.thrift")
 THRIFT2_FILE = Path(__file__).with_name("hbase2.thrift")
 
 
@@ -25,3 +26,9 @@ def thrift1() -> ModuleType:
     """The module of Thrift 1's structs and its service ``Hbase``."""
     import_module("happybase")  # it makes the module below
     return import_module("Hbase_thrift")
+
+
+@cache
+def thrift1_gateway() -> ModuleType:
+    """Thrift 1 as HBase's gateway speaks it: what happybase's copy has, ``canRetry``, and the calls it lacks."""
+    return thriftpy2.load(str(THRIFT1_FILE), module_name="metaclient_hbase1_thrift")

@@ -31,7 +31,7 @@ class Fake(BackendContract):
     cluster: FakeCluster
 
     def replicate(self, connection: Connection, table: Table) -> bool:
-        self.cluster.wait_until_replicated()
+        self.cluster.wait_until_replicated(60.0)
         return True
 
 

@@ -1,0 +1,283 @@
+"""Accepts TCP connections for one front of the fake, gives each its own thread of the runtime, and ends all of them.
+
+A front brings one function, ``serve(sock)``: it is called in a thread of its own for each client, may block in
+``recv`` and ``sendall`` as it likes, and the connection is over when it returns or raises. The listener takes care of
+the rest:
+
+1. ``TCP_NODELAY``: a reply of two writes must not wait for the client's delayed acknowledgement (40 ms).
+2. Time: a client that sends nothing for ``idle_timeout_s``, or takes nothing for ``send_timeout_s``, makes ``recv``
+   or ``sendall`` raise BlockingIOError (the kernel's own time-outs, which cost no poll a read). An ``OSError`` that
+   ``serve`` lets through is such a client, or one that went away: noted at DEBUG, nothing else.
+3. Number: beyond ``connections_max`` a client is let in only to be told so by ``refuse``, and is hung up on.
+4. The end: :meth:`Listener.close` wakes every thread out of its ``recv`` and waits for them.
+
+>>> from metaclient.runtime import ThreadRuntime
+>>> def echo(sock):
+...     while data := sock.recv(1024):
+...         sock.sendall(data)
+>>> with ThreadRuntime() as runtime, Listener("127.0.0.1", 0, runtime=runtime, name="echo", serve=echo) as listener:
+...     with socket.create_connection((listener.host, listener.port), 10) as client:
+...         client.sendall(b"hello")
+...         client.recv(5)
+b'hello'
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import logging
+import selectors
+import socket
+from collections.abc import Callable
+from struct import Struct
+from types import TracebackType
+from typing import Protocol, TypeAlias
+
+from metaclient.errors import ConfigError, ConnectionClosed, MetaClientError, Overloaded, Unsupported
+from metaclient.runtime import Runtime, SimRuntime, Task
+
+__all__ = ["CONNECTIONS_MAX", "IDLE_TIMEOUT_S", "Client", "Listener", "Listening", "hang_up"]
+
+#: What ``serve`` gets: a connected, blocking socket.
+Client: TypeAlias = socket.socket
+
+_log = logging.getLogger(__name__)
+
+#: Each costs a thread: fewer than HBase's gateway has (hbase.thrift.maxWorkerThreads, 1000).
+CONNECTIONS_MAX = 256
+#: hbase.thrift.server.socket.read.timeout.
+IDLE_TIMEOUT_S = 60.0
+SEND_TIMEOUT_S = 60.0
+CLOSE_TIMEOUT_S = 5.0
+#: How often the accepting thread looks whether the runtime was closed under it.
+_LOOK_S = 0.25
+#: After accept() failed for want of file descriptors.
+_PAUSE_S = 0.05
+_BACKLOG = 128
+_timeval = Struct("ll")
+
+
+class Listening(Protocol):
+    """What a front needs of a listening socket, or of what stands for one."""
+
+    @property
+    def port(self) -> int: ...
+
+    def close(self) -> None: ...
+
+    def stats(self) -> dict[str, int]: ...
+
+
+class Listener:
+    """One listening socket and its clients; it listens from the moment it is made.
+
+    ``port`` 0 takes a free one, which ``.port`` then tells. ``serve`` and ``refuse`` get the client's socket, blocking,
+    and need not close it.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        runtime: Runtime,
+        name: str,
+        serve: Callable[[Client], None],
+        refuse: Callable[[Client], None] | None = None,
+        connections_max: int = CONNECTIONS_MAX,
+        idle_timeout_s: float = IDLE_TIMEOUT_S,
+        send_timeout_s: float = SEND_TIMEOUT_S,
+    ) -> None:
+        if isinstance(runtime, SimRuntime):
+            raise Unsupported(
+                f"{name} cannot listen on TCP under a SimRuntime: sockets know only real time; use a ThreadRuntime"
+            )
+        if connections_max < 1:
+            raise ConfigError(f"connections_max must be at least 1, got {connections_max}")
+        self.name = name
+        self._runtime = runtime
+        self._serve = serve
+        self._refuse = refuse
+        self._connections_max = connections_max
+        self._idle_timeout_s, self._send_timeout_s = idle_timeout_s, send_timeout_s
+        self._socket = _listening(host, port, name)
+        self.host, self.port = self._socket.getsockname()[:2]
+        self._waker, self._wake_up = socket.socketpair()
+        self._is_closed = False  # becomes True once, and then no client is added any more
+        self._lock = runtime.lock()  # guards all below
+        self._clients: dict[socket.socket, Task[None] | None] = {}
+        self._accepted = self._refused = self._broken = 0
+        try:
+            self._accepting = runtime.start_daemon(self._accept_all, name=f"{name}-accept")
+        except MetaClientError:
+            self._close_sockets()
+            raise
+
+    def __repr__(self) -> str:
+        state = "closed" if self._is_closed else f"{len(self._clients)} clients"
+        return f"Listener({self.name} at {self.host}:{self.port}, {state})"
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def stats(self) -> dict[str, int]:
+        """Clients now, and since the start: let in, refused because there were too many, ended by a fault of ours."""
+        with self._lock:
+            return {
+                "clients": len(self._clients),
+                "accepted": self._accepted,
+                "refused": self._refused,
+                "broken": self._broken,
+            }
+
+    def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
+        """Stop listening, hang up on every client, and wait for their threads. Idempotent."""
+        deadline = self._runtime.now() + timeout_s
+        self._is_closed = True
+        with contextlib.suppress(OSError):  # closed before
+            self._wake_up.send(b"x")
+        try:
+            self._runtime.wait_first((self._accepting,), deadline)  # it shuts the clients' sockets down when it ends
+            with self._lock:
+                serving = [task for task in self._clients.values() if task is not None]
+            for task in serving:
+                self._runtime.wait_first((task,), deadline)
+        except ConnectionClosed:
+            pass  # the runtime is closed: it has joined, or given up, its threads already
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        for sock in (self._socket, self._waker, self._wake_up):
+            sock.close()
+
+    # -- accepting ---------------------------------------------------------------------------------------------
+
+    def _accept_all(self) -> None:
+        """The one thread that accepts; when it ends, for whatever reason, so do the clients."""
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(self._socket, selectors.EVENT_READ)
+                selector.register(self._waker, selectors.EVENT_READ)
+                while not self._is_closed and not self._runtime.closed:
+                    if any(key.fileobj is self._socket for key, _ in selector.select(_LOOK_S)):
+                        self._accept()
+        finally:
+            self._is_closed = True
+            with self._lock:
+                clients = list(self._clients)
+            self._socket.close()
+            for sock in clients:
+                _shut_down(sock)
+
+    def _accept(self) -> None:
+        try:
+            sock, address = self._socket.accept()
+        except OSError as error:
+            if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
+                _log.warning("%s cannot accept more clients now: %s", self.name, error)
+                self._runtime.sleep(_PAUSE_S)
+            return  # else it was gone before it was let in
+        try:
+            self._prepare(sock)
+        except OSError:
+            sock.close()
+            return
+        with self._lock:
+            if self._is_closed:
+                sock.close()
+                return
+            is_welcome = len(self._clients) < self._connections_max
+            if is_welcome:
+                self._clients[sock] = None
+                self._accepted += 1
+            else:
+                self._refused += 1
+        if not is_welcome:
+            self._turn_away(sock, address)
+            return
+        try:
+            task = self._runtime.start_daemon(self._serve_one, sock, name=f"{self.name}-{address[1]}")
+        except (Overloaded, ConnectionClosed) as error:
+            _log.warning("%s has no thread for a client: %s", self.name, error)
+            self._forget(sock)
+            return
+        with self._lock:
+            if sock in self._clients:  # else it is over already
+                self._clients[sock] = task
+
+    def _prepare(self, sock: socket.socket) -> None:
+        sock.setblocking(True)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, _packed(self._idle_timeout_s))
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _packed(self._send_timeout_s))
+
+    def _turn_away(self, sock: socket.socket, address: tuple[object, ...]) -> None:
+        _log.warning("%s turned %s away: it has %d clients already", self.name, address, self._connections_max)
+        try:
+            if self._refuse is not None:
+                sock.setblocking(False)  # a few bytes into an empty buffer: the accepting thread must not wait
+                self._refuse(sock)
+        except OSError:
+            _log.debug("%s did not wait for its refusal", address)
+        finally:
+            hang_up(sock)
+
+    # -- one client --------------------------------------------------------------------------------------------
+
+    def _serve_one(self, sock: socket.socket) -> None:
+        try:
+            self._serve(sock)
+        except (OSError, ConnectionClosed) as error:
+            _log.debug("%s: a client is gone: %r", self.name, error)
+        except Exception:
+            _log.exception("%s: serving a client failed, which ends its connection", self.name)
+            with self._lock:
+                self._broken += 1
+        finally:
+            self._forget(sock)
+
+    def _forget(self, sock: socket.socket) -> None:
+        with self._lock:
+            self._clients.pop(sock, None)
+        hang_up(sock)
+
+
+def hang_up(sock: socket.socket) -> None:
+    """Close it; a thread that waits in ``recv`` wakes up at shutdown, not at close."""
+    _shut_down(sock)
+    sock.close()
+
+
+def _shut_down(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+def _packed(seconds: float) -> bytes:
+    whole, rest = divmod(seconds, 1.0)
+    return _timeval.pack(int(whole), int(rest * 1e6) or (0 if whole else 1))
+
+
+def _listening(host: str, port: int, name: str) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(_BACKLOG)
+        made.setblocking(False)  # a client that is gone between select and accept must not hold up the others
+    except (OSError, OverflowError) as error:
+        made.close()
+        raise ConfigError(f"{name} cannot listen at {host}:{port}: {error}") from error
+    return made

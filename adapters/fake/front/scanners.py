@@ -1,0 +1,127 @@
+"""Stores the scanners that a gateway's clients have opened: numbered, bounded, and forgotten when nobody asks.
+
+A number belongs to the gateway, not to the connection that got it. A scanner that nobody has asked for during the lease
+(HBase's hbase.client.scanner.timeout.period) is closed by whoever comes next, and at the latest by the sweeper.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from metaclient.errors import ConnectionClosed, Overloaded
+from metaclient.model import Result
+from metaclient.runtime import Lock, Runtime
+
+__all__ = ["LEASE_S", "SCANNERS_MAX", "OpenScanner", "Scanners"]
+
+_log = logging.getLogger(__name__)
+LEASE_S = 60.0
+#: Each may hold a page of rows and a scanner on a server; a gateway of HBase's has no bound but its heap.
+SCANNERS_MAX = 10_000
+O = TypeVar("O")  # noqa: E741
+
+
+class OpenScanner(Generic[O]):
+    """One scanner; ``lock`` is held by the call that reads from it. ``options`` are the protocol's own."""
+
+    __slots__ = ("_rows", "lease_until", "lock", "number", "options")
+
+    def __init__(self, number: int, rows: Iterator[Result], options: O, lock: Lock) -> None:
+        self.number = number
+        self.options = options
+        self.lock = lock
+        self.lease_until = 0.0
+        self._rows = rows
+
+    def next(self, count: int) -> list[Result]:
+        """At most ``count`` results; fewer mean the end, after which there is nothing more."""
+        found: list[Result] = []
+        with self.lock:
+            while len(found) < count:
+                result = next(self._rows, None)
+                if result is None:
+                    break
+                found.append(result)
+        return found
+
+    def close(self) -> None:
+        with self.lock:
+            close = getattr(self._rows, "close", None)
+            if close is not None:
+                close()
+
+
+class Scanners(Generic[O]):
+    """The scanners of one gateway."""
+
+    def __init__(self, runtime: Runtime, *, lease_s: float = LEASE_S, scanners_max: int = SCANNERS_MAX) -> None:
+        self._runtime = runtime
+        self._lease_s = lease_s
+        self._scanners_max = scanners_max
+        self._lock = runtime.lock()  # guards all below
+        self._open: dict[int, OpenScanner[O]] = {}
+        self._last = -1
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, rows: Iterator[Result], options: O) -> int:
+        """Keep a scanner; its number. Overloaded when there are too many of them."""
+        self.expire()
+        with self._lock:
+            if len(self._open) >= self._scanners_max:
+                raise Overloaded(f"the gateway has {len(self._open)} open scanners, which is its limit: close some")
+            self._last = (self._last + 1) % 2**31
+            made = OpenScanner(self._last, rows, options, self._runtime.lock())
+            made.lease_until = self._runtime.now() + self._lease_s
+            self._open[made.number] = made
+            return made.number
+
+    def take(self, number: int) -> OpenScanner[O] | None:
+        """The scanner of that number, its lease renewed; None when there is none, or none any more."""
+        with self._lock:
+            found = self._open.get(number)
+            now = self._runtime.now()
+            if found is not None and found.lease_until > now:
+                found.lease_until = now + self._lease_s
+                return found
+        self.expire()
+        return None
+
+    def drop(self, number: int) -> None:
+        """Forget one that has failed: what was lost must not look like the end of the scan."""
+        with self._lock:
+            self._open.pop(number, None)
+
+    def remove(self, number: int) -> bool:
+        """Close it; False when there was none."""
+        with self._lock:
+            found = self._open.pop(number, None)
+        if found is None:
+            return False
+        found.close()
+        return True
+
+    def expire(self) -> int:
+        """Close what nobody has asked for during a lease; how many. One that is being read is not late."""
+        now = self._runtime.now()
+        with self._lock:
+            late = [one for one in self._open.values() if one.lease_until <= now]
+            for one in late:
+                del self._open[one.number]
+        for one in late:
+            self._close_late(one)
+        return len(late)
+
+    def _close_late(self, scanner: OpenScanner[O]) -> None:
+        try:
+            scanner.close()
+        except ConnectionClosed:
+            _log.debug("scanner %d went with its cluster", scanner.number)
+
+    def close(self) -> None:
+        """Forget all of them: the cluster's own leases end what is left on the servers."""
+        with self._lock:
+            self._open.clear()

@@ -1,0 +1,26 @@
+"""HBase's own Java Thrift clients on the served fake; java and HBase's jars are needed, no HBase."""
+
+from pathlib import Path
+
+import pytest
+
+from adapters.fake import FakeCluster
+from adapters.local_hbase import missing_tools
+from adapters.local_hbase.jars import GATEWAY_VERSION, jar_folder
+from adapters.local_hbase.programs import run_java
+from tests.live.conftest import IS_CI
+
+PROGRAM = Path(__file__).parent / "java" / "ThriftClients.java"
+
+
+def test_java_thrift_clients_find_everything_as_with_hbase() -> None:
+    missing = missing_tools()
+    if missing is not None:
+        assert not IS_CI, f"this test must run in CI: {missing}"
+        pytest.skip(missing)
+    jar_folder(GATEWAY_VERSION)
+    with FakeCluster(servers=3, meta_replicas=3) as cluster:
+        front = cluster.serve()
+        said = run_java(PROGRAM, front.host, str(front.thrift1_port), str(front.thrift2_port))
+    parts = ["thrift1", "admin", "rows", "scans", "changes", "replicas", "dropped", "errors"]
+    assert said.split() == parts
