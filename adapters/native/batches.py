@@ -1,0 +1,225 @@
+"""Many actions in one call: cut into calls where order counts, grouped by region, their outcomes put in order again.
+
+HBase runs a batch in no order: gets at once, puts and deletes together later, and those with one timestamp, under which
+a delete hides a put whichever came first. So two different changes of one row go in two calls, one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from adapters.native import errors
+from adapters.native.protocol.framing import Response
+from adapters.native.protocol.messages import MULTI_REQUEST, MULTI_RESPONSE
+from adapters.native.protocol.mutations import condition_message, mutation_message
+from adapters.native.protocol.names import region_message
+from adapters.native.protocol.protobuf import ProtocolError, decode, encode
+from adapters.native.protocol.queries import get_message, result_from
+from metaclient.backend import Action, Outcome
+from metaclient.errors import BackendFault, ConnectionClosed, MetaClientError, Unsupported
+from metaclient.model import Append, Check, Get, Increment, Result, RowMutations
+from metaclient.runtime import Pending
+
+__all__ = ["MultiCall", "Steps", "in_order", "picked"]
+
+
+def in_order(actions: Sequence[Action]) -> list[list[int]]:
+    """Indexes of the actions, cut into calls that must follow one another."""
+    calls: list[list[int]] = [[]]
+    changed: dict[bytes, type] = {}
+    for index, action in enumerate(actions):
+        operation = action.operation
+        if not isinstance(operation, Get):
+            kind = type(operation)
+            before = changed.get(operation.row)
+            if before is not None and (before is not kind or kind in (Increment, Append, RowMutations)):
+                calls.append([])
+                changed.clear()
+            changed[operation.row] = kind
+        calls[-1].append(index)
+    return calls
+
+
+def picked(result: Result, operation: object) -> Result:
+    """Only the columns that were changed: 3.0 answers the whole row to a change that it has seen before."""
+    match operation:
+        case Increment(amounts=pairs) | Append(values=pairs):
+            wanted = {column for column, _ in pairs}
+            cells = [cell for cell in result.cells if cell.column in wanted]
+            return result if len(cells) == len(result.cells) else result._replace(cells=cells)
+    return result
+
+
+class MultiCall:
+    """One Multi: its message and cells, and what its answer means for each action."""
+
+    def __init__(
+        self, actions: Sequence[Action], *, nonce_group: int, check: Check | None = None, what: str = "batch"
+    ) -> None:
+        self._actions = actions
+        self._what = what
+        self._check = check
+        self._groups: list[list[int]] = []  # indexes of actions, by RegionAction
+        self._regions: list[dict[str, Any]] = []
+        self._cells: list[list[bytes]] = []  # by RegionAction: in the block they stand as in the message
+        by_region: dict[bytes, int] = {}
+        for index, action in enumerate(actions):
+            if action.place is None:
+                raise Unsupported("HBase's own RPC addresses servers: say which one (a RegionLocation)")
+            name, operation = action.place.region_name, action.operation
+            if isinstance(operation, RowMutations):
+                group = self._new_group(name, is_atomic=True)
+                for part in operation.mutations:
+                    self._add(group, part)
+            else:
+                known = by_region.get(name)
+                group = by_region[name] = self._new_group(name) if known is None else known
+                self._add(group, operation)
+            self._groups[group].append(index)
+        request: dict[str, Any] = {"regionAction": self._regions}
+        if any(getattr(action.operation, "nonce", None) is not None for action in actions):
+            request["nonceGroup"] = nonce_group
+        self.param = encode(MULTI_REQUEST, request)
+        self.cells = b"".join(cells for group in self._cells for cells in group)
+
+    def _new_group(self, name: bytes, *, is_atomic: bool = False) -> int:
+        region: dict[str, Any] = {"region": region_message(name), "atomic": is_atomic or None, "action": []}
+        if self._check is not None:
+            region["condition"] = condition_message(self._check)
+        self._regions.append(region)
+        self._groups.append([])
+        self._cells.append([])
+        return len(self._groups) - 1
+
+    def _add(self, group: int, operation: Any) -> None:
+        actions: list[dict[str, Any]] = self._regions[group]["action"]
+        number = len(actions)
+        if isinstance(operation, Get):
+            actions.append({"index": number, "get": get_message(operation)})
+            return
+        message, cells = mutation_message(operation)
+        actions.append({"index": number, "mutation": message})
+        self._cells[group].append(cells)
+
+    # -- the answer ------------------------------------------------------------------------------------------------
+
+    def outcomes(self, response: Response) -> list[Outcome]:
+        """An outcome for each action, in the order in which they were given."""
+        data, at, size = response.data, response.end, len(response.data)
+        answers = decode(MULTI_RESPONSE, data, response.at, response.end).get("regionActionResult", [])
+        if len(answers) != len(self._groups):
+            raise ProtocolError(f"{len(answers)} results for {len(self._groups)} regions of a batch")
+        made: list[Outcome] = [self._unanswered(action) for action in self._actions]
+        for group, answer in zip(self._groups, answers, strict=True):
+            is_atomic = isinstance(self._actions[group[0]].operation, RowMutations)
+            if "exception" in answer:
+                for index in group:
+                    made[index] = self._error(answer["exception"], index)
+                continue
+            if is_atomic:
+                made[group[0]] = None
+            for one in answer.get("resultOrException", ()):
+                number = one.get("index", 0)
+                if not is_atomic and number >= len(group):
+                    raise ProtocolError(f"a result for action {number} of {len(group)}")
+                index = group[0] if is_atomic else group[number]
+                outcome, at = self._outcome(one, index, data, at, size)
+                if not is_atomic or isinstance(outcome, MetaClientError):
+                    made[index] = outcome
+        if at != size:
+            raise ProtocolError(f"the answer to a batch has {size - at} bytes of cells too many")
+        return made
+
+    def processed(self, response: Response) -> bool:
+        """Of one checked RowMutations: whether it was applied."""
+        outcome = self.outcomes(response)[0]
+        if isinstance(outcome, MetaClientError):
+            raise outcome
+        answer = decode(MULTI_RESPONSE, response.data, response.at, response.end)
+        first = answer["regionActionResult"][0]
+        return bool(first.get("processed", answer.get("processed", False)))
+
+    def _outcome(self, one: dict[str, Any], index: int, data: bytes, at: int, size: int) -> tuple[Outcome, int]:
+        operation = self._actions[index].operation
+        if "exception" in one:
+            return self._error(one["exception"], index), at
+        result, at = result_from(one.get("result", {}), operation.row, data, at, size)
+        if isinstance(operation, Get | Increment | Append):
+            return picked(result, operation), at
+        return None, at
+
+    def _error(self, exception: dict[str, Any], index: int) -> MetaClientError:
+        action = self._actions[index]
+        made = errors.from_batch(exception, self._what, is_write=not isinstance(action.operation, Get))
+        made.place = action.place
+        return made
+
+    def _unanswered(self, action: Action) -> MetaClientError:
+        is_write = not isinstance(action.operation, Get)
+        return BackendFault(f"{self._what}: the server answered nothing for one action", may_have_applied=is_write)
+
+
+class Steps:
+    """Calls of one batch that follow one another. What comes after a failure in the same row is not sent."""
+
+    def __init__(
+        self,
+        send: Callable[[Sequence[Action]], Pending[Sequence[Outcome]]],
+        actions: Sequence[Action],
+        steps: list[list[int]],
+    ) -> None:
+        self._send = send
+        self._actions = actions
+        self._steps = steps
+        self._outcomes: list[Outcome] = [None] * len(actions)
+        self._failed: dict[bytes, MetaClientError] = {}
+
+    def begin(self, answer: Pending[Sequence[Outcome]]) -> Pending[Sequence[Outcome]]:
+        """``answer`` is completed when the last call is."""
+        self._go_on(answer)
+        return answer
+
+    def _go_on(self, answer: Pending[Sequence[Outcome]]) -> None:
+        while self._steps:
+            indexes = [index for index in self._steps.pop(0) if not self._is_barred(index)]
+            if not indexes:
+                continue
+            try:
+                call = self._send([self._actions[index] for index in indexes])
+            except MetaClientError as error:
+                self._take(indexes, [error] * len(indexes))
+                continue
+            call.on_done(partial(self._done, indexes, answer))
+            return
+        answer.complete(self._outcomes)
+
+    def _done(self, indexes: list[int], answer: Pending[Sequence[Outcome]], call: Pending[Sequence[Outcome]]) -> None:
+        error = call.error()
+        if error is None:
+            self._take(indexes, call.result())
+        elif isinstance(error, MetaClientError) and not isinstance(error, ConnectionClosed):
+            self._take(indexes, [error] * len(indexes))
+        else:
+            answer.fail(error)
+            return
+        self._go_on(answer)
+
+    def _take(self, indexes: list[int], outcomes: Sequence[Outcome]) -> None:
+        for index, outcome in zip(indexes, outcomes, strict=True):
+            self._outcomes[index] = outcome
+            operation = self._actions[index].operation
+            if isinstance(outcome, MetaClientError) and not isinstance(operation, Get):
+                self._failed.setdefault(operation.row, outcome)
+
+    def _is_barred(self, index: int) -> bool:
+        """A change of a row whose change before has failed would overtake it when that is tried again."""
+        operation = self._actions[index].operation
+        error = None if isinstance(operation, Get) else self._failed.get(operation.row)
+        if error is None:
+            return False
+        made = type(error)(str(error))
+        made.place = self._actions[index].place
+        self._outcomes[index] = made
+        return True

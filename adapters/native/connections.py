@@ -1,0 +1,92 @@
+"""The connections of one backend: one for each server and service, made when first needed, made anew when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from adapters.native.connection import Call, Connection
+from adapters.native.protocol.framing import Response
+from adapters.native.security import Security
+from metaclient.errors import ConnectionClosed
+from metaclient.runtime import Runtime
+
+__all__ = ["Connections"]
+
+T = TypeVar("T")
+
+
+class Connections:
+    """The connections of one backend: one for each server and service, made when first needed."""
+
+    def __init__(self, runtime: Runtime, security: Security) -> None:
+        self._runtime = runtime
+        self._security = security
+        self._lock = runtime.lock()
+        # Guarded by the lock; read without it, because a reference is replaced whole:
+        self._open: dict[tuple[str, int, str], Connection] = {}
+        self._is_closed = False
+
+    def call(
+        self,
+        host: str,
+        port: int,
+        service: str,
+        method: bytes,
+        param: bytes,
+        decode: Callable[[Response], T],
+        deadline: float,
+        *,
+        cells: bytes = b"",
+        priority: int = 0,
+        is_write: bool = False,
+        keeps: bool = False,
+        what: str = "",
+    ) -> Call[T]:
+        """One call on the connection to this service, which is made anew if it is gone."""
+        key = (host, port, service)
+        while True:
+            connection = self._open.get(key) or self._connected(key)
+            try:
+                return connection.call(
+                    method, param, decode, deadline, what or method.decode(), cells, priority, is_write, keeps
+                )
+            except ConnectionResetError:  # it ended before this call was sent
+                self._drop(key, connection)
+
+    def _connected(self, key: tuple[str, int, str]) -> Connection:
+        with self._lock:
+            if self._is_closed:
+                raise ConnectionClosed("the connection to HBase is closed")
+            connection = self._open.get(key)
+            if connection is None:
+                for gone in [key for key, one in self._open.items() if one.is_closed]:
+                    del self._open[gone]
+                host, port, service = key
+                connection = Connection(self._runtime, host, port, service, self._security)
+                self._runtime.start_daemon(connection.run, name=f"native-{host}:{port}-{service}")
+                self._open[key] = connection
+        return connection
+
+    def _drop(self, key: tuple[str, int, str], connection: Connection) -> None:
+        with self._lock:
+            if self._open.get(key) is connection:
+                del self._open[key]
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            connections, self._open = list(self._open.values()), {}
+        for connection in connections:
+            connection.close()
+
+    def status(self) -> dict[str, dict[str, object]]:
+        """What is known of each connection; JSON-able."""
+        return {
+            f"{host}:{port} {service}": {
+                "state": connection._state.value,
+                "calls": connection.calls,
+                "late_answers": connection.late,
+            }
+            for (host, port, service), connection in list(self._open.items())
+        }

@@ -1,0 +1,175 @@
+"""Cell blocks: cells side by side behind a message, as HBase's KeyValueCodec writes them; coded and decoded by slices.
+
+::
+
+    int32 total | int32 key length | int32 value length
+    int16 row length | row | int8 family length | family | qualifier | int64 timestamp | int8 type | value
+
+All big-endian. The key is what stands between the second line's lengths and the value. ``total`` does not count itself;
+what is left after the value are tags, which this codec never sends and we skip.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Any, TypeAlias
+
+from adapters.native.protocol.protobuf import ProtocolError
+from metaclient.model import Cell, CellType, Result
+
+__all__ = ["CODEC", "decode_cells", "decode_results", "decode_rows", "encode_cells", "encode_results", "skip_cells"]
+
+#: The codec's name in a connection header.
+CODEC = "org.apache.hadoop.hbase.codec.KeyValueCodec"
+
+_HEAD = struct.Struct(">iiiH")
+_TAIL = struct.Struct(">qB")
+_TOTAL = struct.Struct(">i")
+_new = tuple.__new__
+_PUT = CellType.PUT
+_TYPES = {int(one): one for one in CellType}
+#: family length, family, qualifier -> b"family:qualifier". The same few names come again and again.
+_columns: dict[bytes, bytes] = {}
+_COLUMNS_MAX = 4096
+_COLUMN_BYTES_MAX = 128
+_Shape: TypeAlias = tuple[Callable[[bytes, int], tuple[Any, ...]], int]
+#: The four lengths of a cell -> how it is taken apart: cells of a table have few shapes, and one unpack beats slices.
+_shapes: dict[bytes, _Shape] = {}
+_SHAPES_MAX = 4096
+#: A key without row, family and qualifier.
+_KEY_BYTES_MIN = 12
+_ROW_BYTES_MAX = 0x7FFF
+_FAMILY_BYTES_MAX = 0x7F
+
+
+def _column(raw: bytes) -> bytes:
+    family_end = 1 + raw[0]
+    if family_end > len(raw):
+        raise ProtocolError("a cell whose family is longer than its key")
+    made = raw[1:family_end] + b":" + raw[family_end:]
+    if len(raw) <= _COLUMN_BYTES_MAX:
+        if len(_columns) >= _COLUMNS_MAX:
+            _columns.clear()
+        _columns[raw] = made
+    return made
+
+
+def _shape(head: bytes) -> _Shape:
+    """How to take a cell with these four lengths apart, and how long it is."""
+    total, key_length, value_length, row_length = _HEAD.unpack(head)
+    name_length = key_length - row_length - _KEY_BYTES_MIN + 1
+    if name_length < 1 or value_length < 0 or 8 + key_length + value_length > total:
+        raise ProtocolError(
+            f"a cell of {total} bytes with a key of {key_length}, a value of {value_length} and a row of {row_length}"
+        )
+    if len(_shapes) >= _SHAPES_MAX:
+        _shapes.clear()
+    unpack = struct.Struct(f">{14 + row_length}x{name_length}sqB{value_length}s").unpack_from
+    made = _shapes[head] = (unpack, 4 + total)
+    return made
+
+
+def decode_cells(data: bytes, at: int, end: int, count: int) -> tuple[bytes, list[Cell], int]:
+    """``count`` cells of one row that stand at ``data[at:end]``: the row, its cells, and where they end.
+
+    >>> block = encode_cells(b"r", [Cell(b"cf:q", 7, b"v")])
+    >>> decode_cells(block, 0, len(block), 1)
+    (b'r', [Cell(column=b'cf:q', timestamp=7, value=b'v', type=<CellType.PUT: 4>)], 29)
+    """
+    shapes, columns, new, cell_class, put = _shapes.get, _columns.get, _new, Cell, _PUT
+    cells: list[Cell] = []
+    append = cells.append
+    row = data[at + 14 : at + 14 + int.from_bytes(data[at + 12 : at + 14], "big")] if count else b""
+    try:
+        for _ in repeat(None, count):
+            head = data[at : at + 14]
+            unpack, size = shapes(head) or _shape(head)
+            name, timestamp, kind, value = unpack(data, at)
+            fields = (columns(name) or _column(name), timestamp, value, put if kind == 4 else _TYPES[kind])
+            append(new(cell_class, fields))
+            at += size
+    except struct.error as error:
+        raise _bad(at, end) from error
+    except KeyError as error:
+        raise ProtocolError(f"a cell of the unknown type {error}") from error
+    if at > end:
+        raise _bad(at, end)
+    return row, cells, at
+
+
+def _bad(at: int, end: int) -> ProtocolError:
+    return ProtocolError(f"the cell block is cut short or torn at byte {at} of {end}")
+
+
+def decode_results(
+    data: bytes, at: int, end: int, counts: Sequence[int], *, is_stale: bool = False, partials: Sequence[bool] = ()
+) -> list[Result]:
+    """Results of so many cells each; ``partials`` says of which more cells are to come. All bytes must be used."""
+    made: list[Result] = []
+    decode = decode_cells
+    for index, count in enumerate(counts):
+        row, cells, at = decode(data, at, end, count)
+        made.append(_new(Result, (row, cells, is_stale, index < len(partials) and partials[index], None, None)))
+    if at != end:
+        raise ProtocolError(f"the cell block has {end - at} bytes that belong to no result")
+    return made
+
+
+def decode_rows(data: bytes, at: int, end: int) -> list[tuple[bytes, Cell]]:
+    """Every cell of a block beside its row, for blocks whose cells are counted elsewhere."""
+    made: list[tuple[bytes, Cell]] = []
+    while at < end:
+        row, cells, at = decode_cells(data, at, end, 1)
+        made.append((row, cells[0]))
+    return made
+
+
+def skip_cells(data: bytes, at: int, end: int, count: int) -> int:
+    """Where the cells after the next ``count`` ones begin."""
+    try:
+        for _ in repeat(None, count):
+            (total,) = _TOTAL.unpack_from(data, at)
+            at += 4 + total
+            if total < 20 or at > end:
+                raise _bad(at, end)
+    except struct.error as error:
+        raise _bad(at, end) from error
+    return at
+
+
+def encode_cells(row: bytes, cells: Iterable[Cell]) -> bytes:
+    """Cells of one row as a block."""
+    parts: list[bytes] = []
+    _encode(parts, row, cells)
+    return b"".join(parts)
+
+
+def encode_results(results: Iterable[Result]) -> bytes:
+    """Cells of many rows as a block; how many belong to each row is said elsewhere."""
+    parts: list[bytes] = []
+    for result in results:
+        _encode(parts, result.row, result.cells)
+    return b"".join(parts)
+
+
+def _encode(parts: list[bytes], row: bytes, cells: Iterable[Cell]) -> None:
+    row_length = len(row)
+    if row_length > _ROW_BYTES_MAX:
+        raise ValueError(f"a row of {row_length} bytes: HBase allows {_ROW_BYTES_MAX}")
+    head, tail = _HEAD.pack, _TAIL.pack
+    for column, timestamp, value, kind in cells:
+        family, _, qualifier = column.partition(b":")
+        key_length = 12 + row_length + len(family) + len(qualifier)
+        if len(family) > _FAMILY_BYTES_MAX:
+            raise ValueError(f"a family of {len(family)} bytes: HBase allows {_FAMILY_BYTES_MAX}")
+        parts += (
+            head(8 + key_length + len(value), key_length, len(value), row_length),
+            row,
+            len(family).to_bytes(1, "big"),
+            family,
+            qualifier,
+            tail(timestamp, kind),
+            value,
+        )

@@ -1,0 +1,151 @@
+"""The registry in ZooKeeper: znodes that tell who is master and who serves the copies of hbase:meta.
+
+``<parent>/meta-region-server`` is the primary's, ``meta-region-server-N`` replica N's; a copy whose state is not OPEN
+is known and not placed. Kazoo keeps the session and its own threads; every question here has a deadline.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from adapters.native.protocol.messages import ZK_MASTER
+from adapters.native.protocol.names import server_from
+from adapters.native.protocol.protobuf import ProtocolError, decode
+from adapters.native.url import Endpoint
+from metaclient import metarow
+from metaclient.errors import (
+    CallTimeout,
+    ConfigError,
+    ConnectionClosed,
+    ServerNotRunning,
+    ServerUnreachable,
+)
+from metaclient.model import MetaReplica, ServerName
+from metaclient.runtime import Runtime
+
+__all__ = ["ZooKeeperRegistry"]
+
+_META = re.compile(r"meta-region-server(?:-(\d{1,5}))?")
+_MAGIC = b"PBUF"
+#: A session of a client that only reads; ZooKeeper shortens or lengthens it to what it allows.
+SESSION_S = 30.0
+
+
+class ZooKeeperRegistry:
+    """Questions to ZooKeeper, on one session that is made when first needed."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], parent: str, runtime: Runtime) -> None:
+        self._hosts = ",".join(map(str, endpoints))
+        self._parent = parent
+        self._runtime = runtime
+        self._kazoo = _import_kazoo()  # before anybody waits: its absence is a mistake of the installation
+        self._lock = runtime.lock()
+        # Guarded by the lock:
+        self._client: Any = None
+        self._is_closed = False
+
+    def __repr__(self) -> str:
+        return f"<ZooKeeperRegistry {self._hosts}{self._parent}>"
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            client, self._client = self._client, None
+        if client is not None:
+            client.stop()
+            client.close()
+
+    def meta_replicas(self, deadline: float) -> list[MetaReplica]:
+        names = self._ask("get_children_async", self._parent, deadline)
+        found: dict[int, MetaReplica] = {}
+        for name in names:
+            match = _META.fullmatch(name)
+            if match is not None:
+                replica_id = int(match[1] or 0)
+                found[replica_id] = MetaReplica(replica_id, self._meta_server(f"{self._parent}/{name}", deadline))
+        if not found:
+            raise ServerNotRunning(f"{self!r} knows no hbase:meta: HBase is starting, or this is not its parent znode")
+        return [found[replica_id] for replica_id in sorted(found)]
+
+    def _meta_server(self, path: str, deadline: float) -> ServerName | None:
+        try:
+            data, _ = self._ask("get_async", path, deadline)
+            value = metarow.decode_meta_region_server(data)
+        except (ServerNotRunning, ValueError):
+            return None  # taken away meanwhile, or half written: it exists and is not placed
+        return value.server if value.state == "OPEN" else None
+
+    def active_master(self, deadline: float) -> ServerName:
+        data, _ = self._ask("get_async", f"{self._parent}/master", deadline)
+        at = data.find(_MAGIC)
+        if at < 0:
+            raise ProtocolError(f"{self._parent}/master does not hold a server's name")
+        return server_from(decode(ZK_MASTER, data, at + len(_MAGIC))["master"])
+
+    def cluster_id(self, deadline: float) -> str | None:
+        data, _ = self._ask("get_async", f"{self._parent}/hbaseid", deadline)
+        found = re.search(rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", data)
+        return found[0].decode() if found else None
+
+    def _ask(self, method: str, path: str, deadline: float) -> Any:
+        client = self._connected(deadline)
+        exceptions = self._kazoo.exceptions
+        try:
+            return getattr(client, method)(path).get(timeout=self._left_s(deadline, path))
+        except exceptions.NoNodeError as error:
+            raise ServerNotRunning(
+                f"ZooKeeper at {self._hosts} has no {path}: HBase is starting, or its zookeeper.znode.parent is another"
+            ) from error
+        except self._kazoo.handlers.threading.KazooTimeoutError as error:
+            raise CallTimeout(f"ZooKeeper at {self._hosts} did not answer about {path} in time") from error
+        except exceptions.KazooException as error:
+            self._drop(client)
+            raise ServerUnreachable(f"ZooKeeper at {self._hosts}: {type(error).__name__} {error}".rstrip()) from error
+
+    def _left_s(self, deadline: float, what: str) -> float:
+        left_s = deadline - self._runtime.now()
+        if left_s <= 0:
+            raise CallTimeout(f"there was no time left to ask ZooKeeper about {what}")
+        return left_s
+
+    def _connected(self, deadline: float) -> Any:
+        with self._lock:
+            if self._is_closed:
+                raise ConnectionClosed("the connection to HBase is closed")
+            client = self._client
+            if client is None:
+                client = self._client = self._kazoo.client.KazooClient(
+                    hosts=self._hosts, timeout=SESSION_S, read_only=True
+                )
+                started = client.start_async()
+            else:
+                started = None
+        if started is not None or not client.connected:
+            event = client.start_async() if started is None else started
+            event.wait(self._left_s(deadline, "hbase:meta"))
+            if not client.connected:
+                self._drop(client)
+                raise ServerUnreachable(f"no ZooKeeper can be reached at {self._hosts}")
+        return client
+
+    def _drop(self, client: Any) -> None:
+        with self._lock:
+            if self._client is client:
+                self._client = None
+        client.stop()
+        client.close()
+
+
+def _import_kazoo() -> Any:
+    try:
+        import kazoo.client
+        import kazoo.exceptions
+        import kazoo.handlers.threading
+    except ImportError as error:
+        raise ConfigError(
+            "hbase:// asks ZooKeeper and needs kazoo: pip install 'hbase-metaclient[native]'; "
+            "hbase+rpc://MASTER:16000 asks the masters and needs nothing"
+        ) from error
+    return kazoo

@@ -1,0 +1,107 @@
+"""Decides what an ``hbase:`` url means: where to ask who serves hbase:meta, and as whom."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlsplit
+
+from metaclient.errors import ConfigError
+
+__all__ = ["Endpoint", "NativeUrl"]
+
+ZOOKEEPER_PORT = 2181
+MASTER_PORT = 16000
+ZNODE_PARENT = "/hbase"
+_OPTIONS = ("user",)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One address to ask."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+@dataclass(frozen=True, slots=True)
+class NativeUrl:
+    """A url, understood.
+
+    >>> url = NativeUrl.parse("hbase://zk1,zk2:2182/hbase-secure")
+    >>> [str(endpoint) for endpoint in url.endpoints], url.znode_parent
+    (['zk1:2182', 'zk2:2182'], '/hbase-secure')
+    >>> NativeUrl.parse("hbase+rpc://master1").endpoints[0].port
+    16000
+    """
+
+    endpoints: tuple[Endpoint, ...]
+    is_rpc: bool = False
+    znode_parent: str = ZNODE_PARENT
+    user: str | None = None
+
+    @classmethod
+    def parse(cls, url: str, properties: Mapping[str, str] | None = None) -> NativeUrl:
+        """Raises ConfigError for what it does not understand; HBase's own properties fill what the url leaves out."""
+        properties = properties or {}
+        try:
+            parts = urlsplit(url)
+        except ValueError as error:
+            raise ConfigError(f"{url!r} is not a url: {error}") from error
+        if parts.scheme not in ("hbase", "hbase+rpc"):
+            raise ConfigError(f"{url!r} is not a url of HBase's own RPC: it starts with hbase:// or hbase+rpc://")
+        options = _options(url, parts.query)
+        if parts.scheme == "hbase+rpc":
+            if parts.path.strip("/"):
+                raise ConfigError(f"{url!r} has a path, which only hbase:// can use (the parent znode)")
+            named = properties.get("hbase.client.bootstrap.servers") or properties.get("hbase.masters") or ""
+            addresses = _addresses(url, parts.netloc or named, MASTER_PORT)
+            if not addresses:
+                raise ConfigError(
+                    f"{url!r} names nobody to ask: write hbase+rpc://MASTER:16000,... or set hbase.masters"
+                )
+            return cls(addresses, True, user=options.get("user"))
+        port = properties.get("hbase.zookeeper.property.clientPort", str(ZOOKEEPER_PORT))
+        default = int(port) if port.isdigit() else ZOOKEEPER_PORT
+        addresses = _addresses(url, parts.netloc or properties.get("hbase.zookeeper.quorum", ""), default)
+        if not addresses:
+            raise ConfigError(
+                f"{url!r} names no ZooKeeper: write hbase://HOST:2181/hbase or set hbase.zookeeper.quorum"
+            )
+        parent = parts.path.rstrip("/") or properties.get("zookeeper.znode.parent", ZNODE_PARENT)
+        return cls(addresses, False, parent, options.get("user"))
+
+
+def _options(url: str, query: str) -> dict[str, str]:
+    options: dict[str, str] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in _OPTIONS:
+            near = difflib.get_close_matches(name, _OPTIONS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_OPTIONS)}"
+            raise ConfigError(f"{url!r} has an unknown option {name!r}: {hint}")
+        if not value:
+            raise ConfigError(f"{url!r}: {name} must not be empty")
+        options[name] = value
+    return options
+
+
+def _addresses(url: str, text: str, default: int) -> tuple[Endpoint, ...]:
+    """HBase writes one port for all, behind the last host: ``zk1,zk2,zk3:2181``."""
+    found: list[tuple[str, int | None]] = []
+    for one in filter(None, (part.strip() for part in text.split(","))):
+        try:
+            parts = urlsplit(f"//{one}")
+            host, port = parts.hostname, parts.port
+        except ValueError as error:
+            raise ConfigError(f"{url!r} has a bad address {one!r}: {error}") from error
+        if not host or parts.username is not None or parts.path:
+            raise ConfigError(f"{url!r} has a bad address {one!r}: write HOST:PORT")
+        found.append((host, port))
+    ports = [port for _, port in found if port is not None]
+    if len(ports) == 1 and found[-1][1] is not None:
+        default = ports[0]
+    return tuple(Endpoint(host, default if port is None else port) for host, port in found)

@@ -1,0 +1,582 @@
+"""The bytes of HBase's RPC: round trips, bytes that were seen on real servers, and garbage."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from adapters.native.protocol import (
+    admin_messages,
+    calls,
+    filters,
+    framing,
+    messages,
+    mutations,
+    names,
+    queries,
+    schemas,
+)
+from adapters.native.protocol.cellblock import decode_cells, decode_results, encode_cells, encode_results
+from adapters.native.protocol.protobuf import Message, ProtocolError, decode, encode, read_varint, varint
+from metaclient.errors import Unsupported
+from metaclient.filter_language import FilterSyntaxError
+from metaclient.model import (
+    Append,
+    Cell,
+    CellType,
+    Check,
+    CompareOp,
+    Delete,
+    Durability,
+    FamilyDescriptor,
+    Get,
+    Increment,
+    Put,
+    RegionInfo,
+    RegionLocation,
+    Result,
+    Scan,
+    ServerName,
+    TableDescriptor,
+)
+
+ALL = [one for module in (messages, admin_messages) for one in vars(module).values() if isinstance(one, Message)]
+names_ = st.binary(min_size=1, max_size=8).filter(lambda name: b":" not in name)
+columns = st.builds(lambda family, qualifier: family + b":" + qualifier, names_, st.binary(max_size=8))
+timestamps = st.integers(0, 2**63 - 1)
+put_cells = st.builds(Cell, columns, timestamps, st.binary(max_size=40))
+any_cells = st.builds(Cell, columns, timestamps, st.binary(max_size=40), st.sampled_from(list(CellType)))
+rows = st.binary(min_size=1, max_size=20)
+results = st.builds(lambda row, cells: Result(row, cells), rows, st.lists(any_cells, min_size=1, max_size=5))
+
+
+def values_of(message: Message) -> st.SearchStrategy[dict[str, Any]]:
+    kinds: dict[str, st.SearchStrategy[Any]] = {
+        "unsigned": st.integers(0, 2**64 - 1),
+        "signed": st.integers(-(2**63), 2**63 - 1),
+        "bool": st.booleans(),
+        "bytes": st.binary(max_size=300),
+        "text": st.text(max_size=50),
+        "float": st.floats(width=32, allow_nan=False),
+        "double": st.floats(allow_nan=False),
+    }
+    made: dict[str, st.SearchStrategy[Any]] = {}
+    for name, field in message.by_name.items():
+        value = values_of(field.message) if field.message is not None else kinds[field.kind]
+        made[name] = st.lists(value, min_size=1, max_size=2) if field.is_repeated else value
+    required = {name: made.pop(name) for name in message.required}
+    return st.fixed_dictionaries(required, optional=made)
+
+
+@pytest.mark.parametrize("message", ALL, ids=lambda message: message.name)
+def test_every_message_comes_back_as_it_was(message: Message) -> None:
+    @settings(max_examples=10, deadline=None)
+    @given(values_of(message))
+    def check(values: dict[str, Any]) -> None:
+        assert decode(message, encode(message, values)) == values
+
+    check()
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_varint_comes_back(number: int) -> None:
+    data = varint(number)
+    assert read_varint(data, 0, len(data)) == (number, len(data))
+
+
+def test_packed_numbers_are_taken_apart() -> None:
+    timestamps = Message("T", (1, "times*", "signed"))
+    assert decode(timestamps, bytes.fromhex("0a03018001")) == {"times": [1, 128]}
+
+
+def test_known_number_of_another_wire_type_is_skipped() -> None:
+    """ServerLoad.13 is a map on 2.6.1 and a number on 3.0."""
+    point = Message("P", (1, "x", "unsigned"), (2, "y", "unsigned"))
+    assert decode(point, bytes.fromhex("0a0161 1005")) == {"y": 5}
+
+
+@pytest.mark.parametrize("message", ALL, ids=lambda message: message.name)
+def test_garbage_is_a_protocol_error_or_a_message(message: Message) -> None:
+    @settings(max_examples=30, deadline=None)
+    @given(st.binary(max_size=60))
+    def check(data: bytes) -> None:
+        with contextlib.suppress(ProtocolError):
+            decode(message, data)
+
+    check()
+
+
+# -- bytes that real servers sent or took ------------------------------------------------------------------------------
+
+
+def test_smallest_exchange_is_as_seen() -> None:
+    assert framing.preamble() == bytes.fromhex("484261730050")
+    call = framing.request(1, b"GetMetaRegionLocations", b"")
+    assert call == bytes.fromhex("0000001e 1c 0801 1a16 4765744d657461526567696f6e4c6f636174696f6e73 2001 00")
+
+
+def test_cell_is_as_seen() -> None:
+    value = b"v" * 20
+    cell = Cell(b"f:q1", 0x000001A1E2BEC4EF, value)
+    assert encode_cells(b"5000", [cell]) == (
+        bytes.fromhex("0000002f 00000013 00000014 0004 35303030 01 66 7131 000001a1e2bec4ef 04") + value
+    )
+
+
+def test_meta_lookup_is_as_seen() -> None:
+    scan = {
+        "column": [{"family": b"info"}],
+        "start_row": b"t1,555,99999999999999",
+        "stop_row": b"t1,,",
+        "reversed": True,
+        "include_stop_row": True,
+    }
+    request = {
+        "region": names.region_message(b"hbase:meta,,1_0001"),
+        "scan": scan,
+        "number_of_rows": 1,
+        "limit_of_rows": 1,
+    }
+    seen = (
+        "0a160801121268626173653a6d6574612c2c315f30303031122a0a060a04696e666f1a15"
+        + b"t1,555,99999999999999".hex()
+        + "220474312c2c7801b0010120015801"
+    )
+    assert encode(messages.SCAN_REQUEST, request).hex() == seen
+
+
+# -- cells -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.lists(results, max_size=8))
+def test_cells_come_back(many: list[Result]) -> None:
+    block = encode_results(many)
+    assert decode_results(block, 0, len(block), [len(result.cells) for result in many]) == many
+
+
+@given(st.lists(results, min_size=1, max_size=3), st.lists(st.integers(0, 2), min_size=1, max_size=30))
+def test_rows_that_look_alike_are_told_apart(few: list[Result], order: list[int]) -> None:
+    """Shapes of cells and names of columns are remembered: others of the same length must not be mixed up."""
+    many = [few[number % len(few)] for number in order]
+    many = [
+        result._replace(
+            cells=[cell._replace(timestamp=turn, value=bytes([turn]) * len(cell.value)) for cell in result.cells]
+        )
+        for turn, result in enumerate(many)
+    ]
+    block = encode_results(many)
+    assert decode_results(block, 0, len(block), [len(result.cells) for result in many]) == many
+
+
+@given(st.data())
+def test_torn_block_is_an_error(data: st.DataObject) -> None:
+    good = encode_cells(b"row", [Cell(b"cf:q", 1, b"value"), Cell(b"cf:r", 2, b"x")])
+    for _ in range(3):
+        decode_cells(good, 0, len(good), 2)  # so that its shape is known
+    block = bytearray(good)
+    if data.draw(st.booleans()):
+        block = block[: data.draw(st.integers(0, len(block) - 1))]
+    else:
+        block[data.draw(st.integers(0, len(block) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        row, cells, at = decode_cells(bytes(block), 0, len(block), 2)
+    except ProtocolError:
+        return
+    assert at <= len(block)
+    assert len(cells) == 2
+    assert isinstance(row, bytes)
+
+
+def test_left_over_cells_are_an_error() -> None:
+    block = encode_cells(b"r", [Cell(b"cf:a", 1, b""), Cell(b"cf:b", 1, b"")])
+    with pytest.raises(ProtocolError, match="belong to no result"):
+        decode_results(block, 0, len(block), [1])
+
+
+class TestArrow:
+    arrow = pytest.importorskip("pyarrow")
+
+    @settings(deadline=None)
+    @given(st.lists(results, max_size=8))
+    def test_same_cells_as_objects(self, many: list[Result]) -> None:
+        from adapters.native.protocol.arrow import cells_to_arrow
+
+        batch = cells_to_arrow(encode_results(many))
+        wanted = [
+            (result.row, cell.family, cell.qualifier, cell.timestamp, int(cell.type), cell.value)
+            for result in many
+            for cell in result.cells
+        ]
+        assert [tuple(one.values()) for one in batch.to_pylist()] == wanted
+
+    @settings(deadline=None)
+    @given(st.data())
+    def test_torn_block_is_an_error(self, data: st.DataObject) -> None:
+        from adapters.native.protocol.arrow import cells_to_arrow
+
+        block = bytearray(encode_cells(b"row", [Cell(b"cf:q", 1, b"value"), Cell(b"cf:r", 2, b"x")]))
+        if data.draw(st.booleans()):
+            block = block[: data.draw(st.integers(0, len(block) - 1))]
+        else:
+            block[data.draw(st.integers(0, len(block) - 1))] = data.draw(st.integers(0, 255))
+        try:
+            batch = cells_to_arrow(bytes(block))
+        except ProtocolError:
+            return
+        batch.validate(full=True)
+
+
+# -- queries and mutations ---------------------------------------------------------------------------------------------
+
+gets = st.builds(
+    Get,
+    rows,
+    st.lists(columns | names_, max_size=3).map(tuple),
+    max_versions=st.integers(1, 2**31 - 1),
+    min_timestamp=st.integers(0, 5),
+    max_timestamp=st.sampled_from([10, 2**63 - 1]),
+    filter=st.sampled_from([None, b"KeyOnlyFilter()", b"PrefixFilter('a') OR PageFilter(3)"]),
+    existence_only=st.booleans(),
+)
+
+
+def _normal(columns: tuple[bytes, ...]) -> set[bytes]:
+    families = {column for column in columns if b":" not in column}
+    return {column for column in columns if b":" not in column or column.partition(b":")[0] not in families}
+
+
+@given(gets)
+def test_get_comes_back(get: Get) -> None:
+    back = queries.get_from(decode(messages.GET, encode(messages.GET, queries.get_message(get))))
+    assert set(back.columns) == _normal(get.columns)
+    assert (back.row, back.max_versions, back.existence_only) == (get.row, get.max_versions, get.existence_only)
+    assert (back.min_timestamp, back.max_timestamp) == (get.min_timestamp, get.max_timestamp)
+    assert (back.filter is None) == (get.filter is None)
+
+
+@given(gets)
+def test_straight_get_says_what_the_table_says(get: Get) -> None:
+    straight = calls.get_param(b"region", get)
+    request = {"region": names.region_message(b"region"), "get": queries.get_message(get)}
+    assert decode(messages.GET_REQUEST, straight) == decode(messages.GET_REQUEST, encode(messages.GET_REQUEST, request))
+
+
+@given(
+    st.lists(any_cells, max_size=4),
+    st.booleans(),
+    st.sampled_from([None, True, False]),
+    st.booleans(),
+)
+def test_straight_get_result_says_what_the_table_says(
+    cells: list[Cell], is_stale: bool, exists: bool | None, with_cells: bool
+) -> None:
+    result = Result(b"r", cells, is_stale, exists=exists)
+    message = encode(messages.GET_RESPONSE, {"result": queries.result_message(result, with_cells=with_cells)})
+    data = message + (b"" if with_cells else encode_cells(b"r", cells))
+    assert calls.get_result(data, 0, len(message), b"r") == result
+
+
+def test_result_of_many_cells() -> None:
+    result = Result(b"r", [Cell(b"cf:%d" % number, 1, b"") for number in range(200)], True)
+    message = encode(messages.GET_RESPONSE, {"result": queries.result_message(result, with_cells=False)})
+    data = message + encode_cells(b"r", result.cells)
+    assert calls.get_result(data, 0, len(message), b"r") == result
+
+
+@pytest.mark.parametrize(
+    "scan",
+    [
+        Scan(),
+        Scan(b"a", b"z", include_start=False, include_stop=True, is_reversed=True, limit=7, caching=3, batch=2),
+        Scan(columns=(b"cf:a", b"cf:b", b"d"), max_versions=3, min_timestamp=1, max_timestamp=9, is_raw=True),
+        Scan(filter=b"PrefixFilter('a')"),
+    ],
+)
+def test_scan_comes_back(scan: Scan) -> None:
+    message = encode(messages.SCAN, queries.scan_message(scan, max_result_bytes=100))
+    assert queries.scan_from(decode(messages.SCAN, message), limit=scan.limit or 0, caching=scan.caching) == scan
+
+
+@settings(deadline=None)
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            "cells_per_result": st.lists(st.integers(0, 1000), max_size=200),
+            "scanner_id": st.integers(0, 2**64 - 1),
+            "more_results": st.booleans(),
+            "ttl": st.integers(0, 100000),
+            "stale": st.booleans(),
+            "more_results_in_region": st.booleans(),
+            "heartbeat_message": st.booleans(),
+            "mvcc_read_point": st.integers(0, 2**63),
+            "cursor": st.fixed_dictionaries({"row": rows}),
+            "partial_flag_per_result": st.lists(st.booleans(), max_size=200),
+        },
+    )
+)
+def test_straight_scan_answer_says_what_the_table_says(values: dict[str, Any]) -> None:
+    data = encode(messages.SCAN_RESPONSE, values)
+    answer = calls.scan_answer(data, 0, len(data))
+    counts = values.get("cells_per_result", [])
+    partials = values.get("partial_flag_per_result", [])
+    assert answer.counts == counts
+    assert answer.partials == partials + [False] * (len(counts) - len(partials))
+    assert answer.scanner_id == values.get("scanner_id")
+    assert answer.more_results == values.get("more_results")
+    assert answer.more_in_region == values.get("more_results_in_region")
+    assert answer.is_stale == values.get("stale", False)
+    assert answer.is_heartbeat == values.get("heartbeat_message", False)
+    assert answer.mvcc_read_point == values.get("mvcc_read_point", 0)
+    assert answer.cursor_row == values.get("cursor", {}).get("row")
+
+
+@pytest.mark.parametrize(
+    "mutation",
+    [
+        Put(b"r", (Cell(b"cf:a", 7, b"v"), Cell(b"cf:", 2**63 - 1, b""))),
+        Put(b"r", (Cell(b"cf:a", 7, b"v"),), Durability.SKIP_WAL),
+        Delete(b"r"),
+        Delete(b"r", timestamp=5),
+        Delete(
+            b"r",
+            (
+                Cell(b"cf:a", 7, b"", CellType.DELETE),
+                Cell(b"cf:b", 2**63 - 1, b"", CellType.DELETE_COLUMN),
+                Cell(b"cf", 2**63 - 1, b"", CellType.DELETE_FAMILY),
+                Cell(b"d", 3, b"", CellType.DELETE_FAMILY_VERSION),
+            ),
+        ),
+        Increment(b"r", ((b"cf:n", -5), (b"cf:m", 2**62)), nonce=2**63 + 1),
+        Append(b"r", ((b"cf:a", b"tail"),), Durability.SYNC_WAL),
+    ],
+)
+def test_mutation_comes_back(mutation: mutations.Simple) -> None:
+    message, cells = mutations.mutation_message(mutation)
+    wired = decode(messages.MUTATION, encode(messages.MUTATION, message))
+    assert mutations.mutation_from(wired, cells, 0) == (mutation, len(cells))
+    param, block = calls.mutate_param(b"region", mutation, 9)
+    request = decode(messages.MUTATE_REQUEST, param)
+    assert mutations.mutation_from(request["mutation"], block, 0) == (mutation, len(block))
+    assert request["region"]["value"] == b"region"
+
+
+def test_mutation_of_a_java_client_has_its_cells_in_the_message() -> None:
+    message = {
+        "row": b"r",
+        "mutate_type": messages.MUTATE_DELETE,
+        "column_value": [
+            {
+                "family": b"cf",
+                "qualifier_value": [
+                    {"qualifier": b"a", "delete_type": messages.DELETE_MULTIPLE_VERSIONS},
+                    {"delete_type": messages.DELETE_FAMILY, "timestamp": 4},
+                ],
+            }
+        ],
+    }
+    mutation, _ = mutations.mutation_from(message, b"", 0)
+    assert mutation == Delete(
+        b"r",
+        (
+            Cell(b"cf:a", 2**63 - 1, b"", CellType.DELETE_COLUMN),
+            Cell(b"cf", 4, b"", CellType.DELETE_FAMILY),
+        ),
+    )
+
+
+def test_family_without_a_qualifier_is_deleted_as_a_family() -> None:
+    message, cells = mutations.mutation_message(Delete(b"r", (Cell(b"cf", 5, b"", CellType.DELETE_COLUMN),)))
+    delete, _ = mutations.mutation_from(message, cells, 0)
+    assert isinstance(delete, Delete)
+    assert delete.cells == (Cell(b"cf", 5, b"", CellType.DELETE_FAMILY),)
+
+
+def test_impossible_mutations_are_refused() -> None:
+    with pytest.raises(Unsupported, match="64 bits"):
+        mutations.mutation_message(Increment(b"r", ((b"cf:n", 2**63),)))
+    with pytest.raises(Unsupported, match="timestamp"):
+        mutations.mutation_message(Delete(b"r", (Cell(b"cf", 2**63 - 1, b"", CellType.DELETE_FAMILY_VERSION),)))
+    message = {"row": b"other", "mutate_type": messages.MUTATE_PUT, "associated_cell_count": 1}
+    with pytest.raises(ProtocolError, match="another row"):
+        mutations.mutation_from(message, encode_cells(b"r", [Cell(b"cf:a", 1, b"")]), 0)
+
+
+@pytest.mark.parametrize("op", list(CompareOp))
+def test_check_comes_back(op: CompareOp) -> None:
+    check = Check(b"r", b"cf:a", b"9", op)
+    message = decode(messages.CONDITION, encode(messages.CONDITION, mutations.condition_message(check)))
+    assert mutations.condition_from(message) == check
+
+
+def test_check_compares_the_given_value_with_the_stored_one() -> None:
+    """GREATER (5) with "9" against a stored "2" is true on the wire: the given value stands on the left."""
+    message = mutations.condition_message(Check(b"r", b"cf:a", b"9", CompareOp.LESS))
+    assert message["compare_type"] == 5
+    assert message["comparator"]["serialized_comparator"] == bytes.fromhex("0a030a0139")
+
+
+def test_check_for_absence() -> None:
+    check = Check(b"r", b"cf:a", None)
+    assert mutations.condition_from(mutations.condition_message(check)) == check
+    with pytest.raises(Unsupported, match="absence"):
+        mutations.condition_message(Check(b"r", b"cf:a", None, CompareOp.LESS))
+
+
+def test_names_come_back() -> None:
+    region = RegionInfo(b"ns:t", b"a", b"b", 17, 2, True, True)
+    location = RegionLocation(region, ServerName("h", 1, 3), -1)
+    message = decode(
+        messages.REGION_LOCATION, encode(messages.REGION_LOCATION, names.region_location_message(location))
+    )
+    assert names.region_location_from(message) == location
+
+
+def test_table_comes_back() -> None:
+    family = FamilyDescriptor(
+        b"cf", 3, 1, 60, "TRUE", "GZ", "ROWCOL", True, False, 1, (("DATA_BLOCK_ENCODING", "FAST_DIFF"),)
+    )
+    table = TableDescriptor(b"ns:t", (family, FamilyDescriptor(b"d")), 3, True, (("OWNER", "me"),))
+    message = decode(
+        admin_messages.TABLE_SCHEMA, encode(admin_messages.TABLE_SCHEMA, schemas.table_schema_message(table))
+    )
+    assert schemas.table_schema_from(message) == table
+
+
+# -- filters -----------------------------------------------------------------------------------------------------------
+
+TEXTS = [
+    b"KeyOnlyFilter(false)",
+    b"KeyOnlyFilter(true)",
+    b"FirstKeyOnlyFilter()",
+    b"PrefixFilter('it''s')",
+    b"ColumnPrefixFilter('a')",
+    b"MultipleColumnPrefixFilter('a', 'b')",
+    b"ColumnCountGetFilter(3)",
+    b"PageFilter(2)",
+    b"ColumnPaginationFilter(3, 5)",
+    b"InclusiveStopFilter('x')",
+    b"TimestampsFilter(1, 5, 300)",
+    b"RowFilter(<, 'binary:a')",
+    b"FamilyFilter(<=, 'binaryprefix:a')",
+    b"QualifierFilter(!=, 'regexstring:a.*')",
+    b"ValueFilter(=, 'substring:abc')",
+    b"ColumnRangeFilter('a', true, 'b', false)",
+    b"SingleColumnValueFilter('cf', 'q', >=, 'binary:a', true, false)",
+    b"SingleColumnValueExcludeFilter('cf', 'q', >, 'binary:a', false, true)",
+    b"DependentColumnFilter('cf', 'q', true)",
+    b"DependentColumnFilter('cf', 'q', true, =, 'binary:x')",
+    b"ColumnValueFilter('cf', 'q', =, 'binary:x')",
+    b"(PrefixFilter('a') AND PageFilter(1) AND (KeyOnlyFilter(true) OR SKIP ValueFilter(=, 'binary:')))",
+    b"WHILE PrefixFilter('a')",
+]
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_filter_comes_back(text: bytes) -> None:
+    message = decode(messages.FILTER, encode(messages.FILTER, filters.from_text(text)))
+    assert filters.to_text(message) == text
+
+
+def test_every_filter_of_the_language_can_be_sent() -> None:
+    from adapters.fake.storage.filters import FILTERS
+
+    assert set(filters._READERS) == set(FILTERS)
+    assert set(filters._WRITERS) == set(FILTERS)
+
+
+def test_bad_filters_say_what_is_wrong() -> None:
+    with pytest.raises(FilterSyntaxError, match="did you mean PrefixFilter"):
+        filters.from_text(b"PrefxFilter('a')")
+    with pytest.raises(FilterSyntaxError, match="takes 1"):
+        filters.from_text(b"PageFilter()")
+    with pytest.raises(FilterSyntaxError, match="UTF-8"):
+        filters.from_text(b"ValueFilter(=, 'substring:\xff')")
+    with pytest.raises(Unsupported, match="FuzzyRowFilter"):
+        filters.to_text({"name": "org.apache.hadoop.hbase.filter.FuzzyRowFilter"})
+
+
+def test_filters_nested_without_end_are_refused() -> None:
+    message: dict[str, Any] = filters.from_text(b"KeyOnlyFilter()")
+    for _ in range(200):
+        message = filters._filter("SkipFilter", {"filter": message})
+    with pytest.raises(ProtocolError, match="deep"):
+        filters.to_text(message)
+
+
+# -- frames ------------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 2**32 - 1), st.binary(max_size=50), st.binary(max_size=300), st.integers(0, 250))
+def test_request_comes_back(call_id: int, param: bytes, cells: bytes, priority: int) -> None:
+    frame = framing.request(call_id, b"Get", param, cells, priority=priority, timeout_ms=5000)
+    assert int.from_bytes(frame[:4], "big") == len(frame) - 4
+    assert framing.parse_request(frame[4:]) == framing.Request(call_id, "Get", param, cells, priority or None, 5000)
+
+
+@given(st.integers(0, 2**32 - 1), st.binary(max_size=50), st.binary(max_size=300))
+def test_response_comes_back(call_id: int, param: bytes, cells: bytes) -> None:
+    answer = framing.parse_response(framing.response(call_id, param, cells)[4:])
+    assert (answer.call_id, answer.param, answer.cells, answer.exception) == (call_id, param, cells, None)
+
+
+def test_error_response_comes_back() -> None:
+    frame = framing.error_response(7, "a.B", "a.B: text\n\tat x", do_not_retry=True, hostname="h", port=1)
+    answer = framing.parse_response(frame[4:])
+    assert answer.call_id == 7
+    assert answer.exception == {
+        "exception_class_name": "a.B",
+        "stack_trace": "a.B: text\n\tat x",
+        "hostname": "h",
+        "port": 1,
+        "do_not_retry": True,
+    }
+
+
+@given(st.lists(st.binary(max_size=30), max_size=6), st.integers(1, 7))
+def test_frames_are_found_whatever_the_pieces(frames: list[bytes], step: int) -> None:
+    stream = b"".join(framing.framed(frame) for frame in frames)
+    reader = framing.FrameReader()
+    found = [frame for at in range(0, len(stream), step) for frame in reader.feed(stream[at : at + step])]
+    assert found == frames
+    assert reader.buffered == 0
+
+
+def test_oversized_frame_is_an_error_before_it_arrives() -> None:
+    with pytest.raises(ProtocolError, match="limit"):
+        list(framing.FrameReader(1000).feed(b"\x00\x00\x04\x00"))
+    with pytest.raises(ProtocolError, match="limit"):
+        list(framing.FrameReader().feed(b"\xff\xff\xff\xff"))
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=80))
+def test_garbage_frames_are_errors_or_frames(data: bytes) -> None:
+    for parse in (framing.parse_request, framing.parse_response):
+        with contextlib.suppress(ProtocolError):
+            parse(data)
+
+
+def test_connection_header_comes_back() -> None:
+    header = framing.connection_header("ClientService", "me")
+    parsed = framing.parse_connection_header(header[4:])
+    assert int.from_bytes(header[:4], "big") == len(header) - 4
+    assert parsed["service_name"] == "ClientService"
+    assert parsed["user_info"] == {"effective_user": "me"}
+    assert parsed["cell_block_codec_class"].endswith("KeyValueCodec")
+    assert (parsed["version_info"]["version_major"], parsed["version_info"]["version_minor"]) == (2, 6)
+
+
+@pytest.mark.parametrize("data", [b"", b"HBas\x00", b"XXXX\x00\x50", b"HBas\x01\x50", b"HBas\x00\x00"])
+def test_bad_preamble_is_an_error(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        framing.parse_preamble(data)
+
+
+def test_preambles() -> None:
+    assert framing.parse_preamble(framing.preamble()).auth == framing.AUTH_SIMPLE
+    assert framing.parse_preamble(b"Regist").special == framing.REGISTRY_PREAMBLE

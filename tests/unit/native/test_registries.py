@@ -1,0 +1,336 @@
+"""Who serves hbase:meta: asked of masters and region servers, or of ZooKeeper; urls, and what is wrong with them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from adapters.native import NativeBackend, native_factory
+from adapters.native.connections import Connections
+from adapters.native.protocol import admin_messages, messages
+from adapters.native.protocol.framing import Request
+from adapters.native.protocol.names import server_message, table_message
+from adapters.native.protocol.protobuf import Message, encode
+from adapters.native.protocol.schemas import table_schema_message
+from adapters.native.registry_rpc import RpcRegistry
+from adapters.native.security import Security
+from adapters.native.url import Endpoint, NativeUrl
+from metaclient.errors import (
+    CallTimeout,
+    ConfigError,
+    RequestRefused,
+    ServerNotRunning,
+    ServerUnreachable,
+    TableDisabled,
+    TableExists,
+    TableNotFound,
+    Unsupported,
+)
+from metaclient.model import FamilyDescriptor, MetaReplica, ServerName, TableDescriptor
+from metaclient.runtime import ThreadRuntime
+from tests.unit.native.peer import WAIT_S, Caller, Peer, serving
+
+META = RPC = ServerName("rs1", 16020, 7)
+
+
+@pytest.fixture
+def runtime() -> Iterator[ThreadRuntime]:
+    with ThreadRuntime() as made:
+        yield made
+
+
+# -- urls --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("url", "properties", "endpoints", "parent"),
+    [
+        ("hbase://zk1", {}, [("zk1", 2181)], "/hbase"),
+        ("hbase://zk1,zk2:2182/other", {}, [("zk1", 2182), ("zk2", 2182)], "/other"),
+        ("hbase://zk1:1,zk2:2", {}, [("zk1", 1), ("zk2", 2)], "/hbase"),
+        ("hbase://[::1]:2181", {}, [("::1", 2181)], "/hbase"),
+        (
+            "hbase://",
+            {
+                "hbase.zookeeper.quorum": "a,b",
+                "hbase.zookeeper.property.clientPort": "99",
+                "zookeeper.znode.parent": "/p",
+            },
+            [("a", 99), ("b", 99)],
+            "/p",
+        ),
+        ("hbase+rpc://m1,m2", {}, [("m1", 16000), ("m2", 16000)], "/hbase"),
+        ("hbase+rpc://", {"hbase.masters": "m1:5"}, [("m1", 5)], "/hbase"),
+    ],
+)
+def test_urls(url: str, properties: dict[str, str], endpoints: list[tuple[str, int]], parent: str) -> None:
+    parsed = NativeUrl.parse(url, properties)
+    assert parsed.endpoints == tuple(Endpoint(*one) for one in endpoints)
+    assert parsed.znode_parent == parent
+    assert parsed.is_rpc == url.startswith("hbase+rpc")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("hbase://", "names no ZooKeeper"),
+        ("hbase+rpc://", "names nobody"),
+        ("hbase+rpc://m1/hbase", "has a path"),
+        ("hbase://zk1?usr=me", "did you mean user"),
+        ("hbase://zk1?user=", "must not be empty"),
+        ("hbase://zk1:port", "bad address"),
+        ("hbase://me@zk1", "bad address"),
+        ("hbase://[::1", "is not a url"),
+        ("thrift2://x", "not a url of HBase's own RPC"),
+    ],
+)
+def test_bad_urls_say_what_is_wrong(url: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        NativeUrl.parse(url)
+
+
+def test_kerberos_is_refused_at_the_door(runtime: ThreadRuntime) -> None:
+    with pytest.raises(Unsupported, match="Thrift gateway"):
+        native_factory("hbase+rpc://m1", runtime=runtime, properties={"hbase.security.authentication": "kerberos"})
+
+
+def test_missing_kazoo_says_what_to_install(runtime: ThreadRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "kazoo.client", None)
+    with pytest.raises(ConfigError, match=r"pip install .*native.*hbase\+rpc"):
+        native_factory("hbase://zk1", runtime=runtime, properties={})
+
+
+def test_no_zookeeper_there(runtime: ThreadRuntime) -> None:
+    pytest.importorskip("kazoo")
+    with serving(runtime, lambda caller: None) as peer:
+        port = peer.port
+    backend = native_factory(f"hbase://127.0.0.1:{port}", runtime=runtime, properties={})
+    try:
+        with pytest.raises((ServerUnreachable, CallTimeout)):
+            backend.open(runtime.now() + 0.3)
+    finally:
+        backend.close()
+
+
+# -- the registry by RPC -----------------------------------------------------------------------------------------------
+
+
+def locations(*servers: ServerName | None) -> bytes:
+    found = [
+        {
+            "region_info": {"region_id": 1, "table_name": table_message(b"hbase:meta"), "replica_id": number},
+            "server_name": server_message(server) if server is not None else None,
+            "seq_num": -1,
+        }
+        for number, server in enumerate(servers)
+    ]
+    return encode(messages.GET_META_REGION_LOCATIONS_RESPONSE, {"meta_locations": found})
+
+
+def answering(answers: dict[str, bytes]) -> Callable[[Caller], None]:
+    def script(caller: Caller) -> None:
+        while True:
+            request = caller.request()
+            if request.method in answers:
+                caller.answer(request.call_id, answers[request.method])
+
+    return script
+
+
+def registry(runtime: ThreadRuntime, *peers: Peer) -> RpcRegistry:
+    endpoints = [Endpoint("127.0.0.1", peer.port) for peer in peers]
+    return RpcRegistry(endpoints, Connections(runtime, Security("tester")), runtime)
+
+
+def test_replicas_and_master(runtime: ThreadRuntime) -> None:
+    answers = {
+        "GetMetaRegionLocations": locations(META, None),
+        "GetActiveMaster": encode(messages.GET_ACTIVE_MASTER_RESPONSE, {"server_name": server_message(RPC)}),
+        "GetClusterId": encode(messages.GET_CLUSTER_ID_RESPONSE, {"cluster_id": "abc"}),
+        "GetBootstrapNodes": encode(messages.GET_BOOTSTRAP_NODES_RESPONSE, {"server_name": [server_message(RPC)]}),
+    }
+    with serving(runtime, answering(answers)) as peer:
+        asked = registry(runtime, peer)
+        until = runtime.now() + WAIT_S
+        assert asked.meta_replicas(until) == [MetaReplica(0, META), MetaReplica(1, None)]
+        assert asked.active_master(until) == RPC
+        assert asked.cluster_id(until) == "abc"
+        while Endpoint("rs1", 16020) not in asked._order:  # learnt in the background
+            assert runtime.now() < until
+            runtime.sleep(0.001)
+
+
+def test_silent_endpoint_gets_company(runtime: ThreadRuntime) -> None:
+    """A hung master costs a fraction of a second; whoever answered is asked first next time."""
+    with (
+        serving(runtime, answering({})) as silent,
+        serving(runtime, answering({"GetMetaRegionLocations": locations(META)})) as good,
+    ):
+        asked = registry(runtime, silent, good)
+        assert asked.meta_replicas(runtime.now() + WAIT_S) == [MetaReplica(0, META)]
+        assert asked._order[0] == Endpoint("127.0.0.1", good.port)
+
+
+def test_dead_endpoint_is_passed_over(runtime: ThreadRuntime) -> None:
+    with serving(runtime, answering({})) as dead:
+        pass
+    with serving(runtime, answering({"GetMetaRegionLocations": locations(META)})) as good:
+        assert registry(runtime, dead, good).meta_replicas(runtime.now() + WAIT_S) == [MetaReplica(0, META)]
+    with pytest.raises(ServerUnreachable, match="nobody of the registry"):
+        registry(runtime, dead).meta_replicas(runtime.now() + WAIT_S)
+
+
+def test_registry_that_is_silent_is_over_at_the_deadline(runtime: ThreadRuntime) -> None:
+    with serving(runtime, answering({})) as silent, pytest.raises(CallTimeout, match="no answer of the registry"):
+        registry(runtime, silent).meta_replicas(runtime.now() + 0.05)
+
+
+def test_no_active_master_is_said(runtime: ThreadRuntime) -> None:
+    with (
+        serving(runtime, answering({"GetActiveMaster": b""})) as peer,
+        pytest.raises(ServerNotRunning, match="no active master"),
+    ):
+        registry(runtime, peer).active_master(runtime.now() + WAIT_S)
+
+
+# -- admin -------------------------------------------------------------------------------------------------------------
+
+
+class Master:
+    """Registry and master in one; ``answers`` maps a method to what it says, one after the other."""
+
+    def __init__(self, runtime: ThreadRuntime, answers: dict[str, list[Any]]) -> None:
+        self.runtime = runtime
+        self.asked: list[Request] = []
+        self.answers = answers
+        self.peer = Peer(runtime, self._serve)
+        self.backend = NativeBackend(f"hbase+rpc://127.0.0.1:{self.peer.port}", runtime=runtime)
+
+    def _serve(self, caller: Caller) -> None:
+        while True:
+            request = caller.request()
+            if request.method == "GetActiveMaster":
+                here = server_message(ServerName("127.0.0.1", self.peer.port, 1))
+                caller.answer(request.call_id, encode(messages.GET_ACTIVE_MASTER_RESPONSE, {"server_name": here}))
+                continue
+            self.asked.append(request)
+            answer = self.answers[request.method].pop(0)
+            if isinstance(answer, tuple):
+                java_class, said = answer
+                caller.refuse(request.call_id, java_class, f"{java_class}: {said}\n\tat x", do_not_retry=True)
+            else:
+                caller.answer(request.call_id, answer)
+
+    def until(self) -> float:
+        return self.runtime.now() + WAIT_S
+
+    def close(self) -> None:
+        self.backend.close()
+        self.peer.close()
+
+
+@pytest.fixture
+def master(runtime: ThreadRuntime) -> Iterator[Callable[..., Master]]:
+    made: list[Master] = []
+
+    def make(**answers: list[Any]) -> Master:
+        made.append(Master(runtime, answers))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def of(message: Message, **values: Any) -> bytes:
+    return encode(message, values)
+
+
+STARTED = of(admin_messages.PROCEDURE_RESPONSE, proc_id=7)
+RUNNING = of(admin_messages.GET_PROCEDURE_RESULT_RESPONSE, state=admin_messages.PROCEDURE_RUNNING)
+FINISHED = of(admin_messages.GET_PROCEDURE_RESULT_RESPONSE, state=admin_messages.PROCEDURE_FINISHED)
+
+
+def test_procedure_is_asked_for_until_it_is_finished(master: Callable[..., Master]) -> None:
+    asked = master(CreateTable=[STARTED], getProcedureResult=[RUNNING, RUNNING, FINISHED])
+    table = TableDescriptor(b"ns:t", (FamilyDescriptor(b"cf"),), 3)
+    asked.backend.create_table(table, [b"m"], asked.until())
+    assert [request.method for request in asked.asked] == ["CreateTable", *["getProcedureResult"] * 3]
+
+
+def test_finished_procedure_may_carry_its_error(master: Callable[..., Master]) -> None:
+    """EnableTable of an enabled table: state 2, and the exception only there."""
+    failed = of(
+        admin_messages.GET_PROCEDURE_RESULT_RESPONSE,
+        state=admin_messages.PROCEDURE_FINISHED,
+        exception={
+            "generic_exception": {
+                "class_name": "org.apache.hadoop.hbase.TableNotDisabledException",
+                "message": "t",
+            }
+        },
+    )
+    asked = master(EnableTable=[STARTED], getProcedureResult=[failed])
+    with pytest.raises(TableDisabled):
+        asked.backend.enable_table(b"t", asked.until())
+
+
+def test_procedure_that_takes_longer_than_we_have_goes_on(master: Callable[..., Master]) -> None:
+    asked = master(DisableTable=[STARTED], getProcedureResult=[RUNNING] * 1000)
+    with pytest.raises(CallTimeout, match="still at it") as caught:
+        asked.backend.disable_table(b"t", asked.runtime.now() + 0.2)
+    assert caught.value.may_have_applied
+
+
+@pytest.mark.parametrize(
+    ("java_class", "kind"),
+    [
+        ("org.apache.hadoop.hbase.TableExistsException", TableExists),
+        ("org.apache.hadoop.hbase.TableNotFoundException", TableNotFound),
+        ("org.apache.hadoop.hbase.NamespaceNotFoundException", RequestRefused),
+    ],
+)
+def test_refusals_of_the_master(master: Callable[..., Master], java_class: str, kind: type[Exception]) -> None:
+    asked = master(CreateTable=[(java_class, "t")])
+    with pytest.raises(kind):
+        asked.backend.create_table(TableDescriptor(b"t", (FamilyDescriptor(b"cf"),)), [], asked.until())
+
+
+def test_described_table(master: Callable[..., Master]) -> None:
+    table = TableDescriptor(b"ns:t", (FamilyDescriptor(b"cf", max_versions=3),), 3)
+    found = of(admin_messages.GET_TABLE_DESCRIPTORS_RESPONSE, table_schema=[table_schema_message(table)])
+    asked = master(GetTableDescriptors=[found, b""])
+    assert asked.backend.describe_table(b"ns:t", asked.until()) == table
+    with pytest.raises(TableNotFound):
+        asked.backend.describe_table(b"no", asked.until())
+
+
+def test_sizes_of_regions(master: Callable[..., Master]) -> None:
+    load = {
+        "region_specifier": {"type": 1, "value": b"t,,1.abc."},
+        "storefile_size_MB": 5,
+        "mem_store_size_MB": 2,
+    }
+    other = {"region_specifier": {"type": 1, "value": b"tt,,1.abc."}, "storefile_size_MB": 9}
+    status = of(
+        admin_messages.GET_CLUSTER_STATUS_RESPONSE,
+        cluster_status={
+            "hbase_version": {"version": "2.6.1"},
+            "live_servers": [{"server": server_message(META), "server_load": {"region_loads": [load, other]}}],
+        },
+    )
+    asked = master(GetClusterStatus=[status])
+    assert asked.backend.admin.region_sizes(b"t", asked.until()) == {b"t,,1.abc.": 7 * 1024 * 1024}
+
+
+def test_master_that_is_gone_is_looked_for_again(master: Callable[..., Master]) -> None:
+    stopped = ("org.apache.hadoop.hbase.ipc.ServerNotRunningYetException", "not yet")
+    names = of(admin_messages.GET_TABLE_NAMES_RESPONSE, table_names=[table_message(b"b"), table_message(b"ns:a")])
+    asked = master(GetTableNames=[stopped, names])
+    with pytest.raises(ServerNotRunning):
+        asked.backend.table_names(asked.until())
+    assert asked.backend.admin._master is None
+    assert asked.backend.table_names(asked.until()) == [b"b", b"ns:a"]

@@ -1,0 +1,410 @@
+"""What a reply says of a scanner, rows that come in pieces, leases, and batches whose order counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pytest
+
+from adapters.native.backend import NativeBackend
+from adapters.native.batches import MultiCall, in_order
+from adapters.native.protocol import framing, messages
+from adapters.native.protocol.cellblock import encode_cells, encode_results
+from adapters.native.protocol.framing import Request
+from adapters.native.protocol.mutations import mutation_from
+from adapters.native.protocol.protobuf import ProtocolError, decode, encode
+from adapters.native.protocol.queries import result_message
+from metaclient.backend import Action, Answer, MetaScan
+from metaclient.errors import (
+    MetaClientError,
+    NotServingRegion,
+    RegionOffline,
+    ScannerLost,
+    Unsupported,
+)
+from metaclient.model import (
+    Append,
+    Cell,
+    CellType,
+    Check,
+    Delete,
+    Get,
+    Increment,
+    MetaReplica,
+    Put,
+    RegionInfo,
+    RegionLocation,
+    Result,
+    RowMutations,
+    Scan,
+    ServerName,
+)
+from metaclient.runtime import Pending, ThreadRuntime
+from tests.unit.native.peer import WAIT_S, Caller, Peer
+
+TABLE = b"t"
+
+
+def cell(column: bytes, value: bytes = b"v") -> Cell:
+    return Cell(column, 1, value)
+
+
+class Server:
+    """Answers each method by a function of the test; remembers what was asked."""
+
+    def __init__(self, runtime: ThreadRuntime) -> None:
+        self.runtime = runtime
+        self.asked: list[Request] = []
+        self.answers: list[Any] = []
+        self.peer = Peer(runtime, self._serve)
+        self.backend = NativeBackend(f"hbase+rpc://127.0.0.1:{self.peer.port}", runtime=runtime)
+        self.place = RegionLocation(RegionInfo(TABLE, region_id=1), ServerName("127.0.0.1", self.peer.port, 1))
+
+    def _serve(self, caller: Caller) -> None:
+        while True:
+            request = caller.request()
+            self.asked.append(request)
+            if not self.answers:
+                continue  # silence
+            answer = self.answers.pop(0)
+            if isinstance(answer, Pending):
+                answer = answer.result(self.runtime.now() + WAIT_S)
+            if isinstance(answer, str):
+                caller.refuse(request.call_id, answer, f"{answer}: told so")
+            else:
+                caller.answer(request.call_id, *answer)
+
+    def until(self) -> float:
+        return self.runtime.now() + WAIT_S
+
+    def wait(self, answer: Answer[Any]) -> Any:
+        return answer.result(self.until()) if isinstance(answer, Pending) else answer
+
+    def scans(self) -> list[dict[str, Any]]:
+        return [decode(messages.SCAN_REQUEST, request.param) for request in self.asked if request.method == "Scan"]
+
+    def will_page(self, rows: Sequence[Result], **fields: Any) -> None:
+        values = {
+            "cells_per_result": [len(row.cells) for row in rows],
+            "partial_flag_per_result": [row.is_partial for row in rows],
+            **fields,
+        }
+        self.answers.append((encode(messages.SCAN_RESPONSE, values), encode_results(rows)))
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with ThreadRuntime() as runtime:
+        made = Server(runtime)
+        yield made
+        made.backend.close()
+        made.peer.close()
+
+
+# -- scans -------------------------------------------------------------------------------------------------------------
+
+
+def test_open_brings_rows_and_next_counts_from_zero(server: Server) -> None:
+    server.will_page(
+        [Result(b"a", [cell(b"cf:x")])], scanner_id=2**63 + 5, more_results=True, more_results_in_region=True
+    )
+    server.will_page(
+        [Result(b"b", [cell(b"cf:x")])], scanner_id=2**63 + 5, more_results=True, more_results_in_region=True
+    )
+    server.will_page([], scanner_id=2**63 + 5, more_results=True, more_results_in_region=False)
+    page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(limit=7, caching=1), server.until()))
+    assert [row.row for row in page.rows] == [b"a"]
+    page = server.wait(server.backend.scan_next(page.scanner, 1, server.until()))
+    assert [row.row for row in page.rows] == [b"b"]
+    page = server.wait(server.backend.scan_next(page.scanner, 1, server.until()))
+    assert page.scanner is None
+    assert page.is_end_of_region
+    first, second, third = server.scans()
+    assert "next_call_seq" not in first
+    assert (second["next_call_seq"], third["next_call_seq"]) == (0, 1)
+    assert (first["limit_of_rows"], second["limit_of_rows"], third["limit_of_rows"]) == (7, 6, 5), "what is left of it"
+    assert all(one["client_handles_partials"] and one["client_handles_heartbeats"] for one in server.scans())
+    assert all(request.timeout_ms > 0 for request in server.asked), "heartbeats hang on the timeout"
+    assert second["scanner_id"] == 2**63 + 5
+
+
+def test_pieces_of_a_row_are_glued_over_pages(server: Server) -> None:
+    one, two, three = cell(b"cf:1"), cell(b"cf:2"), cell(b"cf:3")
+    rows = [Result(b"a", [one]), Result(b"b", [one], is_partial=True)]
+    server.will_page(rows, scanner_id=1, more_results=True, more_results_in_region=True)
+    server.will_page([Result(b"b", [two], is_partial=True)], more_results=True, more_results_in_region=True)
+    server.will_page([Result(b"b", [three]), Result(b"c", [one])], more_results=True, more_results_in_region=False)
+    page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(), server.until()))
+    assert page.rows == [Result(b"a", [one])]
+    page = server.wait(server.backend.scan_next(page.scanner, 10, server.until()))
+    assert page.rows == []
+    page = server.wait(server.backend.scan_next(page.scanner, 10, server.until()))
+    assert page.rows == [Result(b"b", [one, two, three]), Result(b"c", [one])]
+
+
+def test_pieces_that_were_asked_for_stay_pieces(server: Server) -> None:
+    rows = [Result(b"a", [cell(b"cf:1")], is_partial=True), Result(b"a", [cell(b"cf:2")])]
+    server.will_page(rows, scanner_id=1, more_results=True, more_results_in_region=False)
+    page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(batch=1), server.until()))
+    assert page.rows == rows
+
+
+def test_heartbeat_is_a_page_without_rows(server: Server) -> None:
+    server.will_page([], scanner_id=1, more_results=True, more_results_in_region=True, heartbeat_message=True)
+    page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(), server.until()))
+    assert page.rows == []
+    assert page.scanner is not None
+    assert not page.is_end_of_region
+
+
+def test_reply_that_says_nothing_means_that_the_scanner_is_gone(server: Server) -> None:
+    """3.0 answers a ``next`` on a scanner that it has closed with an empty success: that is no end of the region."""
+    server.will_page([Result(b"a", [cell(b"cf:1")])], scanner_id=1, more_results=True, more_results_in_region=True)
+    server.answers.append((encode(messages.SCAN_RESPONSE, {"scanner_id": 1}), b""))
+    page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(), server.until()))
+    page = server.wait(server.backend.scan_next(page.scanner, 10, server.until()))
+    assert page.scanner is None
+    assert not page.is_end_of_region
+    assert not page.is_end_of_scan
+
+
+def test_filter_that_wants_no_more_ends_the_scan(server: Server) -> None:
+    server.will_page([Result(b"a", [cell(b"cf:1")])], more_results=False, more_results_in_region=True)
+    page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(filter=b"PageFilter(1)"), server.until()))
+    assert page.is_end_of_scan
+
+
+def test_next_is_never_sent_twice(server: Server) -> None:
+    server.will_page([Result(b"a", [cell(b"cf:1")])], scanner_id=1, more_results=True, more_results_in_region=True)
+    server.answers.append("org.apache.hadoop.hbase.CallQueueTooBigException")
+    page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(), server.until()))
+    with pytest.raises(MetaClientError):
+        server.wait(server.backend.scan_next(page.scanner, 10, server.until()))
+    with pytest.raises(ScannerLost, match="out of step"):
+        server.wait(server.backend.scan_next(page.scanner, 10, server.until()))
+    assert len(server.scans()) == 2
+
+
+def test_stale_page_comes_from_the_answer(server: Server) -> None:
+    server.will_page([Result(b"a", [cell(b"cf:1")])], stale=True, more_results=True, more_results_in_region=False)
+    page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(), server.until()))
+    assert page.is_stale
+    assert page.rows[0].is_stale
+
+
+@pytest.mark.parametrize(
+    "scan",
+    [
+        Scan(b"h", b"h"),
+        Scan(b"h", b"c"),
+        Scan(b"c", b"h", is_reversed=True),
+        Scan(limit=0),
+    ],
+)
+def test_empty_range_costs_no_call(server: Server, scan: Scan) -> None:
+    """To HBase a range whose ends are the same row is a get of that row."""
+    page = server.wait(server.backend.scan_open(server.place, TABLE, scan, server.until()))
+    assert page.is_end_of_scan
+    assert server.asked == []
+
+
+def test_idle_scanner_is_renewed_and_the_renewal_counts(server: Server) -> None:
+    server.will_page(
+        [Result(b"a", [cell(b"cf:1")])], scanner_id=1, ttl=60000, more_results=True, more_results_in_region=True
+    )
+    page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(), server.until()))
+    scanner: Any = page.scanner
+    scanner.used_at = float("-inf")  # as after half of the lease
+    renewed = server.runtime.pending()
+    server.answers.append(renewed)
+    server.backend._scanners._look_after()
+    server.will_page([], more_results=True, more_results_in_region=False)
+    following = server.backend.scan_next(scanner, 10, server.until())  # must wait for the renewal's answer
+    renewed.complete((encode(messages.SCAN_RESPONSE, {"scanner_id": 1}), b""))
+    assert server.wait(following).is_end_of_region
+    _, renewal, last = server.scans()
+    assert renewal["renew"]
+    assert (renewal["next_call_seq"], last["next_call_seq"]) == (0, 1)
+
+
+def test_scanner_in_use_is_not_renewed(server: Server) -> None:
+    server.will_page([Result(b"a", [cell(b"cf:1")])], scanner_id=1, more_results=True, more_results_in_region=True)
+    page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(), server.until()))
+    server.backend._scanners._look_after()
+    assert len(server.scans()) == 1
+    scanner: Any = page.scanner
+    scanner.used_at, scanner.renewals = float("-inf"), 10**6
+    server.backend._scanners._look_after()
+    assert len(server.scans()) == 1, "what nobody asks for a long time is left to its lease"
+
+
+# -- hbase:meta --------------------------------------------------------------------------------------------------------
+
+
+def test_lookup_is_one_call_with_priority(server: Server) -> None:
+    row = Result(b"t,,1.x.", [Cell(b"info:server", 1, b"h:1")])
+    server.will_page([row], stale=True, more_results=False, more_results_in_region=True)
+    scan = MetaScan(b"t,r,99999999999999", b"t,,", is_reversed=True, limit=1)
+    page = server.wait(server.backend.read_meta(MetaReplica(1, server.place.server), scan, server.until()))
+    assert page.is_stale
+    assert page.rows[0].columns == {b"info:server": b"h:1"}
+    (asked,) = server.asked
+    request = server.scans()[0]
+    assert asked.priority == 200
+    assert request["region"]["value"] == b"hbase:meta,,1_0001"
+    assert request["close_scanner"] is True
+    assert (request["number_of_rows"], request["limit_of_rows"]) == (1, 1)
+    assert request["scan"]["readType"] == messages.READ_PREAD
+    assert request["scan"]["include_stop_row"] is True
+    assert request["scan"]["reversed"] is True
+
+
+def test_unplaced_meta_replica_is_not_asked(server: Server) -> None:
+    with pytest.raises(RegionOffline):
+        server.backend.read_meta(MetaReplica(2), MetaScan(b"", b"", is_reversed=False, limit=1), server.until())
+
+
+def test_call_without_a_place_is_refused(server: Server) -> None:
+    with pytest.raises(Unsupported, match="addresses servers"):
+        server.backend.get(None, TABLE, Get(b"r"), server.until())
+
+
+# -- batches -----------------------------------------------------------------------------------------------------------
+
+
+def action(operation: Any, region: int = 1) -> Action:
+    place = RegionLocation(RegionInfo(TABLE, region_id=region), ServerName("127.0.0.1", 1, 1))
+    return Action(place, operation)
+
+
+PUT = Put(b"r", (cell(b"cf:a"),))
+DELETE = Delete(b"r")
+
+
+@pytest.mark.parametrize(
+    ("operations", "steps"),
+    [
+        ([PUT, PUT], [[0, 1]]),
+        ([PUT, DELETE], [[0], [1]]),
+        ([DELETE, PUT, Get(b"r")], [[0], [1, 2]]),
+        ([PUT, Get(b"r"), Put(b"s", (cell(b"cf:a"),))], [[0, 1, 2]]),
+        ([Increment(b"r", ((b"cf:n", 1),)), Increment(b"r", ((b"cf:n", 1),))], [[0], [1]]),
+        ([PUT, Append(b"r", ((b"cf:a", b"x"),)), Delete(b"s")], [[0], [1, 2]]),
+    ],
+)
+def test_changes_of_one_row_keep_their_order(operations: list[Any], steps: list[list[int]]) -> None:
+    assert in_order([action(one) for one in operations]) == steps
+
+
+def response(regions: list[dict[str, Any]], cells: bytes = b"") -> framing.Response:
+    message = encode(messages.MULTI_RESPONSE, {"regionActionResult": regions})
+    return framing.parse_response(framing.response(1, message, cells)[4:])
+
+
+def test_cells_of_a_batch_stand_as_its_actions_do() -> None:
+    puts = [Put(b"r%d" % number, (cell(b"cf:a", b"%d" % number),)) for number in range(4)]
+    call = MultiCall([action(put, number % 2) for number, put in enumerate(puts)], nonce_group=0)
+    request = decode(messages.MULTI_REQUEST, call.param)
+    at, found = 0, []
+    for region in request["regionAction"]:
+        for one in region["action"]:
+            mutation, at = mutation_from(one["mutation"], call.cells, at)
+            found.append(mutation)
+    assert found == [puts[0], puts[2], puts[1], puts[3]]
+    assert at == len(call.cells)
+
+
+def test_outcomes_are_matched_by_region_and_index() -> None:
+    actions = [action(Get(b"a"), 1), action(PUT, 2), action(Get(b"b"), 1), action(Get(b"c"), 3)]
+    call = MultiCall(actions, nonce_group=0)
+    a, b = Result(b"a", [cell(b"cf:x")], True), Result(b"b", [cell(b"cf:y"), cell(b"cf:z")], True)
+    regions = [
+        {
+            "resultOrException": [
+                {"index": 1, "result": result_message(b, with_cells=False)},
+                {"index": 0, "result": result_message(a, with_cells=False)},
+            ]
+        },
+        {"resultOrException": [{"index": 0, "result": {}}]},
+        {"exception": {"name": "org.apache.hadoop.hbase.NotServingRegionException", "value": b"gone"}},
+    ]
+    outcomes = call.outcomes(response(regions, encode_results([b, a])))
+    assert outcomes[:3] == [a, None, b]
+    assert isinstance(outcomes[3], NotServingRegion)
+    assert outcomes[3].place == actions[3].place
+
+
+def test_action_without_an_answer_may_have_been_applied() -> None:
+    call = MultiCall([action(PUT), action(Put(b"s", (cell(b"cf:a"),)))], nonce_group=0)
+    outcomes = call.outcomes(response([{"resultOrException": [{"index": 0, "result": {}}]}]))
+    assert outcomes[0] is None
+    assert isinstance(outcomes[1], MetaClientError)
+    assert outcomes[1].may_have_applied
+
+
+@pytest.mark.parametrize(
+    "regions",
+    [[], [{}, {}], [{"resultOrException": [{"index": 5, "result": {}}]}]],
+)
+def test_batch_answer_that_does_not_fit_is_an_error(regions: list[dict[str, Any]]) -> None:
+    with pytest.raises(ProtocolError):
+        MultiCall([action(PUT)], nonce_group=0).outcomes(response(regions))
+
+
+def test_checked_row_mutations_are_one_atomic_action() -> None:
+    change = RowMutations(b"r", (PUT, Delete(b"r", (Cell(b"cf:b", 2**63 - 1, b"", CellType.DELETE_COLUMN),))))
+    call = MultiCall([action(change)], nonce_group=0, check=Check(b"r", b"cf:a", b"v"))
+    (region,) = decode(messages.MULTI_REQUEST, call.param)["regionAction"]
+    assert region["atomic"]
+    assert len(region["action"]) == 2
+    assert region["condition"]["row"] == b"r"
+    assert call.processed(response([{"processed": True, "resultOrException": [{"index": 0, "result": {}}]}]))
+    assert not call.processed(response([{"processed": False}]))
+
+
+def test_change_after_a_failed_one_of_the_same_row_is_not_sent(server: Server) -> None:
+    """It would overtake the first when that is tried again."""
+    failed = {"exception": {"name": "org.apache.hadoop.hbase.NotServingRegionException", "value": b"gone"}}
+    server.answers.append((encode(messages.MULTI_RESPONSE, {"regionActionResult": [failed]}), b""))
+    actions = [Action(server.place, PUT), Action(server.place, DELETE)]
+    outcomes = server.wait(server.backend.batch(server.place.server, TABLE, actions, server.until()))
+    assert all(isinstance(outcome, NotServingRegion) for outcome in outcomes)
+    assert not outcomes[1].may_have_applied
+    assert len(server.asked) == 1
+
+
+def test_steps_of_a_batch_follow_one_another(server: Server) -> None:
+    done = {"resultOrException": [{"index": 0, "result": {}}]}
+    for _ in range(2):
+        server.answers.append((encode(messages.MULTI_RESPONSE, {"regionActionResult": [done]}), b""))
+    actions = [Action(server.place, PUT), Action(server.place, DELETE)]
+    assert server.wait(server.backend.batch(server.place.server, TABLE, actions, server.until())) == [None, None]
+    kinds = [
+        decode(messages.MULTI_REQUEST, request.param)["regionAction"][0]["action"][0]["mutation"]["mutate_type"]
+        for request in server.asked
+    ]
+    assert kinds == [messages.MUTATE_PUT, messages.MUTATE_DELETE]
+
+
+def test_increment_answers_only_the_columns_that_were_asked_for(server: Server) -> None:
+    """3.0 answers the whole row to a nonce that it has seen before."""
+    cells = [Cell(b"cf:n", 1, (5).to_bytes(8, "big")), Cell(b"cf:other", 1, b"x")]
+    message = encode(messages.MUTATE_RESPONSE, {"result": {"associated_cell_count": 2}, "processed": True})
+    server.answers.append((message, encode_cells(b"r", cells)))
+    result = server.wait(
+        server.backend.mutate(server.place, TABLE, Increment(b"r", ((b"cf:n", 1),), nonce=9), server.until())
+    )
+    assert result.cells == cells[:1]
+    request = decode(messages.MUTATE_REQUEST, server.asked[0].param)
+    assert request["mutation"]["nonce"] == 9
+    assert request["nonce_group"] == server.backend._nonce_group
+
+
+def test_put_says_how_many_cells_are_in_the_block(server: Server) -> None:
+    """A put without the count answers success and writes nothing."""
+    server.answers.append((encode(messages.MUTATE_RESPONSE, {"processed": True}), b""))
+    assert server.wait(server.backend.mutate(server.place, TABLE, PUT, server.until())) is None
+    request = decode(messages.MUTATE_REQUEST, server.asked[0].param)
+    assert request["mutation"]["associated_cell_count"] == 1
+    assert request["mutation"]["mutate_type"] == messages.MUTATE_PUT
