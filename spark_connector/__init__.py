@@ -1,6 +1,52 @@
-"""The HBase connector for Spark 4, in pure Python: the DataSource ``hbase``. Not built yet.
+"""The HBase connector for Spark 4, in pure Python: no jar on Spark, none on the servers.
 
-It will plan by region, carry region locations to the executors, and spread the meta lookups that remain over the meta
-replicas: a catalog and its codecs, a reader, a writer, and jobs (row count, copy, verify, join). Importing this package
-needs no pyspark; using it will, and ``pip install 'hbase-metaclient[spark]'`` brings it.
+    import spark_connector as hbase
+
+    df = hbase.table(spark, catalog, url="thrift2://gateway:9090", columns=["id", "name"], where="id BETWEEN 3 AND 7")
+    df = spark.read.format("hbase").option("url", ...).option("catalog", ...).load()
+    hbase.write(df, catalog, url="thrift2://gateway:9090")
+    hbase.lookups(spark)
+
+It plans by region, carries region locations to the executors, and spreads the meta lookups that remain over the meta
+replicas. Importing this package needs no pyspark; using it does, and ``pip install 'hbase-metaclient[spark]'`` brings
+it.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from spark_connector.dataframe import register, table
+    from spark_connector.jobs import copy_table, join, row_count, verify_replication
+    from spark_connector.lookup_counts import lookups
+    from spark_connector.writer import write
+
+__all__ = ["copy_table", "join", "lookups", "register", "row_count", "table", "verify_replication", "write"]
+
+_HOMES = {
+    "copy_table": "spark_connector.jobs",
+    "join": "spark_connector.jobs",
+    "lookups": "spark_connector.lookup_counts",
+    "register": "spark_connector.dataframe",
+    "row_count": "spark_connector.jobs",
+    "table": "spark_connector.dataframe",
+    "verify_replication": "spark_connector.jobs",
+    "write": "spark_connector.writer",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Each name is imported when it is first used: pyspark is an extra, and slow to import."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from spark_connector.session import need_pyspark
+
+    need_pyspark()
+    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,259 @@
+"""``metaclient spark ...``: the connector's jobs on the command line, each in a Spark session of its own."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+import click
+
+from metaclient.cli.session import Session, common, to_text
+from metaclient.errors import MetaClientError
+from spark_connector.session import ensure_java, need_pyspark
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SparkFailed", "spark"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+Begin: TypeAlias = "Callable[[], AbstractContextManager[SparkSession]]"
+#: Rows that are shown of a read, or of differences, unless told otherwise.
+SHOWN = 20
+
+_DEFAULTS = {
+    "spark.app.name": "metaclient",
+    "spark.log.level": "ERROR",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.python.unix.domain.socket.enabled": "true",  # a quarter of the cost of a small partition
+}
+
+
+class SparkFailed(MetaClientError):
+    """A Spark job failed; the message is what its last task said."""
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def spark() -> None:
+    """HBase tables in Spark: read, count, copy and verify them, a task for each region."""
+
+
+def _job(command: F) -> F:
+    """The options of every job; the function gets the session of the command, and what begins one of Spark."""
+
+    @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs: spark://host:7077, ...")
+    @click.option("--conf", "confs", multiple=True, metavar="NAME=VALUE", help="A setting of Spark.")
+    @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the data source.")
+    @common
+    @functools.wraps(command)
+    def wrapper(session: Session, master: str, confs: Sequence[str], options: Sequence[str], **arguments: Any) -> None:
+        if session.url == "fake:":
+            raise click.UsageError(
+                "--url (or METACLIENT_URL) is missing: Spark's workers need one, as thrift2://host:port"
+            )
+        given: dict[str, str] = {**_pairs("--option", options)}
+        if session.config is not None:
+            given["hbase.spark.config.location"] = session.config
+        if session.meta_mode is not None:
+            given["hbase.locator.meta.replicas.mode"] = session.meta_mode
+        begin = functools.partial(_spark, master, _pairs("--conf", confs))
+        command(session, begin, options=given, **arguments)
+
+    return wrapper  # type: ignore[return-value]  # click's decorators keep the type of what they get
+
+
+def _pairs(name: str, texts: Sequence[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in texts:
+        key, sign, value = text.partition("=")
+        if not sign or not key:
+            raise click.UsageError(f"{name} is NAME=VALUE, got {text!r}")
+        found[key] = value
+    return found
+
+
+@contextmanager
+def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
+    """A session that ends with the command; what Spark raises is told as ours are."""
+    need_pyspark()
+    ensure_java()
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.master(master)
+    for name, value in {**_DEFAULTS, **confs}.items():
+        builder = builder.config(name, value)
+    try:
+        running = builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        raise SparkFailed(f"no Spark session at {master!r}: {_last_line(error)}") from error
+    try:
+        yield running
+    except (PySparkException, Py4JError) as error:
+        raise SparkFailed(_last_line(error)) from error
+    finally:
+        running.stop()
+
+
+def _last_line(error: Exception) -> str:
+    """What a task, or a worker that plans, said last: Spark puts whole traces of both languages around it."""
+    lines = [line.strip() for line in str(error).splitlines()]
+    told = [line for line in lines if line.startswith(("metaclient.", "spark_connector."))]
+    return (told or [line for line in lines if line] or [type(error).__name__])[-1 if told else 0]
+
+
+def _range(command: F) -> F:
+    """Which rows and cells: the words of HBase's tools."""
+    for option in (
+        click.option("--endtime", type=click.IntRange(min=1), help="Only cells before this time (ms)."),
+        click.option("--starttime", type=click.IntRange(min=0), help="Only cells from this time on (ms)."),
+        click.option("--prefix", help="Only rows that begin with this."),
+        click.option("--stop", "stoprow", help="Row to stop before; \\xNN stands for a byte."),
+        click.option("--start", "startrow", help="First row; \\xNN stands for a byte."),
+    ):
+        command = option(command)
+    return command
+
+
+@spark.command("row-count")
+@click.argument("table")
+@_range
+@click.option("--expected", type=click.IntRange(min=0), help="Fail when there is another number of rows.")
+@_job
+def row_count(session: Session, begin: Begin, table: str, **arguments: Any) -> None:
+    """Count the rows of TABLE."""
+    from spark_connector.jobs import row_count as job
+
+    options = arguments.pop("options")
+    with begin() as running:
+        rows = job(running, table, url=session.url, progress=_progress(session), **arguments, **options)
+    session.document({"table": table, "rows": rows})
+    session.say(f"{rows} rows")
+
+
+@spark.command("copy-table")
+@click.argument("table")
+@_range
+@click.option("--to-table", help="The target's name; the same by default.")
+@click.option("--to-url", help="The target's cluster; the same by default.")
+@click.option("--families", help="Families to copy, with commas between them; a:b writes family a to b.")
+@click.option("--versions", type=click.IntRange(min=1), default=1, show_default=True, help="Versions of each cell.")
+@click.option("--all-cells", is_flag=True, help="All versions, delete markers, and what they hide, too.")
+@click.option("--create", is_flag=True, help="Make the target like the source if it is missing.")
+@_job
+def copy_table(session: Session, begin: Begin, table: str, **arguments: Any) -> None:
+    """Copy TABLE, or a part of it, to another table."""
+    from spark_connector.jobs import copy_table as job
+
+    options = arguments.pop("options")
+    with begin() as running:
+        done = job(running, table, url=session.url, progress=_progress(session), **arguments, **options)
+    target = {"table": arguments["to_table"] or table, "url": arguments["to_url"] or session.url}
+    session.document(
+        {
+            "table": table,
+            "to": target,
+            "rows": done.rows,
+            "cells": done.cells,
+            "bytes": done.bytes,
+            "retries": done.retries,
+        }
+    )
+    session.say(f"{done.rows} rows, {done.cells} cells copied to {target['table']} at {target['url']}")
+
+
+@spark.command("verify-replication")
+@click.argument("table")
+@_range
+@click.option("--peer-url", help="The other cluster.")
+@click.option("--peer-table", help="The table's name there.")
+@click.option("--replica", "replica_id", type=click.IntRange(min=1), help="Compare with this replica of each region.")
+@click.option("--families", default="", help="Families to compare, with commas between them.")
+@click.option("--versions", type=click.IntRange(min=1), default=1, show_default=True, help="Versions of each cell.")
+@click.option("--recompare", "recompare_s", type=float, help="Judge rows that differ again after so many seconds.")
+@click.option("--block-rows", type=click.IntRange(min=1), help="Compare digests of so many rows first.")
+@click.option("--show", type=click.IntRange(min=0), default=SHOWN, show_default=True, help="Rows that differ to show.")
+@_job
+def verify_replication(session: Session, begin: Begin, table: str, show: int, **arguments: Any) -> None:
+    """Compare TABLE with its copy, or with its replica; exit code 1 when rows differ."""
+    from spark_connector.jobs import verify_replication as job
+
+    options = arguments.pop("options")
+    arguments["families"] = [name.strip() for name in arguments["families"].split(",") if name.strip()]
+    with begin() as running:
+        report = job(running, table, url=session.url, progress=_progress(session), **arguments, **options)
+        found = [(line.verdict, to_text(bytes(line.row))) for line in report.differences.limit(show).collect()]
+    session.document(
+        {
+            "table": table,
+            "equal": report.is_equal,
+            "counters": report.counters,
+            "differences": [{"verdict": verdict, "row": row} for verdict, row in found],
+        }
+    )
+    session.table(table, ("counter", "rows"), report.counters.items())
+    if found:
+        session.table("rows that differ", ("verdict", "row"), found)
+    if not report.is_equal:
+        raise SystemExit(1)
+
+
+@spark.command("read")
+@click.argument("table", required=False)
+@click.option("--catalog", "catalog_file", type=click.File(), help="A file with hbase-connectors' JSON.")
+@click.option("--columns", help="Columns of the catalog, with commas between them.")
+@click.option("--where", help="A condition, as SQL.")
+@click.option("--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Rows at most.")
+@_job
+def read(
+    session: Session,
+    begin: Begin,
+    table: str | None,
+    catalog_file: Any,
+    columns: str | None,
+    where: str | None,
+    limit: int,
+    options: dict[str, str],
+) -> None:
+    """Read rows of TABLE (as maps of its cells), or of the table and columns of a catalog."""
+    from spark_connector.dataframe import table as dataframe
+
+    if (table is None) == (catalog_file is None):
+        raise click.UsageError("give TABLE, or --catalog with a file, and not both")
+    if table is not None:
+        options = {"hbase.table": table, "hbase.spark.query.layout": "map", **options}
+    wanted = [name.strip() for name in columns.split(",")] if columns else None
+    catalog = catalog_file.read() if catalog_file is not None else None
+    with begin() as running:
+        df = dataframe(running, catalog, url=session.url, columns=wanted, where=where, limit=limit, **options)
+        _show(session, df)
+
+
+def _show(session: Session, df: DataFrame) -> None:
+    rows = [row.asDict() for row in df.collect()]
+    session.document({"columns": df.columns, "rows": [{k: _plain(v) for k, v in row.items()} for row in rows]})
+    session.table("", df.columns, [[_plain(value) for value in row.values()] for row in rows])
+    session.say(f"{len(rows)} rows")
+
+
+def _plain(value: Any) -> Any:
+    """A value of Spark as JSON has it."""
+    if isinstance(value, bytes | bytearray):
+        return to_text(bytes(value))
+    if isinstance(value, dict):
+        return {_plain(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)
+
+
+def _progress(session: Session) -> bool | None:
+    """A bar for people, if they look."""
+    return False if session.as_json else None

@@ -1,0 +1,278 @@
+"""``table``: a DataFrame of an HBase table with column pruning, key ranges, value filters and locality.
+
+Spark's API for Python sources has none of these (or, for filters, a defect: see :mod:`spark_connector.source`), so this
+road goes around it: the read is planned here, at each call anew; the splits become rows of a binary DataFrame, each
+with the host that it should run on; ``mapInArrow`` turns each into the rows of its regions. That needs Spark's JVM at
+hand. With Spark Connect the same read is a fresh ``load()`` of the data source ``hbase``, without locality.
+
+Either way the condition is also applied by Spark to what comes back: what we push down can cost speed, never add rows.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import logging
+import pickle
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from metaclient.errors import ConfigError
+from spark_connector import clients, lookup_counts, planning
+from spark_connector.expressions import And, Expression, bind, columns_of, to_column, to_sql
+from spark_connector.layouts import schema_of
+from spark_connector.options import Options
+from spark_connector.query import Query
+from spark_connector.session import has_jvm
+from spark_connector.where import parse_where
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["SplitReader", "given_options", "mapped", "option_name", "register", "table"]
+
+_log = logging.getLogger(__name__)
+
+#: Reads a split in a worker; the second argument is for ``tasks.connected``.
+SplitReader: TypeAlias = "Callable[[planning.TableSplit, lookup_counts.Report | None], Iterator[pa.RecordBatch]]"
+
+
+def register(spark: SparkSession) -> None:
+    """Make ``format("hbase")`` known to a session, and count its meta lookups from now on.
+
+    Only needed where Spark does not find the source by itself: the package was put on the workers' path rather than
+    installed.
+    """
+    from spark_connector.source import HBaseSource
+
+    spark.dataSource.register(HBaseSource)
+    lookup_counts.collect(spark)
+
+
+def table(
+    spark: SparkSession,
+    catalog: str | Mapping[str, object] | None,
+    *,
+    url: str | None = None,
+    columns: Sequence[str] | None = None,
+    where: str | Expression | None = None,
+    limit: int | None = None,
+    **options: object,
+) -> DataFrame:
+    """A DataFrame of an HBase table; only what is asked for is read.
+
+    ``catalog`` is hbase-connectors' JSON (text or a mapping); None where options name the table. ``columns`` are names
+    of it; ``where`` is SQL text (``AND OR NOT IN BETWEEN LIKE IS NULL`` and comparisons) or an expression of
+    :mod:`spark_connector.expressions`;
+    ``limit`` is the number of rows. Further ``options`` are those of the data source with ``_`` for ``.``
+    (``hbase_spark_query_readreplica=True``) or given as they are with ``**{"hbase.spark.query.readreplica": True}``.
+
+        df = hbase.table(spark, catalog, url="thrift2://gateway:9090", columns=["name"], where="id IN (1, 2)")
+    """
+    given = given_options(catalog, url, options)
+    if columns is not None and isinstance(columns, str):
+        raise ConfigError(f"columns must be a list of names, got the text {columns!r}: write [{columns!r}]")
+    condition = parse_where(where) if isinstance(where, str) else where
+    parsed = Options.parse(given).resolved()
+    clients.check_reachable(parsed.connection_url)
+    lookup_counts.collect(spark)
+    if has_jvm(spark):
+        return _planned_here(spark, parsed, columns, condition, limit)
+    return _loaded(spark, given, parsed, columns, condition, limit)
+
+
+def given_options(
+    catalog: str | Mapping[str, object] | None, url: str | None, options: Mapping[str, object]
+) -> dict[str, str]:
+    """Arguments of a function as options of the data source; the names are checked by ``Options.parse``."""
+    given = {option_name(name): _text(value) for name, value in options.items() if value is not None}
+    if catalog is not None:
+        given["catalog"] = catalog if isinstance(catalog, str) else json.dumps(catalog)
+    if url is not None:
+        given["url"] = url
+    return given
+
+
+def option_name(argument: str) -> str:
+    """The option that a keyword means: without dots in it, an underscore stands for one; else it is taken as it is.
+
+    >>> option_name("hbase_spark_query_prefix"), option_name("hbase.spark.query.prefix")
+    ('hbase.spark.query.prefix', 'hbase.spark.query.prefix')
+    """
+    return argument if "." in argument else argument.replace("_", ".")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+# -- with a JVM at hand ----------------------------------------------------------------------------------------------
+
+
+def _planned_here(
+    spark: SparkSession,
+    options: Options,
+    columns: Sequence[str] | None,
+    condition: Expression | None,
+    limit: int | None,
+) -> DataFrame:
+    query, condition, wanted = _query(options, columns, condition)
+    limit = options.limit if limit is None else limit
+    # The limit is of rows that pass the condition, which only Spark knows for sure: then it stops us by itself.
+    query = query.limited(limit if condition is None else None)
+    with clients.lease(options) as connection:
+        splits = planning.plan(connection, query)
+    df = mapped(spark, query.schema, splits, reader_of(query), locality=options.locality == "auto")
+    return _finished(df, condition, wanted, limit)
+
+
+def _query(
+    options: Options, columns: Sequence[str] | None, condition: Expression | None
+) -> tuple[Query, Expression | None, list[str] | None]:
+    """What to read, the condition with every value of its column's kind, and the columns to keep at the end."""
+    catalog = options.catalog()
+    if options.where is not None:
+        own = parse_where(options.where)
+        condition = own if condition is None else And((own, condition))
+        options = replace(options, where=None)  # Spark tests it, and faster than a worker could
+    bound = bind(condition, catalog) if condition is not None else None
+    full = schema_of(catalog, options)
+    if columns is None:
+        return Query.of(options, full, bound), bound, None
+    wanted = [_known(name, full.fieldNames()) for name in columns]
+    if not wanted:
+        raise ConfigError("columns is empty: leave it out for all of them, or name some")
+    read = dict.fromkeys([*wanted, *(columns_of(bound) if bound is not None else ())])
+    schema = type(full)([full[name] for name in read])
+    return Query.of(options, schema, bound), bound, wanted
+
+
+def _known(name: str, names: Sequence[str]) -> str:
+    """The schema's spelling of a name; ConfigError with the nearest one."""
+    by_lower = {known.lower(): known for known in names}
+    found = name if name in names else by_lower.get(name.lower())
+    if found is None:
+        near = difflib.get_close_matches(name, names, 1, 0.5)
+        advice = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(names)}"
+        raise ConfigError(f"columns: there is no column {name!r}; {advice}")
+    return found
+
+
+def _finished(df: DataFrame, condition: Expression | None, wanted: list[str] | None, limit: int | None) -> DataFrame:
+    if condition is not None:
+        df = df.where(to_column(condition))
+    if wanted is not None:
+        df = df.select(*(f"`{name.replace('`', '``')}`" for name in wanted))
+    return df if limit is None else df.limit(limit)
+
+
+def reader_of(query: Query) -> SplitReader:
+    """The function that reads a split in a worker."""
+
+    def read(split: planning.TableSplit, planned: lookup_counts.Report | None) -> Iterator[pa.RecordBatch]:
+        from spark_connector.tasks import read_in_task
+
+        return read_in_task(query, split, planned)
+
+    return read
+
+
+def mapped(
+    spark: SparkSession,
+    schema: StructType,
+    splits: Sequence[planning.TableSplit],
+    read: SplitReader,
+    *,
+    locality: bool,
+) -> DataFrame:
+    """A DataFrame of what ``read`` makes of each split: one task a split, near its server where that is an executor.
+
+    ``read(split, planned)`` runs in a worker and yields record batches of ``schema``; ``planned`` goes to
+    ``tasks.connected``.
+    """
+    hosts = _executors_for(spark, splits) if locality else {}
+    first, *rest = splits
+    blobs = [(pickle.dumps((first, lookup_counts.planned())), first.host)]
+    blobs += [(pickle.dumps((split, None)), split.host) for split in rest]
+    located = _located(spark, [(blob, hosts.get(host)) for blob, host in blobs])
+
+    def read_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for blob in batch.column(0).to_pylist():
+                split, planned = pickle.loads(blob)  # our own, made a few lines above
+                yield from read(split, planned)
+
+    return located.mapInArrow(read_all, schema)
+
+
+def _located(spark: SparkSession, blobs: Sequence[tuple[bytes, str | None]]) -> DataFrame:
+    """A DataFrame with one binary column, and a partition for each blob on the host that is given for it."""
+    from pyspark.sql import DataFrame
+
+    jvm = _jvm(spark)
+    sequences = {
+        host: jvm.PythonUtils.toSeq([host] if host is not None else []) for host in {host for _, host in blobs}
+    }
+    pairs = jvm.java.util.ArrayList()
+    for blob, host in blobs:
+        pairs.add(jvm.scala.Tuple2(bytearray(blob), sequences[host]))
+    encoder = jvm.org.apache.spark.sql.Encoders.BINARY()
+    rdd = spark.sparkContext._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), encoder.clsTag())
+    return DataFrame(spark._jsparkSession.createDataset(rdd, encoder).toDF(), spark)
+
+
+def _executors_for(spark: SparkSession, splits: Sequence[planning.TableSplit]) -> dict[str | None, str]:
+    """Region server's host -> the same machine as Spark calls it; those without an executor are left out.
+
+    Spark compares hosts as text: a hint that is none of its executors' names would be ignored, after a wait.
+    """
+    infos = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
+    executors = {str(info.host()) for info in infos}
+    by_address = {address: name for name in sorted(executors) if (address := _address(spark, name)) is not None}
+    found: dict[str | None, str] = {}
+    for host in {split.host for split in splits if split.host is not None}:
+        name = host if host in executors else by_address.get(_address(spark, host) or "")
+        if name is not None:
+            found[host] = name
+    return found
+
+
+def _jvm(spark: SparkSession) -> Any:
+    assert spark._jvm is not None  # has_jvm() was asked before
+    return spark._jvm
+
+
+def _address(spark: SparkSession, host: str) -> str | None:
+    """What the driver's machine takes a name for; None where it knows none."""
+    from py4j.protocol import Py4JJavaError
+
+    try:
+        return str(_jvm(spark).java.net.InetAddress.getByName(host).getHostAddress())
+    except Py4JJavaError:
+        _log.debug("host %s has no address here: no locality for its regions", host)
+        return None
+
+
+# -- without one -----------------------------------------------------------------------------------------------------
+
+
+def _loaded(
+    spark: SparkSession,
+    given: Mapping[str, str],
+    options: Options,
+    columns: Sequence[str] | None,
+    condition: Expression | None,
+    limit: int | None,
+) -> DataFrame:
+    """A fresh ``load()``: the same options, schema and condition, planned by Spark's own worker."""
+    query, condition, wanted = _query(options, columns, condition)
+    limit = options.limit if limit is None else limit
+    reader = spark.read.format("hbase").options(**given).schema(query.schema)
+    if condition is not None:
+        reader = reader.option("hbase.spark.query.where", to_sql(condition))
+    if limit is not None and condition is None:
+        reader = reader.option("hbase.spark.query.limit", limit)
+    return _finished(reader.load(), condition, wanted, limit)

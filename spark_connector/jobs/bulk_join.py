@@ -1,0 +1,195 @@
+"""Joins a DataFrame with an HBase table by row key: sorted multi-gets for each record batch, no scan and no shuffle.
+
+For a DataFrame that is small beside the table. Each task turns the keys of a batch into row keys, gets each of them
+once, in the order of keys and ``hbase.spark.bulkget.size`` at a time, and puts the columns beside the rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from metaclient import multi
+from metaclient.errors import ConfigError
+from spark_connector import clients, lookup_counts, rowkey
+from spark_connector.arrow import BatchBuilder, arrow_schema
+from spark_connector.catalog import Catalog, KeyPart
+from spark_connector.codecs.base import BadValueError
+from spark_connector.dataframe import given_options
+from spark_connector.layouts import Layout, schema_of
+from spark_connector.options import Options
+from spark_connector.query import Query
+from spark_connector.tasks import connected
+from spark_connector.writer import learn, locations_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from metaclient import Connection
+
+__all__ = ["join"]
+
+HOW = ("inner", "left")
+
+
+@dataclass(frozen=True, slots=True)
+class _Join:
+    """What a task needs: shipped with the function."""
+
+    query: Query  # its schema is what comes from HBase
+    on: tuple[str, ...]  # columns of the DataFrame, one for each part of the row key
+    how: str
+    schema: StructType  # of the result
+    locations: bytes
+    planned: lookup_counts.Report
+
+
+def join(
+    df: DataFrame,
+    catalog: str | Mapping[str, object],
+    *,
+    on: str | Sequence[str] | Mapping[str, str],
+    url: str | None = None,
+    how: str = "inner",
+    columns: Sequence[str] | None = None,
+    **options: object,
+) -> DataFrame:
+    """``df`` with columns of an HBase table beside each row, found by row key.
+
+    ``on`` names the column of ``df`` that is the row key; for a key of several parts a list in the key's order, or a
+    mapping of ``df``'s column to the part. ``how`` is ``inner`` or ``left``. ``columns`` are those of the catalog to
+    add; all that are not part of the key by default.
+
+        hbase.join(orders, users_catalog, on="user_id", url="thrift2://gateway:9090", how="left", columns=["name"])
+    """
+    if how not in HOW:
+        raise ConfigError(f"how must be inner or left, got {how!r}")
+    parsed = Options.parse(given_options(catalog, url, options)).resolved()
+    clients.check_reachable(parsed.connection_url)
+    if parsed.layout is not Layout.COLUMNS:
+        raise ConfigError("a join needs hbase.spark.query.layout=columns")
+    known = parsed.catalog()
+    names = _key_columns(df.schema, known, on)
+    added = _added(df.schema, known, parsed, columns)
+    query = Query.of(parsed, added)
+    schema = type(added)([*df.schema.fields, *added.fields])
+    lookup_counts.collect(df.sparkSession)
+    with clients.lease(parsed) as connection:
+        locations = locations_of(connection, known.table, parsed)
+    task = _Join(query, names, how, schema, locations, lookup_counts.planned())
+    return df.mapInArrow(lambda batches: _joined(task, batches), schema)
+
+
+def _key_columns(schema: StructType, catalog: Catalog, on: str | Sequence[str] | Mapping[str, str]) -> tuple[str, ...]:
+    """The columns of the DataFrame that make the row key, in its order."""
+    parts = catalog.key
+    if isinstance(on, Mapping):
+        by_part = {part: column for column, part in on.items()}
+        missing = [part.name for part in parts if part.name not in by_part]
+        if missing or len(by_part) != len(parts):
+            raise ConfigError(f"on must name each part of the row key once: {', '.join(part.name for part in parts)}")
+        names = [by_part[part.name] for part in parts]
+    else:
+        names = [on] if isinstance(on, str) else list(on)
+        if len(names) != len(parts):
+            raise ConfigError(
+                f"the row key has {len(parts)} parts ({', '.join(part.name for part in parts)}) and 'on' names "
+                f"{len(names)} columns: a key must be given whole"
+            )
+    for name, part in zip(names, parts, strict=True):
+        _check_key(schema, name, part)
+    return tuple(names)
+
+
+def _check_key(schema: StructType, name: str, part: KeyPart) -> None:
+    if name not in schema.fieldNames():
+        raise ConfigError(f"the DataFrame has no column {name!r}; it has {', '.join(schema.fieldNames())}")
+    has, needs = schema[name].dataType, part.type.to_spark()
+    if has != needs:
+        raise ConfigError(
+            f"column {name!r} is {has.simpleString()} and part {part.name!r} of the row key is {needs.simpleString()}: "
+            "cast it first"
+        )
+
+
+def _added(schema: StructType, catalog: Catalog, options: Options, columns: Sequence[str] | None) -> StructType:
+    """What comes from HBase; its names must be new to the DataFrame."""
+    full = schema_of(catalog, options)
+    key = {part.name for part in catalog.key}
+    if columns is not None and isinstance(columns, str):
+        raise ConfigError(f"columns must be a list of names, got the text {columns!r}")
+    wanted = [catalog.field(name).name for name in columns] if columns is not None else full.fieldNames()
+    added = [full[name] for name in wanted if columns is not None or name not in key]
+    there = {name.lower() for name in schema.fieldNames()}
+    twice = [field.name for field in added if field.name.lower() in there]
+    if twice:
+        raise ConfigError(f"both sides have a column {twice[0]!r}: rename it in the DataFrame, or choose columns=")
+    if not added:
+        raise ConfigError("there is no column to add: name some with columns=")
+    return type(full)(added)
+
+
+# -- in a task ---------------------------------------------------------------------------------------------------------
+
+
+def _joined(task: _Join, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    options = task.query.options
+    with connected(options, task.planned) as connection:
+        is_first = True
+        for batch in batches:
+            if is_first:
+                learn(connection, task.query.table, task.locations)
+                is_first = False
+            yield _beside(task, batch, connection)
+
+
+def _beside(task: _Join, batch: pa.RecordBatch, connection: Connection) -> pa.RecordBatch:
+    """The rows of a batch with what HBase has for them."""
+    import pyarrow as pa
+
+    rows = _row_keys(task, batch)
+    found, places = _got(task, sorted({row for row in rows if row is not None}), connection)
+    indexes = pa.array([places.get(row) if row is not None else None for row in rows], pa.int64())
+    if task.how == "inner":
+        is_there = indexes.is_valid()
+        batch, indexes = batch.filter(is_there), indexes.filter(is_there)
+    if found.num_rows == 0:  # nothing to take from
+        empty = [pa.nulls(batch.num_rows, field.type) for field in found.schema]
+        return pa.RecordBatch.from_arrays([*batch.columns, *empty], schema=arrow_schema(task.schema))
+    right = [column.take(indexes) for column in found.columns]
+    return pa.RecordBatch.from_arrays([*batch.columns, *right], schema=arrow_schema(task.schema))
+
+
+def _row_keys(task: _Join, batch: pa.RecordBatch) -> list[bytes | None]:
+    """None where a part is null, and for values that no row key can hold (none at all, too long): no row has them."""
+    parts = task.query.catalog.key
+    columns = [batch.column(batch.schema.get_field_index(name)).to_pylist() for name in task.on]
+    made: list[bytes | None] = []
+    for values in zip(*columns, strict=True):
+        made.append(None if any(value is None for value in values) else _row_key(parts, values))
+    return made
+
+
+def _row_key(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes | None:
+    try:
+        return rowkey.join(parts, values)
+    except BadValueError:
+        return None
+
+
+def _got(task: _Join, rows: Sequence[bytes], connection: Connection) -> tuple[pa.RecordBatch, dict[bytes, int]]:
+    """What is there of these rows, and where in it each one is."""
+    query = task.query
+    builder = BatchBuilder(query.catalog, query.schema, query.options)
+    places: dict[bytes, int] = {}
+    size = query.options.bulkget_size
+    for first in range(0, len(rows), size):
+        gets = [query.get(row) for row in rows[first : first + size]]
+        for result, place in multi.get_many(connection._operations, query.table, gets, query.consistency, None):
+            if result.cells:
+                places[result.row] = len(places)
+                builder.add(result, place.replica_id if place is not None else 0)
+    return builder.build(), places

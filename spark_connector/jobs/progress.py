@@ -1,0 +1,124 @@
+"""Shows how far a job is: tasks done of tasks in all, to a function, as a bar on a terminal, or in the log."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from metaclient.errors import MetaClientError
+from metaclient.runtime import ThreadRuntime
+from spark_connector.session import is_connect
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Progress", "shown", "watched"]
+
+_log = logging.getLogger(__name__)
+
+#: Is called with the tasks that are done and with all of them, each time that it changes.
+Progress: TypeAlias = Callable[[int, int], None]
+
+#: How often Spark is asked.
+LOOK_S = 0.5
+_GROUP = "spark.jobGroup.id"
+_ABOUT = "spark.job.description"
+
+
+@contextmanager
+def watched(spark: SparkSession, what: str, tasks: int, progress: Progress | bool | None = None) -> Iterator[None]:
+    """Tell about the Spark job that runs inside of the block.
+
+    ``progress``: a function of (done, all); True for a bar on standard error; None for one if that is a terminal;
+    False for nothing but the log.
+    """
+    with shown(what, tasks, progress) as told:
+        with _handled(spark, told) if is_connect(spark) else _polled(spark, what, tasks, told):
+            yield
+        told(tasks, tasks)
+
+
+@contextmanager
+def shown(what: str, tasks: int, progress: Progress | bool | None) -> Iterator[Progress]:
+    """The function to tell, which shows it as wanted; the same number is told once."""
+    last: list[int] = [-1]
+
+    def once(tell: Progress) -> Progress:
+        def told(done: int, total: int) -> None:
+            if done > last[0]:
+                last[0] = done
+                _log.info("%s: %d of %d tasks", what, done, total)
+                tell(done, total)
+
+        return told
+
+    if callable(progress):
+        yield once(progress)
+        return
+    is_wanted = sys.stderr.isatty() if progress is None else progress
+    if not is_wanted:
+        yield once(lambda done, total: None)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        number = bar.add_task(what, total=tasks)
+        yield once(lambda done, total: bar.update(number, completed=done, total=total))
+
+
+@contextmanager
+def _polled(spark: SparkSession, what: str, tasks: int, told: Progress) -> Iterator[None]:
+    """Asks Spark's status tracker about the jobs of a group of their own, from a thread of its own."""
+    context: Any = spark.sparkContext
+    runtime = ThreadRuntime(name="spark-progress", max_tasks=1)
+    group = f"hbase-{runtime.rng.getrandbits(48):012x}"
+    before = {name: context.getLocalProperty(name) for name in (_GROUP, _ABOUT)}
+    context.setJobGroup(group, what)
+    runtime.start_daemon(_poll, runtime, context.statusTracker(), group, tasks, told, name="progress")
+    try:
+        yield
+    finally:
+        runtime.close()
+        for name, value in before.items():
+            context.setLocalProperty(name, value)
+
+
+def _poll(runtime: ThreadRuntime, tracker: Any, group: str, tasks: int, told: Progress) -> None:
+    from py4j.protocol import Py4JError
+
+    while not runtime.closed:
+        try:
+            told(min(_done(tracker, group), tasks), tasks)
+            runtime.sleep(LOOK_S)
+        except MetaClientError:
+            return  # closed: the job is over
+        except Py4JError as error:
+            _log.debug("Spark does not tell how far it is: %s", error)
+            return
+
+
+def _done(tracker: Any, group: str) -> int:
+    jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
+    stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
+    return sum(stage.numCompletedTasks for stage in stages if stage is not None)
+
+
+@contextmanager
+def _handled(spark: Any, told: Progress) -> Iterator[None]:
+    """Spark Connect calls us."""
+
+    def handler(stages: Any, **_: Any) -> None:
+        found = list(stages or ())
+        told(sum(one.num_completed_tasks for one in found), sum(one.num_tasks for one in found))
+
+    spark.registerProgressHandler(handler)
+    try:
+        yield
+    finally:
+        spark.removeProgressHandler(handler)

@@ -1,0 +1,106 @@
+"""Runs a function on each split of a table, in Spark's workers; what jobs have in common."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from metaclient.errors import ConfigError
+from spark_connector import clients, lookup_counts, planning
+from spark_connector.dataframe import SplitReader, given_options, mapped
+from spark_connector.options import Options
+from spark_connector.query import Query
+from spark_connector.ranges import text_of
+from spark_connector.session import has_jvm
+from spark_connector.types import parse_type
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+__all__ = ["Key", "over_splits", "planned_splits", "scan_options", "schema_from"]
+
+Key = bytes | str
+
+
+def scan_options(
+    table: Key,
+    url: str | None,
+    options: Mapping[str, object],
+    *,
+    layout: str = "cells",
+    startrow: Key | None = None,
+    stoprow: Key | None = None,
+    prefix: Key | None = None,
+    starttime: int | None = None,
+    endtime: int | None = None,
+    versions: int | None = None,
+    families: Sequence[str] = (),
+) -> Options:
+    """The arguments of a job, in the words of HBase's tools, as options of a read; keys are bytes, or text (\\xNN)."""
+    arguments = {
+        "hbase.table": table.decode() if isinstance(table, bytes) else table,
+        "hbase.spark.query.layout": layout,
+        "hbase.spark.query.startrow": _key(startrow),
+        "hbase.spark.query.stoprow": _key(stoprow),
+        "hbase.spark.query.prefix": _key(prefix),
+        "hbase.spark.query.timerange.start": starttime,
+        "hbase.spark.query.timerange.end": endtime,
+        "hbase.spark.query.maxVersions": versions,
+        "hbase.spark.query.columns": ",".join(families) or None,
+    }
+    given = {name.lower(): value for name, value in given_options(None, url, options).items()}
+    for name, value in arguments.items():
+        if value is not None:
+            if name.lower() in given:
+                raise ConfigError(f"option {name} is given twice: as an argument and as an option")
+            given[name.lower()] = str(value)
+    parsed = Options.parse(given).resolved()
+    clients.check_reachable(parsed.connection_url)
+    return parsed
+
+
+def _key(key: Key | None) -> str | None:
+    return text_of(key) if isinstance(key, bytes) else key
+
+
+def planned_splits(spark: SparkSession, query: Query) -> list[planning.TableSplit]:
+    """The splits of a job's scan; its meta lookups are counted."""
+    lookup_counts.collect(spark)
+    with clients.lease(query.options) as connection:
+        return planning.plan(connection, query)
+
+
+def schema_from(text: str) -> StructType:
+    """A schema written as ``name type, name type``; Spark's own reader of such text needs a session.
+
+    >>> schema_from("row binary, rows bigint").simpleString()
+    'struct<row:binary,rows:bigint>'
+    """
+    from pyspark.sql.types import StructType
+
+    fields = ",".join(":".join(field.split()) for field in text.split(","))
+    made = parse_type(f"struct<{fields}>").to_spark()
+    assert isinstance(made, StructType)
+    return made
+
+
+def over_splits(
+    spark: SparkSession, text: str, splits: Sequence[planning.TableSplit], run: SplitReader, options: Options
+) -> DataFrame:
+    """A DataFrame of schema ``text``: what ``run(split, planned)`` yields; one task a split, near its server."""
+    schema = schema_from(text)
+    if has_jvm(spark):
+        return mapped(spark, schema, splits, run, locality=options.locality == "auto")
+    first, *rest = splits
+    blobs = [pickle.dumps((first, lookup_counts.planned())), *(pickle.dumps((split, None)) for split in rest)]
+
+    def run_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                split, planned = pickle.loads(blobs[number])  # our own, made a few lines above
+                yield from run(split, planned)
+
+    return spark.range(0, len(blobs), 1, len(blobs)).mapInArrow(run_all, schema)

@@ -1,0 +1,200 @@
+"""CopyTable: each task reads its regions and writes the cells to another table, with their timestamps.
+
+Source and target may be two clusters. Cells never become rows of Spark: a task holds a client of each side. Since
+timestamps are kept, a task that runs again writes the same cells again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from metaclient import keys
+from metaclient.errors import ConfigError
+from metaclient.model import Cell, CellType, Delete, Durability, Put, Result
+from metaclient.table import ALL_VERSIONS
+from spark_connector import clients, destination, lookup_counts, planning, reading
+from spark_connector.jobs.progress import Progress, watched
+from spark_connector.jobs.splits import Key, over_splits, planned_splits, scan_options
+from spark_connector.query import Query
+from spark_connector.tasks import attempt_number, connected
+from spark_connector.writer import learn, locations_of, sender_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+    from spark_connector.dataframe import SplitReader
+    from spark_connector.options import Options
+
+__all__ = ["CopyReport", "copy_table", "families_of", "mutations_of"]
+
+SCHEMA = "rows bigint, cells bigint, bytes bigint, retries bigint"
+
+
+@dataclass(frozen=True, slots=True)
+class CopyReport:
+    """What was copied."""
+
+    rows: int
+    cells: int
+    bytes: int
+    retries: int
+    tasks: int
+
+
+def copy_table(
+    spark: SparkSession,
+    table: Key,
+    *,
+    url: str | None = None,
+    to_table: Key | None = None,
+    to_url: str | None = None,
+    families: str | Sequence[str] | Mapping[str, str] | None = None,
+    startrow: Key | None = None,
+    stoprow: Key | None = None,
+    prefix: Key | None = None,
+    starttime: int | None = None,
+    endtime: int | None = None,
+    versions: int = 1,
+    all_cells: bool = False,
+    create: bool = False,
+    progress: Progress | bool | None = None,
+    **options: object,
+) -> CopyReport:
+    """Copy a table, or a part of it, to another table, here or on another cluster (``to_url``).
+
+    ``families`` are those to copy; ``"a:b"`` (or a mapping) writes family a to family b. ``versions`` of each cell are
+    copied; ``all_cells`` copies all of them, delete markers, and what those hide, too. ``create`` makes the target with
+    the source's settings and regions if it is missing. Options ``hbase.spark.write.*`` shape the writing.
+
+        hbase.copy_table(spark, "users", url=here, to_url=there, families="d:data", create=True)
+    """
+    renamed = families_of(families)
+    source = scan_options(
+        table,
+        url,
+        options,
+        layout="raw" if all_cells else "cells",
+        startrow=startrow,
+        stoprow=stoprow,
+        prefix=prefix,
+        starttime=starttime,
+        endtime=endtime,
+        versions=ALL_VERSIONS if all_cells else versions,
+        families=sorted(renamed),
+    )
+    query = Query.of(source)
+    name = keys.table_name(to_table if to_table is not None else query.table)
+    target = replace(source, url=to_url) if to_url is not None else source
+    clients.check_reachable(target.connection_url)
+    if name == query.table and target.client_key() == source.client_key():
+        raise ConfigError(f"table '{keys.printable(name)}' would be copied onto itself: give to_table, to_url or both")
+    _prepare(query, target, name, {old.encode(): new.encode() for old, new in renamed.items()}, create=create)
+    with clients.lease(target) as connection:
+        locations = locations_of(connection, name, target)
+    splits = planned_splits(spark, query)
+    with watched(spark, f"copy_table {source.table}", len(splits), progress):
+        lines = _copied(spark, query, target, name, renamed, locations, splits)
+    sums = [sum(line[at] for line in lines) for at in range(4)]
+    return CopyReport(sums[0], sums[1], sums[2], sums[3], len(splits))
+
+
+def families_of(families: str | Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
+    """Family -> what it is called in the target; empty: all, unchanged.
+
+    >>> families_of("a:b,c")
+    {'a': 'b', 'c': 'c'}
+    """
+    if families is None:
+        return {}
+    if isinstance(families, Mapping):
+        pairs = [(old, new) for old, new in families.items()]
+    else:
+        texts = families.split(",") if isinstance(families, str) else families
+        pairs = [(old, new if colon else old) for old, colon, new in (text.strip().partition(":") for text in texts)]
+    found = dict(pairs)
+    if not found or not all(old and new and ":" not in new for old, new in pairs) or len(found) < len(pairs):
+        raise ConfigError(f"families {families!r}: write FAMILY or FAMILY:NEWNAME, with commas between them, each once")
+    if len(set(found.values())) < len(found):
+        raise ConfigError(f"families {families!r}: two of them would become one, and hide each other's cells")
+    return found
+
+
+def _prepare(query: Query, target: Options, name: bytes, renamed: dict[bytes, bytes], *, create: bool) -> None:
+    """The target is there, or is made; it has every family that will be written."""
+    with clients.lease(query.options) as here, clients.lease(target) as there:
+        if create and name not in there.tables():
+            destination.copy_of(here, query.table, there, name, renamed)
+            return
+        wanted = [family.name for family in here._describe(query.table).families]
+        missing = [family for family in renamed if family not in wanted]
+        if missing:
+            raise ConfigError(
+                f"table '{keys.printable(query.table)}' has no family '{keys.printable(missing[0])}'; it has "
+                + ", ".join(keys.printable(family) for family in wanted)
+            )
+        written = [renamed.get(family, family) for family in wanted if not renamed or family in renamed]
+        destination.check_families(there._describe(name), written)
+
+
+def _copied(
+    spark: SparkSession,
+    query: Query,
+    target: Options,
+    name: bytes,
+    renamed: Mapping[str, str],
+    locations: bytes,
+    splits: list[planning.TableSplit],
+) -> list[tuple[int, ...]]:
+    copier = _copier(query, target, name, {old.encode(): new.encode() for old, new in renamed.items()}, locations)
+    return [tuple(line) for line in over_splits(spark, SCHEMA, splits, copier, target).collect()]
+
+
+def _copier(
+    query: Query, target: Options, name: bytes, renamed: Mapping[bytes, bytes], locations: bytes
+) -> SplitReader:
+    durability = target.write_durability
+
+    def copy(split: planning.TableSplit, planned: lookup_counts.Report | None) -> Iterator[pa.RecordBatch]:
+        import pyarrow as pa
+
+        rows, last = 0, None
+        with connected(query.options, planned) as here, clients.lease(target) as there:
+            learn(there, name, locations)
+            with (
+                sender_of(there, name, target) as sender,
+                closing(reading.results_of(here, query, split, attempt=attempt_number())) as results,
+            ):
+                for result, _ in results:
+                    rows += result.row != last
+                    last = result.row
+                    for mutation in mutations_of(result, renamed, durability):
+                        sender.add(mutation)
+        sent = sender.sent
+        yield pa.record_batch(
+            [pa.array([value], pa.int64()) for value in (rows, sent.cells, sent.bytes, sent.retries)],
+            names=["rows", "cells", "bytes", "retries"],
+        )
+
+    return copy
+
+
+def mutations_of(
+    result: Result, renamed: Mapping[bytes, bytes], durability: Durability = Durability.USE_DEFAULT
+) -> Iterator[Put | Delete]:
+    """A row as it was read -> what writes the same cells: a put, and a delete for the markers of a raw scan."""
+    cells = [_renamed(cell, renamed) for cell in result.cells] if renamed else result.cells
+    puts = tuple(cell for cell in cells if cell.type is CellType.PUT)
+    markers = tuple(cell for cell in cells if cell.type is not CellType.PUT)
+    if puts:
+        yield Put(result.row, puts, durability)
+    if markers:
+        yield Delete(result.row, markers, durability=durability)
+
+
+def _renamed(cell: Cell, renamed: Mapping[bytes, bytes]) -> Cell:
+    family, colon, qualifier = cell.column.partition(b":")
+    return cell._replace(column=renamed.get(family, family) + colon + qualifier)

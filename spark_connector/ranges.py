@@ -1,0 +1,117 @@
+r"""Ranges of row keys as values: union, intersection and text; half-open, ``b""`` is "unbounded" on either side.
+
+>>> union([KeyRange(b"c", b"e"), KeyRange(b"a", b"c"), KeyRange(b"x", b"")])
+(KeyRange(start=b'a', stop=b'e'), KeyRange(start=b'x', stop=b''))
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from metaclient import keys
+from metaclient.errors import ConfigError
+
+__all__ = ["EVERYTHING", "KeyRange", "bytes_of", "holds", "intersection", "text_of", "union"]
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KeyRange:
+    """Rows from ``start`` up to, and without, ``stop``."""
+
+    start: bytes = b""
+    stop: bytes = b""
+
+    def contains(self, row: bytes) -> bool:
+        return keys.contains(self.start, self.stop, row)
+
+    @property
+    def is_empty(self) -> bool:
+        return keys.ends_before_or_at(self.stop, self.start)
+
+    @classmethod
+    def of_prefix(cls, prefix: bytes) -> KeyRange:
+        return cls(prefix, keys.prefix_stop(prefix))
+
+    @classmethod
+    def of_row(cls, row: bytes) -> KeyRange:
+        return cls(row, keys.next_row(row))
+
+
+EVERYTHING: tuple[KeyRange, ...] = (KeyRange(),)
+
+
+def union(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
+    """The same rows, sorted, none empty, neighbours and overlaps merged."""
+    merged: list[KeyRange] = []
+    for each in sorted(r for r in ranges if not r.is_empty):
+        last = merged[-1] if merged else None
+        if last is None or (last.stop and last.stop < each.start):
+            merged.append(each)
+        elif last.stop and (not each.stop or each.stop > last.stop):
+            merged[-1] = KeyRange(last.start, each.stop)
+    return tuple(merged)
+
+
+def intersection(left: Iterable[KeyRange], right: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
+    """The rows that both have.
+
+    >>> intersection([KeyRange(b"a", b"f")], [KeyRange(b"", b"b"), KeyRange(b"e", b"")])
+    (KeyRange(start=b'a', stop=b'b'), KeyRange(start=b'e', stop=b'f'))
+    """
+    a, b = union(left), union(right)
+    found: list[KeyRange] = []
+    i = j = 0
+    while i < len(a) and j < len(b):
+        both = KeyRange(max(a[i].start, b[j].start), keys.earlier_end(a[i].stop, b[j].stop))
+        if not both.is_empty:
+            found.append(both)
+        # The one that ends first has nothing more to give.
+        if a[i].stop and (not b[j].stop or a[i].stop <= b[j].stop):
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def holds(ranges: Sequence[KeyRange], row: bytes) -> bool:
+    """Whether a row lies in one of them."""
+    return any(each.contains(row) for each in ranges)
+
+
+# ---- row keys as text
+
+_ESCAPE = re.compile(r"\\x([0-9A-Fa-f]{2})")
+
+
+def bytes_of(text: str, what: str = "row key") -> bytes:
+    r"""A key from text as ``Bytes.toBytesBinary`` reads it: ``\xNN`` is a byte, all else is UTF-8.
+
+    >>> bytes_of("a\\x00\\xFF,b")
+    b'a\x00\xff,b'
+    """
+    parts: list[bytes] = []
+    at = 0
+    for match in _ESCAPE.finditer(text):
+        parts.append(text[at : match.start()].encode())
+        parts.append(bytes.fromhex(match[1]))
+        at = match.end()
+    rest = text[at:]
+    if "\\" in rest or any(b"\\" in part for part in parts[::2]):
+        raise ConfigError(f"{what} {text!r}: a backslash must begin \\xNN (two hex digits); write \\x5C for itself")
+    parts.append(rest.encode())
+    return b"".join(parts)
+
+
+def text_of(key: bytes) -> str:
+    r"""The text that :func:`bytes_of` reads back: UTF-8 where all of it can be printed, else ``\xNN`` escapes.
+
+    >>> text_of("é1".encode()), text_of(b"\xff1")
+    ('é1', '\\xFF1')
+    """
+    try:
+        text = key.decode()
+    except UnicodeDecodeError:
+        return keys.printable(key, len(key))
+    return text if text.isprintable() and "\\" not in text else keys.printable(key, len(key))

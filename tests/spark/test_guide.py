@@ -1,0 +1,47 @@
+"""docs/spark.md is true: its code runs from top to bottom, and prints what stands below it."""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import redirect_stdout
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from spark_connector.options import _FIELDS
+from tests.spark.patience import patiently
+from tests.test_readme import examples
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
+#: What marks the code of this page in its fences: tests without Spark leave it out.
+NOTE = "needs Spark"
+
+_OUTPUT = re.compile(r"\s*```text\n(?P<text>.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
+
+
+def test_the_guide_runs_and_prints_what_it_shows(spark: Any) -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    lines = text.splitlines(keepends=True)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    ran = 0
+    for example in examples(text):
+        assert example.skip == NOTE, f"line {example.line}: {example.skip}"
+        with redirect_stdout(io.StringIO()) as printed:
+            code = compile("\n" * example.line + example.code, str(GUIDE), "exec")
+            patiently(partial(exec, code, namespace))
+        rest = "".join(lines[example.line + example.code.count("\n") + 1 :])
+        shown = _OUTPUT.match(rest)
+        assert printed.getvalue().strip() == (shown["text"].strip() if shown else ""), f"line {example.line}"
+        ran += 1
+    assert ran > 10
+
+
+def test_every_option_is_in_the_guides_table() -> None:
+    """Names that share a row are written short, as `.stoprow` behind the first one."""
+    table = GUIDE.read_text(encoding="utf-8").partition("## Options")[2]
+    named = {name.lower() for name in re.findall(r"`([A-Za-z.]+)`", table)}
+    for name in _FIELDS:
+        parts = name.split(".")
+        tails = {"." + ".".join(parts[at:]) for at in range(1, len(parts))}
+        assert name in named or tails & named, f"{name} is not in the table of docs/spark.md"

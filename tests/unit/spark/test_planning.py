@@ -1,0 +1,252 @@
+"""Splits cover exactly what is wanted, carry where it is, and cost one scan of hbase:meta."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+pytest.importorskip("pyspark")
+
+from metaclient import Connection
+from metaclient.connection import connect_to
+from metaclient.errors import TableNotFound
+from metaclient.location_cache import decoded
+from metaclient.runtime import ThreadRuntime
+from metaclient.testing.scripted import ScriptedBackend
+from spark_connector import planning
+from spark_connector.options import Options
+from spark_connector.planning import MB, TableSplit, plan, split_keys
+from spark_connector.pushdown import Pushed
+from spark_connector.query import Query
+from spark_connector.ranges import KeyRange, holds, intersection, union
+
+CATALOG = json.dumps(
+    {
+        "table": {"namespace": "default", "name": "t"},
+        "rowkey": "key",
+        "columns": {
+            "id": {"cf": "rowkey", "col": "key", "type": "binary"},
+            "v": {"cf": "cf", "col": "v", "type": "binary"},
+        },
+    }
+)
+
+
+class SizedBackend(ScriptedBackend):
+    """Also tells how big regions are: so many MB by start key."""
+
+    sizes_mb: Mapping[bytes, float] = {}
+
+    def region_sizes(self, table: bytes, deadline: float) -> dict[bytes, int]:
+        return {
+            entry.region.name: int(self.sizes_mb.get(entry.region.start_key, 0) * MB)
+            for entry in self.connection.regions(table)
+        }
+
+
+@pytest.fixture
+def connected() -> Iterator[Any]:
+    """connected(splits, servers=..., sizes=...) -> a connection to a table ``t`` cut at these keys."""
+    made: list[Connection] = []
+
+    def connect(splits: list[bytes], *, sizes: Mapping[bytes, float] | None = None, **backend: Any) -> Connection:
+        runtime = ThreadRuntime()
+        kind = ScriptedBackend if sizes is None else SizedBackend
+        scripted = kind(runtime, meta_replicas=3, **backend)
+        scripted.add_table(b"t", splits=splits)
+        connection = connect_to(scripted, runtime=runtime, owns_runtime=True)
+        if isinstance(scripted, SizedBackend):
+            scripted.sizes_mb = sizes or {}
+            scripted.connection = connection  # type: ignore[attr-defined]
+        made.append(connection)
+        return connection
+
+    yield connect
+    for connection in made:
+        connection.close()
+
+
+def query(pushed: Pushed | None = None, **options: object) -> Query:
+    given = {"url": "thrift2://nowhere:1", "catalog": CATALOG, **{name: str(value) for name, value in options.items()}}
+    made = Query.of(Options.parse(given))
+    return made if pushed is None else replace(made, pushed=pushed)
+
+
+def by_key(splits: list[TableSplit]) -> list[TableSplit]:
+    return sorted(splits, key=lambda split: split.ranges[0].start if split.ranges else split.points[0])
+
+
+def ten_regions() -> list[bytes]:
+    return [b"%d" % number for number in range(1, 10)]
+
+
+def test_one_split_a_region_and_together_they_are_the_table(connected: Any) -> None:
+    splits = plan(connected(ten_regions()), query())
+    assert len(splits) == 10
+    assert union(piece for split in splits for piece in split.ranges) == (KeyRange(),)
+
+
+def test_planning_reads_meta_once_and_never_at_the_primary(connected: Any) -> None:
+    connection = connected([b"%03d" % number for number in range(1, 900)])
+    plan(connection, query())
+    reads = connection.stats()["meta"]["reads_by_replica"]
+    assert sum(reads.values()) == 1
+    assert "0" not in reads
+
+
+def test_a_task_that_imports_its_hints_needs_no_lookup_and_no_registry(connected: Any) -> None:
+    splits = plan(connected(ten_regions()), query())
+    other = connected(ten_regions())
+    for split in splits:
+        other.import_locations(split.locations)
+        for piece in split.ranges:
+            other.locate("t", piece.start)
+    assert other.stats()["meta"]["reads_by_replica"] == {}
+    assert other.stats()["meta"]["refreshes"] == 0
+    assert len(other._reader.known()) == 3
+
+
+def test_hints_are_those_of_the_split_alone(connected: Any) -> None:
+    for split in plan(connected(ten_regions()), query()):
+        tables, replicas = decoded(split.locations)
+        (entry,) = tables[b"t"]
+        assert KeyRange(entry.region.start_key, entry.region.end_key) == split.ranges[0]
+        assert entry.primary is not None
+        assert entry.primary.server.host == split.host
+        assert [replica.replica_id for replica in replicas] == [0, 1, 2]
+
+
+def test_in_lookup_mode_nothing_is_shipped(connected: Any) -> None:
+    splits = plan(connected(ten_regions()), query(**{"hbase.spark.locations": "lookup"}))
+    assert {split.locations for split in splits} == {b""}
+
+
+def test_a_table_that_is_gone_is_an_error_that_names_it(connected: Any) -> None:
+    gone = CATALOG.replace('"t"', '"gone"')
+    with pytest.raises(TableNotFound, match="gone"):
+        plan(connected([]), query(catalog=gone))
+
+
+def test_nothing_to_read_is_one_empty_split(connected: Any) -> None:
+    (only,) = plan(connected(ten_regions()), query(Pushed(ranges=(), points=())))
+    assert only.is_empty
+
+
+def test_ranges_outside_of_a_region_do_not_make_a_split_of_it(connected: Any) -> None:
+    pushed = Pushed(ranges=(KeyRange(b"25", b"26"), KeyRange(b"3", b"41")))
+    splits = by_key(plan(connected(ten_regions()), query(pushed)))
+    assert [split.ranges for split in splits] == [
+        (KeyRange(b"25", b"26"),),
+        (KeyRange(b"3", b"4"),),
+        (KeyRange(b"4", b"41"),),
+    ]
+
+
+def test_points_go_with_the_region_that_they_are_in(connected: Any) -> None:
+    pushed = Pushed(ranges=(KeyRange(b"5", b"6"),), points=(b"11", b"12", b"77"))
+    splits = by_key(plan(connected(ten_regions()), query(pushed, **{"hbase.spark.bulkget.size": 1})))
+    assert [(split.points, split.ranges) for split in splits] == [
+        ((b"11", b"12"), ()),
+        ((), (KeyRange(b"5", b"6"),)),
+        ((b"77",), ()),
+    ]
+
+
+def test_points_of_one_server_share_a_split_up_to_the_size_of_a_multi_get(connected: Any) -> None:
+    pushed = Pushed(ranges=(), points=tuple(b"%d5" % number for number in range(1, 9)))
+    splits = plan(connected(ten_regions(), servers=1), query(pushed, **{"hbase.spark.bulkget.size": 3}))
+    assert sorted(len(split.points) for split in splits) == [2, 3, 3]
+
+
+def test_no_more_splits_than_allowed_and_all_of_about_the_same_number(connected: Any) -> None:
+    splits = plan(connected(ten_regions()), query(**{"hbase.spark.partition.max": 4}))
+    assert sorted(split.regions for split in splits) == [2, 2, 3, 3]
+    assert union(piece for split in splits for piece in split.ranges) == (KeyRange(),)
+
+
+def test_a_limit_of_the_whole_read_is_one_split(connected: Any) -> None:
+    (only,) = plan(connected(ten_regions()), query(), whole=True)
+    assert only.regions == 10
+
+
+def test_next_to_each_other_are_different_servers(connected: Any) -> None:
+    splits = plan(connected([b"%03d" % number for number in range(1, 99)], servers=3), query())
+    hosts = [split.host for split in splits]
+    assert len(set(hosts)) == 3
+    assert not any(a == b for a, b in pairwise(hosts[:60]))
+
+
+def test_big_regions_are_cut_and_small_neighbours_on_one_server_merged(connected: Any) -> None:
+    sizes = {b"": 10.0, b"1": 20.0, b"2": 2000.0, b"3": 100.0, b"4": 30.0}
+    connection = connected([b"1", b"2", b"3", b"4"], sizes=sizes, servers=1)
+    options = {"hbase.spark.partition.split.mb": 512, "hbase.spark.partition.min.mb": 64}
+    splits = by_key(plan(connection, query(**options)))
+    assert [split.regions for split in splits] == [2, 1, 1, 1, 1, 1, 1]
+    assert splits[0].ranges == (KeyRange(b"", b"1"), KeyRange(b"1", b"2"))
+    assert splits[0].size == 30 * MB
+    assert union(piece for split in splits for piece in split.ranges) == (KeyRange(),)
+
+
+def test_small_neighbours_on_different_servers_stay_apart(connected: Any) -> None:
+    splits = plan(connected([b"1", b"2"], sizes={}, servers=3), query())
+    assert len(splits) == 3
+
+
+def test_splits_travel_small(connected: Any) -> None:
+    """spark.md 5: a partition of one region is some 210 bytes; ours has the replicas of hbase:meta, too."""
+    splits = plan(connected([b"%06d" % number for number in range(1, 1000)]), query())
+    assert max(len(pickle.dumps(split)) for split in splits) < 600
+
+
+keys_ = st.binary(max_size=6)
+
+
+@given(keys_, keys_, st.integers(2, 50))
+def test_split_keys_are_inside_and_in_order(start: bytes, stop: bytes, count: int) -> None:
+    where = KeyRange(start, stop)
+    if where.is_empty:
+        return
+    found = split_keys(where, count)
+    assert found == sorted(set(found))
+    assert len(found) < count
+    assert all(where.contains(key) and key != start for key in found)
+
+
+@given(
+    st.sets(st.binary(min_size=1, max_size=2), max_size=8),
+    st.lists(st.tuples(st.binary(max_size=2), st.binary(max_size=2)), max_size=6),
+    st.sets(st.binary(min_size=1, max_size=3), max_size=10),
+    st.integers(1, 5),
+)
+def test_every_wanted_row_is_in_exactly_one_split(
+    borders: set[bytes], wanted: list[tuple[bytes, bytes]], rows: set[bytes], count: int
+) -> None:
+    ranges = union(KeyRange(*pair) for pair in wanted)
+    points = tuple(sorted(row for row in rows if not holds(ranges, row)))
+    runtime = ThreadRuntime()
+    backend = ScriptedBackend(runtime, meta_replicas=2)
+    backend.add_table(b"t", splits=sorted(borders))
+    with connect_to(backend, runtime=runtime, owns_runtime=True) as connection:
+        made = query(Pushed(ranges=ranges, points=points), **{"hbase.spark.partition.max": count})
+        splits = plan(connection, made)
+    assert len(splits) <= max(count, 1)
+    assert union(piece for split in splits for piece in split.ranges) == ranges
+    covered = [piece for split in splits for piece in split.ranges]
+    for number, piece in enumerate(covered):
+        assert not intersection([piece], covered[number + 1 :]) if covered[number + 1 :] else True
+    assert sorted(row for split in splits for row in split.points) == list(points)
+
+
+def test_a_hundred_thousand_regions_are_planned_in_linear_time(connected: Any) -> None:
+    """Not a timing: the pieces of a split must not be copied for each region that joins it."""
+    part = planning._Part((KeyRange(b"a", b"b"),), (), (), 1)
+    joined = planning._chunked([part] * 100_000, 1)
+    assert len(joined[0].ranges) == 100_000

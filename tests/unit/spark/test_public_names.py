@@ -1,0 +1,56 @@
+"""The names of ``import spark_connector as hbase`` are frozen, each is there, and importing it needs no pyspark."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import spark_connector
+
+NAMES = {
+    "copy_table": "spark",
+    "join": "df, catalog",
+    "lookups": "spark",
+    "register": "spark",
+    "row_count": "spark, table",
+    "table": "spark, catalog",
+    "verify_replication": "spark",
+    "write": "df, catalog",
+}
+
+
+def test_the_public_names_are_these() -> None:
+    assert sorted(spark_connector.__all__) == sorted(NAMES)
+    assert set(NAMES) <= set(dir(spark_connector))
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_each_name_is_a_function_with_its_first_arguments(name: str) -> None:
+    pytest.importorskip("pyspark")
+    function = getattr(spark_connector, name)
+    assert callable(function), "a module of the same name would hide the function"
+    assert ", ".join(inspect.signature(function).parameters).startswith(NAMES[name])
+    assert function.__doc__
+
+
+def test_a_name_that_is_none_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nobody"):
+        _ = spark_connector.nobody
+
+
+def test_importing_it_imports_no_pyspark() -> None:
+    program = "import sys, spark_connector; print('pyspark' in sys.modules, 'pyarrow' in sys.modules)"
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert said.split() == ["False", "False"]
+
+
+def test_spark_finds_the_source_by_the_name_of_its_module() -> None:
+    """Installed at the top level, in a wheel and in an editable install: ``pip install`` is all that users do."""
+    pytest.importorskip("pyspark")
+    import pyspark_hbase
+
+    assert pyspark_hbase.DefaultSource.name() == "hbase"
+    assert pyspark_hbase.DefaultSource.__module__ == "pyspark_hbase"
