@@ -1,0 +1,263 @@
+"""Checkers on histories written by hand: what they must accept, and what they must not."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from adapters.fake.simulation.checkers import counters, linearizability, scans, tables, timeline
+from adapters.fake.simulation.checkers.linearizability import explanation
+from adapters.fake.simulation.history import NEVER, History, Operation, Outcome
+from adapters.fake.simulation.observed import ObservedBackend
+from adapters.fake.simulation.spec import drawn
+from adapters.fake.simulation.workloads.cycle import column_of, is_cycle, whole_cycle
+from adapters.fake.simulation.workloads.scans import Asked
+from adapters.fake.simulation.world import World
+from metaclient.errors import CallTimeout, TableNotFound
+from metaclient.runtime import SimRuntime
+
+
+class Book:
+    """A history that is written line by line: who, what, from when to when, with what outcome."""
+
+    def __init__(self) -> None:
+        self.history = History(SimRuntime())
+
+    def write(self, kind: str, called_at: float, returned_at: float, **fields: Any) -> Operation:
+        made = self.history.begin(fields.pop("client", "c"), kind, fields.pop("table", "t"), fields.pop("row", b"0-r"))
+        made.called_at, made.returned_at = called_at, returned_at
+        made.outcome = Outcome.OK if returned_at != NEVER else Outcome.UNKNOWN
+        made.is_write = kind in ("put", "delete", "check_and_put", "increment")
+        for name, value in fields.items():
+            setattr(made, name, value)
+        return made
+
+    def world(self, **parts: Any) -> Any:
+        return SimpleNamespace(history=self.history, misled=set, clients=[], registers=(b"0-r",), cells=(), **parts)
+
+
+# -- linearizability ---------------------------------------------------------------------------------------------------
+
+
+def test_reads_of_overlapping_writes_may_see_either() -> None:
+    book = Book()
+    book.write("put", 0, 10, argument=b"a")
+    book.write("put", 1, 9, argument=b"b")
+    book.write("get", 2, 3, value=b"b")
+    book.write("get", 4, 5, value=b"a")
+    assert explanation(book.history.operations) is None
+
+
+def test_a_read_may_not_go_back_to_an_overwritten_value() -> None:
+    book = Book()
+    book.write("put", 0, 1, argument=b"a")
+    book.write("put", 2, 3, argument=b"b")
+    stale = book.write("get", 4, 5, value=b"a")
+    culprits = explanation(book.history.operations)
+    assert culprits is not None
+    assert stale in culprits
+
+
+def test_a_value_seen_once_may_not_be_unseen() -> None:
+    """Two reads after each other, during one write: new, then old."""
+    book = Book()
+    book.write("put", 0, 1, argument=b"a")
+    book.write("put", 2, 10, argument=b"b")
+    book.write("get", 3, 4, value=b"b")
+    book.write("get", 5, 6, value=b"a")
+    assert explanation(book.history.operations) is not None
+
+
+@pytest.mark.parametrize("seen_at", [6, 60])
+def test_an_unknown_write_may_happen_late(seen_at: float) -> None:
+    book = Book()
+    book.write("put", 0, 1, argument=b"a")
+    book.write("put", 2, NEVER, argument=b"b")
+    book.write("get", 4, 5, value=b"a")
+    book.write("get", seen_at, seen_at + 1, value=b"b")
+    assert explanation(book.history.operations) is None
+
+
+def test_an_unknown_write_happens_once() -> None:
+    book = Book()
+    book.write("put", 0, 1, argument=b"a")
+    book.write("put", 2, NEVER, argument=b"b")
+    book.write("get", 3, 4, value=b"b")
+    book.write("put", 5, 6, argument=b"c")
+    book.write("get", 7, 8, value=b"b")
+    assert explanation(book.history.operations) is not None
+
+
+def test_a_failed_write_never_happens() -> None:
+    book = Book()
+    book.write("put", 0, 1, argument=b"a")
+    book.write("put", 2, 3, argument=b"b", outcome=Outcome.FAILED)
+    book.write("get", 4, 5, value=b"b")
+    assert explanation(book.history.operations) is not None
+
+
+def test_of_two_checks_of_one_value_one_must_fail() -> None:
+    book = Book()
+    book.write("put", 0, 1, argument=b"a")
+    book.write("check_and_put", 2, 5, expected=b"a", argument=b"b", value=True)
+    book.write("check_and_put", 2, 5, expected=b"a", argument=b"c", value=True)
+    assert explanation(book.history.operations) is not None
+
+
+def test_a_long_honest_history_is_decided_quickly() -> None:
+    """A thousand operations, ten at a time: no step is repeated for nothing."""
+    book = Book()
+    for number in range(100):
+        for client in range(10):
+            book.write("put", 10 * number + client, 10 * number + client + 9.5, argument=b"%d.%d" % (number, client))
+        book.write("get", 10 * number + 9.6, 10 * number + 9.9, value=b"%d.9" % number)
+    assert explanation(book.history.operations) is None
+
+
+def test_history_that_cannot_be_decided_is_not_called_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(linearizability, "steps_max", 3)
+    book = Book()
+    for number in range(10):
+        book.write("put", 0, 10, argument=b"%d" % number)
+    assert explanation(book.history.operations) is not None
+
+
+# -- the others --------------------------------------------------------------------------------------------------------
+
+
+def test_timeline_read_of_a_value_that_nobody_wrote() -> None:
+    book = Book()
+    book.write("put", 0, 1, argument=b"a", timestamp=1)
+    book.write("timeline_get", 2, 3, value=b"z", stale=True, replica_id=1, server="rs1")
+    assert "nobody had written" in str(next(timeline.check(book.world())))
+
+
+@pytest.mark.parametrize(("stale", "replica_id"), [(True, 0), (False, 1)])
+def test_timeline_flag_that_contradicts_the_replica(stale: bool, replica_id: int) -> None:
+    book = Book()
+    book.write("put", 0, 1, argument=b"a", timestamp=1)
+    book.write("timeline_get", 2, 3, value=b"a", stale=stale, replica_id=replica_id, server="rs1")
+    assert "says stale" in str(next(timeline.check(book.world())))
+
+
+def test_a_copy_may_not_go_back_in_time_but_another_copy_may_be_behind() -> None:
+    book = Book()
+    book.write("put", 0, 1, argument=b"a", timestamp=1)
+    book.write("put", 2, 3, argument=b"b", timestamp=2)
+    book.write("timeline_get", 4, 5, value=b"b", stale=True, replica_id=1, server="rs1")
+    book.write("timeline_get", 6, 7, value=b"a", stale=True, replica_id=2, server="rs2")
+    assert list(timeline.check(book.world())) == []
+    book.write("timeline_get", 8, 9, value=b"a", stale=True, replica_id=1, server="rs1")
+    assert "back in time" in str(next(timeline.check(book.world())))
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict"),
+    [
+        ((b"a", b"b", b"c"), ""),
+        ((b"a", b"c"), "lost row b"),
+        ((b"a", b"b", b"b", b"c"), "returned b after b"),
+        ((b"b", b"a", b"c"), "returned a after b"),
+    ],
+)
+def test_scans_lose_and_repeat_nothing(rows: tuple[bytes, ...], verdict: str) -> None:
+    book = Book()
+    book.write("scan", 0, 1, argument=Asked(None, None, False, None), value=rows, expected="complete", row=b"")
+    found = [str(violation) for violation in scans.check(book.world(statics=(b"a", b"b", b"c")))]
+    assert (verdict in found[0]) if verdict else not found
+
+
+def test_scan_that_broke_off_owes_only_what_it_passed() -> None:
+    book = Book()
+    book.write("scan", 0, 1, argument=Asked(None, None, False, None), value=(b"a",), outcome=Outcome.FAILED, row=b"")
+    assert list(scans.check(book.world(statics=(b"a", b"b", b"c")))) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "last", "is_good"),
+    [
+        ((1, 2, 3), 3, True),
+        ((1, 2, 2), 3, False),  # one was counted as another
+        ((1, 2, 4), 4, False),  # one was counted twice
+        ((1, 2, 3), 2, False),  # one was forgotten
+    ],
+)
+def test_increments_count_exactly(values: tuple[int, ...], last: int, is_good: bool) -> None:
+    book = Book()
+    increments = [book.write("increment", 2 * n, 2 * n + 1, value=value) for n, value in enumerate(values)]
+    read = book.write("counter_get", 100, 101, value=last)
+    found = list(counters._check_one(b"n", increments, [read]))
+    assert bool(found) is not is_good
+
+
+def test_an_unknown_increment_counts_once_or_not_at_all() -> None:
+    for last, is_good in ((1, True), (2, True), (3, False)):
+        book = Book()
+        increments = [book.write("increment", 0, 1, value=1), book.write("increment", 2, NEVER)]
+        read = book.write("counter_get", 100, 101, value=last)
+        assert (not list(counters._check_one(b"n", increments, [read]))) is is_good, last
+
+
+def test_a_row_of_a_table_that_was_dropped_is_noticed() -> None:
+    book = Book()
+    book.write("create", 0, 1, table="x", row=b"")
+    book.write("table_put", 2, 3, table="x", row=b"1", argument=b"v")
+    book.write("drop", 4, 5, table="x", row=b"")
+    book.write("table_get", 6, 7, table="x", row=b"1", value=b"v")
+    assert "not what this life" in str(next(tables.check(book.world())))
+
+
+def test_a_table_that_is_there_must_be_found() -> None:
+    book = Book()
+    book.write("create", 0, 1, table="x", row=b"")
+    book.write("table_get", 2, 3, table="x", row=b"1", outcome=Outcome.FAILED, error=TableNotFound("none"))
+    assert "the table was there" in str(next(tables.check(book.world())))
+
+
+def test_cycle_that_lost_a_node_is_no_cycle() -> None:
+    row = whole_cycle()
+    assert is_cycle(row)
+    assert not is_cycle({**row, column_of(3): b"6"})
+    assert not is_cycle({column: value for column, value in row.items() if column != column_of(5)})
+
+
+def test_outcome_of_a_write_that_may_have_been_applied_is_unknown() -> None:
+    history = History(SimRuntime())
+    for is_write, may_have_applied, outcome in (
+        (True, True, Outcome.UNKNOWN),
+        (True, False, Outcome.FAILED),
+        (False, True, Outcome.FAILED),
+    ):
+        operation = history.begin("c", "put")
+        operation.is_write = is_write
+        history.failed(operation, CallTimeout("late", may_have_applied=may_have_applied))
+        assert operation.outcome is outcome
+
+
+# -- what is told at once ----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def world() -> Any:
+    made = World(drawn(5))
+    yield made
+    made.cluster.close()
+    made.runtime.close()
+
+
+def test_task_that_dies_is_told(world: World) -> None:
+    def die() -> None:
+        raise KeyError("lost")
+
+    with world.watching_tasks():
+        world.runtime.start(die, name="doomed")
+        world.runtime.run_for(1.0)
+    assert [str(violation) for violation in world.violations] == ["crash: task doomed died of KeyError: 'lost'"]
+
+
+def test_write_to_a_region_that_cannot_have_the_row_is_told(world: World) -> None:
+    world.runtime.run(world._fill)
+    place = world.helper.locate("t", b"9-r")
+    backend = ObservedBackend(world.cluster, "liar", world.report)
+    backend._check_range(place, b"0-r")
+    assert [violation.checker for violation in world.violations] == ["ownership"]

@@ -1,0 +1,63 @@
+"""Each planted bug is caught within 200 seeds, by a checker that is meant to catch it: the checkers can fire."""
+
+import pytest
+
+from adapters.fake.simulation.checkers import AFTER_CLOSE, CHECKERS
+from adapters.fake.simulation.defects import DEFECTS, planted
+from adapters.fake.simulation.spec import drawn
+from adapters.fake.simulation.trial import run
+from metaclient.errors import ConfigError
+
+SEEDS = 200
+#: Seeds that caught them when they were planted: tried first, to save time, and nothing else hangs on them.
+LIKELY = {
+    "hedge_returns_first_error": 6,
+    "lease_never_ends": 25,
+    "log_is_archived_too_early": 4,
+    "log_is_not_replayed": 2,
+    "lookup_believes_secondary": 5,
+    "loser_keeps_its_scanner": 46,
+    "replica_opens_before_flush": 13,
+    "retry_ignores_budget": 2,
+    "retry_repeats_increment": 13,
+    "scan_repeats_a_row": 9,
+    "scan_skips_first_row_of_region": 6,
+    "sink_forgets_failed_batch": 28,
+    "zombie_is_not_fenced": 14,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", sorted(DEFECTS))
+def test_defect_is_caught(name: str) -> None:
+    meant = set(DEFECTS[name].caught_by)
+    likely = LIKELY.get(name, 0)
+    for seed in sorted(range(SEEDS), key=lambda seed: (seed != likely, seed)):
+        report = run(drawn(seed, defect=name))
+        found = {violation.checker for violation in report.violations}
+        if found & meant:
+            return
+    pytest.fail(f"{SEEDS} seeds did not notice: {DEFECTS[name].story}")
+
+
+def test_there_are_at_least_twelve_defects_each_with_a_story() -> None:
+    assert len(DEFECTS) >= 12
+    assert [defect.name for defect in DEFECTS.values() if not defect.story.endswith(".")] == []
+
+
+def test_every_defect_names_checkers_that_exist() -> None:
+    known = {*CHECKERS, *AFTER_CLOSE, "convergence", "liveness", "ownership", "crash"}
+    assert {name for defect in DEFECTS.values() for name in defect.caught_by} <= known
+
+
+def test_a_defect_is_gone_after_its_run() -> None:
+    for defect in DEFECTS.values():
+        before = getattr(defect.owner, defect.method)
+        with planted(defect.name):
+            assert getattr(defect.owner, defect.method) is not before
+        assert getattr(defect.owner, defect.method) is before
+
+
+def test_unknown_defect_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="split_loses_queue"), planted("nonsense"):
+        pass

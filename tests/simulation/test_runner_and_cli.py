@@ -1,0 +1,100 @@
+"""``metaclient sim``: many seeds on all cores, one seed again, and what people and machines are told."""
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from adapters.fake.simulation.cli import sim
+from adapters.fake.simulation.defects import DEFECTS
+from adapters.fake.simulation.runner import run_seeds
+from metaclient.cli import main
+
+SHORT = 6.0
+DEFECT = "balancing_reads_the_primary"  # noticed in the calm of every seed with more than one copy of hbase:meta
+
+
+def invoke(*arguments: str) -> tuple[int, str, str]:
+    result = CliRunner().invoke(sim, list(arguments))
+    return result.exit_code, result.stdout, result.stderr
+
+
+def test_processes_give_the_same_digests_as_one() -> None:
+    digests: dict[int, str] = {}
+    for jobs in (1, 2):
+        found: dict[int, str] = {}
+        run_seeds(
+            range(4), jobs=jobs, duration_s=SHORT, on_result=lambda one, to=found: to.update({one.seed: one.digest})
+        )
+        digests = digests or found
+        assert found == digests
+    assert len(set(digests.values())) == 4
+
+
+def test_run_stops_at_the_first_failure_when_asked_to() -> None:
+    done = run_seeds(range(50), duration_s=SHORT, defect=DEFECT, until_failure=True)
+    assert len(done.failures) == 1
+    assert done.seeds < 50
+
+
+def test_run_tells_machines_what_was_tried_and_what_never() -> None:
+    code, output, _ = invoke("run", "--seeds", "3", "--jobs", "1", "--duration", str(SHORT), "--json")
+    document = json.loads(output)
+    assert code == 0
+    assert (document["seeds"], document["failures"]) == (3, [])
+    assert document["operations"] > 0
+    coverage = document["coverage"]
+    never = set(coverage["faults_never_tried"])
+    assert {kind for kind, counts in coverage["faults"].items() if not counts["struck"]} == never
+    assert any(one["seen"] for one in coverage["transitions"])
+    assert coverage["transitions_never_seen"]
+
+
+def test_failing_seed_prints_one_line_that_replays_it_a_schedule_and_a_timeline() -> None:
+    code, output, _ = invoke("run", "--seeds", "3", "--jobs", "1", "--duration", str(SHORT), "--defect", DEFECT)
+    assert code == 1
+    lines = output.splitlines()
+    replay = next(line.strip() for line in lines if line.strip().startswith("metaclient sim replay"))
+    assert any(line.startswith("schedule:") for line in lines)
+    assert any(line.startswith("timeline:") for line in lines)
+    code, output, _ = invoke(*replay.split()[2:])
+    assert code == 1
+    assert "meta_load" in output
+
+
+def test_replay_draws_and_tells(tmp_path: Path) -> None:
+    file = tmp_path / "seed.svg"
+    code, output, _ = invoke("replay", "1", "--duration", str(SHORT), "--picture", str(file), "--json")
+    document = json.loads(output)
+    assert code == 0
+    assert document["good"]
+    assert document["spec"]["seed"] == 1
+    assert file.read_text().startswith("<svg")
+
+
+def test_defects_are_listed() -> None:
+    code, output, _ = invoke("defects", "--json")
+    assert code == 0
+    assert {one["name"] for one in json.loads(output)["defects"]} == set(DEFECTS)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("replay", "x"), "not a valid integer"),
+        (("replay", "1", "--defect", "nonsense"), "there is no defect"),
+        (("run", "--seeds", "0"), "not in the range"),
+        (("run", "--duration", "0"), "not in the range"),
+    ],
+)
+def test_wrong_use_is_told(arguments: tuple[str, ...], told: str) -> None:
+    code, _, error = invoke(*arguments)
+    assert code == 2
+    assert told in error
+
+
+def test_the_command_is_found_by_its_entry_point() -> None:
+    result = CliRunner().invoke(main, ["sim", "--help"])
+    assert result.exit_code == 0
+    assert "replay" in result.stdout
