@@ -15,6 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.figure import Outcome
+from benchmarks.pictures import PlotsMissing, png
 from benchmarks.report import number, write
 from benchmarks.scenario import Run, Scenario, as_one
 from benchmarks.scenarios import SCENARIOS
@@ -46,16 +47,33 @@ def group_of(scenarios: Sequence[Scenario]) -> click.Group:
     @group.command("run")
     @click.argument("name")
     @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
+    @click.option(
+        "--backend",
+        help="Where to run, for scenarios that can run elsewhere: fake, local-hbase[:VERSION] or a url.",
+    )
     @click.option("--quick", is_flag=True, help="Fewer samples: a tenth of the time, rougher figures.")
     @click.option(
         "--output",
         type=click.Path(file_okay=False, path_type=Path),
         help=f"Folder for pictures, documents and the page.  [default with 'all': {OUTPUT.as_posix()}, without --json]",
     )
-    def run_command(name: str, as_json: bool, quick: bool, output: Path | None) -> None:
+    @click.option(
+        "--picture",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="File for the scenario's first picture (PNG).",
+    )
+    def run_command(
+        name: str, as_json: bool, backend: str | None, quick: bool, output: Path | None, picture: Path | None
+    ) -> None:
         """Run the scenario NAME (or the one with that figure's id), or all."""
-        chosen = _chosen(scenarios, name)
         console = Console(stderr=as_json)
+        chosen = _chosen(scenarios, name)
+        if picture is not None and name == ALL:
+            raise click.BadParameter("a picture is of one scenario", param_hint="--picture")
+        if backend is not None:
+            chosen = _elsewhere(scenarios, chosen, backend)
+        elif name == ALL:
+            chosen = _possible(chosen, console)
         runs = [_run(scenario, quick, console) for scenario in chosen]
         if as_json:
             click.echo(json.dumps(as_one(runs) if name == ALL else runs[0].as_json()))
@@ -63,6 +81,8 @@ def group_of(scenarios: Sequence[Scenario]) -> click.Group:
             output = OUTPUT
         if output is not None:
             _write(runs, output, quick, console)
+        if picture is not None:
+            _draw(runs[0], picture, console)
         sys.exit(0 if all(run.is_met for run in runs) else 1)
 
     return group
@@ -76,6 +96,23 @@ def _chosen(scenarios: Sequence[Scenario], name: str) -> Sequence[Scenario]:
         names = ", ".join(one.name for one in scenarios)
         raise click.BadParameter(f"there is no scenario {name!r}; known are {names}, all", param_hint="NAME")
     return found[:1]
+
+
+def _elsewhere(scenarios: Sequence[Scenario], chosen: Sequence[Scenario], backend: str) -> Sequence[Scenario]:
+    try:
+        return [scenario.on(backend) for scenario in chosen]
+    except ValueError as error:
+        able = ", ".join(one.name for one in scenarios if one.run_on is not None)
+        raise click.BadParameter(f"{error}; --backend is for {able}", param_hint="--backend") from error
+
+
+def _possible(chosen: Sequence[Scenario], console: Console) -> Sequence[Scenario]:
+    """Those that can run here; of the others it is said why they are left out."""
+    missing = {scenario.name: scenario.missing() for scenario in chosen}
+    for name, what in missing.items():
+        if what is not None:
+            console.print(f"[yellow]{name} is left out:[/] {escape(what)}")
+    return [scenario for scenario in chosen if missing[scenario.name] is None]
 
 
 def _run(scenario: Scenario, quick: bool, console: Console) -> Run:
@@ -97,6 +134,20 @@ def _write(runs: Sequence[Run], folder: Path, quick: bool, console: Console) -> 
     if notice is not None:
         console.print(f"[yellow]no pictures:[/] {escape(notice)}")
     console.print(f"report: {page}")
+
+
+def _draw(run: Run, file: Path, console: Console) -> None:
+    if not run.outcome.charts:
+        console.print("[yellow]no picture:[/] the scenario has drawn none")
+        return
+    try:
+        drawn = png(run.outcome.charts[0])
+    except PlotsMissing as error:
+        console.print(f"[yellow]no picture:[/] {escape(str(error))}")
+        return
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(drawn)
+    console.print(f"picture: {file}")
 
 
 def _listing(scenarios: Sequence[Scenario]) -> Table:

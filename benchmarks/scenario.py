@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from benchmarks.figure import Outcome
@@ -13,13 +14,29 @@ __all__ = ["Run", "Scenario", "as_one"]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One benchmark. ``run(quick)`` takes the figures; ``quick`` takes them from fewer samples."""
+    """One benchmark. ``run(quick)`` takes the figures; ``quick`` takes them from fewer samples.
+
+    ``run_on(quick, backend)`` takes them on another backend, where a scenario can. ``missing`` says what must be
+    installed before the scenario can run at all.
+    """
 
     name: str
     ids: tuple[str, ...]
     shows: str
     run: Callable[[bool], Outcome]
     backend: str = "scripted"
+    run_on: Callable[[bool, str], Outcome] | None = None
+    missing: Callable[[], str | None] = lambda: None
+
+    def on(self, backend: str) -> Scenario:
+        """The same on another backend; ValueError when it knows only its own."""
+        if self.run_on is None:
+            raise ValueError(f"{self.name} runs on its own backend ({self.backend}) only")
+        return replace(self, run=partial(_run_on, self.run_on, backend), backend=backend, missing=lambda: None)
+
+
+def _run_on(run_on: Callable[[bool, str], Outcome], backend: str, quick: bool) -> Outcome:
+    return run_on(quick, backend)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,6 +25,7 @@ from types import TracebackType
 from typing import Any
 
 from adapters.local_hbase import jmx
+from adapters.local_hbase.admin import Admin
 from adapters.local_hbase.death_watch import DeathWatch, kill_all
 from adapters.local_hbase.jars import GATEWAY_VERSION, class_path, jar_folder
 from adapters.local_hbase.layout import Layout, Process, Role
@@ -34,9 +35,10 @@ from adapters.local_hbase.progress import Progress
 from adapters.local_hbase.settings import METRICS_PERIOD_S, command, marker, write_configuration
 from adapters.local_hbase.tools import check_tools, state_folder
 from adapters.thrift import Thrift2Backend
+from metaclient import keys
 from metaclient.backend import MetaScan
-from metaclient.errors import ConfigError, MetaClientError
-from metaclient.model import MetaReplica
+from metaclient.errors import ConfigError, MetaClientError, Unsupported
+from metaclient.model import MetaReplica, ServerName
 from metaclient.runtime import Runtime, ThreadRuntime
 
 __all__ = ["LocalHBase"]
@@ -44,6 +46,9 @@ __all__ = ["LocalHBase"]
 _log = logging.getLogger(__name__)
 #: 24 s were measured on two idle cores; a busy machine may take several times that.
 START_S_MAX = 240.0
+STOP_S_MAX = 120.0
+#: How long the servers may take to show their counts.
+METRICS_S_MAX = 60.0
 POLL_S = 0.2
 #: A crash is seen after this long (HBase: 90 s). On a machine that starves its servers for longer they abort.
 SESSION_S = 6.0
@@ -57,8 +62,8 @@ class LocalHBase:
     """A real HBase on this machine; a context manager.
 
     ``with LocalHBase() as hbase`` starts it and takes it down again. Processes are called ``zookeeper``, ``master``,
-    ``rs1`` ..., ``thrift1``, ``thrift2``; HBase's names (``localhost:PORT``) are understood too. Logs stay in
-    ``folder`` when all is down.
+    ``rs1`` ..., ``thrift1``, ``thrift2`` (and ``thrift2-2`` ... with more ``gateways``); HBase's names
+    (``localhost:PORT``) are understood too. Logs stay in ``folder`` when all is down.
     """
 
     def __init__(
@@ -67,13 +72,15 @@ class LocalHBase:
         region_servers: int = 3,
         meta_replicas: int = 3,
         *,
+        gateways: int = 1,
         folder: str | Path | None = None,
         heap_mb: int = 512,
         session_s: float = SESSION_S,
         runtime: Runtime | None = None,
         show: Callable[[str], None] | None = None,
     ) -> None:
-        for name, value in (("region_servers", region_servers), ("meta_replicas", meta_replicas)):
+        counted = (("region_servers", region_servers), ("meta_replicas", meta_replicas), ("gateways", gateways))
+        for name, value in counted:
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} must be a number from 1 on, got {value!r}")
         self._runtime: Runtime = runtime or ThreadRuntime()  # for its clock and its chance: no task is started on it
@@ -83,11 +90,13 @@ class LocalHBase:
             version=version,
             region_servers=region_servers,
             meta_replicas=meta_replicas,
+            gateways=gateways,
             heap_mb=heap_mb,
             session_s=session_s,
             runtime=self._runtime,
         )
         self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._log_starts: dict[str, int] = {}  # name -> where in its log the present life begins
         self._watch: DeathWatch | None = None
         self._gateway: Thrift2Backend | None = None
         #: How long the last ``up`` took.
@@ -101,7 +110,8 @@ class LocalHBase:
             raise ConfigError(f"no cluster was started in {folder}; `metaclient hbase up` starts one")
         made = cls.__new__(cls)
         made._runtime, made._show = ThreadRuntime(), None
-        made._layout, made._children, made._watch, made._gateway, made.start_s = layout, {}, None, None, 0.0
+        made._layout, made._children, made._log_starts = layout, {}, {}
+        made._watch, made._gateway, made.start_s = None, None, 0.0
         return made
 
     @staticmethod
@@ -125,11 +135,17 @@ class LocalHBase:
 
     @property
     def thrift2_url(self) -> str:
-        return f"thrift2://{LOOPBACK}:{self._layout.process('thrift2').port}"
+        """All gateways that speak Thrift 2."""
+        return "thrift2://" + ",".join(f"{LOOPBACK}:{one.port}" for one in self._layout.thrift2_gateways)
 
     @property
     def zookeeper(self) -> str:
         return f"{LOOPBACK}:{self._layout.process('zookeeper').port}"
+
+    @property
+    def admin(self) -> Admin:
+        """Moves, splits, merges, flushes and the balancer's switch, by HBase's Java admin."""
+        return Admin(self.zookeeper)
 
     def class_path(self) -> str:
         """Jars for a Java program that talks to this cluster (client and servers are in the same set)."""
@@ -185,7 +201,7 @@ class LocalHBase:
         progress.show("starting the master")
         master = self._spawn("master")
         self._wait(lambda: self._has_logged(master, "Registered as active master"), "an active master", deadline)
-        progress.show(f"starting {len(self._layout.region_servers)} region servers and two gateways")
+        progress.show(f"starting {len(self._layout.region_servers)} region servers and the gateways")
         for process in self._layout.processes:
             if process.role is Role.REGION_SERVER or process.role.is_gateway:
                 self._spawn(process.name)
@@ -198,15 +214,20 @@ class LocalHBase:
             text = f"Opened {MetaReplica(replica_id).region_name.decode()}"
             progress.show(f"waiting for replica {replica_id} of hbase:meta to open")
             self._wait(partial(self._has_any_logged, text), f"replica {replica_id} of hbase:meta to open", deadline)
-        for name in ("thrift1", "thrift2"):
-            port = self._layout.process(name).port
-            progress.show(f"waiting for the gateway {name}")
-            self._wait(partial(is_listening, port), f"the gateway {name}", deadline)
+        for process in self._layout.processes:
+            if process.role.is_gateway:
+                progress.show(f"waiting for the gateway {process.name}")
+                self._wait(partial(is_listening, process.port), f"the gateway {process.name}", deadline)
 
     def wait_until_ready(self) -> None:
-        """Return when every copy of hbase:meta serves reads (again)."""
+        """Return when the master knows every region server that runs, and every copy of hbase:meta serves (again)."""
+        deadline = self._runtime.now() + START_S_MAX
         with Progress(self._show) as progress:
-            self._wait_for_meta(progress, self._runtime.now() + START_S_MAX)
+            for process in self._layout.region_servers:
+                if process.name in self._pids():
+                    is_known = partial(self._has_logged, process, "Serving as ")
+                    self._wait(is_known, f"the master to know {process.name}", deadline)
+            self._wait_for_meta(progress, deadline)
 
     def _wait_for_meta(self, progress: Progress, deadline: float) -> None:
         for replica_id in range(self._layout.meta_replicas):
@@ -235,9 +256,9 @@ class LocalHBase:
         process = self._layout.process(name)
         write_configuration(self._layout, process)
         version = GATEWAY_VERSION if process.role.is_gateway else self.version
-        self._children[name] = spawn(
-            command(self._layout, process, class_path(version)), self._layout.log(process), self.folder
-        )
+        log = self._layout.log(process)
+        self._log_starts[name] = log.stat().st_size if log.exists() else 0
+        self._children[name] = spawn(command(self._layout, process, class_path(version)), log, self.folder)
         return process
 
     # -- waiting -----------------------------------------------------------------------------------------------
@@ -260,7 +281,10 @@ class LocalHBase:
                 )
 
     def _has_logged(self, process: Process, text: str) -> bool:
-        return text in self._layout.log(process).read_text(errors="replace")
+        """Since it was started last by us."""
+        with self._layout.log(process).open("rb") as log:
+            log.seek(self._log_starts.get(process.name, 0))
+            return text.encode() in log.read()
 
     def _has_any_logged(self, text: str) -> bool:
         return any(self._has_logged(process, text) for process in self._layout.region_servers)
@@ -277,7 +301,8 @@ class LocalHBase:
 
     def _through_gateway(self) -> Thrift2Backend:
         if self._gateway is None:
-            self._gateway = Thrift2Backend(self.thrift2_url, runtime=self._runtime)
+            first = self._layout.process("thrift2")  # the others may be broken on purpose
+            self._gateway = Thrift2Backend(f"thrift2://{LOOPBACK}:{first.port}", runtime=self._runtime)
         return self._gateway
 
     def _close_gateway(self) -> None:
@@ -297,6 +322,18 @@ class LocalHBase:
         child = self._children.pop(process.name, None)
         if child is not None:
             child.wait()
+
+    def stop(self, name: str) -> None:
+        """Ask it to end (SIGTERM), as a rolling restart does, and wait: a region server gives its regions away."""
+        process = self._signal(name, signal.SIGTERM)
+        deadline = self._runtime.now() + STOP_S_MAX
+        while process.name in self._pids():
+            if self._runtime.now() > deadline:
+                raise MetaClientError(f"{process.name} did not end in {STOP_S_MAX:.0f} s; its log is in {self.folder}")
+            self._runtime.sleep(POLL_S)
+            child = self._children.get(process.name)
+            if child is not None and child.poll() is not None:
+                del self._children[process.name]
 
     def pause(self, name: str) -> None:
         """Hang it (SIGSTOP): connections are accepted by the system, nothing is answered."""
@@ -329,11 +366,36 @@ class LocalHBase:
     # -- what is where -------------------------------------------------------------------------------------------
 
     def meta_server(self, replica_id: int = 0) -> str:
-        """The region server that has this copy of hbase:meta, as the registry says through the gateway."""
-        for replica in self._through_gateway().meta_replicas(self._runtime.now() + CALL_S):
-            if replica.replica_id == replica_id and replica.server is not None:
-                return self._layout.process(replica.server.address).name
+        """The region server that has this copy of hbase:meta."""
+        server = self.meta_servers().get(replica_id)
+        if server is not None:
+            return self._layout.process(server.address).name
         raise MetaClientError(f"the registry knows no server for replica {replica_id} of hbase:meta")
+
+    def meta_servers(self) -> dict[int, ServerName | None]:
+        """Replica id -> the server that has this copy of hbase:meta.
+
+        As the registry says, asked by Java's admin: a gateway answers from a cache that may be old. Where Java has no
+        compiler, the gateway must do.
+        """
+        try:
+            return dict(self.admin.meta_servers())
+        except Unsupported:
+            found = self._through_gateway().meta_replicas(self._runtime.now() + CALL_S)
+            return {replica.replica_id: replica.server for replica in found}
+
+    def spread_meta(self) -> None:
+        """Give each copy of hbase:meta a server of its own again: after a crash two may share one, and stay so."""
+        servers = self.meta_servers()
+        if len(set(servers.values())) == min(len(servers), len(self._layout.region_servers)):
+            return
+        free = [one for one in self.admin.servers() if one not in servers.values()]
+        taken: set[ServerName | None] = set()
+        for replica_id, server in servers.items():
+            if server in taken and free:
+                self.admin.move(keys.encoded_region_name(MetaReplica(replica_id).region_name), free.pop())
+            taken.add(server)
+        self.wait_until_ready()
 
     def meta_reads(self, *, settled: bool = True) -> dict[int, int]:
         """Replica id -> reads that it has served since it was opened where it is, from the servers' own JMX.
@@ -343,13 +405,17 @@ class LocalHBase:
         """
         if settled:
             self._runtime.sleep(2.0 * METRICS_PERIOD_S)
-        running_now = self._pids()
-        beans = [
-            jmx.region_metrics(process.info_port)
-            for process in self._layout.region_servers
-            if process.name in running_now
-        ]
-        return jmx.meta_reads(beans, self._layout.meta_replicas)
+        deadline = self._runtime.now() + METRICS_S_MAX
+        while True:
+            awake = {name for name, pid in self._pids().items() if not is_stopped(pid)}
+            servers = [process for process in self._layout.region_servers if process.name in awake]
+            found = jmx.meta_reads([jmx.region_metrics(one.info_port) for one in servers], self._layout.meta_replicas)
+            # A server forgets its counts for a moment whenever a region has left it.
+            missing = self._layout.meta_replicas - len(found)
+            is_complete = not missing or (len(awake) < len(self._layout.processes) and missing == 1)
+            if is_complete or self._runtime.now() > deadline:
+                return {replica_id: found.get(replica_id, 0) for replica_id in range(self._layout.meta_replicas)}
+            self._runtime.sleep(POLL_S)
 
     def status(self) -> dict[str, Any]:
         """JSON-able: urls, folder, and what each process does."""

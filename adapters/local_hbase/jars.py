@@ -25,6 +25,8 @@ VERSIONS: dict[str, tuple[str, ...]] = {
     "2.6.1": ("hbase-server", "hbase-thrift"),
     "3.0.0-alpha-4": ("hbase-server",),
 }
+#: A fetch is tried so often (``-U``: Maven would else remember a failure for a day).
+FETCHES_MAX = 3
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 #: Hadoop 2 drags in this one, and every server dies with NoSuchMethodError: ServletContext.createFilter.
 UNWANTED = "servlet-api-2.5.jar"
@@ -83,15 +85,20 @@ def pom(version: str) -> str:
 
 
 def _maven(folder: Path, version: str) -> None:
-    command = ["mvn", "-B", "-q", PLUGIN, "-DincludeScope=runtime", "-DoutputDirectory=lib"]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
-    if ran.returncode != 0:
+    """Run Maven; a repository that hiccups is asked again, and what has arrived stays in Maven's own cache."""
+    command = ["mvn", "-B", "-q", "-U", PLUGIN, "-DincludeScope=runtime", "-DoutputDirectory=lib"]
+    said: list[str] = []
+    for _ in range(FETCHES_MAX):
+        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        if ran.returncode == 0:
+            return
         said = [line for line in (ran.stdout + ran.stderr).splitlines() if line.strip()]
-        first = next((line for line in said if "ERROR" in line), "it said nothing")
-        raise MetaClientError(
-            f"Maven could not fetch HBase {version}: {first.strip()} (run mvn with the same settings to see more)",
-            detail="\n".join(said),
-        )
+    first = next((line for line in said if "ERROR" in line), "it said nothing")
+    raise MetaClientError(
+        f"Maven could not fetch HBase {version}, {FETCHES_MAX} times: {first.strip()} "
+        "(run mvn with the same settings to see more)",
+        detail="\n".join(said),
+    )
 
 
 def class_path(version: str) -> str:

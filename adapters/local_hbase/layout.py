@@ -60,6 +60,10 @@ class Layout:
         return self.folder / "logs"
 
     @property
+    def thrift2_gateways(self) -> tuple[Process, ...]:
+        return tuple(process for process in self.processes if process.role is Role.THRIFT2)
+
+    @property
     def region_servers(self) -> tuple[Process, ...]:
         return tuple(process for process in self.processes if process.role is Role.REGION_SERVER)
 
@@ -100,18 +104,19 @@ class Layout:
         version: str,
         region_servers: int,
         meta_replicas: int,
+        gateways: int = 1,
         heap_mb: int,
         session_s: float,
         runtime: Runtime,
     ) -> Layout:
-        """Name the processes and find them ports."""
+        """Name the processes and find them ports; ``gateways`` are those that speak Thrift 2."""
         servers = [f"rs{number}" for number in range(1, region_servers + 1)]
         named = [
             ("zookeeper", Role.ZOOKEEPER),
             ("master", Role.MASTER),
             *((name, Role.REGION_SERVER) for name in servers),
             ("thrift1", Role.THRIFT1),
-            ("thrift2", Role.THRIFT2),
+            *((f"thrift2-{number}" if number > 1 else "thrift2", Role.THRIFT2) for number in range(1, gateways + 1)),
         ]
         ports = free_ports(2 * len(named), runtime)
         processes = tuple(

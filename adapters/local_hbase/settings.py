@@ -127,6 +127,16 @@ def marker(folder: Path) -> str:
     return f"-Dmetaclient.cluster={folder}"
 
 
+def _heap_mb(layout: Layout, role: Role) -> int:
+    """Regions live in the servers; the others only pass things on."""
+    match role:
+        case Role.ZOOKEEPER:
+            return min(layout.heap_mb, 128)
+        case Role.THRIFT1 | Role.THRIFT2:
+            return min(layout.heap_mb, 256)
+    return layout.heap_mb
+
+
 def command(layout: Layout, process: Process, jars: str) -> list[str]:
     """The JVM's command line: small, quick to start, and known by its marker."""
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
@@ -134,7 +144,7 @@ def command(layout: Layout, process: Process, jars: str) -> list[str]:
         "java",
         marker(layout.folder),
         f"-Dmetaclient.process={process.name}",
-        f"-Xmx{layout.heap_mb}m",
+        f"-Xmx{_heap_mb(layout, process.role)}m",
         "-XX:+UseSerialGC",
         "-XX:TieredStopAtLevel=1",
         "-Djava.net.preferIPv4Stack=true",

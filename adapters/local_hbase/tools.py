@@ -9,7 +9,7 @@ from pathlib import Path
 
 from metaclient.errors import Unsupported
 
-__all__ = ["cache_folder", "check_tools", "missing_tools", "state_folder"]
+__all__ = ["NEEDED_FOR_PROGRAMS", "cache_folder", "check_tools", "missing_tools", "state_folder"]
 
 #: Program -> the packages that bring it, by their usual names.
 NEEDED = {
@@ -17,6 +17,8 @@ NEEDED = {
     "Homebrew: openjdk)",
     "mvn": "Apache Maven 3.6 or newer (Debian, Ubuntu, Fedora, Homebrew: maven)",
 }
+#: Java programs that are run from their source need the compiler, too.
+NEEDED_FOR_PROGRAMS = "a JDK 11 or newer (Debian, Ubuntu: openjdk-17-jdk-headless; Fedora: java-17-openjdk-devel)"
 
 
 def missing_tools(path: str | None = None) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from adapters.thrift.idl import thrift2
+from metaclient.backend import MetaRow
 from metaclient.errors import Unsupported
 from metaclient.model import (
     LATEST_TIMESTAMP,
@@ -30,8 +31,11 @@ __all__ = [
     "COMPARE",
     "append_of",
     "deletes_of",
+    "family_from",
     "get_of",
     "increment_of",
+    "is_plain",
+    "meta_row",
     "put_of",
     "result_of",
     "row_mutations_of",
@@ -64,6 +68,8 @@ _TYPES = {int(one): one for one in CellType}
 _TTL_FOREVER = 0x7FFFFFFF
 _REGION_REPLICATION = b"REGION_REPLICATION"
 _READ_ONLY = b"READONLY"
+#: Mutation's attribute for how long its cells live (Mutation.OP_ATTRIBUTE_TTL).
+_TTL = b"_ttl"
 #: Scan's attribute for "delete markers, too" (Scan.RAW_ATTR) and a Java true.
 _RAW = {b"_raw_": b"\xff"}
 
@@ -110,6 +116,21 @@ def get_of(get: Get, replica_id: int | None) -> Any:
         made.consistency = T.TConsistency.TIMELINE
         made.targetReplicaId = replica_id
     return made
+
+
+def is_plain(get: Get) -> bool:
+    """The newest version of every cell of a row, and nothing else asked for."""
+    return (
+        not get.columns
+        and get.max_versions == 1
+        and get.filter is None
+        and get.min_timestamp == 0
+        and get.max_timestamp == LATEST_TIMESTAMP
+    )
+
+
+def meta_row(result: Result) -> MetaRow:
+    return MetaRow(result.row, {cell.column: cell.value for cell in result.cells})
 
 
 def scan_of(scan: Scan, start: bytes, stop: bytes, replica_id: int | None) -> Any:
@@ -162,7 +183,10 @@ def _values(cells: Iterable[Cell]) -> list[Any]:
 
 
 def put_of(put: Put) -> Any:
-    return T.TPut(row=put.row, columnValues=_values(put.cells), durability=_durability(put.durability))
+    made = T.TPut(row=put.row, columnValues=_values(put.cells), durability=_durability(put.durability))
+    if put.ttl_ms is not None:
+        made.attributes = {_TTL: put.ttl_ms.to_bytes(8, "big")}
+    return made
 
 
 def deletes_of(delete: Delete) -> list[Any]:
@@ -271,14 +295,14 @@ def table_descriptor_from(descriptor: Any) -> TableDescriptor:
     is_read_only = attributes.pop("READONLY", "false").lower() == "true"
     return TableDescriptor(
         table_name_from(descriptor.tableName),
-        tuple(_family_from(family) for family in descriptor.columns or ()),
+        tuple(family_from(family) for family in descriptor.columns or ()),
         replication,
         is_read_only,
         tuple(sorted((name, value) for name, value in attributes.items() if name != "IS_META")),
     )
 
 
-def _family_from(family: Any) -> FamilyDescriptor:
+def family_from(family: Any) -> FamilyDescriptor:
     ttl = family.timeToLive
     return FamilyDescriptor(
         family.name,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
+from adapters.thrift.binary import RowReader
 from adapters.thrift.errors import Call, is_answer, translated
 from adapters.thrift.gateways import Gateways
 from adapters.thrift.transport import Link, dial
@@ -16,6 +17,8 @@ from metaclient.runtime import Runtime
 
 __all__ = ["Channel"]
 
+T = TypeVar("T")
+
 
 class Channel:
     """Calls of one Thrift service over all gateways of a url."""
@@ -25,12 +28,13 @@ class Channel:
         url: ThriftUrl,
         service: Any,
         *,
+        rows: Callable[[], RowReader],
         decodes_text: bool,
         runtime: Runtime,
         is_enabled: Callable[[bytes, float], bool],
     ) -> None:
         def connect(gateway: Gateway, deadline: float) -> Link:
-            return dial(url, gateway, service, decodes_text=decodes_text, now=runtime.now, deadline=deadline)
+            return dial(url, gateway, service, rows=rows, decodes_text=decodes_text, now=runtime.now, deadline=deadline)
 
         self._is_enabled = is_enabled
         self.gateways = Gateways(url.gateways, connect, runtime=runtime, connections_max=url.connections)
@@ -57,6 +61,21 @@ class Channel:
         only: Gateway | None = None,
     ) -> tuple[Any, Gateway]:
         """The same, and which gateway has answered: its scanners are known nowhere else."""
+        return self.ask(
+            lambda link: getattr(link.client, method)(*args), method, deadline, table, is_write=is_write, only=only
+        )
+
+    def ask(
+        self,
+        ask: Callable[[Link], T],
+        method: str,
+        deadline: float,
+        table: bytes | None,
+        *,
+        is_write: bool = False,
+        only: Gateway | None = None,
+    ) -> tuple[T, Gateway]:
+        """Ask one gateway in whatever way; ``method`` is for messages."""
         gateways = self.gateways
         link = gateways.borrow(deadline, only)
         try:
@@ -68,7 +87,7 @@ class Channel:
             gateways.drop(link, is_broken=True)
             raise self._error(error, link, method, table, is_write=False) from error
         try:
-            answer = getattr(link.client, method)(*args)
+            answer = ask(link)
         except Exception as error:
             if is_answer(error):
                 gateways.give_back(link)

@@ -57,6 +57,8 @@ _WRAPPERS = frozenset(
         "ServiceException",
     }
 )
+#: Refusals that stay what they are, although HBase wraps them in an exception that may be tried again.
+_FINAL = frozenset({"IncompatibleFilterException", "InvalidRowFilterException"})
 #: TApplicationException types after which the two sides still agree where they are.
 _IN_STEP = frozenset(
     {
@@ -171,7 +173,7 @@ def _judged(said: str, can_retry: bool | None, call: Call) -> MetaClientError:
     kind = java_errors.error_class(cause.java, f"{cause.text}\n{said}" if cause.is_wrapper else cause.text)
     if kind is None:
         kind = _of_bare_text(cause.text or said, call)
-    if kind is RequestRefused and can_retry:
+    if kind is RequestRefused and can_retry and cause.simple not in _FINAL:
         kind = None  # a plain IOException on top of it says otherwise
     if kind is None:
         kind = RequestRefused if can_retry is False else BackendFault

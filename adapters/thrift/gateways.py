@@ -68,6 +68,7 @@ class Gateways:
         self._order = list(self._states)
         self._turn = runtime.rng.randrange(len(self._order))  # clients that start together must not go in step
         self._lent: set[Link] = set()
+        self._waiting = 0  # callers for whom there was no connection
         self._is_closed = False
 
     # -- borrowing -----------------------------------------------------------------------------------------------
@@ -92,6 +93,10 @@ class Gateways:
         with self._lock:
             while True:
                 self._check_open()
+                if only is None and not failed:
+                    quick = self._quick()
+                    if quick is not None:
+                        return quick.gateway, quick
                 gateway = self._next(failed, only)
                 if gateway is not None:
                     state = self._states[gateway]
@@ -100,11 +105,31 @@ class Gateways:
                     if link is not None:
                         self._lent.add(link)
                     return gateway, link
-                if not self._returned.wait(deadline) and self._runtime.now() >= deadline:
+                self._waiting += 1
+                try:
+                    is_told = self._returned.wait(deadline)
+                finally:
+                    self._waiting -= 1
+                if not is_told and self._runtime.now() >= deadline:
                     raise NoConnectionsAvailable(
                         f"all {self._connections_max} connections to each Thrift gateway were in use "
                         "(?connections= in the url allows more)"
                     )
+
+    def _quick(self) -> Link | None:
+        """What most calls find: whose turn it is, is in, and has a connection that was used a moment ago."""
+        gateway = self._order[(self._turn + 1) % len(self._order)]
+        state = self._states[gateway]
+        if state.failures or state.silent_calls or not state.idle or state.lent >= self._connections_max:
+            return None
+        link = state.idle[-1]
+        if self._runtime.now() - link.idle_since >= TRUSTED_IDLE_S:
+            return None
+        self._turn += 1
+        state.idle.pop()
+        state.lent += 1
+        self._lent.add(link)
+        return link
 
     def _next(self, failed: set[Gateway], only: Gateway | None) -> Gateway | None:
         """Whose turn it is; None when everybody who could be asked is busy to the limit."""
@@ -161,7 +186,8 @@ class Gateways:
             if is_kept:
                 link.idle_since = self._runtime.now()
                 state.idle.append(link)
-            self._returned.notify_all()
+            if self._waiting:
+                self._returned.notify_all()
         if not is_kept:
             link.close()
 

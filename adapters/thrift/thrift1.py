@@ -12,22 +12,20 @@ DIVERGENCES from what the SPI could do, each because of the protocol:
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
-from adapters.thrift.cells import widest
-from adapters.thrift.channel import Channel
+from adapters.thrift.binary import Rows1
+from adapters.thrift.cells import meta_row, widest
+from adapters.thrift.gateway_backend import GatewayBackend
 from adapters.thrift.idl import thrift1
 from adapters.thrift.ranges import WireRange, wire_range
-from adapters.thrift.url import Gateway, ThriftUrl
+from adapters.thrift.requests import get1, put1
+from adapters.thrift.url import Gateway
 from metaclient.backend import (
     Action,
-    Addressing,
-    BatchSemantics,
-    Capabilities,
     MetaPage,
     MetaRow,
     MetaScan,
@@ -59,7 +57,6 @@ from metaclient.model import (
     ServerName,
     TableDescriptor,
 )
-from metaclient.runtime import Runtime
 
 __all__ = ["Thrift1Backend"]
 
@@ -78,7 +75,7 @@ class _Scanner:
     scan: Scan
     range: WireRange
     left: int | None
-    held: list[Any] = field(default_factory=list)
+    held: list[Result] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,38 +88,29 @@ class _Write:
     mutations: tuple[Any, ...]
 
 
-class Thrift1Backend:
+class Thrift1Backend(GatewayBackend):
     """The SPI over Thrift 1; see the module's docstring."""
 
     name = "thrift1"
+    _service = T.Hbase
+    _decodes_text = False
+    _reader = Rows1
+    _cannot: ClassVar = {
+        "meta_replicas": False,
+        "region_replicas": False,
+        "row_mutations": False,
+        "create_with_splits": False,
+        "region_replication": False,
+    }
 
-    def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
-        parsed = ThriftUrl.parse(url, properties)
-        self._runtime = runtime
-        self._channel = Channel(parsed, T.Hbase, decodes_text=False, runtime=runtime, is_enabled=self.is_table_enabled)
-        self._call = self._channel.call
-        self.capabilities = Capabilities(
-            addressing=Addressing.GATEWAY,
-            meta_replicas=False,
-            region_replicas=False,
-            batch=BatchSemantics.ALL_OR_ERROR,
-            retries_inside_s=parsed.retries_inside_s,
-            row_mutations=False,
-            create_with_splits=False,
-            region_replication=False,
-        )
+    def _result_of(self, wire: Any) -> Result:
+        cells = [Cell(column, cell.timestamp, cell.value) for column, cell in sorted(wire.columns.items())]
+        return Result(wire.row, cells)
 
     def open(self, deadline: float) -> None:
         """Reach one gateway. happybase asks for nothing here, so neither do we: listing tables may be denied."""
         gateways = self._channel.gateways
         gateways.give_back(gateways.borrow(deadline))
-
-    def close(self) -> None:
-        self._channel.close()
-
-    def gateways(self) -> dict[str, dict[str, object]]:
-        """What is known of each gateway; JSON-able."""
-        return self._channel.gateways.status()
 
     # -- hbase:meta --------------------------------------------------------------------------------------------
 
@@ -159,17 +147,20 @@ class Thrift1Backend:
         elif get.max_versions != 1:
             cells = self._versions(table, get, deadline)
         else:
-            columns = widest(get.columns) or None
-            if get.max_timestamp == LATEST_TIMESTAMP:
-                args: tuple[object, ...] = (table, get.row, columns, _NO_ATTRIBUTES)
-                found = self._call("getRowWithColumns", *args, deadline=deadline, table=table)
-            else:
-                args = (table, get.row, columns, get.max_timestamp, _NO_ATTRIBUTES)
-                found = self._call("getRowWithColumnsTs", *args, deadline=deadline, table=table)
-            cells = _cells(found[0], get.min_timestamp) if found else []
+            found = self._newest(table, get, deadline)
+            cells = _since(found[0].cells, get.min_timestamp) if found else []
         if get.existence_only:
             return Result(get.row, (), exists=bool(cells))
         return Result(get.row, cells)
+
+    def _newest(self, table: bytes, get: Get, deadline: float) -> list[Result]:
+        columns = widest(get.columns) or None
+        if get.max_timestamp == LATEST_TIMESTAMP:
+            request = get1(table, get.row) if columns is None else None
+            args: tuple[object, ...] = (table, get.row, columns, _NO_ATTRIBUTES)
+            return self._rows("getRowWithColumns", lambda: args, deadline, table, request=request)
+        args = (table, get.row, columns, get.max_timestamp, _NO_ATTRIBUTES)
+        return self._rows("getRowWithColumnsTs", lambda: args, deadline, table)
 
     def _filtered(self, table: bytes, get: Get, deadline: float) -> list[Cell]:
         """Thrift 1 has no filter in a get, but in a scan of one row."""
@@ -238,9 +229,8 @@ class Thrift1Backend:
     def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
         """Fewer pieces than asked for mean the end."""
         assert isinstance(scanner, _Scanner)
-        found = self._call(
-            "scannerGetList", scanner.number, rows, deadline=deadline, table=scanner.table, only=scanner.gateway
-        )
+        args = (scanner.number, rows)
+        found = self._rows("scannerGetList", lambda: args, deadline, scanner.table, only=scanner.gateway)
         is_end = len(found) < rows or scanner.range.is_beyond(found[-1].row)
         kept = self._pieces(scanner, found, is_end)
         if scanner.left is not None:
@@ -249,38 +239,34 @@ class Thrift1Backend:
             self._close_quietly(scanner, deadline)
         return ScanPage(kept, None if is_end else scanner, is_end)
 
-    def _pieces(self, scanner: _Scanner, found: Sequence[Any], is_end: bool) -> list[Result]:
+    def _pieces(self, scanner: _Scanner, found: list[Result], is_end: bool) -> list[Result]:
         """Results. With ``batch``, one is partial when the next is of the same row: the last waits for a next page."""
         range_, low = scanner.range, scanner.scan.min_timestamp
-        rows = [one for one in found if one.row != range_.dropped and not range_.is_beyond(one.row)]
-        if scanner.scan.batch is None:
-            made = [Result(one.row, _cells(one, low)) for one in rows]
-        else:
-            rows = scanner.held + rows
+        if range_.dropped is not None or range_.floor is not None:
+            found = [one for one in found if one.row != range_.dropped and not range_.is_beyond(one.row)]
+        if scanner.scan.batch is not None:
+            rows = scanner.held + found
             scanner.held = [] if is_end else rows[-1:]
-            if not is_end:
-                followers, rows = rows[1:], rows[:-1]
-            else:
-                followers = [*rows[1:], None]
-            made = [
-                Result(one.row, _cells(one, low), is_partial=after is not None and after.row == one.row)
-                for one, after in zip(rows, followers, strict=True)
+            followers: list[Result | None] = [*rows[1:], None] if is_end else [*rows[1:]]
+            found = [
+                one._replace(is_partial=after is not None and after.row == one.row)
+                for one, after in zip(rows, followers, strict=False)
             ]
-        return made if low == 0 else [result for result in made if result.cells]
+        if low == 0:
+            return found
+        made = [one._replace(cells=_since(one.cells, low)) for one in found]
+        return [result for result in made if result.cells]
 
     def scan_close(self, scanner: object, deadline: float) -> None:
         assert isinstance(scanner, _Scanner)
         self._call("scannerClose", scanner.number, deadline=deadline, table=scanner.table, only=scanner.gateway)
 
-    def _close_quietly(self, scanner: _Scanner, deadline: float) -> None:
-        """The rows are here and right; a scanner that is not closed ends with its lease."""
-        with contextlib.suppress(MetaClientError):
-            self.scan_close(scanner, deadline)
-
     # -- writing -----------------------------------------------------------------------------------------------
 
     def mutate(self, place: RegionLocation | None, table: bytes, mutation: Mutation, deadline: float) -> Result | None:
         match mutation:
+            case Put() if all(cell.timestamp == LATEST_TIMESTAMP for cell in mutation.cells):
+                self._put(table, mutation, deadline)
             case Put() | Delete():
                 self._apply(table, self._writes(table, [mutation], deadline), deadline)
             case RowMutations():
@@ -290,6 +276,15 @@ class Thrift1Backend:
             case Append():
                 return self._append(table, mutation, deadline)
         return None
+
+    def _put(self, table: bytes, put: Put, deadline: float) -> None:
+        """One row at the server's time, as most puts are."""
+
+        def args() -> tuple[object, ...]:
+            mutations = [_put_mutation(cell, put.durability) for cell in put.cells]
+            return table, [T.BatchMutation(row=put.row, mutations=mutations)], _NO_ATTRIBUTES
+
+        self._tell("mutateRows", args, lambda: put1(table, put), deadline, table)
 
     def _increment(self, table: bytes, increment: Increment, deadline: float) -> Result:
         if len(increment.amounts) != 1:
@@ -305,9 +300,6 @@ class Thrift1Backend:
         found = self._call("append", wire, deadline=deadline, table=table, is_write=True)
         by_column = zip(sorted(columns), found, strict=False)
         return Result(append.row, tuple(Cell(column, one.timestamp, one.value) for column, one in by_column))
-
-    def _write(self, method: str, table: bytes, *args: object, deadline: float) -> Any:
-        return self._call(method, table, *args, deadline=deadline, table=table, is_write=True)
 
     def check_and_mutate(
         self, place: RegionLocation | None, table: bytes, check: Check, mutation: Mutation, deadline: float
@@ -360,11 +352,11 @@ class Thrift1Backend:
         rows, columns = [one.row for one in gets], widest(first.columns) or None
         if first.max_timestamp == LATEST_TIMESTAMP:
             args: tuple[object, ...] = (table, rows, columns, _NO_ATTRIBUTES)
-            found = self._call("getRowsWithColumns", *args, deadline=deadline, table=table)
+            found = self._rows("getRowsWithColumns", lambda: args, deadline, table)
         else:
             args = (table, rows, columns, first.max_timestamp, _NO_ATTRIBUTES)
-            found = self._call("getRowsWithColumnsTs", *args, deadline=deadline, table=table)
-        by_row = {one.row: _cells(one, first.min_timestamp) for one in found}
+            found = self._rows("getRowsWithColumnsTs", lambda: args, deadline, table)
+        by_row = {one.row: _since(one.cells, first.min_timestamp) for one in found}
         if first.existence_only:
             return [Result(row, (), exists=bool(by_row.get(row))) for row in rows]
         return [Result(row, by_row.get(row, ())) for row in rows]
@@ -440,9 +432,8 @@ def _check_place(place: RegionLocation | None) -> None:
         raise _no_replicas()
 
 
-def _cells(result: Any, min_timestamp: int) -> list[Cell]:
-    made = [Cell(column, cell.timestamp, cell.value) for column, cell in sorted(result.columns.items())]
-    return made if min_timestamp == 0 else [cell for cell in made if cell.timestamp >= min_timestamp]
+def _since(cells: Sequence[Cell], min_timestamp: int) -> list[Cell]:
+    return [cell for cell in cells if cell.timestamp >= min_timestamp] if min_timestamp else list(cells)
 
 
 def _limited(scanner: _Scanner, rows: list[Result], is_end: bool) -> tuple[list[Result], bool]:
@@ -458,7 +449,7 @@ def _limited(scanner: _Scanner, rows: list[Result], is_end: bool) -> tuple[list[
 
 
 def _meta_rows(results: Sequence[Result]) -> tuple[MetaRow, ...]:
-    return tuple(MetaRow(one.row, {cell.column: cell.value for cell in one.cells}) for one in results if one.cells)
+    return tuple(meta_row(one) for one in results if one.cells)
 
 
 def _put_mutation(cell: Cell, durability: Durability) -> Any:

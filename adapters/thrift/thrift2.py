@@ -11,18 +11,20 @@ DIVERGENCES from what the SPI could do, each because of the protocol:
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 from adapters.thrift import cells
-from adapters.thrift.channel import Channel
+from adapters.thrift.binary import Rows2
+from adapters.thrift.cells import meta_row
+from adapters.thrift.gateway_backend import GatewayBackend
 from adapters.thrift.idl import thrift2
 from adapters.thrift.ranges import WireRange, wire_range
-from adapters.thrift.url import Gateway, ThriftUrl
-from metaclient.backend import Action, Addressing, BatchSemantics, Capabilities, MetaPage, MetaRow, MetaScan, ScanPage
+from adapters.thrift.requests import get2, put2, puts2
+from adapters.thrift.url import Gateway
+from metaclient.backend import Action, MetaPage, MetaScan, ScanPage
 from metaclient.errors import BackendFault, CallTimeout, ConfigError, MetaClientError, Unsupported
 from metaclient.model import (
     META_TABLE,
@@ -42,7 +44,6 @@ from metaclient.model import (
     ServerName,
     TableDescriptor,
 )
-from metaclient.runtime import Runtime
 
 __all__ = ["Thrift2Backend"]
 
@@ -62,24 +63,17 @@ class _Scanner:
     is_stale: bool
 
 
-class Thrift2Backend:
+class Thrift2Backend(GatewayBackend):
     """The SPI over Thrift 2; see the module's docstring."""
 
     name = "thrift2"
+    _service = T.THBaseService
+    _decodes_text = True
+    _reader = Rows2
+    _cannot: ClassVar = {"cell_ttl": True}  # it can: by an attribute of the put
 
-    def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
-        parsed = ThriftUrl.parse(url, properties)
-        self._runtime = runtime
-        self._channel = Channel(
-            parsed, T.THBaseService, decodes_text=True, runtime=runtime, is_enabled=self.is_table_enabled
-        )
-        self._call = self._channel.call
-        self.capabilities = Capabilities(
-            addressing=Addressing.GATEWAY,
-            batch=BatchSemantics.ALL_OR_ERROR,
-            honours_deadline=True,
-            retries_inside_s=parsed.retries_inside_s,
-        )
+    def _result_of(self, wire: Any) -> Result:
+        return cells.result_of(b"", wire)
 
     def open(self, deadline: float) -> None:
         """Reach one gateway, and make sure that it speaks Thrift 2, in the way that the url says."""
@@ -95,13 +89,6 @@ class Thrift2Backend:
         if spoken == T.TThriftServerType.ONE:
             raise ConfigError("the gateway speaks Thrift 1: write thrift1: instead of thrift2:")
 
-    def close(self) -> None:
-        self._channel.close()
-
-    def gateways(self) -> dict[str, dict[str, object]]:
-        """What is known of each gateway; JSON-able."""
-        return self._channel.gateways.status()
-
     # -- hbase:meta --------------------------------------------------------------------------------------------
 
     def meta_replicas(self, deadline: float) -> Sequence[MetaReplica]:
@@ -114,12 +101,12 @@ class Thrift2Backend:
         at = replica.replica_id
         if scan.start_row and scan.start_row == scan.stop_row:
             get = cells.get_of(Get(scan.start_row, scan.families), at)
-            found = [self._call("get", META_TABLE, get, deadline=deadline, table=META_TABLE)]
+            found = [self._row("get", lambda: (META_TABLE, get), None, deadline, META_TABLE)]
         else:
             wire = self._meta_scan(scan, at)
-            found = self._call("getScannerResults", META_TABLE, wire, scan.limit, deadline=deadline, table=META_TABLE)
-        rows = tuple(_meta_row(one) for one in found if one.columnValues)
-        if any(bool(one.stale) is (at == 0) for one in found):
+            found = self._rows("getScannerResults", lambda: (META_TABLE, wire, scan.limit), deadline, META_TABLE)
+        rows = tuple(meta_row(one) for one in found if one.cells)
+        if any(one.is_stale is (at == 0) for one in found):
             raise _not_honoured(at)
         return MetaPage(rows, is_stale=at != 0)
 
@@ -142,14 +129,14 @@ class Thrift2Backend:
 
     def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Result:
         at = None if place is None else place.region.replica_id
-        wire = cells.get_of(get, at)
         if get.existence_only:
-            exists = self._call("exists", table, wire, deadline=deadline, table=table)
+            exists = self._call("exists", table, cells.get_of(get, at), deadline=deadline, table=table)
             return Result(get.row, (), bool(at), exists=exists)
-        result = cells.result_of(get.row, self._call("get", table, wire, deadline=deadline, table=table))
+        request = get2(table, get.row) if at is None and cells.is_plain(get) else None
+        result = self._row("get", lambda: (table, cells.get_of(get, at)), request, deadline, table)
         if at is not None and result.is_stale is (at == 0):
             raise _not_honoured(at)
-        return result
+        return result if result.row else result._replace(row=get.row)
 
     def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> ScanPage:
         at = None if place is None else place.region.replica_id
@@ -162,7 +149,7 @@ class Thrift2Backend:
             wire.limit = None if scan.limit is None else scan.limit + 1
             wanted += 1
         if scan.limit is not None and scan.limit <= scan.caching and scan.batch is None:
-            found = self._call("getScannerResults", table, wire, wanted, deadline=deadline, table=table)
+            found = self._rows("getScannerResults", lambda: (table, wire, wanted), deadline, table)
             return ScanPage(self._kept(found, range_)[: scan.limit], None, True, bool(at))
         number, gateway = self._channel.call_at("openScanner", table, wire, deadline=deadline, table=table)
         scanner = _Scanner(gateway, number, table, range_, bool(at))
@@ -175,58 +162,49 @@ class Thrift2Backend:
     def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
         """Fewer pieces than asked for mean the end: the gateway asks for one after the other until there is none."""
         assert isinstance(scanner, _Scanner)
-        found = self._call(
-            "getScannerRows", scanner.number, rows, deadline=deadline, table=scanner.table, only=scanner.gateway
-        )
+        args = (scanner.number, rows)
+        found = self._rows("getScannerRows", lambda: args, deadline, scanner.table, only=scanner.gateway)
         kept = self._kept(found, scanner.range)
         is_end = len(found) < rows or (bool(found) and scanner.range.is_beyond(found[-1].row))
         if is_end:
             self._close_quietly(scanner, deadline)
         return ScanPage(kept, None if is_end else scanner, is_end, scanner.is_stale)
 
-    def _kept(self, found: Sequence[Any], range_: WireRange) -> list[Result]:
-        result_of = cells.result_of
+    def _kept(self, found: list[Result], range_: WireRange) -> list[Result]:
         if range_.dropped is None and range_.floor is None:
-            return [result_of(b"", one) for one in found]
-        return [result_of(b"", one) for one in found if one.row != range_.dropped and not range_.is_beyond(one.row)]
+            return found
+        return [one for one in found if one.row != range_.dropped and not range_.is_beyond(one.row)]
 
     def scan_close(self, scanner: object, deadline: float) -> None:
         assert isinstance(scanner, _Scanner)
         self._call("closeScanner", scanner.number, deadline=deadline, table=scanner.table, only=scanner.gateway)
-
-    def _close_quietly(self, scanner: _Scanner, deadline: float) -> None:
-        """The rows are here and right; a scanner that is not closed ends with its lease."""
-        with contextlib.suppress(MetaClientError):
-            self.scan_close(scanner, deadline)
 
     # -- writing -----------------------------------------------------------------------------------------------
 
     def mutate(self, place: RegionLocation | None, table: bytes, mutation: Mutation, deadline: float) -> Result | None:
         match mutation:
             case Put():
-                self._write("put", table, cells.put_of(mutation), deadline)
+                put = mutation
+                self._tell("put", lambda: (table, cells.put_of(put)), lambda: put2(table, put), deadline, table)
             case Delete():
                 self._delete(table, mutation, deadline)
             case RowMutations():
                 if mutation.mutations:
-                    self._write("mutateRow", table, cells.row_mutations_of(mutation), deadline)
+                    self._write("mutateRow", table, cells.row_mutations_of(mutation), deadline=deadline)
             case Increment():
-                changed = self._write("increment", table, cells.increment_of(mutation), deadline)
+                changed = self._write("increment", table, cells.increment_of(mutation), deadline=deadline)
                 return cells.result_of(mutation.row, changed)
             case Append():
-                changed = self._write("append", table, cells.append_of(mutation), deadline)
+                changed = self._write("append", table, cells.append_of(mutation), deadline=deadline)
                 return cells.result_of(mutation.row, changed)
         return None
-
-    def _write(self, method: str, table: bytes, argument: object, deadline: float) -> Any:
-        return self._call(method, table, argument, deadline=deadline, table=table, is_write=True)
 
     def _delete(self, table: bytes, delete: Delete, deadline: float) -> None:
         parts = cells.deletes_of(delete)
         if len(parts) == 1:
-            self._write("deleteSingle", table, parts[0], deadline)
+            self._write("deleteSingle", table, parts[0], deadline=deadline)
         else:  # several kinds of markers: together or not at all
-            self._write("mutateRow", table, cells.row_mutations_of(delete), deadline)
+            self._write("mutateRow", table, cells.row_mutations_of(delete), deadline=deadline)
 
     def check_and_mutate(
         self, place: RegionLocation | None, table: bytes, check: Check, mutation: Mutation, deadline: float
@@ -264,21 +242,25 @@ class Thrift2Backend:
         operations: list[Any] = [action.operation for action in actions]
         match kind:
             case "get":
-                found = self._call(
-                    "getMultiple",
-                    table,
-                    [cells.get_of(one, None) for one in operations],
-                    deadline=deadline,
-                    table=table,
-                )
-                return [cells.result_of(one.row, result) for one, result in zip(operations, found, strict=True)]
+                args = (table, [cells.get_of(one, None) for one in operations])
+                found = self._rows("getMultiple", lambda: args, deadline, table)
+                return [
+                    result if result.row else result._replace(row=one.row)
+                    for one, result in zip(operations, found, strict=True)
+                ]
             case "get at a replica":
                 return [self._get_outcome(action, table, deadline) for action in actions]
             case "put":
-                self._write("putMultiple", table, [cells.put_of(one) for one in operations], deadline)
+                self._tell(
+                    "putMultiple",
+                    lambda: (table, [cells.put_of(one) for one in operations]),
+                    lambda: puts2(table, operations),
+                    deadline,
+                    table,
+                )
             case "delete":
                 wires = [wire for one in operations for wire in cells.deletes_of(one)]
-                self._write("deleteMultiple", table, wires, deadline)
+                self._write("deleteMultiple", table, wires, deadline=deadline)
             case _:
                 return [self.mutate(None, table, one, deadline) for one in operations]
         return [None] * len(actions)
@@ -338,10 +320,6 @@ def _server(name: Any) -> ServerName | None:
     if name is None or not name.hostName:
         return None
     return ServerName(name.hostName, name.port or 0, name.startCode or -1)
-
-
-def _meta_row(result: Any) -> MetaRow:
-    return MetaRow(result.row, {one.family + b":" + one.qualifier: one.value for one in result.columnValues})
 
 
 def _not_honoured(replica_id: int) -> MetaClientError:

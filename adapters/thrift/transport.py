@@ -14,24 +14,33 @@ import ssl
 from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
 from struct import Struct
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from thriftpy2._compat import CYTHON
 from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
-from thriftpy2.thrift import TClient
+from thriftpy2.thrift import TClient, TMessageType
 from thriftpy2.transport import TBufferedTransport, TFramedTransport
 
+from adapters.thrift.binary import Incoming, NotOurs, RowReader
+from adapters.thrift.requests import void_reply
 from adapters.thrift.url import Gateway, ThriftUrl
 from metaclient.errors import ServerUnreachable
 
 __all__ = ["Link", "Stream", "dial"]
+
+T = TypeVar("T")
 
 #: A page of a scan arrives in a few reads instead of hundreds.
 BUFFER_BYTES = 64 * 1024
 #: The time-out in force is kept while it is this close to the wanted one: a system call less for most calls.
 SLACK = 0.95
 TIMEOUT_S_MIN = 0.001
+#: More than any page of ours; what announces more than that is no Thrift.
+FRAME_BYTES_MAX = 1 << 30
+_frame_size = Struct(">I")
 _timeval = Struct("ll")
+#: The replies of most writes, whole.
+_NOTHING_TO_SAY = frozenset(void_reply(method) for method in ("put", "putMultiple", "mutateRows"))
 
 
 class Stream(Protocol):
@@ -199,16 +208,92 @@ class HttpStream:
         self._connection.close()
 
 
+class Reply:
+    """A reply as it arrives; in a frame all of it is read before it is looked at."""
+
+    def __init__(self, stream: Stream, *, is_framed: bool) -> None:
+        self._stream = stream
+        self._is_framed = is_framed
+        self.data = self._frame() if is_framed else stream.read(BUFFER_BYTES)
+
+    def _frame(self) -> bytes:
+        size = _frame_size.unpack(self._exactly(_frame_size.size))[0]
+        if size > FRAME_BYTES_MAX:
+            raise ConnectionError(f"the gateway announces {size} bytes, more than the {FRAME_BYTES_MAX} of any answer")
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size:
+            parts.append(self._stream.read(size))
+            size -= len(parts[-1])
+        return b"".join(parts)
+
+    def more(self, at: int) -> bytes:
+        if self._is_framed:
+            raise ConnectionError("the gateway's answer ends too early")
+        # As much as there is again: a long row is looked at a few times, not once for each packet.
+        self.data = self.data[at:] + self._stream.read(max(BUFFER_BYTES, len(self.data)))
+        return self.data
+
+    def read(self, size: int) -> bytes:
+        """For thriftpy2, when it has to read the whole message after all."""
+        if not self.data and not self._is_framed:
+            return self._stream.read(size)
+        data, self.data = self.data[:size], self.data[size:]
+        return data
+
+
 class Link:
-    """A connection in use: Thrift's client on a stream, and the gateway at its other end."""
+    """A connection in use: Thrift's client on a stream, and the gateway at its other end.
 
-    __slots__ = ("client", "gateway", "idle_since", "stream")
+    ``rows`` reads rows by hand; None where the protocol is not the binary one, and the client must be asked.
+    """
 
-    def __init__(self, gateway: Gateway, stream: Stream, client: Any) -> None:
+    __slots__ = ("_is_framed", "client", "gateway", "idle_since", "rows", "stream")
+
+    def __init__(
+        self, gateway: Gateway, stream: Stream, client: Any, *, rows: RowReader | None = None, is_framed: bool = False
+    ) -> None:
         self.gateway = gateway
         self.stream = stream
         self.client = client
+        self.rows = rows
         self.idle_since = 0.0
+        self._is_framed = is_framed
+
+    def ask(self, method: str, request: bytes | tuple[object, ...], read: Callable[[Incoming, RowReader], T]) -> T:
+        """Send a request, written by hand or as arguments, and read the reply by hand."""
+        assert self.rows is not None
+        self._send(method, request)
+        reply = Reply(self.stream, is_framed=self._is_framed)
+        try:
+            return read(reply, self.rows)
+        except NotOurs:
+            self._received(method, reply)  # mostly an error, which it raises
+            raise ConnectionError(f"the gateway's answer to {method} cannot be read") from None
+
+    def say(self, method: str, request: bytes) -> None:
+        """Send a request that was written by hand, whose reply is nothing or an error."""
+        self._send(method, request)
+        self._received(method, Reply(self.stream, is_framed=self._is_framed))
+
+    def _send(self, method: str, request: bytes | tuple[object, ...]) -> None:
+        if isinstance(request, bytes):
+            self.stream.write(_frame_size.pack(len(request)) + request if self._is_framed else request)
+            self.stream.flush()
+            return
+        protocol = self.client._oprot
+        protocol.write_message_begin(method, TMessageType.CALL, 0)
+        getattr(self.client._service, f"{method}_args")(*request).write(protocol)
+        protocol.write_message_end()
+        protocol.trans.flush()
+
+    def _received(self, method: str, reply: Reply) -> Any:
+        if reply.data in _NOTHING_TO_SAY:
+            return None
+        protocol = _protocol(reply, decodes_text=self.client._iprot.decode_response)
+        return TClient(self.client._service, protocol)._recv(method)
 
     def close(self) -> None:
         self.stream.close()
@@ -219,6 +304,7 @@ def dial(
     gateway: Gateway,
     service: Any,
     *,
+    rows: Callable[[], RowReader],
     decodes_text: bool,
     now: Callable[[], float],
     deadline: float,
@@ -228,10 +314,16 @@ def dial(
         stream = _http(url, gateway, now, deadline) if url.is_http else _tcp(url, gateway, now, deadline)
     except (OSError, ssl.SSLError) as error:
         raise ServerUnreachable(f"the Thrift gateway {gateway} cannot be reached: {error}") from error
-    buffered: Any = TFramedTransport if url.is_framed else TBufferedTransport  # which class depends on the platform
+    protocol = _protocol(stream, is_framed=url.is_framed, is_compact=url.is_compact, decodes_text=decodes_text)
+    client = TClient(service, protocol)
+    return Link(gateway, stream, client, rows=None if url.is_compact else rows(), is_framed=url.is_framed)
+
+
+def _protocol(stream: Any, *, decodes_text: bool, is_framed: bool = False, is_compact: bool = False) -> Any:
+    buffered: Any = TFramedTransport if is_framed else TBufferedTransport  # which class depends on the platform
     transport = buffered(stream, BUFFER_BYTES) if CYTHON else buffered(stream)
-    protocol = (TCompactProtocol if url.is_compact else TBinaryProtocol)(transport, decode_response=decodes_text)
-    return Link(gateway, stream, TClient(service, protocol))
+    protocol: Any = TCompactProtocol if is_compact else TBinaryProtocol
+    return protocol(transport, decode_response=decodes_text)
 
 
 def _tcp(url: ThriftUrl, gateway: Gateway, now: Callable[[], float], deadline: float) -> SocketStream:

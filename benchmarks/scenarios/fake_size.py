@@ -1,8 +1,8 @@
 """F4, F5: how big and how fast to start the fake is: memory of a million cells, and cost in regions.
 
-F4: resident memory of a process of its own with 1 million cells of 100 bytes (rows of 10 cells), in the memstore and
-after a flush. F5: seconds to create a table and to warm a client up, per region, at 1,000 and at 10,000 regions: a
-ratio near 1 means that the cost is linear.
+F4: resident memory of a process of its own with 1 million cells of 100 bytes, in the memstore and after a flush: in
+rows of 10 cells, of 2, and of one (in batches, and put one by one: a log entry each). F5: seconds to create a table and
+to warm a client up, per region, at 1,000 and at 10,000 regions: a ratio near 1 means that the cost is linear.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ import metaclient
 from benchmarks.figure import Figure, Lines, Outcome
 from benchmarks.scenario import Scenario
 
-CELLS, CELL_BYTES, ROW_CELLS = 1_000_000, 100, 10
+CELLS, CELL_BYTES = 1_000_000, 100
+#: Cells a row, and rows a call.
+SHAPES = ((10, 10_000), (2, 10_000), (1, 10_000), (1, 1))
 
 #: Runs in a process of its own, so that what others left behind does not count.
 _FILL = """
@@ -25,14 +27,15 @@ from adapters.fake import FakeCluster
 def resident():
     with open("/proc/self/statm") as status:
         return int(status.read().split()[1]) * resource.getpagesize() / 1e6
-cells, width, row_cells = map(int, sys.argv[1:])
+cells, width, row_cells, call_rows = map(int, sys.argv[1:])
 with FakeCluster(servers=3) as cluster, cluster.connect() as connection:
     connection.create_table("t", {"cf": {}}, splits=[b"row-%08d" % (n * cells // row_cells // 8) for n in range(1, 8)])
     table = connection.table("t")
     columns = [b"cf:c%02d" % number for number in range(row_cells)]
-    with table.batch(batch_size=10_000) as batch:
+    with table.batch(batch_size=call_rows) as batch:
+        put = batch.put if call_rows > 1 else table.put
         for number in range(cells // row_cells):
-            batch.put(b"row-%08d" % number, {c: (b"%d-%s" % (number, c)).ljust(width, b"x") for c in columns})
+            put(b"row-%08d" % number, {c: (b"%d-%s" % (number, c)).ljust(width, b"x") for c in columns})
     print(resident())
     cluster.flush("t")
     print(resident())
@@ -41,18 +44,18 @@ with FakeCluster(servers=3) as cluster, cluster.connect() as connection:
 
 def run(quick: bool) -> Outcome:
     cells = CELLS // 10 if quick else CELLS
-    memstore_mb, flushed_mb = _filled(cells)
+    shapes = SHAPES[:1] + SHAPES[2:3] if quick else SHAPES
+    megabytes = {f"{width} a row, {rows} rows a call": _filled(cells, width, rows) for width, rows in shapes}
     small, large = (500, 2_000) if quick else (1_000, 10_000)
     few, many = _started(small, 20), _started(large, 200 if not quick else 40)
     per_region = {name: many[name] / large / (few[name] / small) for name in few}
     figures = (
         Figure.of(
             "F4",
-            f"MB resident with {cells:,} cells of {CELL_BYTES} bytes, in the memstore or flushed; the larger",
-            max(memstore_mb, flushed_mb),
+            f"MB resident with {cells:,} cells of {CELL_BYTES} bytes, in memory or flushed; the most of all shapes",
+            max(max(pair) for pair in megabytes.values()),
             "<= 400",
-            memstore=memstore_mb,
-            flushed=flushed_mb,
+            **{name: max(pair) for name, pair in megabytes.items()},
         ),
         Figure.of(
             "F5a",
@@ -71,11 +74,11 @@ def run(quick: bool) -> Outcome:
     )
     series = {name: ([float(small), float(large)], [few[name], many[name]]) for name in few}
     chart = Lines("seconds by regions", "regions", "seconds", series)
-    return Outcome(figures, {"few": few, "many": many, "mb": [memstore_mb, flushed_mb]}, (chart,))
+    return Outcome(figures, {"few": few, "many": many, "mb, memstore and flushed": megabytes}, (chart,))
 
 
-def _filled(cells: int) -> tuple[float, float]:
-    arguments = [str(cells), str(CELL_BYTES), str(ROW_CELLS)]
+def _filled(cells: int, row_cells: int, call_rows: int) -> tuple[float, float]:
+    arguments = [str(cells), str(CELL_BYTES), str(row_cells), str(call_rows)]
     done = subprocess.run([sys.executable, "-c", _FILL, *arguments], capture_output=True, text=True, check=True)
     memstore, flushed = (float(line) for line in done.stdout.split())
     return memstore, flushed

@@ -5,39 +5,36 @@ the moment in which replica 2, healthy all along, shows it is its lag. Then the 
 ``lock_step``, HBase's way today, which on a real HBase showed 8 ms, and beside a hung replica 5 s, then over 20 s for
 two minutes.
 
-The sink's own work (R4) is timed in one thread: taking edits, batching, answers and accounts for two replicas, without
-network and replay. R4b is what a put really pays: the same puts with and without a sink, which adds the region's own
-hand-over at MVCC completion. The sink's memory is watched on real threads, with puts
-as fast as they go and a small limit: they reach its soft part, where a flush lets queues go.
+The sink's own work (R4) is that of a cluster on real threads with puts at full rate, as CPU time for an edit beside
+that of the put through the client: see ``benchmarks/replication_cost.py``. R4b is the part of it that the put itself
+takes longer. Beside stand the same shares of a bare write to a region, in one thread and without network.
+
+The sink's memory is watched on real threads, with puts as fast as they go and a small limit: R5 reaches its soft part,
+where a flush lets queues go; in R5b a replica hangs, nothing can be flushed, and the hard limit holds.
 """
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from statistics import median
-from typing import Any
 
 from adapters.fake import FakeCluster
-from adapters.fake.replication import Batch, BufferManager, FlushRequester, ReplicationConfig, Sink
-from adapters.fake.storage import FileSystem, Region, WalEntry
+from adapters.fake.storage import Region
+from adapters.fake.storage.wal import LoggedEntry
 from benchmarks.figure import Figure, Lines, Outcome
+from benchmarks.replication_cost import COPIES, alone, on_threads
+from benchmarks.replication_cost import put_of as _put
 from benchmarks.scenario import Scenario
 from benchmarks.virtual import TABLE
-from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Get, Put, RegionInfo, TableDescriptor
-from metaclient.runtime import Pending, SimRuntime, ThreadRuntime
+from metaclient.model import FamilyDescriptor, Get, TableDescriptor
+from metaclient.runtime import SimRuntime
 
-COPIES = 3
 EDITS_PER_S = 1000
 NETWORK_S = 0.001
 PROBE_EVERY = 7  # in step with nothing: batches come back every 2 ms
 HANGS_AT_S = 2.0
 WATCHED, HUNG = 2, 1
-VALUE = bytes(100)
-ROUND_EDITS = 2_000
 LIMIT_BYTES = 256 * 1024
 
 
@@ -58,8 +55,10 @@ def run(quick: bool) -> Outcome:
     ours, ours_hung = lags(length_s, is_hung=False), lags(length_s, is_hung=True)
     java, java_hung = lags(length_s, is_hung=False, lock_step=True), lags(length_s, is_hung=True, lock_step=True)
     healthy, beside_hung = ours.quantile(0.99, HANGS_AT_S), ours_hung.quantile(0.99, HANGS_AT_S)
-    cost = sink_cost(60_000 if quick else 300_000)
+    bare = alone(40_000 if quick else 200_000)
+    cost = on_threads(10_000 if quick else 60_000)
     memory = full_rate(5_000 if quick else 50_000)
+    hung = full_rate_beside_a_hung_replica(5_000 if quick else 20_000)
     figures = (
         Figure.of(
             "R1",
@@ -80,19 +79,22 @@ def run(quick: bool) -> Outcome:
         Figure.of("R3", "flushes for four replicas that open together", opening_flushes(4), "== 1"),
         Figure.of(
             "R4",
-            "the sink's work for an edit, as a share of the put",
+            "the sink's work for an edit on real threads, as a share of the put",
             cost["sink_share"],
             "<= 0.3",
             put_us=cost["put"] * 1e6,
-            sink_us=cost["sink"] * 1e6,
+            sink_us=(cost["inside"] + cost["threads"]) * 1e6,
+            edits_a_batch=cost["batch_edits"],
+            alone_of_a_bare_write=bare["sink_share"],
         ),
         Figure.of(
             "R4b",
-            "what a put takes longer with a sink, hand-over included, as a share of the put",
-            cost["told_share"],
+            "what a put takes longer with a sink on real threads, as a share of the put",
+            cost["inside_share"],
             "<= 0.3",
             put_us=cost["put"] * 1e6,
-            put_with_sink_us=cost["told"] * 1e6,
+            longer_us=cost["inside"] * 1e6,
+            alone_of_a_bare_write=bare["told_share"],
         ),
         Figure.of(
             "R5",
@@ -100,6 +102,13 @@ def run(quick: bool) -> Outcome:
             memory["peak_share"],
             "<= 1",
             **{name: value for name, value in memory.items() if name != "peak_share"},
+        ),
+        Figure.of(
+            "R5b",
+            "the same beside a hung replica, when nothing can be flushed",
+            hung["peak_share"],
+            "<= 1",
+            **{name: value for name, value in hung.items() if name != "peak_share"},
         ),
     )
     series = {
@@ -135,7 +144,7 @@ def lags(length_s: float, *, is_hung: bool, lock_step: bool = False) -> Lags:
         seen: list[tuple[float, float]] = []
         replay = watched.replay
 
-        def replay_and_look(entry: WalEntry) -> bool:
+        def replay_and_look(entry: LoggedEntry) -> bool:
             is_new = replay(entry)
             for row in [row for row in waiting if watched.get(Get(row)).cells]:
                 at = waiting.pop(row)
@@ -173,10 +182,6 @@ def _region(cluster: FakeCluster, replica_id: int) -> Region:
     return cluster.host_of(node).regions[node.name]
 
 
-def _put(row: bytes) -> Put:
-    return Put(row, (Cell(b"f:q", LATEST_TIMESTAMP, VALUE),))
-
-
 # -- flushes ---------------------------------------------------------------------------------------------------
 
 
@@ -198,103 +203,6 @@ def opening_flushes(replicas: int) -> int:
         flushes = sink.flushes_seen - before
         cluster.close()
         return flushes
-
-
-# -- cost ------------------------------------------------------------------------------------------------------
-
-
-def sink_cost(edits: int) -> dict[str, float]:
-    """Seconds for a put without a sink, for one with it, for the sink alone; and the last two as shares of the first.
-
-    Medians of many short rounds. A share compares what was timed within one round, milliseconds apart: the machine's
-    speed changes by a third from second to second, and best times of different moments do not compare.
-    """
-    puts = [_put(b"%08d" % number) for number in range(ROUND_EDITS)]
-    rounds: list[tuple[float, float, float]] = []
-    with ThreadRuntime(name="bench") as runtime:
-        for _ in range(edits // ROUND_EDITS):
-            answers: list[Pending[None]] = []
-            entries = _entries(runtime, puts)
-            works: Sequence[tuple[Callable[[Any], object], Sequence[object]]] = (
-                (_nothing, puts),
-                (_alone(runtime).mutate, puts),
-                (_alone(runtime, _bare_sink(runtime, answers).add).mutate, puts),
-                (_bare_sink(runtime, answers).add, entries),
-            )
-            loop, put, told, sink = (_timed(partial(_push, add, given, answers)) for add, given in works)
-            rounds.append((put - loop, told - loop, sink - loop))
-    return {
-        "put": median(put for put, _, _ in rounds) / ROUND_EDITS,
-        "told": median(told for _, told, _ in rounds) / ROUND_EDITS,
-        "sink": median(sink for _, _, sink in rounds) / ROUND_EDITS,
-        "told_share": median(told / put for put, told, _ in rounds) - 1,
-        "sink_share": median(sink / put for put, _, sink in rounds),
-    }
-
-
-def _nothing(_: object) -> None:
-    """What a loop costs."""
-
-
-def _timed(work: Callable[[], None]) -> float:
-    gc.collect()
-    gc.disable()
-    try:
-        began = time.thread_time()  # of this thread: other work of the machine does not count
-        work()
-        return time.thread_time() - began
-    finally:
-        gc.enable()
-
-
-def _push(add: Callable[[Any], object], entries: Sequence[object], answers: list[Pending[None]]) -> None:
-    """Hand over, and let the replicas answer once for every hundred edits: the pace of full batches."""
-    for number, entry in enumerate(entries):
-        add(entry)
-        if number % 100 == 99:
-            done, answers[:] = answers[:], []
-            for answer in done:
-                answer.complete(None)
-
-
-def _alone(runtime: ThreadRuntime, on_commit: Callable[[WalEntry], None] | None = None) -> Region:
-    filesystem = FileSystem()
-    info = RegionInfo(TABLE, region_id=1)
-    table = TableDescriptor(TABLE, (FamilyDescriptor(b"f"),))
-    wal = filesystem.create_wal("bench")
-    return Region.open(info, table, filesystem, wal=wal, runtime=runtime, on_commit=on_commit)
-
-
-def _entries(runtime: ThreadRuntime, puts: Sequence[Put]) -> list[WalEntry]:
-    """What a region hands over for these puts."""
-    entries: list[WalEntry] = []
-    region = _alone(runtime, entries.append)
-    for put in puts:
-        region.mutate(put)
-    return entries
-
-
-def _bare_sink(runtime: ThreadRuntime, answers: list[Pending[None]]) -> Sink:
-    config = ReplicationConfig()
-
-    def send(batch: Batch) -> Pending[None]:
-        answer: Pending[None] = runtime.pending()
-        answers.append(answer)
-        return answer
-
-    buffer = BufferManager(runtime, config.pending_bytes_soft, config.pending_bytes_max, lambda: None)
-    requester = FlushRequester(runtime, lambda: True, interval_s=30.0, gather_s=0.02)
-    return Sink(
-        "bench",
-        runtime=runtime,
-        config=config,
-        buffer=buffer,
-        requester=requester,
-        send=send,
-        replica_count=lambda: COPIES,
-        families=frozenset({b"f"}),
-        time_ms=runtime.time_ms,
-    )
 
 
 # -- memory ----------------------------------------------------------------------------------------------------
@@ -324,9 +232,34 @@ def full_rate(edits: int) -> dict[str, float]:
         }
 
 
+def full_rate_beside_a_hung_replica(edits: int) -> dict[str, float]:
+    """The same with one replica that never answers and a primary that cannot flush: only the hard limit is left."""
+    config = {
+        "replication_pending_bytes_max": LIMIT_BYTES,
+        "replication_operation_timeout_s": 3600.0,
+        "replication_rpc_timeout_s": 3600.0,
+    }
+    with FakeCluster(servers=6, config=config) as cluster:
+        cluster.create_table(TableDescriptor(TABLE, (FamilyDescriptor(b"f"),), region_replication=COPIES))
+        region = cluster.regions(TABLE)[0]
+        hosts = [cluster.server_of(region, replica_id) for replica_id in range(COPIES)]
+        assert all(host is not None for host in hosts)
+        cluster.faults.stall_flushes(str(hosts[0]))
+        cluster.pause(str(hosts[HUNG]), keeps_session=True)
+        primary, buffer = _region(cluster, 0), cluster.server_named(str(hosts[0])).replication.buffer
+        for number in range(edits):
+            primary.mutate(_put(b"%08d" % number))
+            assert buffer.pending_bytes <= LIMIT_BYTES, "the limit was passed"
+        peak, refused = buffer.peak_bytes, buffer.refused
+        cluster.faults.stall_flushes(str(hosts[0]), False)
+        cluster.resume(str(hosts[HUNG]))
+        cluster.wait_until_replicated(60.0)
+        return {"peak_share": peak / LIMIT_BYTES, "refused": refused, "edits": edits}
+
+
 SCENARIO = Scenario(
     "region-replication",
-    ("R1", "R2", "R3", "R4", "R4b", "R5"),
+    ("R1", "R2", "R3", "R4", "R4b", "R5", "R5b"),
     "replicas follow within milliseconds, and a hung one takes nobody with it",
     run,
     backend="fake",

@@ -14,6 +14,7 @@ from typing import Any
 
 from benchmarks.figure import Figure, Lines, Outcome
 from benchmarks.scenario import Scenario
+from benchmarks.timeline_live import run_on
 from benchmarks.virtual import TABLE, client
 from metaclient.model import Get, RegionLocation, Result
 from metaclient.runtime import Runtime, SimRuntime
@@ -143,5 +144,9 @@ class _SlowNowAndThen(ScriptedBackend):
 
 
 SCENARIO = Scenario(
-    "timeline-tail", ("C7", "C7b", "C7c", "C7d"), "hedged reads cut the tail for a bounded number of extra calls", run
+    "timeline-tail",
+    ("C7", "C7b", "C7c", "C7d"),
+    "hedged reads cut the tail for a bounded number of extra calls",
+    run,
+    run_on=run_on,
 )

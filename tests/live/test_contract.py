@@ -5,10 +5,8 @@ What differs stands in ``docs/known-differences.md``, with the reason; this file
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import ClassVar
 
 import pytest
@@ -19,36 +17,21 @@ from metaclient import Connection, Table
 from metaclient.errors import TableExists
 from metaclient.testing import BackendContract
 from metaclient.testing.contract import FAMILIES, Families, TableMaker, needs
+from tests.contract.known_differences import mark_if_known
 
-TABLE = Path(__file__).resolve().parents[2] / "docs" / "known-differences.md"
-_LINE = re.compile(r"^\| `(?P<test>[^`]+)` \| (?P<backends>[^|]+) \| (?P<reason>[^|]+) \|$")
 #: A secondary of 2.6.1 is up to 3 s behind; a busy machine may take several times that.
 REPLICATION_S_MAX = 60.0
-
-
-def known_differences(text: str) -> dict[tuple[str, str], str]:
-    """(test, backend) -> reason."""
-    found = [match for line in text.splitlines() if (match := _LINE.match(line))]
-    return {
-        (match["test"], backend.strip()): match["reason"].strip()
-        for match in found
-        for backend in match["backends"].split(",")
-    }
 
 
 class Live(BackendContract):
     """Tables are left behind: the cluster goes as a whole, and deleting one takes HBase a second or two."""
 
     scheme: ClassVar[str]
-    differences: ClassVar[Mapping[tuple[str, str], str]] = known_differences(TABLE.read_text(encoding="utf-8"))
 
     @pytest.fixture(autouse=True)
     def _differs(self, request: pytest.FixtureRequest) -> None:
-        name = request.node.originalname
-        full = request.node.name.replace(f"[{request.node.callspec.params['hbase']}-", "[", 1)
-        reason = self.differences.get((name, self.scheme)) or self.differences.get((full, self.scheme))
-        if reason is not None:
-            request.applymarker(pytest.mark.xfail(reason=reason, strict=True))
+        full_name = request.node.name.replace(f"[{request.node.callspec.params['hbase']}-", "[", 1)
+        mark_if_known(request, self.scheme, full_name)
 
     @pytest.fixture
     def backend_connection(self, hbase: LocalHBase) -> Iterator[Connection]:

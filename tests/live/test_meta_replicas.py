@@ -11,7 +11,9 @@ from adapters.local_hbase import LocalHBase
 from metaclient import Connection, MetaClientError, Table
 from metaclient.model import MetaReplica
 
+pytestmark = pytest.mark.essential
 LOOKUPS = 600
+TRIES_MAX = 5
 
 
 def test_every_copy_of_meta_is_known_and_placed(hbase: LocalHBase, connection: Connection) -> None:
@@ -20,20 +22,33 @@ def test_every_copy_of_meta_is_known_and_placed(hbase: LocalHBase, connection: C
     assert sorted({hbase.meta_server(one.id) for one in replicas}) <= hbase.servers()
 
 
-def test_lookups_are_spread_over_the_secondaries_and_spare_the_primary(
-    hbase: LocalHBase, connection: Connection, table: Table
-) -> None:
-    """ "JMX read counts: the primary's share of our lookups at most 1 % while all are healthy"."""
-    before = hbase.meta_reads()
-    for number in range(LOOKUPS):
-        connection.locate(table.name, b"r%d" % (number % 10), reload=True)
-    after = hbase.meta_reads()
-    served = {replica_id: after[replica_id] - before[replica_id] for replica_id in after}
+def test_lookups_are_spread_over_the_secondaries_and_spare_the_primary(hbase: LocalHBase, table_name: bytes) -> None:
+    """ "JMX read counts: the primary's share of our lookups at most 1 % while all are healthy".
+
+    A machine that starves its servers makes them unhealthy: what was ejected meanwhile does not count as a try.
+    """
+    hbase.spread_meta()
+    for _ in range(TRIES_MAX):
+        served, ejections = _served(hbase, table_name)
+        print(f"HBase {hbase.version}: {LOOKUPS} lookups, reads by replica {served}, {ejections} ejections")
+        if not ejections:
+            break
     total = sum(served.values())
-    print(f"HBase {hbase.version}: {LOOKUPS} lookups, reads by replica {served}")
+    assert ejections == 0
     assert total >= LOOKUPS
     assert served[0] <= total * 0.01
     assert min(served[1], served[2]) >= total * 0.35
+
+
+def _served(hbase: LocalHBase, table: bytes) -> tuple[dict[int, int], int]:
+    """Reads by replica, in the servers' words, and how often a replica was out."""
+    before = hbase.meta_reads()
+    with metaclient.connect(hbase.thrift2_url, meta_mode="LoadBalance") as connection:
+        for number in range(LOOKUPS):
+            connection.locate(table, b"r%d" % (number % 10), reload=True)
+        ejections = connection.stats()["meta"]["ejections"]
+    after = hbase.meta_reads()
+    return {replica_id: after[replica_id] - before[replica_id] for replica_id in after}, ejections
 
 
 def test_mode_none_reads_the_primary_alone(hbase: LocalHBase, table_name: bytes) -> None:

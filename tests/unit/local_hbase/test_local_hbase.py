@@ -23,7 +23,9 @@ from metaclient.cli import main
 from metaclient.errors import ConfigError, Unsupported
 from metaclient.runtime import ThreadRuntime
 
-SLEEPER = "import time; time.sleep(60)"
+#: Where a test waits for what must come: long enough for a busy machine.
+PATIENCE_S = 60.0
+SLEEPER = "import time; time.sleep(120)"
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def sleeper(folder: Path, name: str) -> list[str]:
 
 def wait_for(count: int, folder: Path) -> dict[str, int]:
     runtime = ThreadRuntime()
-    deadline = runtime.now() + 20
+    deadline = runtime.now() + PATIENCE_S
     while len(found := running(marker(folder))) != count and runtime.now() < deadline:
         runtime.sleep(0.02)
     return found
@@ -168,7 +170,7 @@ def test_only_processes_with_the_mark_are_found_and_killed(tmp_path: Path) -> No
         assert wait_for(1, ours) == {"rs1": children[0].pid}
         assert wait_for(1, theirs) == {"rs1": children[1].pid}
         assert kill_all(marker(ours)) == ["rs1"]
-        children[0].wait(10)
+        children[0].wait(PATIENCE_S)
         assert wait_for(0, ours) == {}
         assert children[1].poll() is None
     finally:
@@ -183,28 +185,31 @@ def test_paused_process_is_seen_as_such_and_can_be_killed(tmp_path: Path) -> Non
         wait_for(1, tmp_path)
         send_signal(child.pid, signal.SIGSTOP)
         runtime = ThreadRuntime()
+        deadline = runtime.now() + PATIENCE_S
         while not is_stopped(child.pid):
+            assert runtime.now() < deadline
             runtime.sleep(0.01)
         assert kill_all(marker(tmp_path)) == ["rs1"]
-        child.wait(10)
+        child.wait(PATIENCE_S)
     finally:
         child.kill()
         child.wait()
 
 
 STARTER = """
-import subprocess, sys, time
+import signal, subprocess, sys, time
 from pathlib import Path
 from adapters.local_hbase.death_watch import DeathWatch
 from adapters.local_hbase.settings import marker
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would inherit "ignored"
 folder = Path(sys.argv[1])
 watch = DeathWatch(marker(folder))
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", marker(folder), "-Dmetaclient.process=rs1"],
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)", marker(folder), "-Dmetaclient.process=rs1"],
                  start_new_session=True)
 print("started", flush=True)
 if sys.argv[2] == "leave":
     watch.leave()
-time.sleep(60)
+time.sleep(120)
 """
 
 
@@ -219,7 +224,7 @@ def test_processes_die_with_the_one_that_started_them(tmp_path: Path, number: si
         assert starter.stdout.readline() == b"started\n"
     assert wait_for(1, tmp_path)
     starter.send_signal(number)
-    starter.wait(10)
+    starter.wait(PATIENCE_S)
     assert wait_for(0, tmp_path) == {}
 
 
@@ -230,7 +235,7 @@ def test_processes_that_were_left_stay(tmp_path: Path) -> None:
         starter.stdout.readline()
     assert wait_for(1, tmp_path)
     starter.kill()
-    starter.wait(10)
+    starter.wait(PATIENCE_S)
     ThreadRuntime().sleep(0.3)
     assert list(running(marker(tmp_path))) == ["rs1"]
     assert kill_all(marker(tmp_path)) == ["rs1"]

@@ -22,7 +22,7 @@ from metaclient.errors import CallTimeout, ServerUnreachable
 from metaclient.model import Get
 from metaclient.runtime import ThreadRuntime
 
-LONG_S = 20.0
+LONG_S, SHORT_S = 60.0, 0.75
 T = thrift2()
 
 
@@ -60,7 +60,7 @@ def http(serve: Callable[..., Any]) -> Iterator[ThreadingHTTPServer]:
     gateway.released.set()
     server.shutdown()
     server.server_close()
-    thread.join(5)
+    thread.join(LONG_S)
 
 
 def over_http(server: ThreadingHTTPServer, path: str, runtime: ThreadRuntime) -> Thrift2Backend:
@@ -84,7 +84,7 @@ def test_http_error_is_no_answer(http: ThreadingHTTPServer, runtime: ThreadRunti
 def test_http_ends_at_the_deadline(http: ThreadingHTTPServer, runtime: ThreadRuntime) -> None:
     backend = over_http(http, "/slow", runtime)
     with pytest.raises(CallTimeout):
-        backend.get(None, b"t", Get(b"r"), runtime.now() + 0.2)
+        backend.get(None, b"t", Get(b"r"), runtime.now() + SHORT_S)
     backend.close()
 
 
@@ -116,7 +116,7 @@ def test_tls_is_verified_unless_told_otherwise(
         assert backend.get(None, b"t", Get(b"d"), runtime.now() + LONG_S).cells[0].value == b"d"
         gateway.hooks["put"] = lambda table, put: gateway.released.wait(LONG_S)
         with pytest.raises(CallTimeout):
-            backend._call("put", b"t", T.TPut(b"r", []), deadline=runtime.now() + 0.2)
+            backend._call("put", b"t", T.TPut(b"r", []), deadline=runtime.now() + SHORT_S)
         backend.close()
     stranger = Thrift2Backend(f"thrift2+tls://{gateway.address}", runtime=runtime)
     with pytest.raises(ServerUnreachable, match="certificate"):

@@ -1,0 +1,123 @@
+"""What both protocols have in common: the channel to the gateways, rows that are read by hand, scanners that end."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar
+
+from adapters.thrift.binary import RowReader, read_row, read_rows
+from adapters.thrift.channel import Channel
+from adapters.thrift.transport import Link
+from adapters.thrift.url import Gateway, ThriftUrl
+from metaclient.backend import Addressing, BatchSemantics, Capabilities
+from metaclient.errors import MetaClientError
+from metaclient.model import Result
+from metaclient.runtime import Runtime
+
+__all__ = ["GatewayBackend"]
+
+
+class GatewayBackend:
+    """Base of the two backends. A subclass says which service, how rows are read, and what it cannot do."""
+
+    name: ClassVar[str]
+    _service: ClassVar[Any]
+    _decodes_text: ClassVar[bool]
+    _reader: ClassVar[Callable[[], RowReader]]
+    _cannot: ClassVar[Mapping[str, bool]] = {}
+
+    def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
+        parsed = ThriftUrl.parse(url, properties)
+        self._runtime = runtime
+        self._channel = Channel(
+            parsed,
+            self._service,
+            rows=type(self)._reader,
+            decodes_text=self._decodes_text,
+            runtime=runtime,
+            is_enabled=self.is_table_enabled,
+        )
+        self._call = self._channel.call
+        self.capabilities = Capabilities(
+            addressing=Addressing.GATEWAY,
+            batch=BatchSemantics.ALL_OR_ERROR,
+            retries_inside_s=parsed.retries_inside_s,
+            **self._cannot,
+        )
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def gateways(self) -> dict[str, dict[str, object]]:
+        """What is known of each gateway; JSON-able."""
+        return self._channel.gateways.status()
+
+    def is_table_enabled(self, table: bytes, deadline: float) -> bool:
+        raise NotImplementedError
+
+    def scan_close(self, scanner: object, deadline: float) -> None:
+        raise NotImplementedError
+
+    def _result_of(self, wire: Any) -> Result:
+        """A row as thriftpy2 has read it."""
+        raise NotImplementedError
+
+    # -- calls ---------------------------------------------------------------------------------------------------
+
+    def _row(
+        self, method: str, args: Callable[[], tuple[object, ...]], request: bytes | None, deadline: float, table: bytes
+    ) -> Result:
+        """A call that answers one row; ``request`` is the whole call where it was written by hand."""
+
+        def ask(link: Link) -> Result:
+            if link.rows is None:
+                return self._result_of(getattr(link.client, method)(*args()))
+            return link.ask(method, args() if request is None else request, read_row)
+
+        return self._channel.ask(ask, method, deadline, table)[0]
+
+    def _rows(
+        self,
+        method: str,
+        args: Callable[[], tuple[object, ...]],
+        deadline: float,
+        table: bytes,
+        *,
+        request: bytes | None = None,
+        only: Gateway | None = None,
+    ) -> list[Result]:
+        """A call that answers a list of rows."""
+
+        def ask(link: Link) -> list[Result]:
+            if link.rows is None:
+                return [self._result_of(one) for one in getattr(link.client, method)(*args())]
+            return link.ask(method, args() if request is None else request, read_rows)
+
+        return self._channel.ask(ask, method, deadline, table, only=only)[0]
+
+    def _tell(
+        self,
+        method: str,
+        args: Callable[[], tuple[object, ...]],
+        request: Callable[[], bytes],
+        deadline: float,
+        table: bytes,
+    ) -> None:
+        """A write that answers nothing."""
+
+        def ask(link: Link) -> None:
+            if link.rows is None:
+                getattr(link.client, method)(*args())
+            else:
+                link.say(method, request())
+
+        self._channel.ask(ask, method, deadline, table, is_write=True)
+
+    def _write(self, method: str, table: bytes, *args: object, deadline: float) -> Any:
+        return self._call(method, table, *args, deadline=deadline, table=table, is_write=True)
+
+    def _close_quietly(self, scanner: object, deadline: float) -> None:
+        """The rows are here and right; a scanner that is not closed ends with its lease."""
+        with contextlib.suppress(MetaClientError):
+            self.scan_close(scanner, deadline)

@@ -1,0 +1,114 @@
+"""Writes by hand the requests that most calls are, in Thrift's binary protocol; ``binary`` reads the replies.
+
+What is written here is, byte for byte, what thriftpy2 writes: a test compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from struct import Struct
+
+from metaclient.model import LATEST_TIMESTAMP, Durability, Put
+
+__all__ = ["get1", "get2", "put1", "put2", "puts2", "void_reply"]
+
+_CALL, _REPLY = 0x80010001, 0x80010002
+_BINARY = 11
+_uint = Struct(">I")
+_int = Struct(">i")
+_map_container = Struct(">bbi")
+
+
+def _head(method: str) -> bytes:
+    return _uint.pack(_CALL) + _int.pack(len(method)) + method.encode() + _int.pack(0)
+
+
+_GET2, _PUT2, _GET1, _PUT1 = _head("get"), _head("put"), _head("getRowWithColumns"), _head("mutateRows")
+_PUTS2 = _head("putMultiple")
+_EMPTY_MAP = _map_container.pack(_BINARY, _BINARY, 0)
+
+
+def get2(table: bytes, row: bytes) -> bytes:
+    """``get`` of Thrift 2, of a whole row."""
+    return b"%b\x0b\0\1%b%b\x0c\0\2\x0b\0\1%b%b\0\0" % (_GET2, _int.pack(len(table)), table, _int.pack(len(row)), row)
+
+
+def put2(table: bytes, put: Put) -> bytes:
+    """``put`` of Thrift 2."""
+    pack, row = _int.pack, put.row
+    parts = [_PUT2, b"\x0b\0\1", pack(len(table)), table, b"\x0c\0\2\x0b\0\1", pack(len(row)), row]
+    parts += (b"\x0f\0\2\x0c", pack(len(put.cells)))
+    for column, timestamp, value, _ in put.cells:
+        family, _, qualifier = column.partition(b":")
+        parts.append(
+            b"\x0b\0\1%b%b\x0b\0\2%b%b\x0b\0\3%b%b"
+            % (pack(len(family)), family, pack(len(qualifier)), qualifier, pack(len(value)), value)
+        )
+        parts.append(b"\0" if timestamp == LATEST_TIMESTAMP else b"\x0a\0\4%b\0" % timestamp.to_bytes(8, "big"))
+    parts += (_put_ending(put), b"\0")
+    return b"".join(parts)
+
+
+def puts2(table: bytes, puts: Sequence[Put]) -> bytes:
+    """``putMultiple`` of Thrift 2."""
+    pack = _int.pack
+    parts = [_PUTS2, b"\x0b\0\1", pack(len(table)), table, b"\x0f\0\2\x0c", pack(len(puts))]
+    add = parts.append
+    heads: dict[bytes, bytes] = {}  # a column's name is the same in most rows
+    stamp, ending = LATEST_TIMESTAMP, b"\0"  # and so is the timestamp
+    for put in puts:
+        row, cells = put.row, put.cells
+        add(b"\x0b\0\1%b%b\x0f\0\2\x0c%b" % (pack(len(row)), row, pack(len(cells))))
+        for column, timestamp, value, _ in cells:
+            head = heads.get(column)
+            if head is None:
+                family, _, qualifier = column.partition(b":")
+                head = heads[column] = b"\x0b\0\1%b%b\x0b\0\2%b%b\x0b\0\3" % (
+                    pack(len(family)), family, pack(len(qualifier)), qualifier
+                )  # fmt: skip
+            if timestamp != stamp:
+                stamp = timestamp
+                ending = b"\0" if stamp == LATEST_TIMESTAMP else b"\x0a\0\4%b\0" % stamp.to_bytes(8, "big")
+            add(b"%b%b%b%b" % (head, pack(len(value)), value, ending))
+        add(_put_ending(put))
+    add(b"\0")
+    return b"".join(parts)
+
+
+def _put_ending(put: Put) -> bytes:
+    """What follows a put's cells."""
+    if put.ttl_ms is None and put.durability is Durability.USE_DEFAULT:
+        return b"\0"
+    parts = []
+    if put.ttl_ms is not None:
+        parts.append(b"\x0d\0\5\x0b\x0b\0\0\0\1\0\0\0\4_ttl\0\0\0\x08" + put.ttl_ms.to_bytes(8, "big"))
+    if put.durability is not Durability.USE_DEFAULT:
+        parts.append(b"\x08\0\6" + _int.pack(put.durability.value))
+    return b"".join(parts) + b"\0"
+
+
+def get1(table: bytes, row: bytes) -> bytes:
+    """``getRowWithColumns`` of Thrift 1, without columns."""
+    pack = _int.pack
+    return b"%b\x0b\0\1%b%b\x0b\0\2%b%b\x0d\0\4%b\0" % (
+        _GET1, pack(len(table)), table, pack(len(row)), row, _EMPTY_MAP
+    )  # fmt: skip
+
+
+def put1(table: bytes, put: Put) -> bytes:
+    """``mutateRows`` of Thrift 1, of one row at the server's time."""
+    pack, row = _int.pack, put.row
+    end = b"\x02\0\4%b\0" % (b"\0" if put.durability is Durability.SKIP_WAL else b"\1")
+    parts = [_PUT1, b"\x0b\0\1", pack(len(table)), table, b"\x0f\0\2\x0c", pack(1)]
+    parts += (b"\x0b\0\1", pack(len(row)), row, b"\x0f\0\2\x0c", pack(len(put.cells)))
+    for column, _, value, _ in put.cells:
+        parts.append(
+            b"\x02\0\1\0\x0b\0\2%b%b\x0b\0\3%b%b%b" % (pack(len(column)), column, pack(len(value)), value, end)
+        )
+    parts += (b"\0\x0d\0\3", _EMPTY_MAP, b"\0")
+    return b"".join(parts)
+
+
+def void_reply(method: str) -> bytes:
+    """What a gateway answers when all is well and there is nothing to say."""
+    return _uint.pack(_REPLY) + _int.pack(len(method)) + method.encode() + _int.pack(0) + b"\0"

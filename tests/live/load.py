@@ -1,0 +1,97 @@
+"""Load for the fault tests: callers in the background, every error kept, everything written remembered."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from metaclient import Connection, Table
+from metaclient.runtime import Runtime
+
+__all__ = ["ROWS", "SPLITS", "WAIT_S_MAX", "Load", "looking_up", "wait_until", "writing"]
+
+#: The table of the live tests: ten regions, and a row in each.
+SPLITS = [b"r%d" % number for number in range(1, 10)]
+ROWS = [b"a", *(split + b"x" for split in SPLITS)]
+THREADS = 4
+#: Seconds on an idle machine; ten times that and more on a busy one.
+WAIT_S_MAX = 180.0
+POLL_S = 0.1
+
+
+def wait_until(is_so: Callable[[], bool], what: str, runtime: Runtime) -> None:
+    deadline = runtime.now() + WAIT_S_MAX
+    while not is_so():
+        assert runtime.now() < deadline, f"waited {WAIT_S_MAX:.0f} s for {what}"
+        runtime.sleep(POLL_S)
+
+
+class Load:
+    """What has happened so far."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self.done = 0
+        self.errors: list[BaseException] = []
+        self.slowest_s = 0.0
+        self.written: dict[bytes, bytes] = {}
+
+    def __str__(self) -> str:
+        return f"{self.done} calls, {len(self.errors)} failed, slowest {self.slowest_s:.2f} s"
+
+    def wait_for(self, calls: int) -> None:
+        """Until so many more have ended: a fault that stops them all ends the test."""
+        wanted = self.done + calls
+        wait_until(lambda: self.done >= wanted, f"{calls} calls to end", self._runtime)
+
+    @contextmanager
+    def running(self, call: Callable[[int], None]) -> Iterator[Load]:
+        """Call with numbers that never repeat, on some threads, until the block ends."""
+        is_over = False
+
+        def work(number: int) -> None:
+            while not is_over:
+                begun = self._runtime.now()
+                try:
+                    call(number)
+                except Exception as error:
+                    self.errors.append(error)
+                self.slowest_s = max(self.slowest_s, self._runtime.now() - begun)
+                self.done += 1
+                number += THREADS
+
+        tasks = [self._runtime.start(work, number, name="load") for number in range(THREADS)]
+        try:
+            yield self
+        finally:
+            is_over = True
+            for task in tasks:
+                task.result()
+
+
+@contextmanager
+def looking_up(connection: Connection, table: bytes) -> Iterator[Load]:
+    """Look up rows past the cache."""
+    load = Load(connection._runtime)
+    with load.running(lambda number: _ignored(connection.locate(table, ROWS[number % len(ROWS)], reload=True))):
+        yield load
+
+
+def _ignored(answer: object) -> None:
+    """Only whether there is one counts."""
+
+
+@contextmanager
+def writing(table: Table) -> Iterator[Load]:
+    """Put rows all over the table and read each back at once."""
+    load = Load(table.connection._runtime)
+    begun_ms = load._runtime.time_ms()
+
+    def call(number: int) -> None:
+        row, value = ROWS[number % len(ROWS)] + b"-%d-%08d" % (begun_ms, number), b"%d" % number
+        table.put(row, {b"cf:n": value})
+        load.written[row] = value
+        assert table.row(row) == {b"cf:n": value}
+
+    with load.running(call):
+        yield load

@@ -1,0 +1,44 @@
+"""Many puts in one message, written by hand: to thriftpy2 the same as what it would have written itself."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+from thriftpy2.protocol import TBinaryProtocol
+from thriftpy2.thrift import TMessageType
+from thriftpy2.transport import TMemoryBuffer
+
+from adapters.thrift.cells import put_of
+from adapters.thrift.idl import thrift2
+from adapters.thrift.requests import puts2
+from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Put
+
+T = thrift2()
+cells = st.builds(
+    Cell,
+    st.sampled_from([b"cf:a", b"cf:", b"d:b:c", b"cf:\xff\x00"]),
+    st.sampled_from([0, 1, 1_700_000_000_000, LATEST_TIMESTAMP]),
+    st.binary(max_size=20),
+)
+puts = st.lists(
+    st.builds(
+        Put,
+        st.binary(min_size=1, max_size=5),
+        st.lists(cells, min_size=1, max_size=4).map(tuple),
+        st.sampled_from(Durability),
+        st.sampled_from([None, 1, 86_400_000]),
+    ),
+    max_size=5,
+)
+
+
+@given(puts)
+def test_puts_written_by_hand_are_read_as_thriftpy2_writes_them(given_puts: list[Put]) -> None:
+    protocol = TBinaryProtocol(TMemoryBuffer(puts2(b"ns:t", given_puts)), decode_response=False)
+    name, kind, _ = protocol.read_message_begin()
+    read = T.THBaseService.putMultiple_args()
+    read.read(protocol)
+    protocol.read_message_end()
+    assert (name, kind) in (("putMultiple", TMessageType.CALL), (b"putMultiple", TMessageType.CALL))
+    assert read == T.THBaseService.putMultiple_args(b"ns:t", [put_of(put) for put in given_puts])
+    assert protocol.trans.read(1) == b""
