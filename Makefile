@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
+FULL   := $(VENV)/.installed-with-spark
 SOURCE := metaclient adapters spark_connector benchmarks tests
 # The interpreter and pip of a usable environment; a half-made or outdated one fails this and is made anew.
 USABLE := import sys, pip; sys.exit(sys.version_info < (3, 11))
@@ -28,15 +29,22 @@ $(STAMP): pyproject.toml
 	@$(PY) -m pip install --quiet --no-input --editable '.[test,sim]'
 	@touch $@
 
+# Spark is 400 MB: what a newcomer types first does not wait for it.
+$(FULL): $(STAMP)
+	@$(PY) -m pip install --quiet --no-input --editable '.[test,sim,spark]'
+	@touch $@
+
 setup: $(STAMP) ## make .venv and install the project into it
 
 demo: $(STAMP) ## the product in one minute, on the embedded fake
 	@$(VENV)/bin/metaclient demo
 
-test: lint ## lint, then every test that needs neither a real HBase nor Spark
+test: lint ## lint and every test; on Spark and on a real HBase the essential ones (in CI they must run)
 	$(PY) -m pytest
+	$(PY) -m pytest -m 'spark and essential' tests/spark
+	METACLIENT_LIVE_VERSIONS=2.6.1 $(PY) -m pytest -m 'live and essential' tests/live
 
-lint: $(STAMP) ## ruff and mypy --strict
+lint: $(FULL) ## ruff and mypy --strict
 	$(PY) -m ruff check $(SOURCE)
 	$(PY) -m ruff format --check $(SOURCE)
 	$(PY) -m mypy
@@ -47,23 +55,21 @@ define pytest
 if [ $$code -eq 5 ]; then echo "make $@: there are no $(2) yet, so nothing was checked" >&2; exit 1; fi; exit $$code
 endef
 
-live: $(STAMP) ## tests against a real HBase on this machine
+live: $(FULL) ## tests against a real HBase on this machine
 	$(call pytest,-m live tests,live tests)
 
-spark: $(STAMP) ## tests of the Spark connector
-	@$(PY) -c 'import pyspark, pyarrow' 2>/dev/null || $(PY) -m pip install --quiet --no-input --editable '.[spark]'
+spark: $(FULL) ## tests of the Spark connector
 	$(call pytest,-m spark tests,Spark tests)
 
 sim: $(STAMP) ## the deterministic simulation
-	@test -d tests/simulation || { echo "make sim: there are no simulation tests yet" >&2; exit 1; }
 	$(call pytest,tests/simulation,simulation tests)
 
 bench: $(STAMP) ## every benchmark, with its report
 	@$(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --no-input --editable '.[plots]'
 	$(PY) -m benchmarks run all
 
-docs: $(STAMP) ## run every example in README, docs and docstrings; check the links
-	$(PY) -m pytest tests/test_readme.py metaclient adapters
+docs: $(FULL) ## run every example in README, docs and docstrings; check the links
+	$(PY) -m pytest tests/test_readme.py metaclient adapters spark_connector
 
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

@@ -136,7 +136,7 @@ class ScanPage:
 
     ``scanner`` is the handle for the next page, or None when the server has closed it. ``is_end_of_region``: this
     region (or, behind a gateway, the whole range) has no more rows for the scan. Neither (no scanner, not the end)
-    means: the scanner is gone, reopen after the last row. ``is_end_of_scan``: a filter wants nothing more, in no region.
+    means: the scanner is gone, reopen after the last row. ``is_end_of_scan``: a filter wants nothing more anywhere.
     """
 
     rows: Sequence[Result]

@@ -146,7 +146,7 @@ class Pending(Generic[T]):
     def help(self, deadline: float | None) -> None:
         """Called by whoever waits for this one alone, before it parks: a producer may use the waiter's thread.
 
-        So an answer costs no hand-over between threads. Returns when it is done, at the deadline, or at once if somebody
+        So an answer costs no hand-over between threads. Returns when done, at the deadline, or at once when somebody
         else is at it; the waiter then parks as ever.
         """
 

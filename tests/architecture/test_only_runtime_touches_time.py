@@ -90,8 +90,16 @@ class Allowance:
 
 # Sockets of network adapters are the one expected kind of entry. One that is no longer needed fails the test.
 ALLOWED: tuple[Allowance, ...] = (
+    Allowance("adapters/fake/front/listener.py", frozenset({"selectors", "socket"}), "accepts TCP clients of the fake"),
+    Allowance(
+        "adapters/fake/simulation/runner.py",
+        frozenset({"concurrent.futures", "multiprocessing", "time"}),
+        "spreads seeds over processes, and tells how fast they are",
+    ),
     Allowance("adapters/local_hbase/ports.py", frozenset({"socket"}), "finds free ports for real servers"),
+    Allowance("adapters/native/stream.py", frozenset({"socket"}), "speaks TCP to HBase's servers"),
     Allowance("adapters/thrift/transport.py", frozenset({"socket"}), "speaks TCP to Thrift gateways"),
+    Allowance("spark_connector/lookup_counts.py", frozenset({"socket"}), "executors report to the driver over TCP"),
 )
 
 

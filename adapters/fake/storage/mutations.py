@@ -158,8 +158,9 @@ class Mutations:
     def increment(self, increment: Increment, now_ms: int, read: ReadVersions) -> tuple[list[Edit], list[Cell]]:
         """The edits, and the new values in the order of columns."""
         cells: list[Cell] = []
-        for name, amount in increment.amounts:
-            column = self.column(name)[1]
+        # Families first: HBase finds one that is not there before it looks at any value.
+        columns = [self.column(name)[1] for name, _ in increment.amounts]
+        for column, (_, amount) in zip(columns, increment.amounts, strict=True):
             current = read(increment.row, column, 1)
             total = amount + (_counter(current[0], increment.row) if current else 0)
             cells.append(Cell(column, _after(now_ms, current), _as_long(total)))

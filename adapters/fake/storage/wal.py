@@ -128,7 +128,8 @@ class RegionEdits:
         self.synced = 0  # entries that a crash leaves
 
     def add(self, entry: WalEntry) -> None:
-        self.entries.append(entry)
+        is_row = len(entry.rows) == 1 and isinstance(entry.rows[0], PackedRow) and entry.nonce is None
+        self.entries.append(entry.rows[0] if is_row else entry)  # type: ignore[arg-type]  # a packed row
         self.times.append(entry.write_time_ms)
         if entry.rows:
             self.highest = entry.sequence_id

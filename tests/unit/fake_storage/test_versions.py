@@ -116,7 +116,7 @@ def test_families_come_in_the_order_of_their_names_not_of_joined_columns(bench: 
 
 def test_unknown_family_is_named_in_the_error(bench: Bench) -> None:
     region = bench.open()
-    with pytest.raises(NoSuchFamily, match=r"nope.*cf, g"):
+    with pytest.raises(NoSuchFamily, match=r"nope.*'cf'.*'g'"):
         region.mutate(Put(b"r", (Cell(b"nope:a", 5, b""),)))
     with pytest.raises(NoSuchFamily, match="nope"):
         region.get(Get(b"r", (b"nope:a",)))

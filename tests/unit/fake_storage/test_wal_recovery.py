@@ -239,7 +239,7 @@ def test_entry_that_meets_a_roll_is_not_archived_unflushed(bench: Bench, cells: 
     """Whether the log keeps the entry as a packed row or as an entry."""
     region = bench.open()
     wal = bench.wal
-    wrote = {letter: b"1" for letter in "abcde"[:cells]}
+    wrote = dict.fromkeys("abcde"[:cells], b"1")
 
     class RolledWhileAppending(list[WalEntry]):
         def append(self, entry: WalEntry) -> None:
