@@ -35,13 +35,14 @@ def _move(master: Master, node: RegionNode, target: ServerName | None) -> None:
     if target == source:
         return
     master.assignment.unassign([node], target)
-    if target in master.live:
-        master.assignment.assign([node], {node.name: target})
-    else:
-        master.assignment.assign([node], {node.name: _elsewhere(master, node, source)})
+    # It is closed, so it must be opened somewhere: if all servers have died meanwhile, assign waits for one.
+    is_there = target in master.live or not master.live
+    master.assignment.assign([node], {node.name: target if is_there else _elsewhere(master, node, source)})
 
 
 def _elsewhere(master: Master, node: RegionNode, source: ServerName) -> ServerName:
+    if not master.live:
+        raise RequestRefused(f"region {node.encoded} cannot move: no server is alive", detail=_REFUSED)
     return master.assignment.place([node], avoid=source)[node.name]
 
 

@@ -287,8 +287,13 @@ class RegionServer:
         self._become(ServerState.STOPPING)
         self.stopped_because = "stopping"
         self.replication.close_all()
-        for region in list(self.regions.values()):
-            region.close()
+        try:
+            for region in list(self.regions.values()):
+                region.close()
+        except ServerStopped as error:  # it was declared dead, and its regions are others' business now
+            logger.info("%s cannot close its regions in order: %s", self.name, error)
+            self.crash()
+            return
         self._become(ServerState.DEAD)
         self.wal.close()
         self.meta_wal.close()

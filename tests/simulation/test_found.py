@@ -58,3 +58,21 @@ def test_seed_0_first_copies_of_meta_were_never_readable() -> None:
     Fixed: its primary has a sink while it is alone (replication/server.py).
     """
     assert violations(made(Fault(4.0, "meta_replica_count", other=2), meta_replicas=1)) == []
+
+
+def test_seed_322_stop_of_a_server_whose_log_was_fenced() -> None:
+    """A server that was told to stop after it had been declared dead could not close its regions, and stopped for ever.
+
+    Fixed: it ends as a killed one does (region_server.py).
+    """
+    gone = Fault(1.0, "registry_gone", lasts_s=15.0, amount=0.1)
+    stops = [Fault(12.0, "stop", pick=server, lasts_s=2.0) for server in range(2)]
+    assert violations(made(gone, *stops)) == []
+
+
+def test_seed_421_move_while_every_server_is_declared_dead() -> None:
+    """A region that had been closed for a move was left closed for ever when no server was alive to take it.
+
+    Fixed: its opening waits until there is one (region_procedures.py). The seed as it was drawn.
+    """
+    assert violations(drawn(421)) == []

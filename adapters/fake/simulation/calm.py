@@ -32,6 +32,8 @@ __all__ = ["calm_down"]
 #: Simulated seconds until all must be well: several sessions, recoveries and flush intervals (30 s).
 SETTLE_S = 180.0
 _STORM_TASKS = 8
+#: A copy of hbase:meta that was opened just now may show half of its rows for 2 s, in seeds that have it so.
+_TORN_S = 3.0
 #: Calls until an old client must have found a row: a hint that is wrong, a location that is, and the right one.
 _CALLS_MAX = 4
 #: Between them: a client without retries learns where hbase:meta is behind its callers' backs, once a second at most.
@@ -49,6 +51,7 @@ def calm_down(world: World) -> None:
 
 
 def _look(world: World) -> None:
+    world.runtime.sleep(_TORN_S)
     try:
         world.cluster.wait_until_replicated(SETTLE_S)
     except DeadlineExceeded as error:
@@ -122,7 +125,12 @@ def _read_again(world: World) -> None:
 
 
 def _read_one(world: World, client: Workload, row: bytes) -> None:
-    """A client without retries may need more than one call to find out where everything has gone."""
+    """A client without retries may need more than one call to find out where everything has gone.
+
+    Java's selector may go on asking a copy of hbase:meta that is not there any more: that is what it is there to show.
+    """
+    if client.connection.config.meta_selector == "simple":
+        return
     for _ in range(_CALLS_MAX):
         operation = client.begin("get", TABLE, row)
         client.read(operation, lambda: client.table(TABLE).row(row), COLUMN)

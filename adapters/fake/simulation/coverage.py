@@ -51,6 +51,7 @@ def known_transitions() -> list[Transition]:
         for machine, table in tables.items()
         for before, following in table.items()
         for after in following
+        if before is not after
     )
 
 

@@ -57,7 +57,7 @@ class SeenCall:
 class SeenMetaRead:
     """One read of hbase:meta."""
 
-    __slots__ = ("begun", "ended", "error", "is_table_state", "replica_id", "rows")
+    __slots__ = ("begun", "ended", "error", "is_table_state", "is_vague", "replica_id", "rows")
 
     def __init__(self, replica_id: int, begun: float, is_table_state: bool) -> None:
         self.replica_id = replica_id
@@ -66,6 +66,7 @@ class SeenMetaRead:
         self.ended: float | None = None
         self.error: MetaClientError | None = None
         self.rows = -1
+        self.is_vague = False  # some row of it has no server: a region on the move
 
 
 class ObservedBackend(FakeBackend):
@@ -98,6 +99,7 @@ class ObservedBackend(FakeBackend):
         try:
             page = super().read_meta(replica, scan, deadline)
             seen.rows = len(page.rows)
+            seen.is_vague = any(b"info:server" not in row.columns for row in page.rows)
             return page
         except MetaClientError as error:
             seen.error = error

@@ -37,7 +37,7 @@ def _check_one(world: World, client: Workload) -> Iterator[Violation]:
     if world.spec.meta_replicas < 2 or client.kind == "tables" or _UNSEEN & {*world.spec.kinds, *world.spec.settings}:
         return
     troubles = sorted(
-        [read.begun for read in client.backend.meta_reads if read.error is not None or read.rows == 0]
+        [read.begun for read in client.backend.meta_reads if read.error is not None or read.rows == 0 or read.is_vague]
         + [call.begun for call in client.backend.calls if call.error is not None]
         + client.backend.troubles
     )
