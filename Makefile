@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint live spark sim bench docs clean
+.PHONY: help setup demo test lint essential live spark sim bench docs clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,10 +39,8 @@ setup: $(STAMP) ## make .venv and install the project into it
 demo: $(STAMP) ## the product in one minute, on the embedded fake
 	@$(VENV)/bin/metaclient demo
 
-test: lint ## lint and every test; on Spark and on a real HBase the essential ones (in CI they must run)
+test: lint ## lint, then every test that needs neither a real HBase nor Spark's JVM
 	$(PY) -m pytest
-	$(PY) -m pytest -m 'spark and essential' tests/spark
-	METACLIENT_LIVE_VERSIONS=2.6.1 $(PY) -m pytest -m 'live and essential' tests/live
 
 lint: $(FULL) ## ruff and mypy --strict
 	$(PY) -m ruff check $(SOURCE)
@@ -54,6 +52,10 @@ define pytest
 @$(PY) -m pytest $(1); code=$$?; \
 if [ $$code -eq 5 ]; then echo "make $@: there are no $(2) yet, so nothing was checked" >&2; exit 1; fi; exit $$code
 endef
+
+essential: $(FULL) ## the essential tests on Spark and on a real HBase 2.6.1
+	$(PY) -m pytest -m 'spark and essential' tests/spark
+	METACLIENT_LIVE_VERSIONS=2.6.1 $(PY) -m pytest -m 'live and essential' tests/live
 
 live: $(FULL) ## tests against a real HBase on this machine
 	$(call pytest,-m live tests,live tests)

@@ -28,7 +28,7 @@ def region_splits(options: Options) -> list[bytes]:
     There the first region ends at ``regionStart`` and the last begins at ``regionEnd``; two regions are cut between.
 
     >>> from spark_connector.options import Options
-    >>> region_splits(Options.parse({"newtable": "5", "regionStart": "a", "regionEnd": "e"}))
+    >>> region_splits(Options.parse({"newtable": "6", "regionStart": "a", "regionEnd": "e"}))
     [b'a', b'b', b'c', b'd', b'e']
     """
     if options.write_splits:

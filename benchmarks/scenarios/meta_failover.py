@@ -20,6 +20,7 @@ from benchmarks.places import FAKE, Place, place
 from benchmarks.scenario import Scenario
 
 HEALTHY_S, HUNG_S, AFTER_S = 6, 24, 6
+WARM_UP_S = 8
 #: A secondary: the Java client asks all three, ours the secondaries.
 HUNG_REPLICA = 1
 
@@ -71,6 +72,8 @@ def _hang(where: Place, name: str, hung_s: int, *, with_java: bool) -> tuple[Loo
     seconds = HEALTHY_S + hung_s + AFTER_S
     with ExitStack() as stack:
         connection = stack.enter_context(where.clients[name](meta_mode="LoadBalance"))
+        with lookups(connection):  # a JVM that has just started is slow, and would make the healthy rate look low
+            time.sleep(WARM_UP_S)
         java = stack.enter_context(java_lookups(where.hbase)) if with_java and where.hbase else None
         made = stack.enter_context(lookups(connection))
         _sleep_until(made.begun + HEALTHY_S)

@@ -2,7 +2,7 @@
 
 ``METACLIENT_LIVE_VERSIONS`` (comma-separated) chooses versions; ``METACLIENT_LIVE_FOLDER`` names the folder of a
 cluster that already runs (``metaclient hbase up --folder``) and is left running. Under ``CI=true`` the tests that are
-marked ``essential`` are part of ``make test``, and what they need must be there.
+marked ``essential`` are ``make essential``, and what they need must be there.
 
 A machine that others use, too, must not look like a fault: sessions are long, nothing is asserted about rates and
 times (the benchmarks do that), and whatever is waited for has a generous deadline.
@@ -34,7 +34,7 @@ CHOSEN = ["running"] if FOLDER else os.environ.get("METACLIENT_LIVE_VERSIONS", "
 IS_CI = os.environ.get("CI") == "true"
 
 
-#: Of the suites that many backends share, `make test` takes every so-many-th test, with its first parameters: each test
+#: Of the suites that many backends share, `make essential` takes every so-many-th test, with its first parameters: each test
 #: makes a table, which takes HBase most of a second. `make live` runs them all.
 EVERY = {
     "TestThrift2": 1,

@@ -13,7 +13,7 @@ __all__ = ["patiently"]
 
 T = TypeVar("T")
 TOO_SLOW = "failed to connect back"
-TRIES = 5
+TRIES = 10
 
 
 def patiently(run: Callable[[], T]) -> T:
