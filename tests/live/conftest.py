@@ -34,7 +34,7 @@ CHOSEN = ["running"] if FOLDER else os.environ.get("METACLIENT_LIVE_VERSIONS", "
 IS_CI = os.environ.get("CI") == "true"
 
 
-#: Of the suites that many backends share, `make essential` takes every so-many-th test, with its first parameters: each test
+#: Of the suites that many backends share, `make essential` takes every so-many-th test, with its first parameters: each
 #: makes a table, which takes HBase most of a second. `make live` runs them all.
 EVERY = {
     "TestThrift2": 1,
