@@ -20,6 +20,9 @@ __all__ = ["Verdict", "doctor", "examine"]
 ROWS_COMPARED = 1000
 #: Behind by more than this, a copy is not fed by replication: the store file refresher alone takes minutes.
 LAG_WORTH_A_WORD_S = 5.0
+#: A copy that differs is looked at again so often, after such a pause: an edit takes a moment from the primary to it.
+LOOKS = 4
+PAUSE_S = 0.5
 #: A copy that has not answered by then is as good as broken.
 PATIENCE_S = 10.0
 
@@ -62,11 +65,8 @@ def examine(connection: Connection) -> Iterator[Verdict]:
         )
         return
     yield _spread([copy.server for copy in copies])
-    primary: Rows | None = None
     for copy in copies:
-        verdict, rows = _copy(connection, copy.id, primary)
-        primary = rows if copy.id == 0 else primary
-        yield verdict
+        yield _primary(connection) if copy.id == 0 else _secondary(connection, copy.id)
     yield _mode(connection.meta_mode)
 
 
@@ -86,37 +86,50 @@ def _spread(servers: list[str | None]) -> Verdict:
     return Verdict("good", "placement", f"each of the {len(servers)} copies is on a server of its own")
 
 
-def _copy(connection: Connection, replica_id: int, primary: Rows | None) -> tuple[Verdict, Rows | None]:
-    """Read one copy; compare it with the primary's rows where those are known."""
-    about = f"replica {replica_id}"
+def _rows(connection: Connection, replica_id: int) -> Rows:
+    scan = connection.table(META_TABLE, use_prefix=False).scan(
+        columns=[b"info"], limit=ROWS_COMPARED, consistency="TIMELINE", replica_id=replica_id
+    )
+    return {key: row for key, row in scan if isinstance(row, Row)}
+
+
+def _unreadable(replica_id: int, error: MetaClientError, advice: str) -> Verdict:
+    return Verdict("bad", f"replica {replica_id}", f"cannot be read: {type(error).__name__}: {error}", advice)
+
+
+def _primary(connection: Connection) -> Verdict:
     try:
-        scan = connection.table(META_TABLE, use_prefix=False).scan(
-            columns=[b"info"], limit=ROWS_COMPARED, consistency="TIMELINE", replica_id=replica_id
-        )
-        rows = {key: row for key, row in scan if isinstance(row, Row)}
+        return Verdict("good", "replica 0", f"{len(_rows(connection, 0))} rows read")
     except MetaClientError as error:
-        advice = (
-            "it is the judge of all lookups: look at its region server" if replica_id == 0 else "look at its server"
-        )
-        return Verdict("bad", about, f"cannot be read: {type(error).__name__}: {error}", advice), None
-    seen = f"{len(rows)} rows read"
-    if replica_id == 0 or primary is None:
-        return Verdict("good", about, seen), rows
-    behind = sum(rows.get(key) != row for key, row in primary.items()) + len(rows.keys() - primary.keys())
-    lag_s = max((row.lag_s or 0.0 for row in rows.values()), default=0.0)
-    if behind or lag_s > LAG_WORTH_A_WORD_S:
-        lag = f", {lag_s:.1f} s behind" if lag_s else ""
-        return (
-            Verdict(
-                "warning",
-                about,
-                f"{seen}, {behind} not as in the primary{lag}",
-                "set hbase.region.replica.replication.catalog.enabled=true on all servers"
-                " (if it is set: regions may just be moving, look again)",
-            ),
-            rows,
-        )
-    return Verdict("good", about, f"{seen}, all as in the primary"), rows
+        return _unreadable(0, error, "it is the judge of all lookups: look at its region server")
+
+
+def _secondary(connection: Connection, replica_id: int) -> Verdict:
+    """Read one copy beside the primary; a difference counts when it is still there after a few looks."""
+    about = f"replica {replica_id}"
+    for look in range(LOOKS):
+        if look:
+            connection._runtime.sleep(PAUSE_S)
+        try:
+            rows = _rows(connection, replica_id)
+        except MetaClientError as error:
+            return _unreadable(replica_id, error, "look at its server")
+        try:
+            primary = _rows(connection, 0)
+        except MetaClientError:  # told of under its own name: there is nothing to compare with
+            return Verdict("good", about, f"{len(rows)} rows read")
+        behind = sum(rows.get(key) != row for key, row in primary.items()) + len(rows.keys() - primary.keys())
+        lag_s = max((row.lag_s or 0.0 for row in rows.values()), default=0.0)
+        if not behind and lag_s <= LAG_WORTH_A_WORD_S:
+            return Verdict("good", about, f"{len(rows)} rows read, all as in the primary")
+    lag = f", {lag_s:.1f} s behind" if lag_s else ""
+    return Verdict(
+        "warning",
+        about,
+        f"{len(rows)} rows read, {behind} not as in the primary{lag}",
+        "set hbase.region.replica.replication.catalog.enabled=true on all servers"
+        " (if it is set: regions may just be moving, look again)",
+    )
 
 
 def _mode(mode: MetaMode) -> Verdict:

@@ -156,7 +156,7 @@ def test_doctor_finds_a_healthy_cluster_good() -> None:
         result = run("doctor", "--json", url="fake:doctor-good")
         assert result.exit_code == 0
         verdicts = json.loads(result.stdout)["verdicts"]
-        assert {verdict["level"] for verdict in verdicts} == {"good"}
+        assert {verdict["level"] for verdict in verdicts} == {"good"}, verdicts
         assert [verdict["about"] for verdict in verdicts][2:5] == ["replica 0", "replica 1", "replica 2"]
         assert "2 rows read, all as in the primary" in verdicts[3]["found"]
 

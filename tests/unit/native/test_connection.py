@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapters.native.connection import Call
+from adapters.native.connection import Call, Connection
 from adapters.native.connections import Connections
 from adapters.native.protocol import framing
 from adapters.native.protocol.framing import CONNECTION_CALL_ID, Response
@@ -72,7 +72,7 @@ def asked(
     return call(connections, peer, param, runtime, is_write=is_write).result(runtime.now() + WAIT_S)
 
 
-def test_preamble_header_and_first_call_are_one_write(runtime: ThreadRuntime, connections: Connections) -> None:
+def test_preamble_header_and_what_is_queued_are_one_write(runtime: ThreadRuntime) -> None:
     seen: list[Caller] = []
 
     def script(caller: Caller) -> None:
@@ -80,7 +80,13 @@ def test_preamble_header_and_first_call_are_one_write(runtime: ThreadRuntime, co
         echo(caller)
 
     with serving(runtime, script) as peer:
-        assert asked(connections, peer, b"x", runtime) == b"x"
+        connection = Connection(runtime, "127.0.0.1", peer.port, "ClientService", Security("tester"))
+        waiting = connection.call(b"Get", b"x", text, runtime.now() + WAIT_S, "the first call")
+        runtime.start_daemon(connection.run, name="native-first")
+        try:
+            assert waiting.result(runtime.now() + WAIT_S) == b"x"
+        finally:
+            connection.close()
     assert seen[0].header["service_name"] == "ClientService"
     assert seen[0].header["user_info"] == {"effective_user": "tester"}
     assert b"Get" in seen[0].first_read[6:], "the first call came with the header, without a round trip"
