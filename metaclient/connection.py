@@ -405,9 +405,7 @@ class Connection:
         self._check_open()
         tables, replicas = decoded(data)
         self._reader.assume(replicas)
-        for table, regions in tables.items():
-            self._locator.cache.insert(table, regions)
-        return sum(map(len, tables.values()))
+        return self._locator.cache.take(tables)
 
     def meta_replicas(self) -> list[MetaReplicaStatus]:
         """The copies of hbase:meta: where, how healthy, and how many lookups each has served us."""

@@ -409,7 +409,10 @@ class LocationCache:
 
     def imported(self, data: bytes) -> int:
         """Take in what :meth:`exported` made, in this process or another; how many regions it held."""
-        tables, _ = decoded(data)
+        return self.take(decoded(data)[0])
+
+    def take(self, tables: Mapping[bytes, Sequence[RegionLocations]]) -> int:
+        """Insert what another process knew; how many regions there were."""
         for name, regions in tables.items():
             self.insert(name, regions)
         return sum(map(len, tables.values()))

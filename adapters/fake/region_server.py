@@ -432,10 +432,9 @@ class RegionServer:
         region = self.regions.get(region_name)
         if region is None:
             return
-        if region_name in self._meta_indexes:
-            index = self._meta_indexes.get(region_name)
-            if index is not None:  # it may have been closed just now
-                index.mark(rows)
+        index = self._meta_indexes.get(region_name)
+        if index is not None:
+            index.mark(rows)
         if region.memstore_bytes > region.flush_bytes:
             self.flush_region(region)
 

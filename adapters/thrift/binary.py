@@ -12,6 +12,7 @@ Everything here is about bytes: sockets and errors are others' business.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from struct import Struct
 from struct import error as TooShort
@@ -67,7 +68,7 @@ class Incoming(Protocol):
 RowReader: TypeAlias = Callable[[bytes, int], tuple[Result, int]]
 
 
-class _Rows:
+class _Rows(ABC):
     """Reads rows one after the other; remembers the shape of the last one, because the next is mostly like it."""
 
     def __init__(self) -> None:
@@ -82,12 +83,12 @@ class _Rows:
             found = None
         return self._careful(data, at) if found is None else found
 
+    @abstractmethod
     def _quick(self, data: bytes, at: int) -> tuple[Result, int] | None:
         """None when the fields are not in the order that is known."""
-        raise NotImplementedError
 
-    def _careful(self, data: bytes, at: int) -> tuple[Result, int]:
-        raise NotImplementedError
+    @abstractmethod
+    def _careful(self, data: bytes, at: int) -> tuple[Result, int]: ...
 
     def _remember(self, index: int, head: bytes, column: bytes) -> None:
         del self._heads[index:], self._columns[index:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
@@ -18,14 +19,14 @@ from metaclient.runtime import Runtime
 __all__ = ["GatewayBackend"]
 
 
-class GatewayBackend:
-    """Base of the two backends. A subclass says which service, how rows are read, and what it cannot do."""
+class GatewayBackend(ABC):
+    """Base of the two backends. A subclass says which service, how rows are read, and where its abilities differ."""
 
     name: ClassVar[str]
     _service: ClassVar[Any]
     _decodes_text: ClassVar[bool]
     _reader: ClassVar[Callable[[], RowReader]]
-    _cannot: ClassVar[Mapping[str, bool]] = {}
+    _abilities: ClassVar[Mapping[str, bool]] = {}
 
     def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
         parsed = ThriftUrl.parse(url, properties)
@@ -43,7 +44,7 @@ class GatewayBackend:
             addressing=Addressing.GATEWAY,
             batch=BatchSemantics.ALL_OR_ERROR,
             retries_inside_s=parsed.retries_inside_s,
-            **self._cannot,
+            **self._abilities,
         )
 
     def close(self) -> None:
@@ -53,15 +54,15 @@ class GatewayBackend:
         """What is known of each gateway; JSON-able."""
         return self._channel.gateways.status()
 
-    def is_table_enabled(self, table: bytes, deadline: float) -> bool:
-        raise NotImplementedError
+    @abstractmethod
+    def is_table_enabled(self, table: bytes, deadline: float) -> bool: ...
 
-    def scan_close(self, scanner: object, deadline: float) -> None:
-        raise NotImplementedError
+    @abstractmethod
+    def scan_close(self, scanner: object, deadline: float) -> None: ...
 
+    @abstractmethod
     def _result_of(self, wire: Any) -> Result:
         """A row as thriftpy2 has read it."""
-        raise NotImplementedError
 
     # -- calls ---------------------------------------------------------------------------------------------------
 

@@ -95,7 +95,7 @@ class Thrift1Backend(GatewayBackend):
     _service = T.Hbase
     _decodes_text = False
     _reader = Rows1
-    _cannot: ClassVar = {
+    _abilities: ClassVar = {
         "meta_replicas": False,
         "region_replicas": False,
         "row_mutations": False,

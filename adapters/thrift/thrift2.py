@@ -70,7 +70,7 @@ class Thrift2Backend(GatewayBackend):
     _service = T.THBaseService
     _decodes_text = True
     _reader = Rows2
-    _cannot: ClassVar = {"cell_ttl": True}  # it can: by an attribute of the put
+    _abilities: ClassVar = {"cell_ttl": True}  # by an attribute of the put
 
     def _result_of(self, wire: Any) -> Result:
         return cells.result_of(b"", wire)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from metaclient import Connection, Table
 from metaclient.runtime import Runtime
 
-__all__ = ["ROWS", "SPLITS", "WAIT_S_MAX", "Load", "looking_up", "wait_until", "writing"]
+__all__ = ["ROWS", "SPLITS", "WAIT_S_MAX", "Load", "looking_up", "said", "wait_until", "writing"]
 
 #: The table of the live tests: ten regions, and a row in each.
 SPLITS = [b"r%d" % number for number in range(1, 10)]
@@ -95,3 +96,10 @@ def writing(table: Table) -> Iterator[Load]:
 
     with load.running(call):
         yield load
+
+
+def said(capsys: Any, what: str, load: Load, connection: Connection, served: dict[int, int] | None = None) -> None:
+    """Show what the load met, and who has served; times are told, not asserted."""
+    by = connection.stats()["meta"]["reads_by_replica"] if served is None else served
+    with capsys.disabled():
+        print(f"\n{what}: {load}; reads of meta by replica {by}")

@@ -15,7 +15,7 @@ import pytest
 import metaclient
 from adapters.local_hbase import LocalHBase
 from metaclient import Connection, Table
-from tests.live.load import ROWS, WAIT_S_MAX, Load, looking_up, wait_until, writing
+from tests.live.load import ROWS, WAIT_S_MAX, Load, looking_up, said, wait_until, writing
 
 #: Calls before a fault, during it, and after it: enough for every caller to meet it many times.
 CALLS = 400
@@ -29,12 +29,6 @@ def patient(hbase: LocalHBase, table_name: bytes) -> Iterator[Table]:
         hbase.thrift2_url, meta_mode="LoadBalance", rpc_timeout_s=5, operation_timeout_s=WAIT_S_MAX, retries=60
     ) as made:
         yield made.table(table_name)
-
-
-def said(capsys: Any, what: str, load: Load, connection: Connection, served: dict[int, int] | None = None) -> None:
-    by = connection.stats()["meta"]["reads_by_replica"] if served is None else served
-    with capsys.disabled():
-        print(f"\n{what}: {load}; reads of meta by replica {by}")
 
 
 def served_since(hbase: LocalHBase, before: dict[int, int]) -> dict[int, int]:

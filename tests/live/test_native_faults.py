@@ -14,7 +14,7 @@ import metaclient
 from adapters.local_hbase import LocalHBase
 from adapters.native import NativeBackend
 from metaclient import Connection, Table
-from tests.live.load import WAIT_S_MAX, Load, looking_up, wait_until, writing
+from tests.live.load import WAIT_S_MAX, looking_up, said, wait_until, writing
 
 CALLS = 300
 pytestmark = pytest.mark.usefixtures("healed")
@@ -45,12 +45,6 @@ def until(native: Connection) -> Callable[[], float]:
 def backend_of(connection: Connection) -> NativeBackend:
     assert isinstance(connection._backend, NativeBackend)
     return connection._backend
-
-
-def said(capsys: Any, what: str, load: Load, connection: Connection) -> None:
-    by = connection.stats()["meta"]["reads_by_replica"]
-    with capsys.disabled():
-        print(f"\n{what}: {load}; reads of meta by replica {by}")
 
 
 @pytest.mark.parametrize("replica_id", [0, 1], ids=["primary", "secondary"])

@@ -16,6 +16,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from adapters.fake.front.meta_scan import families_of, row_getter
 from metaclient import multi
 from metaclient.backend import MetaScan, Outcome
 from metaclient.config import Config
@@ -52,7 +53,6 @@ GATEWAY_SETTINGS: Mapping[str, object] = {
     "hedge_budget": 1000,
 }
 _META_PAGE_ROWS = 1000
-_META_FAMILIES = (b"info", b"ns", b"rep_barrier", b"table")
 
 
 class GatewayClient:
@@ -133,7 +133,7 @@ class GatewayClient:
         return _whole_rows(_results(pieces), scan.limit)
 
     def _scan_meta(self, scan: Scan, replica_id: int) -> Generator[Result, None, None]:
-        families = tuple(dict.fromkeys(column.partition(b":")[0] for column in scan.columns)) or _META_FAMILIES
+        families = families_of(scan)
         start, without, left = scan.start_row, {scan.stop_row}, scan.limit
         while left is None or left > 0:
             wanted = min(scan.caching, _META_PAGE_ROWS, _META_PAGE_ROWS if left is None else left)
@@ -152,12 +152,11 @@ class GatewayClient:
         operations = self._operations
         deadline = operations.deadline(META_TABLE)
 
-        def get(row: bytes) -> Get:
-            return Get(row, scan.columns, scan.max_versions, scan.min_timestamp, scan.max_timestamp, scan.filter)
-
         def attempt() -> tuple[list[Result], bool]:
             place = self._meta_place(replica_id, deadline)
-            return operations.at(place, tuple, self.backend.scan_meta, place, page, without, get, deadline=deadline)
+            return operations.at(
+                place, tuple, self.backend.scan_meta, place, page, without, row_getter(scan), deadline=deadline
+            )
 
         return operations.retried(attempt, deadline, META_TABLE, "scan", page.start_row)
 

@@ -60,7 +60,7 @@ _BY_MASTER = frozenset(
     }
 )
 #: Stands where HBase's traces have their frames: nobody should look for this in Java.
-_FRAME = "\tat metaclient.fake.{where}(a fake HBase)"
+FRAME = "\tat metaclient.fake.{where}(a fake HBase)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +80,8 @@ class JavaError:
     def thrift1(self) -> str:
         trace = f"{self.java_class}: {self.message}"
         if not self.is_remote:
-            return f"{trace}\n{_FRAME.format(where='Gateway')}"
-        return f"{trace}\n\n{_FRAME.format(where='Gateway')}\nCaused by: {_REMOTE}({self.java_class}): {self.message}"
+            return f"{trace}\n{FRAME.format(where='Gateway')}"
+        return f"{trace}\n\n{FRAME.format(where='Gateway')}\nCaused by: {_REMOTE}({self.java_class}): {self.message}"
 
 
 def java_class_of(error: MetaClientError) -> str:
@@ -140,7 +140,7 @@ def server_error(error: MetaClientError) -> JavaError:
 
 
 def _raised(java: str, text: str, *, can_retry: bool = False) -> JavaError:
-    return JavaError(java, f"{java}: {text}\n{_FRAME.format(where='Server')}", can_retry, is_remote=True)
+    return JavaError(java, f"{java}: {text}\n{FRAME.format(where='Server')}", can_retry, is_remote=True)
 
 
 def _exhausted(error: MetaClientError, config: Config, now_ms: int, asked: Asked) -> JavaError:

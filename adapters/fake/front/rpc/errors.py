@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adapters.fake.front.java_text import IO_EXCEPTION, java_class_of
+from adapters.fake.front.java_text import FRAME, IO_EXCEPTION, java_class_of
 from adapters.fake.front.rpc.addresses import Addresses
 from adapters.native.protocol.framing import error_response
 from adapters.native.protocol.protobuf import ProtocolError
@@ -13,8 +13,6 @@ from metaclient.errors import CallQueueTooBig, Disposition, MetaClientError, Reg
 __all__ = ["DO_NOT_RETRY", "Thrown", "thrown"]
 
 DO_NOT_RETRY = "org.apache.hadoop.hbase.DoNotRetryIOException"
-#: Stands where HBase's traces have their frames: nobody should look for this in Java.
-_FRAME = "\tat metaclient.fake.Server(a fake HBase)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +28,7 @@ class Thrown:
 
     @property
     def trace(self) -> str:
-        return f"{self.java_class}: {self.text}\n{_FRAME}"
+        return f"{self.java_class}: {self.text}\n{FRAME.format(where='Server')}"
 
     def frame(self, call_id: int) -> bytes:
         """The whole answer to a call."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from adapters.fake.front.meta_scan import families_of, row_getter
 from adapters.fake.front.rpc.addresses import Addresses
 from adapters.fake.region_server import RegionServer
 from metaclient.backend import MetaScan, ScanPage
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["MetaRows", "MetaScanner", "replica_of_meta"]
 
 _META = b"hbase:meta,,1"
-_FAMILIES = (b"info", b"ns", b"rep_barrier", b"table")
 #: Whatever a client asks for, a page has no more.
 _PAGE_ROWS_MAX = 10_000
 _OUT_OF_ORDER = "org.apache.hadoop.hbase.exceptions.OutOfOrderScannerNextException"
@@ -86,11 +86,8 @@ class MetaRows:
     def _page(self, server: ServerName, scanner: MetaScanner, rows: int, deadline: float) -> ScanPage:
         scan = scanner.scan
         wanted = min(max(1, rows), _PAGE_ROWS_MAX if scanner.left is None else scanner.left)
-        families = tuple(dict.fromkeys(column.partition(b":")[0] for column in scan.columns)) or _FAMILIES
+        families = families_of(scan)
         page = MetaScan(scanner.start, scan.stop_row, scan.is_reversed, wanted, families)
-
-        def get(row: bytes) -> Get:
-            return Get(row, scan.columns, scan.max_versions, scan.min_timestamp, scan.max_timestamp, scan.filter)
 
         found, is_end = self._backend.at_server(
             server,
@@ -98,7 +95,7 @@ class MetaRows:
             scanner.replica_id,
             page,
             scanner.without,
-            get,
+            row_getter(scan),
             deadline=deadline,
             is_meta=True,
         )

@@ -112,9 +112,8 @@ class VirtualEnd:
 class VirtualListener:
     """What :class:`~adapters.fake.front.listener.Listener` is on sockets."""
 
-    def __init__(self, ports: VirtualPorts, host: str, port: int, serve: Callable[[VirtualEnd], None]) -> None:
+    def __init__(self, host: str, port: int, serve: Callable[[VirtualEnd], None]) -> None:
         self.host, self.port = host, port
-        self._ports = ports
         self._serve = serve
         self.clients: set[VirtualEnd] = set()
         self.is_closed = False
@@ -150,7 +149,7 @@ class VirtualPorts:
     ) -> VirtualListener:
         """The options are those of a real listener, and mean nothing here."""
         number = port or _FIRST_PORT + len(self.listeners)
-        made = self.listeners[number] = VirtualListener(self, host, number, serve)
+        made = self.listeners[number] = VirtualListener(host, number, serve)
         return made
 
     def dial(self, host: str, port: int, now: Callable[[], float], deadline: float) -> VirtualEnd:
