@@ -8,9 +8,10 @@ cannot hold a colon), a whole family is ``b"family"`` without one.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from itertools import repeat
+from typing import Any, NamedTuple, overload
 
 from metaclient import keys
 from metaclient.errors import ConfigError
@@ -32,6 +33,7 @@ __all__ = [
     "MetaReplica",
     "Mutation",
     "Put",
+    "PutCells",
     "RegionInfo",
     "RegionLocation",
     "RegionLocations",
@@ -108,6 +110,54 @@ class Cell(NamedTuple):
     @property
     def qualifier(self) -> bytes:
         return self.column.partition(b":")[2]
+
+
+_new = tuple.__new__
+
+
+class PutCells(Sequence[Cell]):
+    """Cells of one row, all of them puts, kept by columns: a :class:`Cell` is made when somebody looks at it.
+
+    Most rows of a table have the same columns, and most readers want only the values.
+
+    >>> cells = PutCells((b"cf:a", b"cf:b"), (7, 8), (b"1", b"2"))
+    >>> cells[1].value, cells == [Cell(b"cf:a", 7, b"1"), Cell(b"cf:b", 8, b"2")]
+    (b'2', True)
+    """
+
+    __slots__ = ("columns", "timestamps", "values")
+
+    def __init__(self, columns: tuple[bytes, ...], timestamps: tuple[int, ...], values: tuple[bytes, ...]) -> None:
+        self.columns = columns
+        self.timestamps = timestamps
+        self.values = values
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+    def __iter__(self) -> Iterator[Cell]:
+        fields = zip(self.columns, self.timestamps, self.values, repeat(CellType.PUT), strict=False)
+        return map(_new, repeat(Cell), fields)
+
+    @overload
+    def __getitem__(self, index: int) -> Cell: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[Cell]: ...
+
+    def __getitem__(self, index: int | slice) -> Cell | list[Cell]:
+        if isinstance(index, slice):
+            return list(self)[index]
+        return Cell(self.columns[index], self.timestamps[index], self.values[index])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PutCells | list | tuple) and list(self) == list(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
 
 class ServerName(NamedTuple):
@@ -221,7 +271,7 @@ class Result(NamedTuple):
     """What a backend answers for one row. No cells = no such row (which a secondary cannot swear to)."""
 
     row: bytes
-    cells: tuple[Cell, ...] | list[Cell] = ()
+    cells: Sequence[Cell] = ()
     is_stale: bool = False
     is_partial: bool = False
     #: How far behind the replica was known to be, in seconds, where the backend can tell.

@@ -41,6 +41,7 @@ from metaclient.model import (
     Get,
     Increment,
     Put,
+    PutCells,
     RegionLocation,
     Result,
     Row,
@@ -447,12 +448,15 @@ class Table:
 
 def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) -> Row:
     row: Row = _new_row(Row)  # filled in place: every row of a scan comes by here
+    cells = result.cells
     try:
         if include_timestamp:
-            for cell in result.cells:
+            for cell in cells:
                 row[cell[0]] = (cell[2], cell[1])
+        elif type(cells) is PutCells:
+            row.update(zip(cells.columns, cells.values, strict=False))
         else:
-            for cell in result.cells:
+            for cell in cells:
                 row[cell[0]] = cell[2]
     except (TypeError, LookupError) as error:
         raise BackendFault(f"the backend answered a row whose cells are no cells: {error}") from error

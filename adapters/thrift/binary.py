@@ -14,13 +14,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from struct import Struct
 from struct import error as TooShort
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
-from metaclient.model import Cell, CellType, Result
+from metaclient.model import Cell, CellType, PutCells, Result
 
-__all__ = ["Incoming", "NotOurs", "RowReader", "Rows1", "Rows2", "read_row", "read_rows"]
+__all__ = [
+    "Incoming",
+    "NotOurs",
+    "RowReader",
+    "Rows1",
+    "Rows2",
+    "TooShort",
+    "ended",
+    "read_row",
+    "read_rows",
+    "rows_begin",
+]
 
 _new = tuple.__new__
 _PUT = CellType.PUT
@@ -42,6 +54,7 @@ _uint = Struct(">I")
 _int = Struct(">i")
 _field = Struct(">bh")
 _binary_field = Struct(">bhi")
+_time = Struct(">3sq")
 _list_field = Struct(">bhbi")
 _map_field = Struct(">bhbbi")
 _container = Struct(">bi")
@@ -68,12 +81,65 @@ class Incoming(Protocol):
 RowReader: TypeAlias = Callable[[bytes, int], tuple[Result, int]]
 
 
+class _Shape:
+    """Cells of one row, as long as those of the row before: constant bytes between values and timestamps.
+
+    One ``unpack`` takes such a row apart, and one comparison of tuples proves that it is such a row.
+    """
+
+    __slots__ = ("_columns", "_constants", "_in_order", "_struct", "_times", "count", "size")
+
+    def __init__(
+        self,
+        constants: Sequence[bytes],
+        columns: Sequence[bytes],
+        lengths: Sequence[int],
+        time: bytes,
+        *,
+        is_sorted: bool,
+    ) -> None:
+        """Before each value ``constants[i]``, which ends with its length; after the last, the last constant.
+
+        ``time`` is the head of a timestamp, which stands behind each value. ``is_sorted``: cells come in their order.
+        """
+        layout = "".join(
+            f"{len(constant)}s{length}s{len(time)}sq" for constant, length in zip(constants[:-1], lengths, strict=True)
+        )
+        self._struct = Struct(f">{layout}{len(constants[-1])}s")
+        self._constants = tuple(constants)
+        self._times = (time,) * len(columns)
+        order = sorted(range(len(columns)), key=columns.__getitem__)
+        is_kept = is_sorted or order == sorted(order)
+        self._columns = tuple(columns) if is_kept else tuple(columns[index] for index in order)
+        self._in_order: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None if is_kept else itemgetter(*order)
+        self.count = len(columns)
+        self.size = self._struct.size
+
+    def cells(self, data: bytes, at: int) -> PutCells | None:
+        """In the order of columns; None if it is another shape."""
+        parts = self._struct.unpack_from(data, at)
+        if parts[::4] != self._constants or parts[2::4] != self._times:
+            return None
+        timestamps, values = parts[3::4], parts[1::4]
+        if self._in_order is not None:
+            timestamps, values = self._in_order(timestamps), self._in_order(values)
+        return PutCells(self._columns, timestamps, values)
+
+
 class _Rows(ABC):
     """Reads rows one after the other; remembers the shape of the last one, because the next is mostly like it."""
+
+    #: The head of a timestamp, and what follows it up to the next cell.
+    _TIME: ClassVar[bytes]
+    _END: ClassVar[bytes]
+    #: Whether cells come in HBase's order.
+    _IS_SORTED: ClassVar[bool]
 
     def __init__(self) -> None:
         self._heads: list[bytes] = []
         self._columns: list[bytes] = []
+        self._lengths: list[int] = []
+        self._shape: _Shape | None = None
 
     def __call__(self, data: bytes, at: int) -> tuple[Result, int]:
         """One row at an offset, and the offset after it; TooShort or IndexError when it is not whole."""
@@ -90,27 +156,23 @@ class _Rows(ABC):
     @abstractmethod
     def _careful(self, data: bytes, at: int) -> tuple[Result, int]: ...
 
-    def _remember(self, index: int, head: bytes, column: bytes) -> None:
-        del self._heads[index:], self._columns[index:]
-        self._heads.append(head)
-        self._columns.append(column)
+    @abstractmethod
+    def _column(self, data: bytes, at: int) -> tuple[bytes, int]:
+        """The name of a cell's column, and where the length of its value stands."""
 
+    def _cells(self, data: bytes, at: int, count: int) -> tuple[Sequence[Cell], int] | None:
+        """So many cells, in the order of columns, and where they end."""
+        shape = self._shape
+        if shape is not None and shape.count == count and at + shape.size <= len(data):
+            known = shape.cells(data, at)
+            if known is not None:
+                return known, at + shape.size
+        return self._one_by_one(data, at, count)
 
-class Rows2(_Rows):
-    """``TResult`` of Thrift 2. Fields in order: row, columnValues, stale, partial."""
-
-    _time = Struct(">3sq5s")
-    _TIME, _END = b"\x0a\0\4", b"\x03\0\6\x04\0"
-    _FRESH, _STALE = b"\x02\0\3\0\x02\0\4\0\0", b"\x02\0\3\1\x02\0\4\0\0"
-
-    def _quick(self, data: bytes, at: int) -> tuple[Result, int] | None:
-        row, at = _expected(data, at, 1)
-        if _list_field.unpack_from(data, at)[:3] != (_LIST, 2, _STRUCT):
-            return None
-        count = _list_field.unpack_from(data, at)[3]
-        at += 8
+    def _one_by_one(self, data: bytes, at: int, count: int) -> tuple[list[Cell], int] | None:
         cells: list[Cell] = []
-        heads, columns, length, time = self._heads, self._columns, _int.unpack_from, self._time.unpack_from
+        lengths: list[int] = []
+        heads, columns, length, time, end = self._heads, self._columns, _int.unpack_from, _time.unpack_from, self._END
         known = len(heads)
         for index in range(count):
             if index < known and data.startswith(heads[index], at):
@@ -121,21 +183,55 @@ class Rows2(_Rows):
                 column, at = self._column(data, at)
                 self._remember(index, data[begun:at], column)
                 known = index + 1
-            end = at + 4 + length(data, at)[0]
-            value = data[at + 4 : end]
-            head, timestamp, tail = time(data, end)
-            if head != self._TIME or tail != self._END:
+            (size,) = length(data, at)
+            at += 4
+            lengths.append(size)
+            value = data[at : at + size]
+            head, timestamp = time(data, at + size)
+            at += size + 11
+            if size < 0 or head != self._TIME or not data.startswith(end, at):
                 return None
-            at = end + 16
+            at += len(end)
             cells.append(_new(Cell, (column, timestamp, value, _PUT)))
+        if lengths and lengths == self._lengths and len(heads) == count:  # twice the same: it is worth a shape
+            self._shape = self._shape_of(lengths)
+        self._lengths = lengths
+        if not self._IS_SORTED:
+            cells.sort()
+        return cells, at
+
+    def _shape_of(self, lengths: Sequence[int]) -> _Shape:
+        heads = [head + _int.pack(length) for head, length in zip(self._heads, lengths, strict=True)]
+        constants = [*heads[:1], *(self._END + head for head in heads[1:]), self._END]
+        return _Shape(constants, self._columns, lengths, self._TIME, is_sorted=self._IS_SORTED)
+
+    def _remember(self, index: int, head: bytes, column: bytes) -> None:
+        del self._heads[index:], self._columns[index:]
+        self._heads.append(head)
+        self._columns.append(column)
+
+
+class Rows2(_Rows):
+    """``TResult`` of Thrift 2. Fields in order: row, columnValues, stale, partial."""
+
+    _TIME, _END, _IS_SORTED = b"\x0a\0\4", b"\x03\0\6\x04\0", True
+    _FRESH, _STALE = b"\x02\0\3\0\x02\0\4\0\0", b"\x02\0\3\1\x02\0\4\0\0"
+
+    def _quick(self, data: bytes, at: int) -> tuple[Result, int] | None:
+        row, at = _expected(data, at, 1)
+        *kinds, count = _list_field.unpack_from(data, at)
+        if kinds != [_LIST, 2, _STRUCT]:
+            return None
+        found = self._cells(data, at + 8, count)
+        if found is None:
+            return None
+        cells, at = found
         is_stale = data.startswith(self._STALE, at)
         if not is_stale and not data.startswith(self._FRESH, at):
             return None
         return _new(Result, (row, cells, is_stale, False, None, None)), at + 9
 
-    @staticmethod
-    def _column(data: bytes, at: int) -> tuple[bytes, int]:
-        """Family and qualifier, up to the length of the value."""
+    def _column(self, data: bytes, at: int) -> tuple[bytes, int]:
         family, at = _expected(data, at, 1)
         qualifier, at = _expected(data, at, 2)
         if _field.unpack_from(data, at) != (_BINARY, 3):
@@ -154,42 +250,24 @@ class Rows2(_Rows):
 class Rows1(_Rows):
     """``TRowResult`` of Thrift 1. Fields in order: row, columns; a gateway's order of columns is not HBase's."""
 
-    _time = Struct(">3sqb")
-    _TIME = b"\x0a\0\2"
+    _TIME, _END, _IS_SORTED = b"\x0a\0\2", b"\0", False
 
     def _quick(self, data: bytes, at: int) -> tuple[Result, int] | None:
         row, at = _expected(data, at, 1)
         *kinds, count = _map_field.unpack_from(data, at)
         if kinds != [_MAP, 2, _BINARY, _STRUCT]:
             return None
-        at += 9
-        cells: list[Cell] = []
-        heads, columns, length, time = self._heads, self._columns, _int.unpack_from, self._time.unpack_from
-        known = len(heads)
-        for index in range(count):
-            if index < known and data.startswith(heads[index], at):
-                column = columns[index]
-                at += len(heads[index])
-            else:
-                begun = at
-                size = length(data, at)[0]
-                column, at = data[at + 4 : at + 4 + size], at + 4 + size
-                if _field.unpack_from(data, at) != (_BINARY, 1):
-                    return None
-                at += 3
-                self._remember(index, data[begun:at], column)
-                known = index + 1
-            end = at + 4 + length(data, at)[0]
-            value = data[at + 4 : end]
-            head, timestamp, stop = time(data, end)
-            if head != self._TIME or stop != _STOP:
-                return None
-            at = end + 12
-            cells.append(_new(Cell, (column, timestamp, value, _PUT)))
-        if data[at] != _STOP:
+        found = self._cells(data, at + 9, count)
+        if found is None or data[found[1]] != _STOP:
             return None
-        cells.sort()
+        cells, at = found
         return _new(Result, (row, cells, False, False, None, None)), at + 1
+
+    def _column(self, data: bytes, at: int) -> tuple[bytes, int]:
+        end = at + 4 + _size(data, at)
+        if _field.unpack_from(data, end) != (_BINARY, 1):
+            raise TooShort("not in the order that is read quickly")
+        return data[at + 4 : end], end + 3
 
     def _careful(self, data: bytes, at: int) -> tuple[Result, int]:
         fields, at = _struct(data, at)
@@ -197,18 +275,24 @@ class Rows1(_Rows):
         return Result(fields.get(1, b""), cells), at
 
 
-def read_rows(incoming: Incoming, reader: RowReader) -> list[Result]:
-    """A reply whose success is a list of rows; NotOurs before anything is consumed when it is something else."""
+def rows_begin(incoming: Incoming) -> tuple[int, int]:
+    """Where the first row of a list stands and how many there are; NotOurs, and nothing consumed, if it is no list."""
     at, kind = _success(incoming)
     if kind != _LIST:
         raise NotOurs
     data = incoming.data
     while len(data) < at + 5:
-        data, at = incoming.more(at), 0
+        data = incoming.more(0)
     of, count = _container.unpack_from(data, at)
     if of != _STRUCT or count < 0:
         raise NotOurs
-    at += 5
+    return at + 5, count
+
+
+def read_rows(incoming: Incoming, reader: RowReader, begin: tuple[int, int] | None = None) -> list[Result]:
+    """A reply whose success is a list of rows; ``begin`` is what :func:`rows_begin` said, where it was asked."""
+    at, count = rows_begin(incoming) if begin is None else begin
+    data = incoming.data
     rows: list[Result] = []
     while len(rows) < count:
         try:
@@ -217,7 +301,7 @@ def read_rows(incoming: Incoming, reader: RowReader) -> list[Result]:
             data, at = incoming.more(at), 0
         else:
             rows.append(result)
-    _ended(incoming, at)
+    ended(incoming, at)
     return rows
 
 
@@ -233,7 +317,7 @@ def read_row(incoming: Incoming, reader: RowReader) -> Result:
         except (TooShort, IndexError):
             data, at = incoming.more(at), 0
         else:
-            _ended(incoming, at)
+            ended(incoming, at)
             return result
 
 
@@ -255,7 +339,7 @@ def _success(incoming: Incoming) -> tuple[int, int]:
         return at + 3, kind
 
 
-def _ended(incoming: Incoming, at: int) -> None:
+def ended(incoming: Incoming, at: int) -> None:
     """After the value comes the end of the message, and nothing else."""
     data = incoming.data
     while len(data) <= at:

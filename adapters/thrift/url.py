@@ -16,6 +16,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
 from metaclient.errors import ConfigError
@@ -33,8 +34,7 @@ RETRIES_INSIDE_S = 128.0
 _OPTIONS = ("transport", "protocol", "connections", "retries_inside_s", "ca", "verify")
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Gateway:
+class Gateway(NamedTuple):
     """One gateway's address."""
 
     host: str
