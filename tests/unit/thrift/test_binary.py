@@ -37,6 +37,11 @@ class Pieces:
         self._rest = self._rest[size:]
         return self.data
 
+    def started(self) -> Pieces:
+        """With its first piece."""
+        self.more(0)
+        return self
+
 
 def written(service: Any, method: str, kind: int, struct: Any) -> bytes:
     """A whole message, as thriftpy2 writes it."""
