@@ -267,6 +267,8 @@ class Admin:
                 )
             )
         for call in calls:
+            call.send()
+        for call in calls:
             _waited(call, deadline)
 
     def balance(self, deadline: float) -> bool:

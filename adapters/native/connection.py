@@ -1,7 +1,8 @@
 """One connection to one service of one server, with many calls in flight.
 
-1. A call gets an id, waits in the table of calls and its frame in the queue; whoever finds nobody sending sends all
-   that is queued, in one write. The first write also carries preamble and header: there is no handshake to wait for.
+1. A call gets an id, waits in the table of calls and its frame in the queue. Whoever begins to wait, and finds nobody
+   sending, sends all that is queued, in one write: sixteen calls that are made before the first is waited for cost one.
+   The first write also carries preamble and header: there is no handshake to wait for.
 2. Answers come in any order and are matched by id. One that nobody waits for any more (its time was over, it lost a
    race, a hung server woke up) is dropped and counted.
 3. *Who reads?* Someone who waits for one answer alone reads the socket in its own thread (``Call.help``) and hands out
@@ -41,6 +42,8 @@ CONNECT_S_MAX = 10.0
 #: Calls in flight and bytes that wait to be sent: what is more is refused here, before the server's memory is filled.
 CALLS_MAX = 10_000
 QUEUED_BYTES_MAX = 256 * 1024 * 1024
+#: So much is sent at once, whether anybody waits or not.
+HELD_BYTES_MAX = 64 * 1024
 _CALL_IDS = 0x7FFFFFFF
 
 
@@ -75,12 +78,17 @@ class Call(Pending[T]):
         self.keeps = keeps
         self.call_id = 0
 
+    def send(self) -> None:
+        """Now, though nobody waits for it."""
+        self.connection.flush(self.deadline)
+
     def help(self, deadline: float | None) -> None:
         self.connection._drive(self, self.deadline if deadline is None else deadline)
 
     def on_done(self, callback: Callable[[Pending[T]], object]) -> None:
         super().on_done(callback)
         if not self._is_done:
+            self.send()
             self.connection._attend()
 
     def cancel(self) -> None:
@@ -148,7 +156,10 @@ class Connection:
         is_write: bool = False,
         keeps: bool = False,
     ) -> Call[T]:
-        """Send it; never blocks on the server. ConnectionResetError when this connection is over: make another."""
+        """Make a call. It is sent when somebody waits for it, or for another one, or by :meth:`flush`; never blocks.
+
+        ConnectionResetError when this connection is over: make another.
+        """
         call = Call(self, decode, deadline, what, is_write, keeps)
         now = self._now()
         timeout_ms = int((deadline - now) * 1000)
@@ -169,13 +180,29 @@ class Connection:
             call_id = call.call_id = self._next_id = (self._next_id + 1) & _CALL_IDS
             self._calls[call_id] = call
             frame = framing.request(call_id, method, param, cells, priority=priority, timeout_ms=timeout_ms)
-            if self._is_sending:
-                self._queue.append(frame)
-                self._queued_bytes += len(frame)
-                return call
-            self._is_sending = True
-        self._send(frame, deadline)
+            self._queue.append(frame)
+            self._queued_bytes += len(frame)
+            is_much = self._queued_bytes > HELD_BYTES_MAX and not self._is_sending
+        if is_much:
+            self.flush(deadline)
         return call
+
+    def flush(self, deadline: float) -> None:
+        """Send what is queued, unless somebody is at it: they will send this, too."""
+        with self._lock:
+            data = self._taken()
+        if data:
+            self._send(data, deadline)
+
+    def _taken(self) -> bytes:
+        """What is queued, to be sent by the caller now; nothing when somebody sends. Under the lock."""
+        if self._is_sending or not self._queue:
+            return b""
+        self._is_sending = True
+        data = self._queue[0] if len(self._queue) == 1 else b"".join(self._queue)
+        self._queue.clear()
+        self._queued_bytes = 0
+        return data
 
     def _send(self, data: bytes, deadline: float) -> None:
         """Send it and what has been queued meanwhile; we are the only ones."""
@@ -189,21 +216,20 @@ class Connection:
                 self._end(error)
                 return
             with self._lock:
-                data = b"".join(self._queue)
-                self._queue.clear()
-                self._queued_bytes = 0
-                if not data:
-                    self._is_sending = False
+                self._is_sending = False
+                data = self._taken()
 
     def _doubt(self) -> None:
-        """After a silence: did the server hang up while nobody was reading?"""
+        """After a silence: did the server hang up, or answer late, while nobody was reading?"""
         with self._lock:
             stream = self._stream
-            if self._state is not State.OPEN or self._is_read or self._calls or stream is None:
+            if self._state is not State.OPEN or self._is_read or self._calls or stream is None or stream.is_silent():
                 return
-            is_silent = stream.is_silent()
-        if not is_silent:
-            self._end(ConnectionResetError("the server hung up while nothing was asked"))
+            self._is_read = True
+        try:
+            self._finish(self._receive(ROUND_S))  # there is something to read, if only the end
+        finally:
+            self._stop_reading()
 
     def _forget(self, call: Call[Any]) -> None:
         with self._lock:
@@ -212,22 +238,32 @@ class Connection:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def _drive(self, call: Call[Any], deadline: float) -> None:
-        """Read in the thread of the only one who waits for this call, unless somebody else reads."""
+        """Send, then read in the thread of the only one who waits for this call, unless somebody else reads."""
         with self._lock:
-            if self._is_read or self._state is not State.OPEN:
-                return
-            self._is_read = True
+            data = self._taken()
+            is_reader = not self._is_read and self._state is State.OPEN
+            if is_reader:
+                self._is_read = True
+        if not is_reader:
+            if data:
+                self._send(data, call.deadline)
+            return
         try:
+            if data:
+                self._send(data, call.deadline)
             while not call._is_done:
                 left_s = deadline - self._now()
                 if left_s <= 0:
                     return
                 self._finish(self._receive(left_s))
         finally:
-            with self._lock:
-                self._is_read = False
-                if self._is_wanted:
-                    self._news.notify()
+            self._stop_reading()
+
+    def _stop_reading(self) -> None:
+        with self._lock:
+            self._is_read = False
+            if self._is_wanted:
+                self._news.notify()
 
     def _attend(self) -> None:
         """Somebody waits who cannot read: the task must."""

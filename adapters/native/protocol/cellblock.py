@@ -17,7 +17,7 @@ from itertools import repeat
 from typing import Any, TypeAlias
 
 from adapters.native.protocol.protobuf import ProtocolError
-from metaclient.model import Cell, CellType, Result
+from metaclient.model import Cell, CellType, PutCells, Result
 
 __all__ = ["CODEC", "decode_cells", "decode_results", "decode_rows", "encode_cells", "encode_results", "skip_cells"]
 
@@ -38,6 +38,12 @@ _Shape: TypeAlias = tuple[Callable[[bytes, int], tuple[Any, ...]], int]
 #: The four lengths of a cell -> how it is taken apart: cells of a table have few shapes, and one unpack beats slices.
 _shapes: dict[bytes, _Shape] = {}
 _SHAPES_MAX = 4096
+_ROWS_MAX = 256
+#: Rows of so many cells begin to be worth a shape of their own.
+_ROW_CELLS_MIN = 3
+_ROW_CELLS_MAX = 256
+#: A row's shape that has not fitted so often in a row is not tried any more.
+_MISSES_MAX = 8
 #: A key without row, family and qualifier.
 _KEY_BYTES_MIN = 12
 _ROW_BYTES_MAX = 0x7FFF
@@ -71,13 +77,77 @@ def _shape(head: bytes) -> _Shape:
     return made
 
 
-def decode_cells(data: bytes, at: int, end: int, count: int) -> tuple[bytes, list[Cell], int]:
+class _RowShape:
+    """How a row whose cells are as long as those of an earlier row is taken apart: one unpack for all of them."""
+
+    __slots__ = ("_columns", "_heads", "_names", "_puts", "_unpack", "misses", "size")
+
+    def __init__(self, data: bytes, at: int, count: int) -> None:
+        """Of the cells that stand here, which were decoded before: they are sound."""
+        layout: list[str] = []
+        heads: list[bytes] = []
+        names: list[bytes] = []
+        begun = at
+        for _ in range(count):
+            heads.append(data[at : at + 14])
+            total, key_length, value_length, row_length = _HEAD.unpack(heads[-1])
+            name_length = key_length - row_length - _KEY_BYTES_MIN + 1
+            name_at = at + 14 + row_length
+            names.append(data[name_at : name_at + name_length])
+            tags = total - 8 - key_length - value_length
+            layout.append(f"14s{row_length}s{name_length}sqB{value_length}s{tags}x")
+            at += 4 + total
+        self._unpack = struct.Struct(">" + "".join(layout)).unpack_from
+        self._heads, self._names = tuple(heads), tuple(names)
+        self._columns = tuple(_columns.get(name) or _column(name) for name in names)
+        self._puts = (_PUT,) * count
+        self.size = at - begun
+        self.misses = 0
+
+    def cells(self, data: bytes, at: int) -> tuple[bytes, PutCells] | None:
+        """The row and its cells; None if they are of another shape."""
+        parts = self._unpack(data, at)
+        rows = parts[1::6]
+        if (
+            parts[::6] != self._heads
+            or parts[2::6] != self._names
+            or parts[4::6] != self._puts
+            or rows.count(rows[0]) != len(rows)
+        ):
+            self.misses += 1
+            return None
+        self.misses = 0
+        return rows[0], PutCells(self._columns, parts[3::6], parts[5::6])
+
+
+#: The number of a row's cells and the lengths of the first -> their shape.
+_rows: dict[tuple[int, bytes], _RowShape] = {}
+
+
+def decode_cells(data: bytes, at: int, end: int, count: int) -> tuple[bytes, Sequence[Cell], int]:
     """``count`` cells of one row that stand at ``data[at:end]``: the row, its cells, and where they end.
 
     >>> block = encode_cells(b"r", [Cell(b"cf:q", 7, b"v")])
     >>> decode_cells(block, 0, len(block), 1)
     (b'r', [Cell(column=b'cf:q', timestamp=7, value=b'v', type=<CellType.PUT: 4>)], 29)
     """
+    if not _ROW_CELLS_MIN <= count <= _ROW_CELLS_MAX:
+        return _one_by_one(data, at, end, count)
+    key = (count, data[at : at + 14])
+    shape = _rows.get(key)
+    if shape is not None:
+        stop = at + shape.size
+        if stop <= end and shape.misses < _MISSES_MAX and (known := shape.cells(data, at)) is not None:
+            return known[0], known[1], stop
+        return _one_by_one(data, at, end, count)
+    found = _one_by_one(data, at, end, count)
+    if len(_rows) >= _ROWS_MAX:
+        _rows.clear()
+    _rows[key] = _RowShape(data, at, count)
+    return found
+
+
+def _one_by_one(data: bytes, at: int, end: int, count: int) -> tuple[bytes, list[Cell], int]:
     shapes, columns, new, cell_class, put = _shapes.get, _columns.get, _new, Cell, _PUT
     cells: list[Cell] = []
     append = cells.append
