@@ -22,7 +22,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from metaclient.errors import MetaClientError
 from metaclient.model import (
@@ -43,6 +43,9 @@ from metaclient.model import (
 )
 from metaclient.runtime import Pending, Runtime
 
+if TYPE_CHECKING:
+    import pyarrow
+
 __all__ = [
     "Action",
     "Addressing",
@@ -51,6 +54,8 @@ __all__ = [
     "BackendFactory",
     "BatchSemantics",
     "Capabilities",
+    "CellBackend",
+    "CellPage",
     "MetaPage",
     "MetaRow",
     "MetaScan",
@@ -97,6 +102,7 @@ class Capabilities:
     create_with_splits: bool = True
     region_replication: bool = True  # create_table can set it
     cell_ttl: bool = False  # Put.ttl_ms is honoured
+    cell_pages: bool = False  # it is a CellBackend, too: scans can be read as cells in Arrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +146,26 @@ class ScanPage:
     """
 
     rows: Sequence[Result]
+    scanner: object | None
+    is_end_of_region: bool
+    is_stale: bool = False
+    is_end_of_scan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CellPage:
+    """A page of a scan as cells in Arrow: no object for a cell or a row. What is not said here is as in ``ScanPage``.
+
+    ``cells`` has the columns ``row``, ``family``, ``qualifier`` (binary), ``timestamp`` (int64, milliseconds),
+    ``type`` (uint8, the codes of :class:`~metaclient.model.CellType`) and ``value`` (binary), none of them null, sorted
+    as HBase sorts cells. The rows are whole, ``rows`` of them, never more than are left of the scan's limit;
+    ``first_row`` and ``last_row`` are their ends (b"" if there are none).
+    """
+
+    cells: pyarrow.RecordBatch
+    rows: int
+    first_row: bytes
+    last_row: bytes
     scanner: object | None
     is_end_of_region: bool
     is_stale: bool = False
@@ -234,6 +260,25 @@ class Backend(Protocol):
     def is_table_enabled(self, table: bytes, deadline: float) -> bool: ...
 
     def compact_table(self, table: bytes, major: bool, deadline: float) -> None: ...
+
+
+@runtime_checkable
+class CellBackend(Protocol):
+    """What a backend with ``Capabilities.cell_pages`` can do beside the rest, for readers of many rows such as Spark.
+
+    The rules of :class:`Backend` hold. The scans go forward and have no ``batch``; a scanner that was opened here is
+    asked here, and closed by ``scan_close``. numpy and pyarrow are needed, and only by who calls this.
+    """
+
+    def scan_open_cells(
+        self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float
+    ) -> Answer[CellPage]:
+        """As ``scan_open``."""
+        ...
+
+    def scan_next_cells(self, scanner: object, rows: int, deadline: float) -> Answer[CellPage]:
+        """As ``scan_next``."""
+        ...
 
 
 class BackendFactory(Protocol):

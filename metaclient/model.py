@@ -340,6 +340,7 @@ class Scan:
     max_result_bytes: int = 2 << 20  # of a page, for backends that can: the row that passes it is the last
     batch: int | None = None  # cells a Result; longer rows come in pieces
     is_raw: bool = False  # delete markers and what they hide, too
+    cache_blocks: bool = True  # False: what is read does not push others' blocks out of the servers' cache
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,70 +1,43 @@
-"""Walks a scan over the regions of a table: opens, pages, reopens after a loss, and moves on.
+"""Scans of a table: :class:`TableScanner` gives rows, :class:`CellScanner` pages of cells in Arrow for bulk readers.
 
-1. The next region is found from the row to go on with. A TIMELINE scan opens it as a race over the replicas, primary
-   first; the winner's scanner serves all further pages of that region. Losers' scanners are closed.
-2. A scanner that is lost (lease, restart, move, split) is reopened after the last row that was returned: nothing is
-   lost, nothing repeated. Within a row that came in pieces, it is reopened *at* the row, and what was returned is
-   skipped.
-3. A ``next`` is never sent twice: HBase 3 answers a repeated one with an empty success.
-4. Each page has its own deadline and attempts: a scan may take days, its silence may not. A page without rows is a
-   heartbeat and counts as an answer, unless they come faster than any server makes them.
-5. Behind a gateway a STRONG scan is one scanner for the whole range. A TIMELINE scan is cut at the regions' borders, so
-   that each region has its own race and each row knows its place.
+How a scan goes from region to region, and on after a loss, is in :mod:`metaclient.region_walk`.
 """
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Generator, Iterator
 
 from metaclient import keys
-from metaclient.backend import Answer, ScanPage
-from metaclient.errors import (
-    Attempt,
-    BackendFault,
-    ConnectionClosed,
-    MetaClientError,
-    RetriesExhausted,
-    ScannerLost,
-)
+from metaclient.backend import CellBackend, CellPage, ScanPage
+from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import Consistency, RegionLocation, Result, Scan
 from metaclient.operations import Operations
+from metaclient.region_walk import RegionWalk
 
-__all__ = ["TableScanner"]
-
-_log = logging.getLogger(__name__)
-
-#: HBase sends a heartbeat after half of the scanner's time-out; a thousand in a second are a fault.
-HEARTBEATS_MAX = 1000
-HEARTBEATS_S = 1.0
+__all__ = ["CellScanner", "TableScanner"]
 
 
-class TableScanner:
+class TableScanner(RegionWalk[ScanPage]):
     """An iterator over (result, place); close it, or exhaust it, and the server's scanner is closed."""
 
     def __init__(
         self, operations: Operations, table: bytes, scan: Scan, consistency: Consistency, replica_id: int | None
     ) -> None:
-        if consistency is Consistency.TIMELINE and not operations.backend.capabilities.region_replicas:
-            raise operations.no_replicas()
-        self._operations = operations
-        self._table = table
-        self._scan = scan
-        # Where to go on: these two move with each row, and are put into a Scan only when one is opened.
-        self._at_row = scan.start_row
-        self._at_inclusive = scan.include_start
-        self._is_timeline = consistency is Consistency.TIMELINE
-        self._replica_id = replica_id
-        self._left = scan.limit  # results that may still be returned
-        self._timeout_s = min(operations.timeout_s(table), operations.config.scanner_timeout_s)
-        self._scanner: object | None = None
-        self._place: RegionLocation | None = None
+        backend = operations.backend
+        super().__init__(
+            operations,
+            table,
+            scan,
+            consistency,
+            replica_id,
+            page_type=ScanPage,
+            open_page=backend.scan_open,
+            next_page=backend.scan_next,
+        )
         # Of the row that is being returned in pieces: its key, and how many cells of it are out already.
         self._piece_row: bytes | None = None
         self._piece_cells = 0
         self._skip_cells = 0  # of those, how many the reopened scanner has yet to repeat
-        self._losses: list[MetaClientError] = []  # since the last row
 
     def __iter__(self) -> Iterator[tuple[Result, RegionLocation | None]]:
         try:
@@ -80,30 +53,6 @@ class TableScanner:
                 page = self._after(page)
         finally:
             self.close()
-
-    def close(self) -> None:
-        scanner, self._scanner = self._scanner, None
-        if scanner is not None:
-            self._close_scanner(scanner)
-
-    def _close_scanner(self, scanner: object) -> None:
-        operations = self._operations
-        deadline = operations.runtime.now() + operations.config.rpc_timeout_s
-        try:
-            operations.executor.call(operations.backend.scan_close, scanner, deadline=deadline)
-        except MetaClientError as error:
-            # The lease will close it; the scan itself is over and was right.
-            _log.debug("a scanner of table %s was left to its lease: %s", keys.printable(self._table), error)
-
-    def _discard(self, page: object) -> None:
-        """Close what came too late, or lost a race. The thread that it comes in must not wait: a task does it."""
-        if isinstance(page, ScanPage) and page.scanner is not None:
-            try:
-                self._operations.runtime.start(self._close_scanner, page.scanner, name="scan_close")
-            except MetaClientError as error:
-                _log.debug("a loser's scanner was left to its lease: %s", error)
-
-    # -- rows ------------------------------------------------------------------------------------------------
 
     def _unseen(self, result: Result) -> Result | None:
         """The result without cells that were returned before a reopening; moves the position on."""
@@ -138,179 +87,67 @@ class TableScanner:
             self._left -= 1
         return fresh
 
-    def _is_ahead(self, row: bytes) -> bool:
-        at = self._at_row
-        if row == at:
-            return self._at_inclusive
-        return row > at if not self._scan.is_reversed else not at or row < at
-
-    # -- pages -----------------------------------------------------------------------------------------------
-
-    def _after(self, page: ScanPage) -> ScanPage | None:
-        """The page that follows, in this region or the next one; None at the end of the scan."""
-        if page.is_end_of_scan:
-            return None
-        if page.is_end_of_region:
-            self.close()
-            if not self._move_on():
-                return None
-        elif self._scanner is None:
-            self._resume()  # the server let go of it in the middle of the region
-        return self._fetch()
-
-    def _move_on(self) -> bool:
-        """Go to the region after this one; False when the range or the table ends here."""
-        if self._place is None:
-            return False  # a gateway's scanner covers the whole range
-        region = self._place.region
-        scan = self._scan
-        at = region.start_key if scan.is_reversed else region.end_key
-        if not at:
-            return False
-        if at <= scan.stop_row if scan.is_reversed else self._ends_in(region.end_key):
-            return False
-        self._at_row = at
-        self._at_inclusive = not scan.is_reversed
-        self._piece_row = None
-        return True
-
-    def _ends_in(self, end_key: bytes) -> bool:
-        """True when a forward scan has nothing at or after this end of a region."""
-        return keys.ends_before_or_at(self._scan.stop_row, end_key) and not self._stops_at(end_key)
-
-    def _stops_at(self, row: bytes) -> bool:
-        """True when the stop row is the first row of the next region and belongs to the scan."""
-        return self._scan.include_stop and self._scan.stop_row == row
-
     def _resume(self) -> None:
-        """The scanner is gone: the next one repeats what is out of a row in pieces."""
+        """The next scanner repeats what is out of a row in pieces."""
         self._skip_cells = self._piece_cells if self._piece_row is not None else 0
 
-    def _fetch(self) -> ScanPage:
-        """The next page that has rows or ends its region: of the open scanner, or of a new one after a loss."""
-        now = self._operations.runtime.now
-        heartbeats, since = 0, now()
-        self._losses.clear()
-        while True:
-            page = self._page(now() + self._timeout_s)
-            if page.rows or page.is_end_of_region or page.is_end_of_scan:
-                return page
-            if len(self._losses) > self._operations.config.retries:
-                raise self._gave_up()
-            heartbeats += 1
-            if heartbeats == HEARTBEATS_MAX:
-                if now() - since < HEARTBEATS_S:
-                    raise BackendFault(f"the backend answered {heartbeats} pages without rows in {now() - since:g} s")
-                heartbeats, since = 0, now()
+    def _move_on(self) -> bool:
+        self._piece_row = None
+        return super()._move_on()
 
-    def _gave_up(self) -> RetriesExhausted:
-        """Each page was answered in the end, but with nothing, and the scanner that should bring more was lost."""
-        last = self._losses[-1]
-        made = RetriesExhausted(
-            f"scan of table '{keys.printable(self._table)}' at '{keys.printable(self._at_row)}': "
-            f"{len(self._losses)} scanners were lost before they answered a row, "
-            f"the last with {type(last).__name__}: {last}",
-            attempts=[Attempt(n, 0.0, f"{type(e).__name__}: {e}") for n, e in enumerate(self._losses, 1)],
-        )
-        made.__cause__ = last
-        return made
 
-    def _page(self, deadline: float) -> ScanPage:
-        return self._operations.retried(
-            lambda: self._page_once(deadline),
-            deadline,
-            self._table,
-            "scan",
-            self._at_row,
-            knows_place=True,
+class CellScanner(RegionWalk[CellPage]):
+    """An iterator over (page, place) of a backend with ``Capabilities.cell_pages``; every page has rows.
+
+    Each row of the scan is in one page, whole, in order and once, however often scanners are lost and regions move: a
+    scan goes on after the last row of the last page. Forward scans of whole rows only. As with rows, closing it closes
+    the server's scanner.
+    """
+
+    def __init__(
+        self, operations: Operations, table: bytes, scan: Scan, consistency: Consistency, replica_id: int | None
+    ) -> None:
+        backend = operations.backend
+        if not backend.capabilities.cell_pages or not isinstance(backend, CellBackend):
+            raise Unsupported(
+                f"the backend {backend.name!r} has no pages of cells: scan rows (Capabilities.cell_pages)"
+            )
+        if scan.is_reversed or scan.batch is not None:
+            raise Unsupported("pages of cells are of whole rows, forward: scan rows for pieces or the other direction")
+        super().__init__(
+            operations,
+            table,
+            scan,
+            consistency,
+            replica_id,
+            page_type=CellPage,
+            open_page=backend.scan_open_cells,
+            next_page=backend.scan_next_cells,
         )
 
-    def _page_once(self, deadline: float) -> ScanPage:
-        scanner, self._scanner = self._scanner, None
+    def __iter__(self) -> Generator[tuple[CellPage, RegionLocation | None], None, None]:
         try:
-            page = self._next(scanner, deadline) if scanner is not None else self._open(deadline)
-        except MetaClientError as error:
-            self._resume()
-            self._losses.append(error)
-            if scanner is not None and not error.loses_scanner and not isinstance(error, ConnectionClosed):
-                self._close_scanner(scanner)  # it lives on, but a next is never repeated: it is of no use
-            raise
-        self._scanner = page.scanner
-        is_over = page.is_end_of_region or page.is_end_of_scan
-        if page.scanner is None and not is_over and not page.rows:
-            raise ScannerLost("the server closed the scanner before it answered a row")
-        return page
+            page: CellPage | None = self._fetch()
+            while page is not None:
+                if page.rows:
+                    self._take(page)
+                    yield page, self._place
+                    if self._left is not None and self._left <= 0:
+                        return
+                page = self._after(page)
+        finally:
+            self.close()
 
-    def _next(self, scanner: object, deadline: float) -> ScanPage:
-        call = self._operations.backend.scan_next
-        return self._at(self._place, call, scanner, self._rows_wanted(), deadline=deadline)
-
-    def _rows_wanted(self) -> int:
-        return self._scan.caching if self._left is None else min(self._scan.caching, self._left)
-
-    def _at(
-        self, place: RegionLocation | None, call: Callable[..., Answer[ScanPage]], *args: object, deadline: float
-    ) -> ScanPage:
-        try:
-            return self._operations.at(place, ScanPage, call, *args, deadline=deadline, discard=self._discard)
-        except MetaClientError as error:
-            if place is not None:
-                self._operations.locator.on_error(place, error)
-            raise
-
-    # -- opening ---------------------------------------------------------------------------------------------
-
-    def _open(self, deadline: float) -> ScanPage:
-        backend = self._operations.backend
-        scan = replace(
-            self._scan,
-            start_row=self._at_row,
-            include_start=self._at_inclusive,
-            limit=self._left,
-            caching=self._rows_wanted(),
-        )
-        if self._is_timeline and self._replica_id is None:
-            page, self._place = self._race(scan, deadline)
-            return page
-        self._place = self._locate(deadline)
-        cut = self._cut(scan, self._place)
-        return self._at(self._place, backend.scan_open, self._place, self._table, cut, deadline=deadline)
-
-    def _target(self) -> tuple[bytes, bool]:
-        """The row to look up, and whether the region *before* it is meant (reversed scans)."""
-        return self._at_row, self._scan.is_reversed and (not self._at_row or not self._at_inclusive)
-
-    def _locate(self, deadline: float) -> RegionLocation | None:
-        if self._operations.by_gateway and not self._is_timeline:
-            return None
-        row, before = self._target()
-        replica_id = self._replica_id or 0
-        entry = self._operations.locator.locate_region(
-            self._table, row, deadline=deadline, replica_id=replica_id, before=before
-        )
-        return entry.at(replica_id)
-
-    def _race(self, scan: Scan, deadline: float) -> tuple[ScanPage, RegionLocation]:
-        row, before = self._target()
-        backend = self._operations.backend
-        return self._operations.race(
-            self._table,
-            row,
-            "scan",
-            lambda place, until: backend.scan_open(place, self._table, self._cut(scan, place), until),
-            ScanPage,
-            deadline=deadline,
-            before=before,
-            discard=self._discard,
-        )
-
-    def _cut(self, scan: Scan, place: RegionLocation | None) -> Scan:
-        """Behind a gateway, the part of the scan that is in the region of ``place``; a region server cuts by itself."""
-        if place is None or not self._operations.by_gateway:
-            return scan
-        region = place.region
-        if scan.is_reversed:
-            is_inside = region.start_key <= scan.stop_row
-            return scan if is_inside else replace(scan, stop_row=region.start_key, include_stop=True)
-        is_inside = not region.end_key or self._ends_in(region.end_key)
-        return scan if is_inside else replace(scan, stop_row=region.end_key, include_stop=False)
+    def _take(self, page: CellPage) -> None:
+        """Move the position on behind this page, which must be ahead of it."""
+        if not self._is_ahead(page.first_row) or page.last_row < page.first_row:
+            raise BackendFault(
+                f"the backend answered rows '{keys.printable(page.first_row)}' to '{keys.printable(page.last_row)}' "
+                f"to a scan at '{keys.printable(self._at_row)}'"
+            )
+        if self._left is not None:
+            if page.rows > self._left:
+                raise BackendFault(f"the backend answered {page.rows} rows to a scan with {self._left} left")
+            self._left -= page.rows
+        self._at_row = page.last_row
+        self._at_inclusive = False

@@ -1,26 +1,19 @@
 """Rows of the client -> Arrow record batches for Spark, in each layout.
 
-A seam for what does not come as ``Result`` objects: :class:`BatchBuilder` takes results, one by one; a decoder of cell
-blocks needs only ``arrow_columns.ColumnDecoder`` and :func:`arrow_schema`.
+What comes as cells in Arrow already takes another road: ``arrow_cells``.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from metaclient import keys
-from metaclient.errors import ConfigError
 from metaclient.model import Cell, CellType, RegionLocation, Result
-from spark_connector import rowkey
-from spark_connector.arrow_columns import BadCellError, ColumnDecoder
+from spark_connector.arrow_columns import BadCellError
+from spark_connector.batch_shape import BatchColumn, BatchShape, Provenance, arrow_schema, map_array
 from spark_connector.catalog import Catalog, CellColumn, FamilyColumn, KeyPart
-from spark_connector.codecs.base import BadValueError
-from spark_connector.layouts import CELL_COLUMNS, MAP_COLUMNS, Layout
+from spark_connector.layouts import Layout
 from spark_connector.ranges import text_of
-from spark_connector.types import from_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,48 +27,24 @@ __all__ = ["BYTES_MAX", "ROWS_MAX", "BadCellError", "BatchBuilder", "arrow_schem
 ROWS_MAX = 10_000
 BYTES_MAX = 8 << 20
 
-#: The next rows of a column, and the way back to the keys of the rows, for errors.
-_Column = Callable[[], "pa.Array"]
 _TYPE_NAMES = {each: each.name for each in CellType}
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects for this one: order, nullability, timestamps in UTC.
-
-    >>> from pyspark.sql.types import StructType
-    >>> arrow_schema(StructType().add("t", "timestamp")).field("t").type
-    TimestampType(timestamp[us, tz=UTC])
-    """
-    from pyspark.sql.pandas.types import to_arrow_schema
-
-    if "timezone" in inspect.signature(to_arrow_schema).parameters:
-        return to_arrow_schema(schema, timezone="UTC")
-    return to_arrow_schema(schema)  # pyspark 4.0 and 4.1: always UTC
-
-
 class BatchBuilder:
-    """Collects rows and makes record batches of them.
+    """Collects rows and makes record batches of them; see ``BatchShape`` for the arguments.
 
-    ``schema`` is what Spark handed to the reader, any selection of the layout's columns. Results that continue the row
-    before them (``Scan.batch``) are joined to it, within one batch.
+    Results that continue the row before them (``Scan.batch``) are joined to it, within one batch.
     """
 
     def __init__(self, catalog: Catalog, schema: StructType, options: Options, *, fast: bool = True) -> None:
-        self._table = keys.printable(catalog.table)
-        self._key = catalog.key
-        self._bad_is_null = options.bad_values_are_null
-        self._fast = fast
-        self._arrow_schema = arrow_schema(schema)
+        self._shape = BatchShape(catalog, schema, options, fast=fast)
         self._layout = options.layout
-        self._stale_name, self._replica_name = options.stale_column, options.replica_column
-        self._named = catalog.named_cells
-        self._cell_slots: dict[bytes, int] = {}
-        self._family_slots: dict[bytes, int] = {}
-        self._key_parts: dict[str, int] = {}
-        self._makers: list[_Column] = []
-        self._clear()
-        for field in schema.fields:
-            self._makers.append(self._maker(catalog, field.name, str(from_spark(field.dataType))))
+        self._named = self._shape.named_cells
+        sources = [column.source for column in self._shape.columns]
+        cells = dict.fromkeys(source.column for source in sources if isinstance(source, CellColumn))
+        families = dict.fromkeys(source.family for source in sources if isinstance(source, FamilyColumn))
+        self._cell_slots = {column: slot for slot, column in enumerate(cells)}
+        self._family_slots = {family: slot for slot, family in enumerate(families)}
         self._clear()
 
     def _clear(self) -> None:
@@ -87,7 +56,7 @@ class BatchBuilder:
         self._families: list[list[dict[bytes, bytes]]] = [[] for _ in self._family_slots]
         self._whole_rows: list[dict[bytes, bytes]] = []  # layout map
         self._flat: list[Cell] = []  # layouts cells and raw
-        self._split: list[list[bytes | None]] | None = None
+        self._split: list[pa.Array] | None = None
 
     # -- taking rows
 
@@ -160,162 +129,74 @@ class BatchBuilder:
 
         Raises :class:`BadCellError` for a cell that cannot be decoded, unless such cells read as null.
         """
-        import pyarrow as pa
-
-        if not self._makers:  # a count: rows without columns
-            made = pa.record_batch([pa.nulls(len(self._rows))], names=["rows"]).select([])
-        else:
-            arrays = [
-                array if array.type == field.type else array.cast(field.type)
-                for array, field in zip((maker() for maker in self._makers), self._arrow_schema, strict=True)
-            ]
-            made = pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
+        made = self._shape.batch([self._array(column) for column in self._shape.columns], len(self._rows))
         self._clear()
         return made
 
-    def _maker(self, catalog: Catalog, name: str, type: str) -> _Column:
-        """How to make one column of the schema; ConfigError if the layout has none such."""
+    def _array(self, column: BatchColumn) -> pa.Array:
         import pyarrow as pa
 
-        if name == self._stale_name:
-            return lambda: pa.array(self._stale, pa.bool_())
-        if name == self._replica_name:
-            return lambda: pa.array(self._replica, pa.int32())
-        if self._layout is not Layout.COLUMNS:
-            return self._fixed_maker(name, type)
-        field = catalog.field(name)
-        if str(field.type) != type:
-            raise ConfigError(
-                f"table {self._table}: column {name} is {field.type} in the catalog and {type} in the schema"
-            )
-        if isinstance(field, KeyPart):
-            self._key_parts[name] = self._key.index(field)
-            return self._key_maker(field)
-        if isinstance(field, CellColumn):
-            slot = self._cell_slots.setdefault(field.column, len(self._cell_slots))
-            decoder = self._decoder(f"column {name} ({keys.printable(field.column)})", name, field)
-            return lambda: decoder.array(self._cells[slot], self._rows.__getitem__)
-        slot = self._family_slots.setdefault(field.family, len(self._family_slots))
-        return self._family_maker(field, slot)
+        source, decoder = column.source, column.decoder
+        if source is Provenance.STALE:
+            return pa.array(self._stale, pa.bool_())
+        if source is Provenance.REPLICA:
+            return pa.array(self._replica, pa.int32())
+        if isinstance(source, str):
+            return self._fixed_array(source, column.arrow_type)
+        assert decoder is not None
+        if isinstance(source, KeyPart):
+            return decoder.arrow_array(self._split_keys()[self._shape.key.index(source)], self._rows.__getitem__)
+        if isinstance(source, CellColumn):
+            return decoder.array(self._cells[self._cell_slots[source.column]], self._rows.__getitem__)
+        maps = self._families[self._family_slots[source.family]]
+        names = [name[len(source.family) + 1 :] for each in maps for name in each]
+        values = [value for each in maps for value in each.values()]
+        owners = [row for row, each in zip(self._rows, maps, strict=True) for _ in each]
+        items = decoder.array(values, owners.__getitem__)
+        return _maps(
+            column.arrow_type, [text_of(name) for name in names] if source.has_text_keys else names, items, maps
+        )
 
-    def _decoder(self, what: str, name: str, field: CellColumn | KeyPart) -> ColumnDecoder:
-        arrow_type = self._arrow_schema.field(name).type
-        return self._new_decoder(what, field, arrow_type)
-
-    def _new_decoder(
-        self, what: str, field: CellColumn | KeyPart | FamilyColumn, arrow_type: pa.DataType
-    ) -> ColumnDecoder:
-        type = field.value_type if isinstance(field, FamilyColumn) else field.type
-        where = f"table {self._table}, {what}"
-        return ColumnDecoder(where, type, field.codec, arrow_type, bad_is_null=self._bad_is_null, fast=self._fast)
-
-    # -- row keys
-
-    def _key_maker(self, part: KeyPart) -> _Column:
-        decoder = self._decoder(f"row key column {part.name}", part.name, part)
-        index = self._key.index(part)
-        return lambda: decoder.array(self._split_keys()[index], self._rows.__getitem__)
-
-    def _split_keys(self) -> Sequence[Sequence[bytes | None]]:
+    def _split_keys(self) -> list[pa.Array]:
         """Per part of the key, the bytes of all rows; done once a batch."""
+        import pyarrow as pa
+
         if self._split is None:
-            parts = self._fixed_parts()
-            self._split = self._parts_one_by_one() if parts is None else parts
+            self._split = self._shape.keys.split(pa.array(self._rows, pa.binary()))
         return self._split
 
-    def _fixed_parts(self) -> list[list[bytes | None]] | None:
-        """Parts of fixed lengths, or one part alone, are slices; None: look at each row."""
-        if len(self._key) == 1 and self._key[0].length is None:
-            return [list(self._rows)]
-        lengths = [part.length for part in self._key]
-        if None in lengths or set(map(len, self._rows)) - {sum(length or 0 for length in lengths)}:
-            return None
-        found: list[list[bytes | None]] = []
-        start = 0
-        for part, length in zip(self._key, lengths, strict=True):
-            stop = start + (length or 0)
-            found.append([part.stripped(row[start:stop]) for row in self._rows])
-            start = stop
-        return found
-
-    def _parts_one_by_one(self) -> list[list[bytes | None]]:
-        found: list[list[bytes | None]] = [[] for _ in self._key]
-        for row in self._rows:
-            try:
-                parts: Sequence[bytes | None] = [
-                    part.stripped(data) for part, data in zip(self._key, rowkey.split(self._key, row), strict=True)
-                ]
-            except BadValueError as error:
-                if not self._bad_is_null:
-                    raise BadCellError(
-                        f"table {self._table}, row {keys.printable(row)}: {error}; correct the row key in the catalog, "
-                        "or set hbase.spark.query.badvalue=null"
-                    ) from None
-                parts = [None] * len(self._key)
-            for column, data in zip(found, parts, strict=True):
-                column.append(data)
-        return found
-
-    # -- families, and the layouts that need no catalog
-
-    def _family_maker(self, field: FamilyColumn, slot: int) -> _Column:
-        arrow_type = self._arrow_schema.field(field.name).type
-        decoder = self._new_decoder(
-            f"column {field.name} (family {keys.printable(field.family)})", field, arrow_type.item_type
-        )
-        skip = len(field.family) + 1
-        has_text_keys = field.has_text_keys
-
-        def make() -> pa.Array:
-            maps = self._families[slot]
-            names = [name[skip:] for each in maps for name in each]
-            shown = [text_of(name) for name in names] if has_text_keys else names
-            values = [value for each in maps for value in each.values()]
-            owners = [row for row, each in zip(self._rows, maps, strict=True) for _ in each]
-            items = decoder.array(values, owners.__getitem__)
-            return _map_array(arrow_type, shown, items, maps)
-
-        return make
-
-    def _fixed_maker(self, name: str, type: str) -> _Column:
+    def _fixed_array(self, name: str, arrow_type: pa.DataType) -> pa.Array:
+        """A column of the layouts that need no catalog."""
         import pyarrow as pa
 
-        shape = MAP_COLUMNS if self._layout is Layout.MAP else CELL_COLUMNS
-        wanted = {each: str(kind) for each, kind in shape}
-        if wanted.get(name) != type:
-            columns = ", ".join(f"{each} {kind}" for each, kind in wanted.items())
-            raise ConfigError(f"layout {self._layout.value} has no column {name} {type}; its columns are {columns}")
-        arrow_type = self._arrow_schema.field(name).type
-        makers: dict[str, _Column] = {
-            "row": lambda: pa.array(self._rows, arrow_type),
-            "columns": lambda: _map_array(
-                arrow_type,
-                [text_of(column) for each in self._whole_rows for column in each],
-                pa.array([value for each in self._whole_rows for value in each.values()], pa.binary()),
-                self._whole_rows,
-            ),
-            "family": lambda: pa.array([text_of(cell.family) for cell in self._flat], arrow_type),
-            "qualifier": lambda: pa.array([cell.qualifier for cell in self._flat], arrow_type),
-            "timestamp": lambda: pa.array([cell.timestamp for cell in self._flat], arrow_type),
-            "type": lambda: pa.array([_TYPE_NAMES[cell.type] for cell in self._flat], arrow_type),
-            "value": lambda: pa.array([cell.value for cell in self._flat], arrow_type),
-        }
-        return makers[name]
+        flat = self._flat
+        match name:
+            case "row":
+                return pa.array(self._rows, arrow_type)
+            case "columns":
+                names = [text_of(column) for each in self._whole_rows for column in each]
+                values = [value for each in self._whole_rows for value in each.values()]
+                return _maps(arrow_type, names, pa.array(values, pa.binary()), self._whole_rows)
+            case "family":
+                return pa.array([text_of(cell.family) for cell in flat], arrow_type)
+            case "qualifier":
+                return pa.array([cell.qualifier for cell in flat], arrow_type)
+            case "timestamp":
+                return pa.array([cell.timestamp for cell in flat], arrow_type)
+            case "type":
+                return pa.array([_TYPE_NAMES[cell.type] for cell in flat], arrow_type)
+            case _:
+                return pa.array([cell.value for cell in flat], arrow_type)
 
 
-def _map_array(
+def _maps(
     arrow_type: pa.DataType, names: Sequence[object], items: pa.Array, maps: Sequence[dict[bytes, bytes]]
 ) -> pa.Array:
-    """Maps from all keys and all items in a row; a map without entries is null: no cell at all is there."""
+    import numpy as np
     import pyarrow as pa
 
-    ends = [0]
-    for each in maps:
-        ends.append(ends[-1] + len(each))
-    starts = [None if start == stop else start for start, stop in pairwise(ends)]
-    offsets = pa.array([*starts, ends[-1]], pa.int32())
-    made = pa.MapArray.from_arrays(offsets, pa.array(names, arrow_type.key_type), items)
-    return made if made.type == arrow_type else made.cast(arrow_type)
+    counts = np.fromiter(map(len, maps), dtype=np.int64, count=len(maps))
+    return map_array(arrow_type, pa.array(names, arrow_type.key_type), items, counts)
 
 
 def batches_from_results(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-__all__ = ["BadCellError", "ColumnDecoder"]
+__all__ = ["BadCellError", "ColumnDecoder", "matrix_of"]
 
 
 class BadCellError(BadValueError):
@@ -35,12 +35,21 @@ class ColumnDecoder:
         self._codec = codec
         self._arrow_type = arrow_type
         self._bad_is_null = bad_is_null
-        self._fast = fast
+        self._is_plain = codec.is_plain(type)
+        self._width = codec.width(type)
+        self._is_fast = fast and (self._is_plain or self._width is not None)
 
     def array(self, values: Sequence[bytes | None], row_of: Callable[[int], bytes]) -> pa.Array:
         """The column of these values; ``row_of(i)`` is the row key of the i-th, for errors."""
-        found = self._fast_array(values) if self._fast else None
+        import pyarrow as pa
+
+        found = self._fast_array(pa.array(values, pa.binary())) if self._is_fast else None
         return self._slow_array(values, row_of) if found is None else found
+
+    def arrow_array(self, values: pa.Array, row_of: Callable[[int], bytes]) -> pa.Array:
+        """The same of values that are an Arrow array of binaries already."""
+        found = self._fast_array(values) if self._is_fast else None
+        return self._slow_array(values.to_pylist(), row_of) if found is None else found
 
     def _slow_array(self, values: Sequence[bytes | None], row_of: Callable[[int], bytes]) -> pa.Array:
         import pyarrow as pa
@@ -64,42 +73,39 @@ class ColumnDecoder:
             "or set hbase.spark.query.badvalue=null"
         )
 
-    # -- by numpy
+    # -- many at once
 
-    def _fast_array(self, values: Sequence[bytes | None]) -> pa.Array | None:
-        """None: there is no fast way for this type, or something is wrong with a value."""
-        if self._codec.writes_nulls(self._type) and (self._codec.is_plain(self._type) or self._codec.width(self._type)):
-            values = [value or None for value in values]
-        if self._codec.is_plain(self._type):
-            return self._plain_array(values)
-        width = self._codec.width(self._type)
-        return None if width is None else self._fixed_array(values, width)
+    def _fast_array(self, values: pa.Array) -> pa.Array | None:
+        """None: something is wrong with a value."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
 
-    def _plain_array(self, values: Sequence[bytes | None]) -> pa.Array | None:
+        if self._codec.writes_nulls(self._type):
+            is_empty = pc.equal(pc.binary_length(values), 0)
+            values = pc.if_else(is_empty, pa.scalar(None, pa.binary()), values)
+        return self._plain_array(values) if self._is_plain else self._fixed_array(values)
+
+    def _plain_array(self, values: pa.Array) -> pa.Array | None:
         import pyarrow as pa
 
-        made = pa.array(values, pa.binary())
         if self._type.name == "binary":
-            return made
+            return values
         try:
-            return made.cast(self._arrow_type)  # checks UTF-8
+            return values.cast(self._arrow_type)  # checks UTF-8
         except pa.ArrowInvalid:
             return None
 
-    def _fixed_array(self, values: Sequence[bytes | None], width: int) -> pa.Array | None:
+    def _fixed_array(self, values: pa.Array) -> pa.Array | None:
         import numpy as np
 
-        there = [value for value in values if value is not None]
-        lengths = set(map(len, there))
-        if lengths - {width}:
-            return None
-        raw = np.frombuffer(b"".join(there), dtype=np.uint8).reshape(-1, width)
-        found = self._codec.decode_array(raw, self._type)
+        assert self._width is not None
+        raw = matrix_of(values.drop_null() if values.null_count else values, self._width)
+        found = None if raw is None else self._codec.decode_array(raw, self._type)
         if found is None or (found[1] is not None and found[1].any()):
             return None
-        if len(there) == len(values):
+        if not values.null_count:
             return self._arrow(found[0], None)
-        is_null = np.fromiter((value is None for value in values), dtype=bool, count=len(values))
+        is_null = values.is_null().to_numpy(zero_copy_only=False)
         spread = np.zeros(len(values), dtype=found[0].dtype)
         spread[~is_null] = found[0]
         return self._arrow(spread, is_null)
@@ -109,3 +115,22 @@ class ColumnDecoder:
 
         made = pa.array(values, mask=is_null, from_pandas=False)
         return made if made.type == self._arrow_type else made.cast(self._arrow_type)
+
+
+def matrix_of(values: pa.Array, width: int) -> np.ndarray | None:
+    """The bytes of an array of binaries without nulls, a row for each; None if one of them has not this width.
+
+    >>> import pyarrow as pa
+    >>> matrix_of(pa.array([b"ab", b"cd"]), 2).tolist()
+    [[97, 98], [99, 100]]
+    """
+    import numpy as np
+
+    count = len(values)
+    if not count:
+        return np.zeros((0, width), dtype=np.uint8)
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int32, count=count + 1, offset=4 * values.offset)
+    if (np.diff(ends) != width).any():
+        return None
+    return np.frombuffer(data, dtype=np.uint8, count=count * width, offset=ends[0]).reshape(count, width)

@@ -82,6 +82,11 @@ class Query:
     def consistency(self) -> Consistency:
         return Consistency.TIMELINE if self.options.read_replica else Consistency.STRONG
 
+    @property
+    def is_in_pieces(self) -> bool:
+        """Whether long rows come in pieces. HBase refuses a filter that looks at whole rows on pieces of rows."""
+        return self.options.batch_size is not None and self.filter is None
+
     def limited(self, limit: int | None) -> Query:
         return replace(self, limit=limit)
 
@@ -107,9 +112,9 @@ class Query:
             filter=self.filter,
             limit=self.limit,
             caching=caching,
-            # A filter that looks at whole rows cannot be used on pieces of rows: HBase refuses it.
-            batch=options.batch_size if self.filter is None else None,
+            batch=options.batch_size if self.is_in_pieces else None,
             is_raw=options.layout is Layout.RAW,
+            cache_blocks=options.cache_blocks,
         )
 
     def get(self, row: bytes) -> Get:

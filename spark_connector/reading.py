@@ -7,6 +7,9 @@ row. What is decided here is where the task learns its regions' places:
   the first attempt failed, so it looks for itself, after a random pause (a server that dies fails a thousand tasks in
   the same second, and hbase:meta must not hear of all of them in the next).
 - ``lookup``: the task asks hbase:meta for its own range, a page for some ten regions, at the replica whose turn it is.
+
+And which road the cells take: from a backend with pages of cells they come as Arrow arrays (``arrow_cells``), from
+others, and where rows are asked for in pieces, as rows of Python objects (``arrow``). The batches have the same rows.
 """
 
 from __future__ import annotations
@@ -14,13 +17,16 @@ from __future__ import annotations
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
+from importlib.util import find_spec
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from metaclient import Connection, multi
+from metaclient.backend import CellPage
 from metaclient.model import RegionLocation, Result
-from metaclient.scanner import TableScanner
+from metaclient.scanner import CellScanner, TableScanner
 from spark_connector.arrow import batches_from_results
+from spark_connector.arrow_cells import batches_from_cells
 from spark_connector.expressions import evaluate
 from spark_connector.planning import TableSplit
 from spark_connector.query import Query
@@ -28,6 +34,7 @@ from spark_connector.ranges import KeyRange, union
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
 __all__ = ["RangeCount", "count_split", "learn_locations", "read_split", "results_of"]
 
@@ -38,6 +45,8 @@ JITTER_S = 2.0
 
 Placed = tuple[Result, RegionLocation | None]
 Rows = Generator[Placed, None, None]
+Pages = Generator[tuple[CellPage, RegionLocation | None], None, None]
+Batches = Generator["pa.RecordBatch", None, None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +67,8 @@ def read_split(
     """
     if query.exact is not None:
         yield from _tested(connection, query, split, attempt)
-        return
-    with closing(results_of(connection, query, split, attempt=attempt)) as results:
-        yield from batches_from_results(results, query.catalog, query.schema, query.options)
+    else:
+        yield from _read(connection, query, query.schema, split, attempt)
 
 
 def _tested(connection: Connection, query: Query, split: TableSplit, attempt: int) -> Iterator[pa.RecordBatch]:
@@ -69,8 +77,8 @@ def _tested(connection: Connection, query: Query, split: TableSplit, attempt: in
 
     assert query.exact is not None
     left, names = query.limit, query.schema.fieldNames()
-    with closing(results_of(connection, query.limited(None), split, attempt=attempt)) as results:
-        for batch in batches_from_results(results, query.catalog, query.read_schema, query.options):
+    with closing(_read(connection, query.limited(None), query.read_schema, split, attempt)) as batches:
+        for batch in batches:
             passes = [evaluate(query.exact, row) is True for row in batch.to_pylist()]
             kept = batch.filter(pa.array(passes, pa.bool_())).select(names)
             kept = kept if left is None else kept.slice(0, left)
@@ -82,16 +90,45 @@ def _tested(connection: Connection, query: Query, split: TableSplit, attempt: in
                     return
 
 
+def _read(connection: Connection, query: Query, schema: StructType, split: TableSplit, attempt: int) -> Batches:
+    """The batches of a split by the faster road that there is."""
+    if not _has_cells(connection, query):
+        with closing(results_of(connection, query, split, attempt=attempt)) as results:
+            yield from batches_from_results(results, query.catalog, schema, query.options)
+        return
+    learn_locations(connection, query, split, attempt=attempt)
+    left = _Left(query.limit)
+    with closing(_pages_of(connection, query, split, left)) as pages:
+        yield from batches_from_cells(pages, query.catalog, schema, query.options)
+    if split.points and left.rows != 0:
+        with closing(_got(connection, query, split.points)) as found:
+            yield from batches_from_results(islice(found, left.rows), query.catalog, schema, query.options)
+
+
+def _has_cells(connection: Connection, query: Query) -> bool:
+    """Whether the backend answers cells in Arrow, and this read can use them."""
+    if not connection._backend.capabilities.cell_pages or query.is_in_pieces:
+        return False
+    return find_spec("numpy") is not None
+
+
 def count_split(connection: Connection, query: Query, split: TableSplit, *, attempt: int = 0) -> Iterator[RangeCount]:
     """How many rows each range of a split has; the rows stay here, and of each only the first key crosses the wire."""
     counting = query.counting()
     learn_locations(connection, counting, split, attempt=attempt)
     for where in split.ranges:
-        with closing(_scanned(connection, counting, where)) as results:
-            yield RangeCount(where.start, where.stop, sum(1 for _ in results))
+        yield RangeCount(where.start, where.stop, _count_of(connection, counting, where))
     if split.points:
         found = sum(1 for _ in _got(connection, counting, split.points))
         yield RangeCount(split.points[0], split.points[-1] + b"\0", found)
+
+
+def _count_of(connection: Connection, counting: Query, where: KeyRange) -> int:
+    if _has_cells(connection, counting):
+        with closing(_pages(connection, counting, where)) as pages:
+            return sum(page.rows for page, _ in pages)
+    with closing(_scanned(connection, counting, where)) as results:
+        return sum(1 for _ in results)
 
 
 def results_of(connection: Connection, query: Query, split: TableSplit, *, attempt: int = 0) -> Rows:
@@ -119,6 +156,30 @@ def _scanned(connection: Connection, query: Query, where: KeyRange) -> Rows:
     scan = query.scan(where, query.options.cached_rows or CACHING)
     scanner = TableScanner(connection._operations, query.table, scan, query.consistency, None)
     yield from scanner
+
+
+@dataclass(slots=True)
+class _Left:
+    """How many rows of a split's limit are left; None: there is none."""
+
+    rows: int | None
+
+
+def _pages_of(connection: Connection, query: Query, split: TableSplit, left: _Left) -> Pages:
+    """The ranges of a split as pages of cells, in the order of keys."""
+    for where in union(split.ranges):
+        if left.rows == 0:
+            return
+        with closing(_pages(connection, query.limited(left.rows), where)) as pages:
+            for page, place in pages:
+                if left.rows is not None:
+                    left.rows -= page.rows
+                yield page, place
+
+
+def _pages(connection: Connection, query: Query, where: KeyRange) -> Pages:
+    scan = query.scan(where, query.options.cached_rows or CACHING)
+    yield from CellScanner(connection._operations, query.table, scan, query.consistency, None)
 
 
 def _got(connection: Connection, query: Query, points: Iterable[bytes]) -> Rows:

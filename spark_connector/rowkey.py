@@ -46,7 +46,8 @@ class KeyPart:
         return self.codec.delimiter(self.type) or b""
 
     @property
-    def _is_padded(self) -> bool:
+    def is_padded(self) -> bool:
+        """Filled up with zero bytes to its length."""
         return self.length is not None and self.type.name == "string"
 
     def encode(self, value: object) -> bytes:
@@ -55,7 +56,7 @@ class KeyPart:
             raise BadValueError("null has no place in a row key")
         data = self.codec.encode(value, self.type)
         if self.length is not None and len(data) != self.length:
-            if not self._is_padded or len(data) > self.length:
+            if not self.is_padded or len(data) > self.length:
                 raise BadValueError(f"the part takes {self.length} bytes, the value has {len(data)}")
             return data.ljust(self.length, b"\0")
         delimiter = self.delimiter
@@ -69,7 +70,7 @@ class KeyPart:
 
     def stripped(self, data: bytes) -> bytes:
         """Without what filled it up."""
-        return data.rstrip(b"\0") if self._is_padded else data
+        return data.rstrip(b"\0") if self.is_padded else data
 
     # -- conditions: spans of the part's bytes inside of the key
 
@@ -81,14 +82,14 @@ class KeyPart:
         ends = [cut[0] for span in found for cut in (span.low, span.high) if cut is not None]
         if self.delimiter and any(self.delimiter in end for end in ends):
             return None
-        if self._is_padded and any(end.endswith(b"\0") for end in ends):
+        if self.is_padded and any(end.endswith(b"\0") for end in ends):
             return None  # what fills up is cut off again: such a value is less than it looks
         return union_spans(Span(self._cut(span.low), span.high and self._cut(span.high)) for span in found)
 
     def prefix_spans(self, start: str | bytes) -> Spans | None:
         """Where the parts that begin with ``start`` are; None: anywhere."""
         data = self.codec.prefix(start, self.type)
-        if data is None or (self.delimiter and self.delimiter in data) or (self._is_padded and b"\0" in data):
+        if data is None or (self.delimiter and self.delimiter in data) or (self.is_padded and b"\0" in data):
             return None
         if self.length is not None and len(data) > self.length:
             return ()
@@ -103,7 +104,7 @@ class KeyPart:
             return data + self.delimiter, side
         if len(data) > self.length:
             return data[: self.length], 1  # what is as long as it can be, is less
-        if len(data) < self.length and not self._is_padded:
+        if len(data) < self.length and not self.is_padded:
             return data, 0  # what begins so is longer, and greater
         return data.ljust(self.length, b"\0"), side
 

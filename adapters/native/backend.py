@@ -29,10 +29,20 @@ from adapters.native.protocol.queries import result_from, scan_message
 from adapters.native.registry_rpc import RpcRegistry
 from adapters.native.registry_zk import ZooKeeperRegistry
 from adapters.native.scanners import CLIENT_SERVICE, SYSTEM_PRIORITY, Scanners
-from adapters.native.scans import CellPage, Scanner, cells_of, open_param, page_of
+from adapters.native.scans import Scanner, cells_of, no_cells, open_param, page_of
 from adapters.native.security import Security
 from adapters.native.url import NativeUrl
-from metaclient.backend import Action, Answer, Capabilities, MetaPage, MetaRow, MetaScan, Outcome, ScanPage
+from metaclient.backend import (
+    Action,
+    Answer,
+    Capabilities,
+    CellPage,
+    MetaPage,
+    MetaRow,
+    MetaScan,
+    Outcome,
+    ScanPage,
+)
 from metaclient.errors import MetaClientError, RegionOffline, Unsupported
 from metaclient.model import (
     Append,
@@ -77,7 +87,7 @@ class NativeBackend:
     """
 
     name = "hbase"
-    capabilities = Capabilities(honours_deadline=True, is_pipelined=True, can_cancel=True)
+    capabilities = Capabilities(honours_deadline=True, is_pipelined=True, can_cancel=True, cell_pages=True)
 
     def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
         parsed = NativeUrl.parse(url, properties)
@@ -171,8 +181,14 @@ class NativeBackend:
         scanner = Scanner(server, scan, left=scan.limit, priority=_priority(table), is_lost=True)
         return self._scanners.open(scanner, open_param(place.region_name, scan), deadline, page_of)
 
-    def scan_open_cells(self, place: RegionLocation, table: bytes, scan: Scan, deadline: float) -> Pending[CellPage]:
-        """As ``scan_open``, but the page's cells come as Arrow: for bulk readers. The range must not be empty."""
+    def scan_open_cells(
+        self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float
+    ) -> Answer[CellPage]:
+        """As ``scan_open``, but the page's cells come as Arrow: for bulk readers."""
+        if place is None:
+            raise _no_place()
+        if scan.limit == 0 or _is_empty(scan):
+            return no_cells(is_stale=place.replica_id != 0)
         scanner = Scanner(place.server, scan, left=scan.limit, priority=_priority(table), is_lost=True)
         return self._scanners.open(scanner, open_param(place.region_name, scan), deadline, cells_of)
 

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias, TypeVar
 
 from adapters.native.connections import Connections
 from adapters.native.protocol.framing import Response
-from adapters.native.scans import RENEWALS_MAX, CellPage, Scanner, close_param, next_param, renew_param
-from metaclient.backend import ScanPage
+from adapters.native.scans import RENEWALS_MAX, Scanner, close_param, next_param, renew_param
+from metaclient.backend import CellPage, ScanPage
 from metaclient.errors import ConnectionClosed, ScannerLost
 from metaclient.runtime import Pending, Runtime
 
@@ -92,7 +92,7 @@ class Scanners:
         """Nobody waits for the answer: a scanner that is not closed ends with its lease."""
         self._forget(scanner)
         host, port, _ = scanner.server
-        self._call(
+        closing = self._call(
             host,
             port,
             CLIENT_SERVICE,
@@ -103,6 +103,7 @@ class Scanners:
             priority=SYSTEM_PRIORITY,
             what="scan (close)",
         )
+        closing.send()
 
     # -- leases ----------------------------------------------------------------------------------------------------
 

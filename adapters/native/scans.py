@@ -5,14 +5,15 @@
    unless the scan asked for pieces (``batch``).
 3. ``more_results_in_region`` false: the region is done and the server has closed the scanner. ``more_results`` false:
    the limit is reached, or a filter wants nothing more. Neither is said: the scanner is gone.
-4. A scanner that nobody asks for half of its lease is renewed, which counts one, too: a ``next`` waits for it.
+4. When no more is to come of a region, what was kept back is whole: the server did not know it yet when it sent it.
+5. A scanner that nobody asks for half of its lease is renewed, which counts one, too: a ``next`` waits for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from adapters.native.protocol.arrow import cells_to_arrow
 from adapters.native.protocol.calls import ScanAnswer, region_prefix, scan_answer
@@ -21,21 +22,18 @@ from adapters.native.protocol.framing import Response
 from adapters.native.protocol.messages import SCAN, SCAN_REQUEST
 from adapters.native.protocol.protobuf import ProtocolError, delimited, encode, varint
 from adapters.native.protocol.queries import scan_message
-from metaclient.backend import ScanPage
+from metaclient.backend import CellPage, ScanPage
 from metaclient.model import Result, Scan, ServerName
 from metaclient.runtime import Pending
-
-if TYPE_CHECKING:
-    import pyarrow
 
 __all__ = [
     "LEASE_S",
     "RENEWALS_MAX",
-    "CellPage",
     "Scanner",
     "cells_of",
     "close_param",
     "next_param",
+    "no_cells",
     "open_param",
     "page_of",
     "renew_param",
@@ -47,17 +45,6 @@ LEASE_S = 60.0
 RENEWALS_MAX = 60
 #: "I take rows in pieces" and "I take answers without rows": on both hang heartbeats.
 _FLAGS = b"\x38\x01\x40\x01"
-
-
-@dataclass(frozen=True, slots=True)
-class CellPage:
-    """A page of a scan as cells in Arrow (see ``protocol.arrow``), whole rows only; the rest as in ``ScanPage``."""
-
-    cells: pyarrow.RecordBatch
-    scanner: object | None
-    is_end_of_region: bool
-    is_stale: bool = False
-    is_end_of_scan: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -116,35 +103,69 @@ def page_of(scanner: Scanner, response: Response, now: Callable[[], float]) -> S
         data, end, len(data), answer.counts, is_stale=answer.is_stale, partials=answer.partials
     )
     if scanner.scan.batch is None:
-        rows = _glued(scanner, rows)
+        rows = _glued(scanner, rows, is_end=_is_end(answer))
     if scanner.left is not None:
         scanner.left -= sum(1 for row in rows if not row.is_partial)
-    return _page(scanner, answer, rows, now)
+    following, is_end_of_region, is_end_of_scan = _state(scanner, answer, now)
+    return ScanPage(rows, following, is_end_of_region, answer.is_stale, is_end_of_scan=is_end_of_scan)
 
 
 def cells_of(scanner: Scanner, response: Response, now: Callable[[], float]) -> CellPage:
     """The same for readers that want Arrow: no object for a row or a cell."""
-    data, end = response.data, response.end
-    answer = scan_answer(data, response.at, end)
+    answer = scan_answer(response.data, response.at, response.end)
     if answer.results:
         raise ProtocolError("the server put cells into the message and not into a cell block")
-    whole = len(answer.counts)
-    while whole and answer.partials[whole - 1]:
+    cells, rows = _whole_cells(scanner, response, answer)
+    if scanner.left is not None and rows:
+        if rows > scanner.left:
+            rows = scanner.left
+            cells = cells.slice(0, _row_starts(cells)[rows])
+        scanner.left -= rows
+    first, last = (cells.column(0)[at].as_py() for at in (0, -1)) if rows else (b"", b"")
+    following, is_end_of_region, is_end_of_scan = _state(scanner, answer, now)
+    return CellPage(cells, rows, first, last, following, is_end_of_region, answer.is_stale, is_end_of_scan)
+
+
+def no_cells(*, is_stale: bool) -> CellPage:
+    """The answer to a scan of nothing, for which no server is asked."""
+    return CellPage(cells_to_arrow(b""), 0, b"", b"", None, True, is_stale, is_end_of_scan=True)
+
+
+def _whole_cells(scanner: Scanner, response: Response, answer: ScanAnswer) -> tuple[Any, int]:
+    """The cells of whole rows, in Arrow, and how many rows they are; what is still missing its end is kept."""
+    data, end, counts, kept = response.data, response.end, answer.counts, scanner.kept_cells
+    if not kept and not any(answer.partials):
+        cells = cells_to_arrow(data, end)
+        if cells.num_rows != sum(counts):
+            raise ProtocolError(f"a page of {cells.num_rows} cells whose results have {sum(counts)}")
+        return cells, len(counts) - counts.count(0)
+    is_end, whole = _is_end(answer), len(counts)
+    while whole and answer.partials[whole - 1] and not is_end:
         whole -= 1  # the last row's pieces: their end is to come
-    cut = skip_cells(data, end, len(data), sum(answer.counts[:whole]))
-    if whole:
-        block, scanner.kept_cells = scanner.kept_cells + data[end:cut], data[cut:]
+    cut = skip_cells(data, end, len(data), sum(counts[:whole]))
+    if skip_cells(data, cut, len(data), sum(counts[whole:])) != len(data):
+        raise ProtocolError(f"the cell block has bytes behind the {sum(counts)} cells of its results")
+    if whole or is_end:
+        block, scanner.kept_cells = kept + data[end:cut], data[cut:]
     else:
-        block, scanner.kept_cells = b"", scanner.kept_cells + data[cut:]
-    if scanner.left is not None:
-        scanner.left -= sum(1 for is_partial in answer.partials[:whole] if not is_partial)
-    page = _page(scanner, answer, [], now)
-    return CellPage(
-        cells_to_arrow(block), page.scanner, page.is_end_of_region, page.is_stale, is_end_of_scan=page.is_end_of_scan
-    )
+        block, scanner.kept_cells = b"", kept + data[cut:]
+    cells = cells_to_arrow(block)
+    return cells, len(_row_starts(cells))
 
 
-def _page(scanner: Scanner, answer: ScanAnswer, rows: list[Result], now: Callable[[], float]) -> ScanPage:
+def _row_starts(cells: Any) -> list[int]:
+    """Where each row begins; for the few pages on which the server's counts do not tell it."""
+    rows = cells.column(0).to_pylist()
+    return [at for at, row in enumerate(rows) if not at or row != rows[at - 1]]
+
+
+def _is_end(answer: ScanAnswer) -> bool:
+    """No more will come of this region: also what was said to be a piece is all there is of its row."""
+    return answer.more_in_region is False or answer.more_results is False
+
+
+def _state(scanner: Scanner, answer: ScanAnswer, now: Callable[[], float]) -> tuple[Scanner | None, bool, bool]:
+    """The scanner for the next page, whether the region has no more, whether the whole scan has no more."""
     scanner.used_at = now()
     if answer.scanner_id is not None:
         scanner.scanner_id = answer.scanner_id
@@ -153,15 +174,15 @@ def _page(scanner: Scanner, answer: ScanAnswer, rows: list[Result], now: Callabl
     is_limited = scanner.left is not None and scanner.left <= 0
     if answer.more_results is False:
         # At the limit it is over as far as the caller counts rows as we do; else a filter wants nothing more.
-        return ScanPage(rows, None, False, answer.is_stale, is_end_of_scan=not is_limited)
+        return None, False, not is_limited
     if answer.more_in_region is False:
-        return ScanPage(rows, None, True, answer.is_stale)
+        return None, True, False
     if answer.more_in_region is None or not scanner.scanner_id:
-        return ScanPage(rows, None, False, answer.is_stale)
-    return ScanPage(rows, scanner, False, answer.is_stale)
+        return None, False, False
+    return scanner, False, False
 
 
-def _glued(scanner: Scanner, rows: list[Result]) -> list[Result]:
+def _glued(scanner: Scanner, rows: list[Result], *, is_end: bool) -> list[Result]:
     """Whole rows; what is still missing its end is kept for the next page."""
     if scanner.kept is None and not any(row.is_partial for row in rows):
         return rows
@@ -175,5 +196,8 @@ def _glued(scanner: Scanner, rows: list[Result]) -> list[Result]:
         kept = row if row.is_partial else None
         if kept is None:
             made.append(row)
+    if kept is not None and is_end:
+        made.append(kept._replace(is_partial=False))
+        kept = None
     scanner.kept = kept
     return made

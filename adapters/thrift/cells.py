@@ -145,6 +145,8 @@ def scan_of(scan: Scan, start: bytes, stop: bytes, replica_id: int | None) -> An
         made.reversed = True
     if scan.is_raw:
         made.attributes = _RAW
+    if not scan.cache_blocks:
+        made.cacheBlocks = False
     if replica_id is not None:
         made.consistency = T.TConsistency.TIMELINE
         made.targetReplicaId = replica_id

@@ -11,20 +11,22 @@ DIVERGENCES from what the SPI could do, each because of the protocol:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 from adapters.thrift import cells
 from adapters.thrift.binary import Rows2
+from adapters.thrift.cell_pages import CellRows, read_cells
 from adapters.thrift.cells import meta_row
 from adapters.thrift.gateway_backend import GatewayBackend
 from adapters.thrift.idl import thrift2
 from adapters.thrift.ranges import WireRange, wire_range
 from adapters.thrift.requests import get2, put2, puts2
+from adapters.thrift.transport import Link
 from adapters.thrift.url import Gateway
-from metaclient.backend import Action, MetaPage, MetaScan, ScanPage
+from metaclient.backend import Action, CellPage, MetaPage, MetaScan, ScanPage
 from metaclient.errors import BackendFault, CallTimeout, ConfigError, MetaClientError, Unsupported
 from metaclient.model import (
     META_TABLE,
@@ -48,6 +50,7 @@ from metaclient.model import (
 __all__ = ["Thrift2Backend"]
 
 T = thrift2()
+P = TypeVar("P", ScanPage, CellPage)
 #: The gateway answers this call by itself, so that silence means that it does not understand us.
 OPEN_S_MAX = 10.0
 
@@ -70,7 +73,7 @@ class Thrift2Backend(GatewayBackend):
     _service = T.THBaseService
     _decodes_text = True
     _reader = Rows2
-    _abilities: ClassVar = {"cell_ttl": True}  # by an attribute of the put
+    _abilities: ClassVar = {"cell_ttl": True, "cell_pages": True}  # the first by an attribute of the put
 
     def _result_of(self, wire: Any) -> Result:
         return cells.result_of(b"", wire)
@@ -148,16 +151,11 @@ class Thrift2Backend(GatewayBackend):
         if range_.dropped is not None:  # one row more than is wanted may come, and is not counted
             wire.limit = None if scan.limit is None else scan.limit + 1
             wanted += 1
-        if scan.limit is not None and scan.limit <= scan.caching and scan.batch is None:
+        if _is_one_call(scan):
             found = self._rows("getScannerResults", lambda: (table, wire, wanted), deadline, table)
             return ScanPage(self._kept(found, range_)[: scan.limit], None, True, bool(at))
-        number, gateway = self._channel.call_at("openScanner", table, wire, deadline=deadline, table=table)
-        scanner = _Scanner(gateway, number, table, range_, bool(at))
-        try:
-            return self.scan_next(scanner, wanted, deadline)
-        except MetaClientError:
-            self._close_quietly(scanner, deadline)
-            raise
+        scanner = self._opened(table, wire, range_, bool(at), deadline)
+        return self._first(scanner, lambda: self.scan_next(scanner, wanted, deadline), deadline)
 
     def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
         """Fewer pieces than asked for mean the end: the gateway asks for one after the other until there is none."""
@@ -169,6 +167,51 @@ class Thrift2Backend(GatewayBackend):
         if is_end:
             self._close_quietly(scanner, deadline)
         return ScanPage(kept, None if is_end else scanner, is_end, scanner.is_stale)
+
+    def scan_open_cells(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> CellPage:
+        """Forwards only, as for all backends: no row too many can come."""
+        at = None if place is None else place.region.replica_id
+        range_ = wire_range(scan, place.region if place is not None else None)
+        if range_.is_empty or scan.limit == 0:
+            return _cell_page(CellRows.of(()), None, is_end=True, is_stale=bool(at))
+        wire = cells.scan_of(scan, range_.start, range_.stop, at)
+        wanted = scan.caching if scan.limit is None else min(scan.caching, scan.limit)
+        if _is_one_call(scan):
+            found = self._cells("getScannerResults", (table, wire, wanted), deadline, table)
+            return _cell_page(found, None, is_end=True, is_stale=bool(at))
+        scanner = self._opened(table, wire, range_, bool(at), deadline)
+        return self._first(scanner, lambda: self.scan_next_cells(scanner, wanted, deadline), deadline)
+
+    def scan_next_cells(self, scanner: object, rows: int, deadline: float) -> CellPage:
+        """As :meth:`scan_next`."""
+        assert isinstance(scanner, _Scanner)
+        found = self._cells("getScannerRows", (scanner.number, rows), deadline, scanner.table, only=scanner.gateway)
+        is_end = found.rows < rows
+        if is_end:
+            self._close_quietly(scanner, deadline)
+        return _cell_page(found, None if is_end else scanner, is_end=is_end, is_stale=scanner.is_stale)
+
+    def _opened(self, table: bytes, wire: Any, range_: WireRange, is_stale: bool, deadline: float) -> _Scanner:
+        number, gateway = self._channel.call_at("openScanner", table, wire, deadline=deadline, table=table)
+        return _Scanner(gateway, number, table, range_, is_stale)
+
+    def _first(self, scanner: _Scanner, read: Callable[[], P], deadline: float) -> P:
+        """The first page of a scanner, which is closed if that fails: nobody else knows it yet."""
+        try:
+            return read()
+        except MetaClientError:
+            self._close_quietly(scanner, deadline)
+            raise
+
+    def _cells(
+        self, method: str, args: tuple[object, ...], deadline: float, table: bytes, only: Gateway | None = None
+    ) -> CellRows:
+        def ask(link: Link) -> CellRows:
+            if link.rows is None:
+                return CellRows.of([self._result_of(one) for one in getattr(link.client, method)(*args)])
+            return link.ask(method, args, read_cells)
+
+        return self._channel.ask(ask, method, deadline, table, only=only)[0]
 
     def _kept(self, found: list[Result], range_: WireRange) -> list[Result]:
         if range_.dropped is None and range_.floor is None:
@@ -314,6 +357,16 @@ class Thrift2Backend(GatewayBackend):
 
     def delete_namespace(self, name: str, deadline: float) -> None:
         self._call("deleteNamespace", name, deadline=deadline, is_write=True)
+
+
+def _is_one_call(scan: Scan) -> bool:
+    """Whether all of a scan fits into one page: then it is opened, read and closed in one call."""
+    return scan.limit is not None and scan.limit <= scan.caching and scan.batch is None
+
+
+def _cell_page(found: CellRows, scanner: _Scanner | None, *, is_end: bool, is_stale: bool) -> CellPage:
+    is_stale = found.is_stale if found.rows else is_stale
+    return CellPage(found.cells, found.rows, found.first_row, found.last_row, scanner, is_end, is_stale)
 
 
 def _server(name: Any) -> ServerName | None:

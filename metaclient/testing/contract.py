@@ -50,7 +50,8 @@ from metaclient.errors import (
     TableNotFound,
     Unsupported,
 )
-from metaclient.model import CompareOp
+from metaclient.model import CompareOp, Consistency, Scan
+from metaclient.scanner import CellScanner, TableScanner
 from metaclient.table import Table
 
 __all__ = ["BackendContract"]
@@ -1284,6 +1285,39 @@ class _Scans(_Contract):
         found = scanned(table)
         assert [key for key, _ in found] == row_keys
         assert all(row == {b"cf:a": value, b"cf:b": key} for key, row in found)
+
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {},
+            {"limit": 7},
+            {"limit": 3, "caching": 3},
+            {"start_row": b"05", "stop_row": b"20", "include_start": False, "include_stop": True},
+            {"columns": (b"cf:b", b"other")},
+            {"max_versions": 3},
+            {"start_row": b"zz"},
+        ],
+        ids=lambda options: "-".join(options) or "all",
+    )
+    def test_pages_of_cells_hold_what_rows_hold(self, table: Table, options: dict[str, Any]) -> None:
+        needs(table.connection, "cell_pages")
+        pytest.importorskip("numpy")
+        pytest.importorskip("pyarrow")
+        for number in range(30):
+            row = {b"cf:a": b"v" * (number % 4), b"cf:b": b"\x0b\0\1" * number, b"other:": b"%d" % number}
+            table.put(b"%02d" % number, {column: row[column] for column in list(row)[number % 2 :]}, timestamp=5)
+            table.put(b"%02d" % number, {b"cf:a": b"older"}, timestamp=4)
+        self.disturb(table.connection, table)
+        scan = Scan(**{"caching": 4, **options})
+        operations = table.connection._operations
+        rows = [
+            (result.row, cell.family, cell.qualifier, cell.timestamp, int(cell.type), cell.value)
+            for result, _ in TableScanner(operations, table.name, scan, Consistency.STRONG, None)
+            for cell in result.cells
+        ]
+        pages = [page for page, _ in CellScanner(operations, table.name, scan, Consistency.STRONG, None)]
+        assert [tuple(cell.values()) for page in pages for cell in page.cells.to_pylist()] == rows
+        assert sum(page.rows for page in pages) == len({row for row, *_ in rows})
 
     def test_rows_written_during_a_scan_do_not_repeat_or_hide_others(self, wide_table: Table) -> None:
         seen = []

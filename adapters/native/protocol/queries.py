@@ -101,6 +101,8 @@ def scan_message(scan: Scan, *, max_result_bytes: int, read_type: int = 0, mvcc_
         made["attribute"] = [{"name": _RAW, "value": _TRUE}]
     if scan.batch is not None:
         made["batch_size"] = scan.batch
+    if not scan.cache_blocks:
+        made["cache_blocks"] = False
     made["max_result_size"] = max_result_bytes
     if scan.is_reversed:
         made["reversed"] = True
@@ -128,6 +130,7 @@ def scan_from(message: Mapping[str, Any], *, limit: int = 0, caching: int = 0) -
         caching=caching or message.get("caching", 0) or Scan().caching,
         batch=message.get("batch_size") or None,
         is_raw=raw,
+        cache_blocks=message.get("cache_blocks", True),
         **_common_from(message, _SCAN_ONLY),
     )
 

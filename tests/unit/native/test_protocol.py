@@ -20,7 +20,14 @@ from adapters.native.protocol import (
     queries,
     schemas,
 )
-from adapters.native.protocol.cellblock import decode_cells, decode_results, encode_cells, encode_results
+from adapters.native.protocol.arrow import cells_to_arrow
+from adapters.native.protocol.cellblock import (
+    decode_cells,
+    decode_results,
+    decode_rows,
+    encode_cells,
+    encode_results,
+)
 from adapters.native.protocol.protobuf import Message, ProtocolError, decode, encode, read_varint, varint
 from metaclient.errors import Unsupported
 from metaclient.filter_language import FilterSyntaxError
@@ -197,28 +204,57 @@ def test_left_over_cells_are_an_error() -> None:
         decode_results(block, 0, len(block), [1])
 
 
+def listed(many: list[Result]) -> list[tuple[object, ...]]:
+    return [
+        (result.row, cell.family, cell.qualifier, cell.timestamp, int(cell.type), cell.value)
+        for result in many
+        for cell in result.cells
+    ]
+
+
+def cells_in(batch: Any) -> list[tuple[object, ...]]:
+    return [tuple(one.values()) for one in batch.to_pylist()]
+
+
 class TestArrow:
-    arrow = pytest.importorskip("pyarrow")
+    numpy, arrow = pytest.importorskip("numpy"), pytest.importorskip("pyarrow")
 
     @settings(deadline=None)
     @given(st.lists(results, max_size=8))
     def test_same_cells_as_objects(self, many: list[Result]) -> None:
-        from adapters.native.protocol.arrow import cells_to_arrow
-
-        batch = cells_to_arrow(encode_results(many))
-        wanted = [
-            (result.row, cell.family, cell.qualifier, cell.timestamp, int(cell.type), cell.value)
-            for result in many
-            for cell in result.cells
-        ]
-        assert [tuple(one.values()) for one in batch.to_pylist()] == wanted
+        assert cells_in(cells_to_arrow(encode_results(many))) == listed(many)
 
     @settings(deadline=None)
-    @given(st.data())
-    def test_torn_block_is_an_error(self, data: st.DataObject) -> None:
-        from adapters.native.protocol.arrow import cells_to_arrow
+    @given(
+        st.lists(results.filter(lambda result: result.cells), min_size=1, max_size=3),
+        st.lists(st.tuples(st.integers(0, 2), st.integers(1, 90)), max_size=8),
+        st.integers(0, 3),
+    )
+    def test_rows_that_look_alike_for_a_while(
+        self, few: list[Result], runs: list[tuple[int, int]], before: int
+    ) -> None:
+        """Runs of rows of one shape, longer and shorter than what is guessed or walked at a time, one after another."""
+        many = [few[number % len(few)] for number, count in runs for _ in range(count)]
+        data = b"x" * before + encode_results(many)
+        batch = cells_to_arrow(data, before)
+        batch.validate(full=True)
+        assert cells_in(batch) == listed(many)
 
-        block = bytearray(encode_cells(b"row", [Cell(b"cf:q", 1, b"value"), Cell(b"cf:r", 2, b"x")]))
+    def test_only_the_length_of_the_family_tells_rows_apart(self) -> None:
+        many = [Result(b"%d" % (row % 10), [Cell(b"a:bcd" if row < 50 else b"ab:cd", 1, b"")]) for row in range(100)]
+        assert cells_in(cells_to_arrow(encode_results(many))) == listed(many)
+
+    def test_row_with_more_cells_than_make_a_pattern(self) -> None:
+        many = [
+            Result(b"%d" % row, [Cell(b"cf:%04d" % n, n, b"v" * (row % 2)) for n in range(3000)]) for row in range(3)
+        ]
+        assert cells_in(cells_to_arrow(encode_results(many))) == listed(many)
+
+    @settings(deadline=None)
+    @given(st.data(), st.sampled_from([1, 3, 80]))
+    def test_torn_block_is_an_error(self, data: st.DataObject, times: int) -> None:
+        cells = [Cell(b"cf:q", 1, b"value"), Cell(b"cf:r", 2, b"x")]
+        block = bytearray(encode_results([Result(b"row%02d" % number, cells) for number in range(times)]))
         if data.draw(st.booleans()):
             block = block[: data.draw(st.integers(0, len(block) - 1))]
         else:
@@ -228,6 +264,30 @@ class TestArrow:
         except ProtocolError:
             return
         batch.validate(full=True)
+        # What is torn may be a family with a colon, which no name of a column can tell from another one.
+        found = [(row, b"%b:%b" % (family, name), *rest) for row, family, name, *rest in cells_in(batch)]
+        assert found == [
+            (row, cell.column, cell.timestamp, int(cell.type), cell.value)
+            for row, cell in decode_rows(bytes(block), 0, len(block))
+        ]
+
+    @pytest.mark.parametrize("at", [0, 100])
+    def test_unknown_type_is_an_error(self, at: int) -> None:
+        block = bytearray(encode_results([Result(b"r", [Cell(b"cf:q", 1, b"")])] * (at + 1)))
+        block[-1] = 5
+        with pytest.raises(ProtocolError, match="unknown type 5"):
+            cells_to_arrow(bytes(block))
+
+    @pytest.mark.parametrize("value", [b"\x7f\xff\xff\xff", b"\xff\xff\xff\xff", b"\0\0\0\x15"])
+    @pytest.mark.parametrize("offset", [0, 4, 8])
+    @pytest.mark.parametrize("is_like_the_others", [False, True])
+    def test_lengths_that_lead_nowhere_are_an_error(self, value: bytes, offset: int, is_like_the_others: bool) -> None:
+        last = [Cell(b"cf:q", 1, b"12345678" if is_like_the_others else b"1")]
+        block = bytearray(encode_results([Result(b"r", [Cell(b"cf:q", 1, b"12345678")])] * 9 + [Result(b"r", last)]))
+        at = len(block) - len(encode_cells(b"r", last)) + offset
+        block[at : at + 4] = value
+        with pytest.raises(ProtocolError, match="cut short or torn at byte"):
+            cells_to_arrow(bytes(block))
 
 
 # -- queries and mutations ---------------------------------------------------------------------------------------------
@@ -293,6 +353,7 @@ def test_result_of_many_cells() -> None:
         Scan(),
         Scan(b"a", b"z", include_start=False, include_stop=True, is_reversed=True, limit=7, caching=3, batch=2),
         Scan(columns=(b"cf:a", b"cf:b", b"d"), max_versions=3, min_timestamp=1, max_timestamp=9, is_raw=True),
+        Scan(cache_blocks=False),
         Scan(filter=b"PrefixFilter('a')"),
     ],
 )

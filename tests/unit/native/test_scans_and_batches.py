@@ -239,6 +239,128 @@ def test_scanner_in_use_is_not_renewed(server: Server) -> None:
     assert len(server.scans()) == 1, "what nobody asks for a long time is left to its lease"
 
 
+def test_piece_that_nothing_follows_is_a_row(server: Server) -> None:
+    """The server stops inside a row before it knows that the rest of it is filtered out, or deleted."""
+    one = cell(b"cf:1")
+    rows = [Result(b"a", [one]), Result(b"b", [one], is_partial=True)]
+    server.will_page(rows, scanner_id=1, more_results=True, more_results_in_region=True)
+    server.will_page([], more_results=True, more_results_in_region=False)
+    page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(), server.until()))
+    assert page.rows == [Result(b"a", [one])]
+    page = server.wait(server.backend.scan_next(page.scanner, 10, server.until()))
+    assert page.rows == [Result(b"b", [one])]
+    assert page.is_end_of_region
+
+
+# -- scans as cells in Arrow -------------------------------------------------------------------------------------------
+
+
+class CellScans:
+    """Opens a scan of cells and goes on with it; each page as (row, column) of its cells, rows and ends told."""
+
+    def __init__(self, server: Server, scan: Scan | None = None) -> None:
+        self._server = server
+        self._scan = Scan() if scan is None else scan
+        self.page: Any = None
+
+    def next(self, rows: int = 10) -> tuple[list[tuple[bytes, bytes]], int, bytes, bytes]:
+        backend, until = self._server.backend, self._server.until()
+        if self.page is None:
+            call = backend.scan_open_cells(self._server.place, TABLE, self._scan, until)
+        else:
+            call = backend.scan_next_cells(self.page.scanner, rows, until)
+        page = self.page = self._server.wait(call)
+        cells = [(one["row"], one["family"] + b":" + one["qualifier"]) for one in page.cells.to_pylist()]
+        return cells, page.rows, page.first_row, page.last_row
+
+
+@pytest.fixture
+def cells(server: Server) -> CellScans:
+    pytest.importorskip("numpy")
+    pytest.importorskip("pyarrow")
+    return CellScans(server)
+
+
+ONE, TWO, THREE = cell(b"cf:1"), cell(b"cf:2"), cell(b"cf:3")
+GOES_ON = {"scanner_id": 1, "more_results": True, "more_results_in_region": True}
+ENDS = {"scanner_id": 1, "more_results": True, "more_results_in_region": False}
+
+
+def test_cell_page_tells_its_rows(server: Server, cells: CellScans) -> None:
+    server.will_page([Result(b"a", [ONE, TWO]), Result(b"b", [ONE])], **GOES_ON)
+    server.will_page([], **GOES_ON)
+    server.will_page([Result(b"c", [ONE])], **ENDS, stale=True)
+    assert cells.next() == ([(b"a", b"cf:1"), (b"a", b"cf:2"), (b"b", b"cf:1")], 2, b"a", b"b")
+    assert (cells.page.is_end_of_region, cells.page.is_stale) == (False, False)
+    assert cells.next() == ([], 0, b"", b"")
+    assert cells.page.scanner is not None
+    assert cells.next() == ([(b"c", b"cf:1")], 1, b"c", b"c")
+    assert (cells.page.scanner, cells.page.is_end_of_region, cells.page.is_stale) == (None, True, True)
+
+
+def test_pieces_of_a_row_are_glued_over_cell_pages(server: Server, cells: CellScans) -> None:
+    server.will_page([Result(b"a", [ONE]), Result(b"b", [ONE], is_partial=True)], **GOES_ON)
+    server.will_page([Result(b"b", [TWO], is_partial=True)], **GOES_ON)
+    server.will_page([Result(b"b", [THREE]), Result(b"c", [ONE], is_partial=True)], **GOES_ON)
+    server.will_page([Result(b"d", [ONE], is_partial=True), Result(b"d", [TWO])], **ENDS)
+    assert cells.next() == ([(b"a", b"cf:1")], 1, b"a", b"a")
+    assert cells.next() == ([], 0, b"", b"")
+    assert cells.next() == ([(b"b", b"cf:1"), (b"b", b"cf:2"), (b"b", b"cf:3")], 1, b"b", b"b")
+    assert cells.next() == ([(b"c", b"cf:1"), (b"d", b"cf:1"), (b"d", b"cf:2")], 2, b"c", b"d")
+
+
+@pytest.mark.parametrize("end", [ENDS, {"more_results": False}])
+def test_piece_that_nothing_follows_is_a_row_of_cells(server: Server, cells: CellScans, end: dict[str, Any]) -> None:
+    server.will_page([Result(b"a", [ONE], is_partial=True)], **GOES_ON)
+    server.will_page([], **end)
+    assert cells.next()[1] == 0
+    assert cells.next() == ([(b"a", b"cf:1")], 1, b"a", b"a")
+    assert cells.page.is_end_of_region or cells.page.is_end_of_scan
+
+
+def test_cell_page_has_no_more_rows_than_are_left_of_the_limit(server: Server) -> None:
+    """A piece that was all of its row is found out when the row after the limit has come already."""
+    pytest.importorskip("pyarrow")
+    scans = CellScans(server, Scan(limit=2, caching=2))
+    server.will_page([Result(b"a", [ONE]), Result(b"b", [ONE, TWO], is_partial=True)], **GOES_ON)
+    server.will_page([Result(b"c", [ONE])], scanner_id=1, more_results=False, more_results_in_region=True)
+    assert scans.next()[1] == 1
+    assert scans.next(1) == ([(b"b", b"cf:1"), (b"b", b"cf:2")], 1, b"b", b"b")
+    assert (scans.page.scanner, scans.page.is_end_of_scan) == (None, False)
+    assert server.scans()[1]["limit_of_rows"] == 1
+
+
+@pytest.mark.parametrize("pieces", [False, True])
+@pytest.mark.parametrize("counts", [[1], [3]])
+def test_cells_that_are_not_those_of_the_results_are_an_error(
+    server: Server, cells: CellScans, counts: list[int], pieces: bool
+) -> None:
+    server.will_page([Result(b"a", [ONE, TWO], is_partial=pieces)], **GOES_ON, cells_per_result=counts)
+    with pytest.raises(ProtocolError):
+        cells.next()
+
+
+def test_cells_inside_of_the_message_are_refused(server: Server, cells: CellScans) -> None:
+    message = {**GOES_ON, "results": [result_message(Result(b"a", [ONE]), with_cells=True)]}
+    server.answers.append((encode(messages.SCAN_RESPONSE, message), b""))
+    with pytest.raises(ProtocolError, match="not into a cell block"):
+        cells.next()
+
+
+@pytest.mark.parametrize("scan", [Scan(b"h", b"h"), Scan(b"h", b"c"), Scan(limit=0)])
+def test_empty_range_of_cells_costs_no_call(server: Server, scan: Scan) -> None:
+    pytest.importorskip("pyarrow")
+    scans = CellScans(server, scan)
+    assert scans.next() == ([], 0, b"", b"")
+    assert scans.page.is_end_of_scan
+    assert server.asked == []
+
+
+def test_cells_without_a_place_are_refused(server: Server) -> None:
+    with pytest.raises(Unsupported, match="addresses servers"):
+        server.backend.scan_open_cells(None, TABLE, Scan(), server.until())
+
+
 # -- hbase:meta --------------------------------------------------------------------------------------------------------
 
 

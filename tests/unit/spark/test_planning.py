@@ -88,6 +88,11 @@ def ten_regions() -> list[bytes]:
     return [b"%d" % number for number in range(1, 10)]
 
 
+def test_scans_of_jobs_leave_the_servers_cache_alone_unless_told_otherwise() -> None:
+    assert not query().scan(KeyRange(), 10).cache_blocks
+    assert query(**{"hbase.spark.query.cacheblocks": True}).scan(KeyRange(), 10).cache_blocks
+
+
 def test_one_split_a_region_and_together_they_are_the_table(connected: Any) -> None:
     splits = plan(connected(ten_regions()), query())
     assert len(splits) == 10

@@ -11,6 +11,7 @@ import pytest
 from thriftpy2.thrift import TApplicationException
 
 from adapters.thrift import Thrift2Backend
+from adapters.thrift.cells import scan_of
 from adapters.thrift.gateways import SILENT_CALLS_MAX
 from adapters.thrift.idl import thrift2
 from metaclient.backend import MetaScan
@@ -257,6 +258,11 @@ def test_protocol_error_drops_the_connection(runtime: ThreadRuntime, serve: Serv
     assert client.get(b"again")[b"cf:row"] == b"again"
     assert len(gateway.connections) == 2
     client.backend.close()
+
+
+def test_scan_that_should_leave_the_cache_alone_says_so() -> None:
+    assert scan_of(Scan(), b"", b"", None).cacheBlocks is None
+    assert scan_of(Scan(cache_blocks=False), b"", b"", None).cacheBlocks is False
 
 
 def test_scanner_stays_with_its_gateway(runtime: ThreadRuntime, serve: Serve) -> None:
