@@ -62,9 +62,7 @@ def cells_to_arrow(data: bytes, at: int = 0, end: int | None = None) -> pyarrow.
     >>> batch.to_pylist()[1]["qualifier"], batch.column("timestamp").to_pylist()
     (b'b', [7, 8])
     """
-    np, arrow = libraries()
-    from pyarrow.compute import take
-
+    np, arrow, take = _tools()
     end = len(data) if end is None else end
     if end > _BLOCK_BYTES_MAX:
         raise ProtocolError(f"a cell block of {end} bytes: ask for smaller pages")
@@ -81,10 +79,18 @@ def cells_to_arrow(data: bytes, at: int = 0, end: int | None = None) -> pyarrow.
     return arrow.RecordBatch.from_arrays(columns, names=list(COLUMNS))
 
 
+@cache
+def _tools() -> tuple[Any, Any, Any]:
+    np, arrow = libraries()
+    from pyarrow.compute import take
+
+    return np, arrow, take
+
+
 @lru_cache(maxsize=1)  # most pages of a scan have as many cells as the one before
 def _wanted(count: int) -> pyarrow.Array:
     """Which of the parts of so many cells make the columns: rows, families, qualifiers, values."""
-    np, arrow = libraries()
+    np, arrow, _ = _tools()
     of_cell = np.arange(0, count * _PARTS, _PARTS, dtype=np.int32)
     return arrow.array(np.concatenate([of_cell + part for part in (_ROW, _FAMILY, _QUALIFIER, _VALUE)]))
 

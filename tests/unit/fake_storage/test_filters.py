@@ -91,6 +91,15 @@ def test_filter_passes_what_hbase_passes(region: Region, text: str, expected: di
     assert passed(region, text) == expected
 
 
+def test_families_that_a_filter_does_not_need_are_read_for_rows_that_passed(region: Region) -> None:
+    """hbase.hregion.scan.loadColumnFamiliesOnDemand: a row without a cell in a family that it needs is never seen."""
+    wants_x = "SingleColumnValueFilter('g', 'x', =, 'binary:even', true, true)"
+    assert passed(region, wants_x) == {"r2": EVEN, "r4": EVEN}
+    assert passed(region, f"SKIP {wants_x}") == {"r2": EVEN, "r4": EVEN}
+    assert passed(region, f"SKIP {wants_x}", columns=(b"cf",)) == {}
+    assert passed(region, f"SKIP {wants_x} OR PageFilter(9)", columns=(b"cf",)) == dict.fromkeys(ALL, ODD)
+
+
 def test_and_binds_tighter_than_or(region: Region) -> None:
     text = "RowFilter(=, 'binary:r1') OR RowFilter(=, 'binary:r2') AND FamilyFilter(=, 'binary:g')"
     assert passed(region, text) == {"r1": ODD, "r2": "g:x"}

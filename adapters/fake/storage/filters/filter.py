@@ -6,6 +6,9 @@ For each row, in order (RegionScannerImpl.nextInternal):
 2. ``reset``, then ``drops_row_key``: the row goes, unread;
 3. ``cell`` for each cell, in each family: take it, skip it, skip ahead (a code); ``transformed`` for those taken;
 4. ``row_cells`` and ``drops_row``, with the whole row in hand, where ``has_row_step``.
+
+Families that a filter does not need (``needs_family``) are read on demand, after all this and only for rows that
+passed: a row that has nothing else is never seen (hbase.hregion.scan.loadColumnFamiliesOnDemand, on by default).
 """
 
 from __future__ import annotations
@@ -54,6 +57,10 @@ class Filter:
 
     def set_reversed(self, is_reversed: bool) -> None:
         self.is_reversed = is_reversed
+
+    def needs_family(self, family: bytes) -> bool:
+        """Whether it must see this family's cells before it can decide (isFamilyEssential)."""
+        return True
 
     def reset(self) -> None:
         """A new row begins."""

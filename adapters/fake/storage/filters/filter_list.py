@@ -37,6 +37,9 @@ class _FilterList(Filter):
         for part in self._filters:
             part.set_reversed(is_reversed)
 
+    def needs_family(self, family: bytes) -> bool:
+        return any(part.needs_family(family) for part in self._filters)
+
     def reset(self) -> None:
         for part in self._filters:
             part.reset()
@@ -169,6 +172,9 @@ class SkipFilter(Filter):
     def set_reversed(self, is_reversed: bool) -> None:
         self._inner.set_reversed(is_reversed)
 
+    def needs_family(self, family: bytes) -> bool:
+        return self._inner.needs_family(family)
+
     def reset(self) -> None:
         self._inner.reset()
         self._is_dropped = False
@@ -198,6 +204,9 @@ class WhileMatchFilter(Filter):
 
     def set_reversed(self, is_reversed: bool) -> None:
         self._inner.set_reversed(is_reversed)
+
+    def needs_family(self, family: bytes) -> bool:
+        return self._inner.needs_family(family)
 
     def reset(self) -> None:
         self._inner.reset()

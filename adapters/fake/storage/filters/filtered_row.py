@@ -12,16 +12,28 @@ __all__ = ["filtered_row"]
 
 def filtered_row(condition: Filter, row: bytes, families: Sequence[Sequence[Cell]], max_versions: int) -> list[Cell]:
     """The cells that pass, family by family; empty when the row goes. ``max_versions`` counts what has passed."""
+    needed: list[Sequence[Cell]] = []
+    on_demand: list[Sequence[Cell]] = []
+    for family in families:
+        if family:
+            (needed if condition.needs_family(family[0].family) else on_demand).append(family)
+    if not needed:
+        return []
     condition.reset()
     if condition.drops_row_key(row):
         return []
     cells: list[Cell] = []
-    for family in families:
+    for family in needed:
         _filter_family(condition, row, family, max_versions, cells)
     if condition.has_row_step:
         cells = condition.row_cells(cells)
-    if cells and condition.drops_row():
+    if not cells or condition.drops_row():
         return []
+    for family in on_demand:
+        _filter_family(condition, row, family, max_versions, cells)
+    if on_demand:
+        order = {family[0].family: number for number, family in enumerate(families) if family}
+        cells.sort(key=lambda cell: order[cell.family])  # stable: within a family they are sorted
     return cells
 
 

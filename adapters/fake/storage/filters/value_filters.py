@@ -61,6 +61,9 @@ class SingleColumnValueFilter(Filter):
         self._is_found = False
         self._is_matched = False
 
+    def needs_family(self, family: bytes) -> bool:
+        return not self._drops_missing or self._column.startswith(family + b":")
+
     def reset(self) -> None:
         self._is_found = self._is_matched = False
 
