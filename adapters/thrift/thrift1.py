@@ -215,7 +215,6 @@ class Thrift1Backend(GatewayBackend):
             filterString=scan.filter,
             batchSize=scan.batch,
             reversed=scan.is_reversed,
-            cacheBlocks=None if scan.cache_blocks else False,
         )
         number, gateway = self._channel.call_at(
             "scannerOpenWithScan", table, wire, _NO_ATTRIBUTES, deadline=deadline, table=table
