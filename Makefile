@@ -39,8 +39,9 @@ setup: $(STAMP) ## make .venv and install the project into it
 demo: $(STAMP) ## the product in one minute, on the embedded fake
 	@$(VENV)/bin/metaclient demo
 
-test: lint ## lint, then every test that needs neither a real HBase nor Spark's JVM
+test: lint ## lint, every test that needs no JVM, then `make essential`
 	$(PY) -m pytest
+	@$(MAKE) --no-print-directory essential
 
 lint: $(FULL) ## ruff and mypy --strict
 	$(PY) -m ruff check $(SOURCE)
@@ -53,9 +54,16 @@ define pytest
 if [ $$code -eq 5 ]; then echo "make $@: there are no $(2) yet, so nothing was checked" >&2; exit 1; fi; exit $$code
 endef
 
-essential: $(FULL) ## the essential tests on Spark and on a real HBase 2.6.1
-	$(PY) -m pytest -m 'spark and essential' tests/spark
-	METACLIENT_LIVE_VERSIONS=2.6.1 $(PY) -m pytest -m 'live and essential' tests/live
+# A real cluster on a busy machine has bad moments, and telling them from bugs is what a second try is for: what failed is
+# run once more, alone. What fails twice is broken.
+define twice
+$(PY) -m pytest $(1) -o cache_dir=.pytest_cache/$(2) || \
+{ echo "make $@: once more, only what failed" >&2; $(PY) -m pytest $(1) -o cache_dir=.pytest_cache/$(2) --last-failed --last-failed-no-failures none; }
+endef
+
+essential: $(FULL) ## the essential tests on Spark and on a real HBase 2.6.1; without Java and Maven they are skipped
+	$(call twice,-m 'spark and essential' tests/spark,spark)
+	METACLIENT_LIVE_VERSIONS=2.6.1; export METACLIENT_LIVE_VERSIONS; $(call twice,-m 'live and essential' tests/live,live)
 
 live: $(FULL) ## tests against a real HBase on this machine
 	$(call pytest,-m live tests,live tests)
