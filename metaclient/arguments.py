@@ -82,7 +82,7 @@ def make_get(row: bytes, columns: Columns, timestamp: int | None, filter: bytes 
 
 
 def _is_integer(value: object) -> bool:
-    return isinstance(value, Integral) and not isinstance(value, bool)
+    return type(value) is int or (isinstance(value, Integral) and not isinstance(value, bool))
 
 
 def max_timestamp_of(timestamp: int | None) -> int:

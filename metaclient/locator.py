@@ -398,6 +398,7 @@ class Locator:
                 if is_gone or not left:
                     self.cache.drop(lookup.table, only_if_empty=not is_gone)
                 flight.pending.fail(error)
+                error = None  # error -> traceback -> this frame -> error would be a cycle
 
     def _read(self, flight: _Flight, lookup: Lookup, deadline: float) -> RegionLocations | None:
         self._telemetry.count("metaclient.lookups")

@@ -164,7 +164,10 @@ class _Operation(Generic[T]):
             final = self._final(error)
             if final.may_have_applied and self._inside_s:
                 final.add_note(f"the gateway itself may go on trying, and apply it, for up to {self._inside_s:g} s")
-            raise final from final.__cause__
+            try:
+                raise final from final.__cause__
+            finally:
+                del final  # error -> traceback -> this frame -> error would be a cycle
         self._budget.on_success()
         return value
 
@@ -186,6 +189,8 @@ class _Operation(Generic[T]):
         except MetaClientError as error:
             self._learn(error)
             raise
+        finally:
+            del first  # as in run
 
     def _learn(self, error: MetaClientError) -> None:
         self._note(error)

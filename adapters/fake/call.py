@@ -124,10 +124,13 @@ class Call(Generic[T]):
             error = raised
         finally:
             self._handlers.give_back(handler)
-        self._reply()
-        if error is not None:
-            raise error
-        return answer
+        try:
+            self._reply()
+            if error is not None:
+                raise error
+            return answer
+        finally:
+            error = None  # error -> traceback -> this frame -> error would be a cycle for every failed call
 
     def _count(self, handler: Handler) -> None:
         if self._is_write:

@@ -20,14 +20,17 @@ __all__ = ["Chore", "Chores", "Sessions"]
 
 logger = logging.getLogger(__name__)
 
+NEVER = float("inf")
+
 
 @dataclass(frozen=True, slots=True)
 class Chore:
-    """Something to do every ``period_s`` seconds."""
+    """Something to do every ``period_s`` seconds; or only while it is needed, the first time one period after that."""
 
     name: str
     period_s: float
     function: Callable[[], object]
+    is_needed: Callable[[], bool] | None = None
 
 
 class Chores:
@@ -36,36 +39,55 @@ class Chores:
     def __init__(self, runtime: Runtime, chores: list[Chore]) -> None:
         self._runtime = runtime
         self._chores = [chore for chore in chores if chore.period_s > 0]
-        now = runtime.now()
-        self._due = [now + chore.period_s for chore in self._chores]
-        self._stopping = runtime.condition()
+        self._due: list[float] = []  # for the loop alone; NEVER for what nobody needs
+        self._changed = runtime.condition()
         self._is_stopped = False
 
     def start(self) -> None:
+        now = self._runtime.now()
+        self._due = [NEVER if chore.is_needed is not None else now + chore.period_s for chore in self._chores]
         self._runtime.start_daemon(self._loop, name="fake-cluster-chores")
 
     def stop(self) -> None:
-        with self._stopping:
+        with self._changed:
             self._is_stopped = True
-            self._stopping.notify_all()
+            self._changed.notify_all()
+
+    def wake(self) -> None:
+        """Something may be needed that was not."""
+        with self._changed:
+            self._changed.notify_all()
 
     def _loop(self) -> None:
         try:
-            while self._wait(min(self._due)):
+            while self._wait():
                 self._run_due()
         except ConnectionClosed:
             pass  # the runtime goes away, and we with it
 
-    def _wait(self, instant: float) -> bool:
-        with self._stopping:
-            while not self._is_stopped and self._runtime.now() < instant:
-                self._stopping.wait(instant)
-            return not self._is_stopped
+    def _wait(self) -> bool:
+        """Wait until something is due; False when all is over."""
+        with self._changed:
+            while not self._is_stopped:
+                self._plan()
+                instant = min(self._due)
+                if self._runtime.now() >= instant:
+                    return True
+                self._changed.wait(instant)
+            return False
+
+    def _plan(self) -> None:
+        for index, chore in enumerate(self._chores):
+            if chore.is_needed is not None and self._due[index] == NEVER and chore.is_needed():
+                self._due[index] = self._runtime.now() + chore.period_s
 
     def _run_due(self) -> None:
         now = self._runtime.now()
         for index, chore in enumerate(self._chores):
             if self._due[index] > now or self._is_stopped:
+                continue
+            if chore.is_needed is not None and not chore.is_needed():
+                self._due[index] = NEVER
                 continue
             self._due[index] = now + chore.period_s
             try:

@@ -99,13 +99,13 @@ class FakeCluster:
         self._hosts = 0
         self._last_start_code = 0
         self._is_closed = False
+        self._chores = Chores(self.runtime, self._chore_list())
         for _ in range(servers):
             self._start_server(self._next_host())
         #: As in ``hbase:meta``'s folder of a real cluster: another one with each cluster.
         self.cluster_id = str(uuid5(NAMESPACE_URL, f"fake:{seed}:{self._last_start_code}"))
         self.front: Front | None = None
         self.master.start(meta_replicas)
-        self._chores = Chores(self.runtime, self._chore_list())
         self._chores.start()
         self._let_replicas_open(is_start=True)
         observe(self)
@@ -539,10 +539,10 @@ class FakeCluster:
             deadline=self.runtime.now() + self.config.replication.rpc_timeout_s,
         ).run()
 
-    def pushed_lag_s(self, info: RegionInfo) -> float | None:
-        node = self.master.states.by_name.get(info.name)
+    def pushed_lag_s(self, name: bytes) -> float | None:
+        node = self.master.states.by_name.get(name)
         sink = self.sink_of(self.master.states.group_of(node).primary) if node is not None else None
-        return sink.lag_s(info.replica_id) if sink is not None else None
+        return sink.lag_s(node.info.replica_id) if node is not None and sink is not None else None
 
     def server_at(self, host: str) -> RegionServer | None:
         return self.servers_by_host.get(host)
@@ -629,7 +629,7 @@ class FakeCluster:
             Chore("sessions", config.session_check_s, self._look_at_sessions),
             Chore("meta-refresher", config.meta_refresh_s or 0.0, self.refresh_meta),
             Chore("refresher", config.refresh_s or 0.0, self.refresh),
-            Chore("replica-reads", _REPLICA_CHORE_S, self._replica_chore),
+            Chore("replica-reads", _REPLICA_CHORE_S, self._replica_chore, self._has_waiting_replicas),
             Chore("housekeeping", _HOUSEKEEPING_S, self._housekeeping),
             Chore("catalog-janitor", config.catalog_janitor_s, self._janitor),
             Chore("balancer", config.balancer_period_s, self.balance),
@@ -654,9 +654,16 @@ class FakeCluster:
         for server in self._running():
             server.secondaries.refresh(meta=False)
 
+    def replica_waits(self) -> None:
+        """A secondary waits for something: the chore that looks at such ones is needed."""
+        self._chores.wake()
+
+    def _has_waiting_replicas(self) -> bool:
+        return any(server.secondaries.waiting for server in list(self.servers_by_host.values()))
+
     def _replica_chore(self) -> None:
         for server in list(self.servers_by_host.values()):
-            if server.secondaries.waiting and server.is_running:  # usually nobody, and this runs twenty times a second
+            if server.is_running:
                 server.secondaries.look()
 
     def _housekeeping(self) -> None:

@@ -147,7 +147,7 @@ class Network:
 
     def repeats(self, source: str, target: str) -> bool:
         """Does a message of this moment arrive twice?"""
-        return any(
+        return bool(self._rules) and any(
             rule.is_repeated
             and matches(rule.source, source)
             and matches(rule.target, target)

@@ -123,8 +123,12 @@ class Peers(ReplicaDirectory, Protocol):
         """Tell the primary, over the network, that this replica has opened and waits for a flush."""
         ...
 
-    def pushed_lag_s(self, info: RegionInfo) -> float | None:
-        """How far behind the primary knows this replica to be; None when nobody pushes to it."""
+    def replica_waits(self) -> None:
+        """One of its secondaries waits for something: have it looked at."""
+        ...
+
+    def pushed_lag_s(self, name: bytes) -> float | None:
+        """How far behind its primary knows the replica of this name to be; None when nobody pushes to it."""
         ...
 
     def server_at(self, host: str) -> RegionServer | None: ...
@@ -192,9 +196,10 @@ class RegionServer:
             self.online,
             flush_primary=lambda info: peers.flush_primary_of(self, info),
             tell_primary=lambda info: peers.tell_primary_of(self, info),
+            on_waiting=peers.replica_waits,
         )
         self._late_calls: list[Callable[[], None]] = []
-        self.state = ServerState.RUNNING
+        self._set(ServerState.RUNNING)
         self.stopped_because = ""
         self.slow_s = 0.0
         self.keeps_session_while_paused = False
@@ -212,31 +217,27 @@ class RegionServer:
     # -- state -------------------------------------------------------------------------------------------------
 
     @property
-    def is_listening(self) -> bool:
-        return self.state is not ServerState.DEAD
-
-    @property
-    def is_hung(self) -> bool:
-        return self.state is ServerState.PAUSED
-
-    @property
     def is_closed(self) -> bool:
         return self._network.is_closed
 
-    @property
-    def is_running(self) -> bool:
-        return self.state is ServerState.RUNNING
-
     def check_running(self) -> None:
-        if self.state in (ServerState.STOPPING, ServerState.ABORTING):
+        if self._is_going_down:
             raise ServerStopped(f"{self.name} is {self.stopped_because}", detail=_ABORTED)
 
     def _become(self, state: ServerState) -> None:
         if state not in _TRANSITIONS[self.state]:
             raise RequestRefused(f"{self.host} is {self.state.value}: it cannot become {state.value}")
         logger.info("%s: %s -> %s (%d regions)", self.name, self.state.value, state.value, len(self.online))
-        self.state = state
+        self._set(state)
         self.update_quick()
+
+    def _set(self, state: ServerState) -> None:
+        self.state = state
+        # Plain values: each call looks at them several times.
+        self.is_running = state is ServerState.RUNNING
+        self.is_listening = state is not ServerState.DEAD
+        self.is_hung = state is ServerState.PAUSED
+        self._is_going_down = state in (ServerState.STOPPING, ServerState.ABORTING)
 
     def update_quick(self) -> None:
         self.is_quick = (
@@ -326,8 +327,7 @@ class RegionServer:
 
     def lag_s(self, region_name: bytes) -> float | None:
         """How far behind a secondary is known to be: by its primary if that pushes, else by when it last looked."""
-        region = self.regions.get(region_name)
-        pushed = self._peers.pushed_lag_s(region.info) if region is not None else None
+        pushed = self._peers.pushed_lag_s(region_name) if region_name in self.regions else None
         return pushed if pushed is not None else self.secondaries.lag_s(region_name)
 
     def mutate(self, region_name: bytes, mutation: Mutation) -> Result | None:
@@ -631,9 +631,9 @@ class RegionServer:
 
     def is_running_or_wakes(self) -> bool:
         """What a hung server has begun goes on when it wakes up; False when it has stopped."""
-        if self.state is ServerState.PAUSED:
-            self._network.wait_until(lambda: self.state is not ServerState.PAUSED or self._network.is_closed, None)
-        return self.state is ServerState.RUNNING and not self._network.is_closed
+        if self.is_hung:
+            self._network.wait_until(lambda: not self.is_hung or self._network.is_closed, None)
+        return self.is_running and not self._network.is_closed
 
     def call_server(self, host: str, function: Callable[[ReplicaHost], None], deadline: float) -> None:
         """Run it on another server, in its handlers for replication; on this one there is no network in between."""

@@ -31,6 +31,8 @@ class RegionState(enum.Enum):
     MERGED = "MERGED"
     ABNORMALLY_CLOSED = "ABNORMALLY_CLOSED"
 
+    __hash__ = object.__hash__  # an enum's own is a call of Python, and each batch to a replica asks twice
+
 
 _S = RegionState
 _TRANSITIONS: dict[RegionState, frozenset[RegionState]] = {

@@ -82,15 +82,17 @@ class Secondaries:
         *,
         flush_primary: Callable[[RegionInfo], bool],
         tell_primary: Callable[[RegionInfo], None],
+        on_waiting: Callable[[], None],
     ) -> None:
         self._runtime = runtime
         self._config = config
         self._online = online
         self._flush_primary = flush_primary
         self._tell_primary = tell_primary
+        self._on_waiting = on_waiting
         self._meta: dict[bytes, _Secondary] = {}
         self._user: dict[bytes, _Secondary] = {}
-        #: Those that wait for something; usually none, so that the frequent chore costs nothing.
+        #: Those that wait for something; usually none, and then no chore looks.
         self.waiting: dict[bytes, _Secondary] = {}
         #: A fault: no file can be listed.
         self.refresh_fails = False
@@ -273,12 +275,16 @@ class Secondaries:
     def _pretend_empty(self, secondary: _Secondary, seconds: float) -> None:
         secondary.empty_until = self._runtime.now() + seconds
         self._online[secondary.name] = EmptyRegion(secondary.region)
-        self.waiting[secondary.name] = secondary
+        self._wait(secondary)
 
     def _disable_reads(self, secondary: _Secondary, seconds: float) -> None:
         secondary.region.reads_enabled = False
         secondary.reads_after = self._runtime.now() + seconds
+        self._wait(secondary)
+
+    def _wait(self, secondary: _Secondary) -> None:
         self.waiting[secondary.name] = secondary
+        self._on_waiting()
 
 
 def _mark(index: MetaIndex, region: Region, changed: Replayed) -> None:
@@ -287,5 +293,5 @@ def _mark(index: MetaIndex, region: Region, changed: Replayed) -> None:
         index.mark_all()
     if changed.saw_files:
         index.mark_files([file for store in region.stores for file in store.files])
-    if changed.rows:
+    if changed.entries:
         index.mark(changed.rows)

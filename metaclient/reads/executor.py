@@ -141,7 +141,10 @@ class Executor:
             return answer if not isinstance(answer, Pending) else self._awaited(answer, deadline, discard)
         except Exception as error:
             made = told(error, is_write=is_write)
-            raise made from made.__cause__
+            try:
+                raise made from made.__cause__
+            finally:
+                del made  # error -> traceback -> this frame -> error would be a cycle for every failed call
 
     def awaited(self, pending: Pending[T], deadline: float, *, is_write: bool = False) -> T:
         """The answer of a call that was begun; abandoned at the deadline. Raises as ``call`` does."""
@@ -149,7 +152,10 @@ class Executor:
             return self._awaited(pending, deadline, None)
         except Exception as error:
             made = told(error, is_write=is_write)
-            raise made from made.__cause__
+            try:
+                raise made from made.__cause__
+            finally:
+                del made  # error -> traceback -> this frame -> error would be a cycle for every failed call
 
     def _awaited(self, pending: Pending[T], deadline: float, discard: Callable[[T], None] | None) -> T:
         if self._runtime.wait_first((pending,), deadline) is None:
@@ -218,9 +224,10 @@ class Executor:
     ) -> Won[P, T]:
         """Carry out a plan; see the module's docstring. ``reorder`` may change what comes after a failure."""
         race = _Race(self, call, deadline, observer, accept, allow_hedge, discard, reorder)
-        if self._inline and _is_sequential(legs):
-            return race.run_in_turn(list(legs))
-        return race.run(list(legs))
+        try:
+            return race.run_in_turn(list(legs)) if self._inline and _is_sequential(legs) else race.run(list(legs))
+        finally:
+            race.errors.clear()  # each error holds the frames of its call, and those hold the race
 
 
 def _blocking(function: Callable[..., Answer[T]], *args: object) -> T:
@@ -271,7 +278,7 @@ class _Race(Generic[P, T]):
         self._reorder = reorder
         self._waiting: list[Leg[P]] = []
         self._running: list[_Running[P, T]] = []
-        self._errors: list[tuple[Leg[P], MetaClientError]] = []
+        self.errors: list[tuple[Leg[P], MetaClientError]] = []
         self._hedges = 0
 
     # -- one after the other, in the caller's thread ---------------------------------------------------------
@@ -282,7 +289,7 @@ class _Race(Generic[P, T]):
             leg = self._waiting.pop(0)
             started = self._runtime.now()
             if started >= self._deadline:
-                self._errors.append((leg, DeadlineExceeded("no time left for another try")))
+                self.errors.append((leg, DeadlineExceeded("no time left for another try")))
                 break
             until = min(self._deadline, started + leg.timeout_s)
             try:
@@ -320,7 +327,7 @@ class _Race(Generic[P, T]):
             if not by_failure and now < begun + leg.after_s:
                 return
             if now >= self._deadline:
-                self._errors.append((leg, DeadlineExceeded("no time left for another try")))
+                self.errors.append((leg, DeadlineExceeded("no time left for another try")))
                 self._waiting.clear()
                 return
             self._waiting.pop(0)
@@ -380,7 +387,7 @@ class _Race(Generic[P, T]):
             return translated(error)
 
     def _failed(self, leg: Leg[P], error: MetaClientError, started: float) -> None:
-        self._errors.append((leg, error))
+        self.errors.append((leg, error))
         if isinstance(error, _NoRoomError):
             return
         self._observer.leg_failed(leg.place, error, self._runtime.now() - started)
@@ -402,9 +409,9 @@ class _Race(Generic[P, T]):
             self._executor.abandon(running.pending, self._discard)
 
     def _verdict(self) -> MetaClientError:
-        primary = [error for leg, error in self._errors if leg.place.replica_id == 0]
-        if primary or self._errors:
-            return (primary or [self._errors[-1][1]])[0]
+        primary = [error for leg, error in self.errors if leg.place.replica_id == 0]
+        if primary or self.errors:
+            return (primary or [self.errors[-1][1]])[0]
         return DeadlineExceeded("no time left")
 
 

@@ -20,11 +20,13 @@ class SimDeadlock(RuntimeError):
     """Nothing in the simulation can run any more; the message names the waiting tasks and what they wait on."""
 
 
+_INFINITY = float("inf")
+_MAIN = "the main programme"
 _FNV_PRIME, _FNV_MASK = 0x100000001B3, 0xFFFFFFFFFFFFFFFF  # FNV-1a of 64 bits, a number at a time
 
 
 class _Wait(enum.Enum):
-    """The one wait of a simulated task: FRESH -> PARKED -> one of the rest, or FRESH -> WOKEN."""
+    """The one wait of a simulated task: FRESH -> PARKED -> one of the rest, or FRESH -> WOKEN or EXPIRED at once."""
 
     FRESH = enum.auto()
     PARKED = enum.auto()
@@ -61,6 +63,9 @@ class _SimWaiter:
             raise closed_error()
         task = self._task = runtime._current
         if deadline is not None:
+            if task is not None and not runtime._ready and runtime._pass(deadline, task):
+                self._state = _EXPIRED
+                return False
             runtime._timers.arm(deadline, self)
         self._state = _PARKED
         self.on = on
@@ -110,7 +115,7 @@ class _SimLock:
 
     def __init__(self, runtime: SimRuntime) -> None:
         self._runtime = runtime
-        self._holder: str | None = None
+        self._holder: _SimTask[Any] | str | None = None
         self._waiters: deque[_SimLockWaiter] = deque()
 
     def acquire(self) -> bool:
@@ -121,26 +126,31 @@ class _SimLock:
             waiter = _SimLockWaiter(runtime)
             self._waiters.append(waiter)
             waiter.park(None, self)
-        self._holder = "the main programme" if runtime._current is None else runtime._current.name
+        self._holder = runtime._current or _MAIN
         return True
 
-    def release(self) -> None:
+    def release(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+        /,
+    ) -> None:
         if self._holder is None:
             raise RuntimeError("release of a lock that nobody holds")
         self._holder = None
         if self._waiters:
             self._waiters.popleft().wake()
 
-    def __enter__(self) -> bool:
-        return self.acquire()
+    __enter__, __exit__ = acquire, release  # the hot path: without a call in between
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self.release()
+    @property
+    def holder(self) -> str | None:
+        """The name of the task that holds it."""
+        return self._holder.name if isinstance(self._holder, _SimTask) else self._holder
 
     def __repr__(self) -> str:
-        return "<Lock: free>" if self._holder is None else f"<Lock: held by {self._holder}>"
+        return "<Lock: free>" if self._holder is None else f"<Lock: held by {self.holder}>"
 
 
 class _SimTask(Task[T]):
@@ -200,6 +210,8 @@ class SimRuntime(Blocking):
         self._current: _SimTask[Any] | None = None
         self._spare: list[Any] = []  # greenlets without a task: making one costs as much as several switches
         self._to_hub: Any = None  # switches to the greenlet that drives the others, while it does
+        self._driven: _SimWaiter | None = None  # what the main programme waits for meanwhile, if it waits for something
+        self._limit = _INFINITY  # and until when it drives at most
         self._user_ran_at = 0.0
         self._digest = 0
         self._switches = 0
@@ -214,7 +226,10 @@ class SimRuntime(Blocking):
         return self._start_ms + int(self._now * 1000)
 
     def sleep(self, seconds: float) -> None:
-        _SimWaiter(self).park(self._now + seconds if seconds > 0 else self._now, "sleep")
+        instant = self._now + seconds if seconds > 0 else self._now
+        task = self._current
+        if task is None or self._ready or self._closed or not self._pass(instant, task):
+            _SimWaiter(self).park(instant, "sleep")
 
     def lock(self) -> Lock:
         return _SimLock(self)
@@ -271,8 +286,8 @@ class SimRuntime(Blocking):
             self.sleep(instant - self._now)
             return
         with _Driving(self):
-            while self._step(instant):
-                pass
+            self._limit = instant
+            self._loop(instant, None)
         self._now = max(self._now, instant)
 
     def run_for(self, seconds: float) -> None:
@@ -286,35 +301,44 @@ class SimRuntime(Blocking):
 
     def _drive(self, waiter: _SimWaiter) -> None:
         with _Driving(self):
-            while waiter._state is _PARKED:
-                if not self._step(None):
-                    raise SimDeadlock(self._deadlock_report())
+            self._driven = waiter
+            self._loop(None, waiter)
+            if waiter._state is _PARKED:
+                raise SimDeadlock(self._deadlock_report())
 
-    def _step(self, limit: float | None) -> bool:
-        """Run one task until it waits or, if none is ready, move the clock; False when neither is possible."""
-        ready = self._ready
-        count = len(ready)
-        if count == 0:
-            return self._advance(limit)
-        if count > 1:
-            chosen = int(self._chance.random() * count)
-            ready[chosen], ready[-1] = ready[-1], ready[chosen]
-        task = ready.pop()
-        if not task.is_daemon:
-            self._user_ran_at = self._now
-        self._digest = ((self._digest ^ task.number) * _FNV_PRIME) & _FNV_MASK
-        self._switches += 1
-        self._current = task
-        try:
-            if task.switch is not None:
-                task.switch()
-            else:
-                task.greenlet = self._spare.pop() if self._spare else self._greenlet.greenlet(self._body)
-                task.switch = task.greenlet.switch
-                task.greenlet.switch(task)
-        finally:
-            self._current = None
-        return True
+    def _loop(self, limit: float | None, waiter: _SimWaiter | None, switches_max: int = -1) -> None:
+        """Run the tasks, and move the clock when none is ready: until neither is possible, or the waiter is woken."""
+        ready, draw = self._ready, self._chance.random
+        while waiter is None or waiter._state is _PARKED:
+            count = len(ready)
+            if count == 0:
+                if self._advance(limit):
+                    continue
+                return
+            if switches_max == 0:
+                return
+            switches_max -= 1
+            if count > 1:
+                chosen = int(draw() * count)
+                ready[chosen], ready[-1] = ready[-1], ready[chosen]
+            task = ready.pop()
+            if not task.is_daemon:
+                self._user_ran_at = self._now
+            self._digest = ((self._digest ^ task.number) * _FNV_PRIME) & _FNV_MASK
+            self._switches += 1
+            self._current = task
+            try:
+                if task.switch is not None:
+                    task.switch()
+                else:
+                    self._begin(task)
+            finally:
+                self._current = None
+
+    def _begin(self, task: _SimTask[Any]) -> None:
+        task.greenlet = self._spare.pop() if self._spare else self._greenlet.greenlet(self._body)
+        task.switch = task.greenlet.switch
+        task.greenlet.switch(task)
 
     def _advance(self, limit: float | None) -> bool:
         instant = self._timers.next_instant()
@@ -327,9 +351,37 @@ class SimRuntime(Blocking):
         if instant > self._now:
             self._now = instant
         self._digest = ((self._digest ^ int(self._now * 1e9)) * _FNV_PRIME) & _FNV_MASK
-        for alarm in self._timers.pop_due(self._now):
-            alarm.fire()
+        self._timers.fire_due(self._now)
         return True
+
+    def _pass(self, instant: float, task: _SimTask[Any]) -> bool:
+        """Let time pass for the running task without a switch, when nobody else would run before it anyway.
+
+        Most sleeps are the way of a message, and nothing happens meanwhile. For a task that waits while none is ready;
+        the digest gets what the hub would have put there. False: something comes first, and the hub must decide.
+        """
+        now = self._now
+        if instant < now:
+            instant = now
+        coming = self._timers.next_instant()
+        if (
+            (coming is not None and coming <= instant)
+            or instant > self._limit
+            or instant - self._user_ran_at > self.STUCK_S
+            or (self._driven is not None and self._driven._state is not _PARKED)
+        ):
+            return False
+        self._now = instant
+        self._digest = ((self._digest ^ int(instant * 1e9)) * _FNV_PRIME) & _FNV_MASK
+        self._go_on(task)
+        return True
+
+    def _go_on(self, task: _SimTask[Any]) -> None:
+        """What the hub notes when it chooses a task, for one that runs already."""
+        if not task.is_daemon:
+            self._user_ran_at = self._now
+        self._digest = ((self._digest ^ task.number) * _FNV_PRIME) & _FNV_MASK
+        self._switches += 1
 
     def _body(self, task: _SimTask[Any]) -> None:
         """One greenlet: runs the task that it is switched to with, then is spare until the next one."""
@@ -345,8 +397,13 @@ class SimRuntime(Blocking):
             task = self._to_hub()
 
     def _give_way(self) -> None:
-        if self._current is not None and not self._closed:
-            self._ready.append(self._current)
+        task = self._current
+        if task is None or self._closed:
+            return
+        if not self._ready and (self._driven is None or self._driven._state is _PARKED):
+            self._go_on(task)  # there is nobody to give way to
+        else:
+            self._ready.append(task)
             self._to_hub()
 
     def _deadlock_report(self) -> str:
@@ -372,10 +429,7 @@ class SimRuntime(Blocking):
 
     def _end_tasks(self) -> None:
         with _Driving(self):
-            switches_left = self.CLOSE_SWITCHES_MAX * len(self._tasks)
-            while self._ready and switches_left > 0:
-                self._step(self._now)
-                switches_left -= 1
+            self._loop(self._now, None, self.CLOSE_SWITCHES_MAX * len(self._tasks))
             for task in list(self._tasks.values()):
                 self._end_by_force(task)
             for greenlet in self._spare:
@@ -423,6 +477,8 @@ class _Driving:
 
     def __exit__(self, *_: object) -> None:
         self._runtime._to_hub = None
+        self._runtime._driven = None
+        self._runtime._limit = _INFINITY
 
 
 def _import_greenlet() -> Any:

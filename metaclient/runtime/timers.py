@@ -73,6 +73,17 @@ class Timers:
                 self._cancelled -= 1
         return due
 
+    def fire_due(self, now: float) -> None:
+        """Fire all that is due; for alarms that neither arm nor cancel others when they fire."""
+        heap = self._heap
+        while heap and heap[0][0] <= now:
+            alarm = heapq.heappop(heap)[2]
+            if alarm.is_armed:
+                alarm.is_armed = False
+                alarm.fire()
+            else:
+                self._cancelled -= 1
+
     def has_only_daemons(self) -> bool:
         return not any(alarm.is_armed and not alarm.is_daemon for _, _, alarm in self._heap)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from adapters.fake.simulation.checkers import counters, linearizability, scans, tables, timeline
+from adapters.fake.simulation.checkers import counters, leaks, linearizability, scans, tables, timeline
 from adapters.fake.simulation.checkers.linearizability import explanation
 from adapters.fake.simulation.history import NEVER, History, Operation, Outcome
 from adapters.fake.simulation.observed import ObservedBackend
@@ -261,3 +261,29 @@ def test_write_to_a_region_that_cannot_have_the_row_is_told(world: World) -> Non
     backend = ObservedBackend(world.cluster, "liar", world.report)
     backend._check_range(place, b"0-r")
     assert [violation.checker for violation in world.violations] == ["ownership"]
+
+
+def test_lock_that_its_task_never_released_is_told(world: World) -> None:
+    lock = world.runtime.lock()
+
+    def leave() -> None:
+        lock.acquire()
+
+    world.runtime.start(leave, name="careless")
+    found = world.runtime.run(lambda: [str(violation) for violation in leaks.check(world)])
+    assert found == ["leaks: a lock is held by careless, which is not there any more"]
+
+
+def test_error_of_an_operation_is_kept_without_the_frames_of_its_call() -> None:
+    history = History(SimRuntime())
+    operation = history.begin("c", "put")
+    try:
+        try:
+            raise CallTimeout("late")
+        except CallTimeout as error:
+            raise TableNotFound("gone") from error
+    except TableNotFound as error:
+        history.failed(operation, error)
+    assert isinstance(operation.error, TableNotFound)
+    assert isinstance(operation.error.__cause__, CallTimeout)
+    assert (operation.error.__traceback__, operation.error.__cause__.__traceback__) == (None, None)

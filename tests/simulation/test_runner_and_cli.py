@@ -1,6 +1,8 @@
 """``metaclient sim``: many seeds on all cores, one seed again, and what people and machines are told."""
 
+import gc
 import json
+import weakref
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from click.testing import CliRunner
 
 from adapters.fake.simulation.cli import sim
 from adapters.fake.simulation.defects import DEFECTS
-from adapters.fake.simulation.runner import run_seeds
+from adapters.fake.simulation.runner import _garbage_at_the_end, run_seeds
 from metaclient.cli import main
 
 SHORT = 6.0
@@ -30,6 +32,31 @@ def test_processes_give_the_same_digests_as_one() -> None:
         digests = digests or found
         assert found == digests
     assert len(set(digests.values())) == 4
+
+
+class Node:
+    """Garbage as soon as nobody knows it: it holds itself, so that only the collector ends it."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+@pytest.mark.parametrize("was_enabled", [True, False])
+def test_garbage_of_a_seed_is_collected_at_its_end_and_all_is_as_before(was_enabled: bool) -> None:
+    before = gc.isenabled()
+    gc.disable()
+    try:
+        old = weakref.ref(Node())
+        if was_enabled:
+            gc.enable()
+        with _garbage_at_the_end():
+            assert not gc.isenabled()
+            new = weakref.ref(Node())
+            assert new() is not None
+        assert (new() is None, old() is None) == (True, False), "what was there before the seed is not looked at"
+        assert (gc.isenabled(), gc.get_freeze_count()) == (was_enabled, 0)
+    finally:
+        (gc.enable if before else gc.disable)()
 
 
 def test_run_stops_at_the_first_failure_when_asked_to() -> None:

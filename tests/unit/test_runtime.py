@@ -557,6 +557,43 @@ def test_digest_is_the_same_on_every_machine() -> None:
     assert busy_run(42)[0] == "d1e5d764fb6b872f"
 
 
+@pytest.mark.parametrize("preempt", [0.0, 0.5])
+def test_time_that_passes_without_a_switch_decides_nothing(monkeypatch: pytest.MonkeyPatch, preempt: float) -> None:
+    """A sleep during which nobody else runs does not go through the hub; nobody can tell."""
+    quick = [busy_run(seed, preempt) for seed in range(20)]
+    monkeypatch.setattr(SimRuntime, "_pass", lambda *_: False)
+    assert quick == [busy_run(seed, preempt) for seed in range(20)]
+
+
+def test_lone_sleeper_stops_where_the_main_programme_does() -> None:
+    with SimRuntime() as runtime:
+        seen: list[float] = []
+
+        def tick() -> None:
+            while True:
+                runtime.sleep(1.0)
+                seen.append(runtime.now())
+
+        runtime.start(tick)
+        runtime.run_until(2.5)
+        assert (seen, runtime.now()) == ([1.0, 2.0], 2.5)
+        runtime.run_until(3.0)
+        assert (seen, runtime.now()) == ([1.0, 2.0, 3.0], 3.0)
+
+
+def test_task_that_wakes_the_main_programme_and_sleeps_on_does_not_keep_it() -> None:
+    with SimRuntime() as runtime:
+        answer = runtime.pending()
+
+        def tell() -> None:
+            runtime.sleep(1.0)
+            answer.complete("now")
+            runtime.sleep(5.0)
+
+        runtime.start(tell)
+        assert (answer.result(), runtime.now()) == ("now", 1.0)
+
+
 def test_preempt_finds_interleavings_inside_a_task() -> None:
     """Without preemption two tasks that never wait do not interleave; with it they do."""
 

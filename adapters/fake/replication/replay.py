@@ -32,13 +32,17 @@ logger = logging.getLogger(__name__)
 class Replayed:
     """What a batch changed, for whoever keeps an index over the region."""
 
-    __slots__ = ("applied", "is_anew", "rows", "saw_files")
+    __slots__ = ("entries", "is_anew", "saw_files")
 
     def __init__(self) -> None:
-        self.rows: set[bytes] = set()
-        self.applied = 0
+        #: Those that were new, without markers.
+        self.entries: list[LoggedEntry] = []
         self.saw_files = False
         self.is_anew = False
+
+    @property
+    def rows(self) -> set[bytes]:
+        return {row_key(row) for entry in self.entries for row in entry.rows}
 
 
 class Replay:
@@ -58,7 +62,7 @@ class Replay:
 
     def apply(self, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> Replayed:
         """Apply a batch, whole and in order; repeating it does nothing."""
-        if not all(map(self._is_ours, entries)):
+        if not self._are_ours(entries):
             raise NotServingRegion(f"the entries are not all of {self._primary}")
         self._take_turn(deadline)
         try:
@@ -68,8 +72,16 @@ class Replay:
                 self._is_busy = False
                 self._turn.notify()
 
-    def _is_ours(self, entry: LoggedEntry) -> bool:
-        return self._info.contains(entry.row) if isinstance(entry, PackedRow) else entry.region == self._primary
+    def _are_ours(self, entries: Sequence[LoggedEntry]) -> bool:
+        start, end = self._info.start_key, self._info.end_key
+        for entry in entries:
+            if isinstance(entry, PackedRow):  # it does not name its region
+                row = entry.row
+                if row < start or (end and row >= end):
+                    return False
+            elif entry.region != self._primary:
+                return False
+        return True
 
     def _take_turn(self, deadline: float) -> None:
         with self._turn:
@@ -92,11 +104,10 @@ class Replay:
             if not self.region.replay(entry):
                 self.entries_skipped += 1
                 continue
-            changed.applied += 1
+            self.entries_applied += 1
             if entry.marker is None:
-                changed.rows.update(map(row_key, entry.rows))
+                changed.entries.append(entry)
             else:
                 changed.saw_files = True
                 self.gate.observe(entry.marker)
-        self.entries_applied += changed.applied
         return changed

@@ -15,7 +15,6 @@ what was replayed are skipped there.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from adapters.fake.storage import MarkerKind
@@ -41,16 +40,23 @@ _TRANSITIONS: dict[QueueState, frozenset[QueueState]] = {
 }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Entries on their way to one replica; ``end`` is the position after the last of them."""
+    """Entries on their way to one replica; ``end`` is the position after the last of them.
 
-    replica_id: int
-    epoch: int
-    entries: Sequence[LoggedEntry]
-    size: int
-    end: int
-    has_marker: bool
+    It grows under the sink's lock until it is carried (:meth:`Sink.fill`), and does not change any more then.
+    """
+
+    __slots__ = ("end", "entries", "epoch", "has_marker", "replica_id", "size")
+
+    def __init__(
+        self, replica_id: int, epoch: int, entries: list[LoggedEntry], size: int, end: int, has_marker: bool
+    ) -> None:
+        self.replica_id = replica_id
+        self.epoch = epoch
+        self.entries = entries
+        self.size = size
+        self.end = end
+        self.has_marker = has_marker
 
     @property
     def last_sequence_id(self) -> int:

@@ -52,6 +52,10 @@ class Wire(Protocol):
         """One call; raises what the other server or the network says."""
         ...
 
+    def fill(self, batch: Batch) -> None:
+        """The batch is carried from now on: let it take what has come since it was made."""
+        ...
+
     def is_wanted(self) -> bool:
         """Is the primary still open on a server that runs? May wait while that server hangs."""
         ...
@@ -61,8 +65,19 @@ class Wire(Protocol):
 Job = Callable[[], Callable[[], object]]
 
 
+class _Line:
+    """The jobs for one key: how many run, how many of those tell of their end just now, and what waits."""
+
+    __slots__ = ("busy", "telling", "waiting")
+
+    def __init__(self) -> None:
+        self.busy = 0
+        self.telling = 0
+        self.waiting: deque[Job] = deque()
+
+
 class SendSlots:
-    """At most so many jobs at a time for each key; the rest wait in line. ``_lock`` guards the maps.
+    """At most so many jobs at a time for each key; the rest wait in line. ``_lock`` guards all lines.
 
     Telling of the end of one job usually brings the next one for the same server: it is left to the task that tells,
     which is free in a moment, because waking another one costs as much as a batch.
@@ -72,58 +87,49 @@ class SendSlots:
         self._runtime = runtime
         self._slots = slots
         self._lock = runtime.lock()
-        self._busy: dict[object, int] = {}
-        self._telling: dict[object, int] = {}
-        self._waiting: dict[object, deque[Job]] = {}
+        self._lines: dict[object, _Line] = {}  # of the keys that have a job
 
     def run(self, key: object, job: Job) -> None:
         """Start the job, or queue it; Overloaded when there is no task for it."""
         with self._lock:
-            busy = self._busy.get(key, 0)
-            waiting = self._waiting.get(key, ())
-            if busy >= self._slots or self._telling.get(key, 0) > len(waiting):
-                self._waiting.setdefault(key, deque()).append(job)
+            line = self._lines.get(key)
+            if line is None:
+                line = self._lines[key] = _Line()
+            if line.busy >= self._slots or line.telling > len(line.waiting):
+                line.waiting.append(job)
                 return
-            self._busy[key] = busy + 1
+            line.busy += 1
         try:
-            self._runtime.start(self._work, key, job, name="replication-send")
+            self._runtime.start(self._work, key, line, job, name="replication-send")
         except BaseException:
-            self._leave(key)
+            with self._lock:
+                self._leave(key, line)
             raise
 
-    def _work(self, key: object, job: Job) -> None:
+    def _work(self, key: object, line: _Line, job: Job) -> None:
         following: Job | None = job
         while following is not None:
             tell = following()
             with self._lock:
-                self._telling[key] = self._telling.get(key, 0) + 1
+                line.telling += 1
             try:
                 tell()
             finally:
-                following = self._next(key)
+                following = self._next(key, line)
 
-    def _next(self, key: object) -> Job | None:
+    def _next(self, key: object, line: _Line) -> Job | None:
         """What the task that has told goes on with; None: it leaves."""
         with self._lock:
-            _count_down(self._telling, key)
-            waiting = self._waiting.get(key)
-            if waiting:
-                return waiting.popleft()
-            self._waiting.pop(key, None)
-            _count_down(self._busy, key)
+            line.telling -= 1
+            if line.waiting:
+                return line.waiting.popleft()
+            self._leave(key, line)
         return None
 
-    def _leave(self, key: object) -> None:
-        with self._lock:
-            _count_down(self._busy, key)
-
-
-def _count_down(counts: dict[object, int], key: object) -> None:
-    left = counts[key] - 1
-    if left:
-        counts[key] = left
-    else:
-        del counts[key]
+    def _leave(self, key: object, line: _Line) -> None:
+        line.busy -= 1
+        if not line.busy:
+            del self._lines[key]
 
 
 class ReplicaSender:
@@ -149,7 +155,7 @@ class ReplicaSender:
         deadline = self._runtime.now() + timeout_s
         key = (self._kind, self._wire.place_of(batch.replica_id))
         try:
-            self._slots.run(key, lambda: self._carried(answer, batch, deadline, rpc_s))
+            self._slots.run(key, partial(self._carried, answer, batch, deadline, rpc_s))
         except (Overloaded, ConnectionClosed) as error:
             answer.fail(error)
         return answer
@@ -157,9 +163,11 @@ class ReplicaSender:
     def _carried(self, answer: Pending[None], batch: Batch, deadline: float, rpc_s: float) -> Callable[[], object]:
         """Try until it is there or there is no more time for it; how to say what became of it."""
         try:
+            if len(batch.entries) < self._config.batch_entries:
+                self._wire.fill(batch)
             self._try(batch, deadline, rpc_s)
         except MetaClientError as error:
-            return partial(answer.fail, error)
+            return partial(answer.fail, error.with_traceback(None))  # whose frames hold the batch, and the answer
         except BaseException as error:
             logger.exception("a batch for replica %d could not be sent", batch.replica_id)
             return partial(answer.fail, error)
@@ -181,12 +189,10 @@ class ReplicaSender:
             except ConnectionClosed:
                 raise
             except MetaClientError as error:
-                last = error
-            if last.disposition is Disposition.FATAL or attempt >= self._config.retries:
-                raise last
-            pause_s = self._config.retry_pause_s * _BACKOFF[min(attempt, len(_BACKOFF) - 1)]
-            if self._runtime.now() + pause_s >= deadline:
-                raise last
+                pause_s = self._config.retry_pause_s * _BACKOFF[min(attempt, len(_BACKOFF) - 1)]
+                is_last = error.disposition is Disposition.FATAL or attempt >= self._config.retries
+                if is_last or self._runtime.now() + pause_s >= deadline:
+                    raise
             attempt += 1
             self._runtime.sleep(pause_s)
 

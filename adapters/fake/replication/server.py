@@ -119,7 +119,7 @@ class ServerReplication:
         if info.replica_id or not _has_sink(self._config, descriptor):
             return None
         name = info.name
-        wire = _Wire(self, info)
+        wire = _Wire(self._host, self._directory, info)
         kind = "meta" if info.table == META_TABLE else "user"
         requester = FlushRequester(
             self._runtime,
@@ -184,22 +184,13 @@ class ServerReplication:
         if region is not None:
             self._host.flush_region(region)
 
-    # -- for the wires -----------------------------------------------------------------------------------------
-
-    @property
-    def host(self) -> PrimaryHost:
-        return self._host
-
-    @property
-    def directory(self) -> ReplicaDirectory:
-        return self._directory
-
 
 class _Wire:
     """One primary's way to its replicas (:class:`adapters.fake.replication.sender.Wire`)."""
 
-    def __init__(self, server: ServerReplication, info: RegionInfo) -> None:
-        self._server = server
+    def __init__(self, host: PrimaryHost, directory: ReplicaDirectory, info: RegionInfo) -> None:
+        self._host = host
+        self._directory = directory
         self._info = info
         self._names: dict[int, bytes] = {}
         self.sink: Sink | None = None
@@ -211,7 +202,7 @@ class _Wire:
         return found
 
     def place_of(self, replica_id: int) -> str | None:
-        return self._server.directory.replica_host(self._name(replica_id))
+        return self._directory.replica_host(self._name(replica_id))
 
     def replicate(self, host: str, batch: Batch, deadline: float, *, is_legacy: bool) -> None:
         name = self._name(batch.replica_id)
@@ -220,9 +211,13 @@ class _Wire:
             call = server.replay if is_legacy else server.replicate_to_replica
             call(name, batch.epoch, batch.entries, deadline)
 
-        self._server.host.call_server(host, on_server, deadline)
+        self._host.call_server(host, on_server, deadline)
+
+    def fill(self, batch: Batch) -> None:
+        if self.sink is not None:
+            self.sink.fill(batch)
 
     def is_wanted(self) -> bool:
-        if not self._server.host.is_running_or_wakes():
+        if not self._host.is_running_or_wakes():
             return False
         return self.sink is None or self.sink.state is SinkState.RUNNING

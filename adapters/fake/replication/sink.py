@@ -68,6 +68,7 @@ class SinkState(enum.Enum):
 
 
 _RUNNING = SinkState.RUNNING
+_FAILED = QueueState.FAILED
 
 
 class Sink:
@@ -94,6 +95,7 @@ class Sink:
         self.requester = requester
         self._overhead = _ENTRY_BYTES + len(name)
         self._credit_bytes = config.pending_bytes_max // _CREDITS
+        self._batch_entries, self._batch_bytes = config.batch_entries, config.batch_bytes
         self._runtime = runtime
         self._config = config
         self._buffer = buffer
@@ -267,9 +269,9 @@ class Sink:
 
     def _is_long(self, queue: ReplicaQueue, end: int) -> bool:
         waiting = end - queue.sent
-        if waiting > self._config.batch_entries:
+        if waiting > self._batch_entries:
             return True
-        return waiting > 0 and sum(islice(self._sizes, queue.sent - self._first, None)) > self._config.batch_bytes
+        return waiting > 0 and sum(islice(self._sizes, queue.sent - self._first, None)) > self._batch_bytes
 
     def _heal(self, queue: ReplicaQueue, end: int, covered: int) -> None:
         queue.become(QueueState.IDLE)
@@ -339,7 +341,7 @@ class Sink:
     def _trim(self) -> None:
         """Forget what every healthy replica has acknowledged."""
         end = self._first + len(self._entries)
-        base = min([queue.acked for queue in self._queues if queue.is_healthy], default=end)
+        base = min([queue.acked for queue in self._queues if queue.state is not _FAILED], default=end)
         count = base - self._first
         if count <= 0:
             return
@@ -369,25 +371,47 @@ class Sink:
         if self._config.lock_step and any(queue.batch is not None for queue in self._queues):
             return []
         end = self._first + len(self._entries)
-        return [
-            self._taken(queue, end) for queue in self._queues if queue.state is QueueState.IDLE and queue.sent < end
-        ]
+        return [self._taken(queue) for queue in self._queues if queue.state is QueueState.IDLE and queue.sent < end]
 
-    def _taken(self, queue: ReplicaQueue, end: int) -> Batch:
-        """Entries until count or size reaches its limit; the one that crosses it is the last."""
-        start = queue.sent - self._first
-        sizes = self._sizes[start : start + self._config.batch_entries]
-        size, count = sum(sizes), len(sizes)
-        if size > self._config.batch_bytes:
-            size, count = _cut(sizes, self._config.batch_bytes)
-        entries = self._entries[start : start + count]
-        queue.sent += count
+    def _taken(self, queue: ReplicaQueue) -> Batch:
+        """What waits, as far as a batch may be long, as a batch."""
+        entries, size = self._next_entries(queue, self._batch_entries, self._batch_bytes)
         queue.become(QueueState.SENDING)
         self._idle -= 1
         has_marker = self._markers > 0 and any(entry.marker is not None for entry in entries)
         queue.batch = Batch(queue.replica_id, self.epoch, entries, size, queue.sent, has_marker)
         queue.batches += 1
         return queue.batch
+
+    def _next_entries(self, queue: ReplicaQueue, count_max: int, bytes_max: int) -> tuple[list[LoggedEntry], int]:
+        """Entries until count or size reaches its limit, and their bytes; the one that crosses it is the last."""
+        start = queue.sent - self._first
+        sizes = self._sizes[start : start + count_max]
+        size, count = sum(sizes), len(sizes)
+        if size > bytes_max:
+            size, count = _cut(sizes, bytes_max)
+        queue.sent += count
+        return self._entries[start : start + count], size
+
+    def fill(self, batch: Batch) -> None:
+        """It is about to be carried: let it take what has come since it was made, as far as a batch may be long.
+
+        At full rate the first edit after a pause would travel alone. A batch with a marker has other timeouts, so a
+        marker does not come into one without.
+        """
+        room, room_bytes = self._batch_entries - len(batch.entries), self._batch_bytes - batch.size
+        if room <= 0 or room_bytes <= 0 or self._config.lock_step:
+            return
+        with self._lock:
+            queue = self._queue_of(batch)
+            if queue is None or queue.batch is not batch or queue.sent != batch.end or batch in self._orphans:
+                return
+            if self._markers and not batch.has_marker:
+                return
+            entries, size = self._next_entries(queue, room, room_bytes)
+            batch.entries += entries
+            batch.size += size
+            batch.end = queue.sent
 
     def _carry(self, batch: Batch) -> None:
         self._send(batch).on_done(lambda answer: self._answered(batch, answer.error()))

@@ -90,19 +90,20 @@ class _Watch:
     """Collects during one run."""
 
     def __init__(self) -> None:
-        self._transitions: Counter[Transition] = Counter()
+        self._transitions: Counter[tuple[str, Any, Any]] = Counter()  # with the states themselves
         self._faults: Counter[str] = Counter()
         self._refused: Counter[str] = Counter()
 
     def saw(self, machine: str, before: Any, after: Any) -> None:
         if before is not after:
-            self._transitions[machine, before.value, after.value] += 1
+            self._transitions[machine, before, after] += 1
 
     def struck(self, struck: Struck) -> None:
         (self._refused if struck.refusal else self._faults)[struck.fault.kind] += 1
 
     def coverage(self) -> Coverage:
-        return Coverage(self._faults, self._refused, self._transitions)
+        named = {(machine, old.value, new.value): seen for (machine, old, new), seen in self._transitions.items()}
+        return Coverage(self._faults, self._refused, Counter(named))
 
 
 @contextmanager

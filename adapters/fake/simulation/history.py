@@ -96,6 +96,17 @@ def _shown(value: object) -> str:
     return str(value)
 
 
+def _without_frames(error: MetaClientError) -> MetaClientError:
+    """The same error; a run keeps thousands, and each would hold all frames of its call and what is in them."""
+    chain: list[BaseException | None] = [error]
+    while chain:
+        one = chain.pop()
+        if one is not None and one.__traceback__ is not None:
+            one.__traceback__ = None
+            chain += (one.__cause__, one.__context__)
+    return error
+
+
 class History:
     """All operations of a run, in the order of their calls."""
 
@@ -117,7 +128,7 @@ class History:
         operation.returned_at = self._runtime.now()
         is_unknown = operation.is_write and error.may_have_applied
         operation.outcome = Outcome.UNKNOWN if is_unknown else Outcome.FAILED
-        operation.error = error
+        operation.error = _without_frames(error)
 
     def __iter__(self) -> Iterator[Operation]:
         return iter(self.operations)

@@ -37,7 +37,7 @@ Report = Callable[[str, str], None]
 
 
 class SeenCall:
-    """One call for data: whom it asked, when it began and ended, and the error that it ended with."""
+    """One call for data: whom it asked, when it began and ended, and the kind of error that it ended with."""
 
     __slots__ = ("begun", "deadline", "ended", "error", "operation", "replica_id", "server")
 
@@ -48,7 +48,7 @@ class SeenCall:
         self.begun = begun
         self.deadline = deadline
         self.ended: float | None = None
-        self.error: MetaClientError | None = None
+        self.error: type[MetaClientError] | None = None  # not the error itself, which holds all frames of the call
 
     def is_running_at(self, instant: float) -> bool:
         return self.begun <= instant and (self.ended is None or self.ended > instant)
@@ -64,7 +64,7 @@ class SeenMetaRead:
         self.begun = begun
         self.is_table_state = is_table_state
         self.ended: float | None = None
-        self.error: MetaClientError | None = None
+        self.error: type[MetaClientError] | None = None
         self.rows = -1
         self.is_vague = False  # some row of it has no server: a region on the move
 
@@ -102,7 +102,7 @@ class ObservedBackend(FakeBackend):
             seen.is_vague = any(b"info:server" not in row.columns for row in page.rows)
             return page
         except MetaClientError as error:
-            seen.error = error
+            seen.error = type(error)
             raise
         finally:
             seen.ended = self._now()
@@ -167,7 +167,7 @@ class ObservedBackend(FakeBackend):
         try:
             return call()
         except MetaClientError as error:
-            seen.error = error
+            seen.error = type(error)
             raise
         finally:
             seen.ended = self._now()

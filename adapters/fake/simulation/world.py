@@ -28,7 +28,8 @@ from adapters.fake.simulation.workloads.registers import COLUMN
 from adapters.fake.storage import StorageConfig
 from metaclient.connection import Connection
 from metaclient.errors import MetaClientError
-from metaclient.runtime import SimRuntime, Task
+from metaclient.runtime import Lock, SimRuntime, Task
+from metaclient.runtime.simulation import _SimLock
 
 __all__ = ["Violation", "World"]
 
@@ -53,7 +54,20 @@ class Violation:
 
 
 class WatchedRuntime(SimRuntime):
-    """A runtime that can be asked who is still there."""
+    """A runtime that can be asked who is still there, and which locks are held."""
+
+    def __init__(self, seed: int, *, preempt: float) -> None:
+        super().__init__(seed, preempt=preempt)
+        self._locks: list[_SimLock] = []  # some hundreds in a run
+
+    def lock(self) -> Lock:
+        made = _SimLock(self)
+        self._locks.append(made)
+        return made
+
+    def holders(self) -> list[str]:
+        """Who holds a lock now: the name of a task for each lock that is held."""
+        return [lock.holder for lock in self._locks if lock.holder is not None]
 
     def unfinished(self) -> list[str]:
         """Names of the tasks that still run, without service loops and without whoever asks."""

@@ -18,6 +18,7 @@ __all__ = ["Mvcc"]
 
 Action = Callable[[], None]
 T = TypeVar("T")
+Row = TypeVar("Row")
 
 
 class Mvcc:
@@ -64,11 +65,6 @@ class Mvcc:
                 later()
             self.read_point = number
 
-    def is_next(self, number: int) -> bool:
-        """Is it the only one unfinished? Then its action may be run just before completing it, without a closure."""
-        pending = self._pending
-        return len(pending) == 1 and pending[0] == number
-
     def complete_and_tell(self, number: int, hook: Callable[[T], None], told: T) -> None:
         """``complete`` with ``hook(told)`` as its action."""
         pending = self._pending
@@ -77,6 +73,18 @@ class Mvcc:
             return
         pending.popleft()
         hook(told)
+        self.read_point = number
+
+    def complete_and_tell_row(
+        self, number: int, hook: Callable[[Row, int, int, int], None], row: Row, now_ms: int, size: int
+    ) -> None:
+        """``complete`` with ``hook(row, number, now_ms, size)`` as its action."""
+        pending = self._pending
+        if len(pending) > 1 or pending[0] != number:
+            self.complete(number, partial(hook, row, number, now_ms, size))
+            return
+        pending.popleft()
+        hook(row, number, now_ms, size)
         self.read_point = number
 
     def advance_to(self, number: int) -> None:

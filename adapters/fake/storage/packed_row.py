@@ -83,7 +83,21 @@ class PackedRow(bytes):
 
     @property
     def family(self) -> bytes:
-        return self.cells[0].family
+        return self.parts()[2]
+
+    def parts(self) -> tuple[int, bytes, bytes, int]:
+        """Sequence id, row, family and size at once, for whoever needs all of them: the replicas, for each edit.
+
+        >>> packed(b"r", (Cell(b"cf:a", 7, b"1"), Cell(b"cf:b", 8, b"")), 42).parts()
+        (42, b'r', b'cf', 51)
+        """
+        head, row_length, _, column_length, _ = _unpack_one(self)
+        count = head & _COUNT_MASK
+        start = _HEAD.size + count * _CELL.size
+        middle = start + row_length
+        family = self[middle : middle + column_length].partition(b":")[0]
+        size = len(self) - _HEAD.size - row_length + count * (_MORE_BYTES + row_length)
+        return head >> _COUNT_BITS, self[start:middle], family, size
 
     @property
     def cells(self) -> tuple[Cell, ...]:

@@ -109,6 +109,7 @@ class Region:
         # HBase keeps the stores in the order of the families' bytes; results follow it.
         families = sorted(descriptor.families, key=lambda family: family.name)
         self.stores = [Store(family, self._directory, self.row_order) for family in families]
+        self._stores_by_name = {store.name: store for store in self.stores}
         self.mutations = Mutations(descriptor, self.stores, config.cell_bytes_max)
         self._queries = Queries(self.stores, self.mutations)
         self._writer = Writer(self, self.mutations, self.log)
@@ -382,9 +383,11 @@ class Region:
 
     def apply_replayed(self, entry: LoggedEntry, covered: Mapping[bytes, int] | None = None) -> None:
         """Put an entry's cells into the memstores, but not what the files already have; the lock is held."""
-        known = {store.name: store for store in self.stores}
+        if isinstance(entry, PackedRow):
+            self._apply_row(entry, covered)
+            return
         for logged in entry.rows:
-            store = known.get(family_of(logged))
+            store = self._stores_by_name.get(family_of(logged))
             if store is None or (covered is not None and entry.sequence_id <= covered[store.name]):
                 continue  # the family was dropped since, or flushed
             row = row_key(logged)
@@ -392,6 +395,14 @@ class Region:
             stored = made if isinstance(made, PackedRow) else made.cells
             store.memstore.active.add(row, stored, entry.sequence_id, made.size, made.is_plain)
             self.memstore_bytes += made.size
+
+    def _apply_row(self, packed: PackedRow, covered: Mapping[bytes, int] | None) -> None:
+        """The same for the commonest entry, which is one packed row."""
+        sequence_id, row, family, size = packed.parts()
+        store = self._stores_by_name.get(family)
+        if store is not None and (covered is None or sequence_id > covered[family]):
+            store.memstore.active.put_cell(row, packed, sequence_id, size)
+            self.memstore_bytes += size
 
     # --- split, close -----------------------------------------------------------------------------------------------
 

@@ -42,19 +42,24 @@ class Follower:
 
     def replay(self, entry: LoggedEntry) -> bool:
         """Apply one entry; False when it is old. There is no other filter: gaps are not noticed."""
-        if entry.sequence_id <= self.last_replayed_sequence_id:
+        sequence_id = entry.sequence_id
+        if sequence_id <= self.last_replayed_sequence_id:
             return False
         region, marker = self._region, entry.marker
         region.apply_replayed(entry)
-        if marker is not None and marker.kind is MarkerKind.START_FLUSH:
-            self._prepare_flush(marker)
-        if marker is not None and marker.kind not in _NO_NEW_FILES:
-            self.refresh()
-        if marker is not None and marker.kind in _FLUSH_ENDS:
-            self._prepared_flush_id = None
-        region.log.mvcc.advance_to(entry.sequence_id)
-        self.last_replayed_sequence_id = entry.sequence_id
+        if marker is not None:
+            self._follow(marker)
+        region.log.mvcc.advance_to(sequence_id)
+        self.last_replayed_sequence_id = sequence_id
         return True
+
+    def _follow(self, marker: Marker) -> None:
+        if marker.kind is MarkerKind.START_FLUSH:
+            self._prepare_flush(marker)
+        if marker.kind not in _NO_NEW_FILES:
+            self.refresh()
+        if marker.kind in _FLUSH_ENDS:
+            self._prepared_flush_id = None
 
     def restart(self, sequence_id: int) -> None:
         """Another primary has opened, and the files have all that it knows: keep nothing else.

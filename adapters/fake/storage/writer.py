@@ -10,7 +10,6 @@ DIVERGENCE from HBase: one update lock instead of row locks; nothing under it bl
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -186,11 +185,7 @@ class Writer:
         self._region.memstore_bytes += size
         on_row = log.on_row
         if on_row is not None:
-            if mvcc.is_next(sequence_id):
-                on_row(stored, sequence_id, now_ms, size)
-                mvcc.complete(sequence_id)
-            else:
-                mvcc.complete(sequence_id, partial(on_row, stored, sequence_id, now_ms, size))
+            mvcc.complete_and_tell_row(sequence_id, on_row, stored, now_ms, size)
         elif log.on_commit is not None:
             mvcc.complete_and_tell(sequence_id, log.on_commit, log.entry(sequence_id, (stored,), now_ms, size))
         else:

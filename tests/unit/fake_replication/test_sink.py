@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from adapters.fake.replication import SinkState
@@ -262,4 +264,67 @@ def test_random_answers_keep_the_accounts_straight(runtime: SimRuntime) -> None:
         assert 0 <= rig.buffer.pending_bytes <= 20_000
         assert 0 <= rig.buffer.pending_bytes - rig.sink.pending_bytes <= 20_000 // 1024, "but for a little credit"
     rig.settle()
+    assert rig.buffer.pending_bytes == 0
+
+
+def test_batch_takes_what_came_since_it_was_made_when_it_is_carried(runtime: SimRuntime) -> None:
+    """Its limits hold, and what is in it is neither sent again nor forgotten."""
+    rig = SinkRig(runtime, replicas=1, batch_entries=3)
+    rig.add(edit(1, 100))
+    size = rig.sink.pending_bytes
+    rig.add(*(edit(number, 100) for number in range(2, 6)))
+    first = rig.out()[0]
+    rig.sink.fill(first.batch)
+    assert first.numbers == [1, 2, 3]
+    assert (first.batch.size, first.batch.end) == (3 * size, 3)
+    rig.sink.fill(first.batch)
+    assert first.numbers == [1, 2, 3], "it is full"
+    first.succeed()
+    rig.sink.fill(rig.out()[0].batch)
+    assert [sent.numbers for sent in rig.out()] == [[4, 5]]
+    rig.settle()
+    assert (rig.sink.replicas()[0].lag_edits, rig.buffer.pending_bytes) == (0, 0)
+
+
+def test_batch_that_grows_stops_at_its_bytes(runtime: SimRuntime) -> None:
+    rig = SinkRig(runtime, replicas=1, batch_bytes=1000)
+    rig.add(*(edit(number, 600) for number in range(1, 5)))
+    batch = rig.out()[0].batch
+    rig.sink.fill(batch)
+    assert rig.out()[0].numbers == [1, 2], "the one that crosses the limit is the last"
+    rig.sink.fill(batch)
+    assert rig.out()[0].numbers == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("happens", "settings"),
+    [
+        (lambda rig: rig.add(start_flush(3)), {}),  # a marker has longer timeouts than this batch
+        (lambda rig: rig.sink.replica_opened(1), {}),  # the queue has failed: the batch is an orphan
+        (lambda rig: rig.sink.stop(), {}),
+        (lambda rig: None, {"lock_step": True}),  # each batch is the same for all
+    ],
+)
+def test_batch_that_may_not_grow_stays_as_it_is(
+    runtime: SimRuntime, happens: Callable[[SinkRig], None], settings: dict[str, object]
+) -> None:
+    rig = SinkRig(runtime, replicas=1, **settings)
+    rig.add(edit(1), edit(2))
+    sent = rig.out()[0]
+    happens(rig)
+    rig.sink.fill(sent.batch)
+    assert sent.numbers == [1]
+    rig.settle()
+    assert rig.buffer.pending_bytes == 0
+
+
+def test_failed_batch_that_had_grown_is_dropped_whole(runtime: SimRuntime) -> None:
+    rig = SinkRig(runtime, replicas=1)
+    rig.add(edit(1), edit(2))
+    sent = rig.out()[0]
+    rig.sink.fill(sent.batch)
+    rig.add(edit(3))
+    sent.fail()
+    replica = rig.sink.replicas()[0]
+    assert (replica.state, replica.edits_dropped, replica.lag_edits) == ("failed", 3, 3)
     assert rig.buffer.pending_bytes == 0

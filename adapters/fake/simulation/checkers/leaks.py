@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from adapters.fake.simulation.world import Violation
-from metaclient.runtime.simulation import _SimLock
 
 if TYPE_CHECKING:
     from adapters.fake.simulation.world import World
@@ -35,7 +33,5 @@ def check(world: World) -> Iterator[Violation]:
     tasks = world.runtime.unfinished()
     if tasks:
         yield Violation("leaks", f"{len(tasks)} tasks are left: {', '.join(sorted(tasks)[:5])}")
-    held = [lock for lock in gc.get_objects() if type(lock) is _SimLock and lock._runtime is world.runtime]
-    for lock in held:
-        if lock._holder is not None:
-            yield Violation("leaks", f"a lock is held by {lock._holder}, which is not there any more")
+    for holder in world.runtime.holders():
+        yield Violation("leaks", f"a lock is held by {holder}, which is not there any more")

@@ -49,6 +49,7 @@ class Workload(ABC):
             owns_runtime=False,
             **spec.options,  # type: ignore[arg-type]  # options of connect, by name
         )
+        self._tables: dict[str, Table] = {}
         self.count = 0
         #: Operations so far; those that were one call count once.
         self.calls = 0
@@ -73,7 +74,11 @@ class Workload(ABC):
     # -- for subclasses ------------------------------------------------------------------------------------------
 
     def table(self, name: str) -> Table:
-        return self.connection.table(name)
+        """The client's table of this name; made once, as users do."""
+        made = self._tables.get(name)
+        if made is None:
+            made = self._tables[name] = self.connection.table(name)
+        return made
 
     def begin(self, kind: str, table: str = "", row: bytes = b"", *, of: Operation | None = None) -> Operation:
         """Note an operation that is about to be called; ``of`` is the first of those that are one call."""
