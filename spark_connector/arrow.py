@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from metaclient.model import Cell, CellType, RegionLocation, Result
+from metaclient.model import Cell, CellType, PutCells, RegionLocation, Result
 from spark_connector.arrow_columns import BadCellError
 from spark_connector.batch_shape import BatchColumn, BatchShape, Provenance, arrow_schema, map_array
 from spark_connector.catalog import Catalog, CellColumn, FamilyColumn, KeyPart
@@ -94,8 +94,7 @@ class BatchBuilder:
 
     def _add_to_columns(self, result: Result) -> None:
         slots, columns, families = self._cell_slots, self._cells, self._family_slots
-        for cell in result.cells:
-            name, value = cell[0], cell[2]
+        for name, value in _values(result.cells):
             slot = slots.get(name)
             if slot is not None:
                 if columns[slot][-1] is None:  # the newest version comes first
@@ -109,10 +108,10 @@ class BatchBuilder:
 
     def _add_to_map(self, result: Result) -> None:
         found = self._whole_rows[-1]
-        for cell in result.cells:
-            if cell[0] not in found:
-                found[cell[0]] = cell[2]
-                self._bytes += len(cell[0]) + len(cell[2])
+        for name, value in _values(result.cells):
+            if name not in found:
+                found[name] = value
+                self._bytes += len(name) + len(value)
 
     def _add_cells(self, result: Result, replica_id: int) -> None:
         count = len(result.cells)
@@ -197,6 +196,13 @@ def _maps(
 
     counts = np.fromiter(map(len, maps), dtype=np.int64, count=len(maps))
     return map_array(arrow_type, pa.array(names, arrow_type.key_type), items, counts)
+
+
+def _values(cells: Sequence[Cell]) -> Iterable[tuple[bytes, bytes]]:
+    """Columns and values, without a Cell for each where there is none yet."""
+    if type(cells) is PutCells:
+        return zip(cells.columns, cells.values, strict=False)
+    return ((cell[0], cell[2]) for cell in cells)
 
 
 def batches_from_results(
