@@ -112,8 +112,10 @@ class RegionScanner:
         waiting = self._waiting
         while waiting and len(results) < max_rows and room > 0 and not self._pieces:
             room -= self._add(waiting.pop(), results)
-            if self._filter is not None and self._filter.all_remaining():
-                break
+            if self._filter is not None:
+                self._filter.reset()  # the row is over, before anybody asks whether the scan is (nextRaw)
+                if self._filter.all_remaining():
+                    break
         return room
 
     def _add(self, row: bytes, results: list[Result]) -> int:

@@ -123,6 +123,11 @@ def test_column_count_get_filter_takes_the_first_columns(region: Region) -> None
     assert [cell.column for cell in result.cells] == [b"cf:a", b"cf:ab"]
 
 
+def test_column_count_get_filter_ends_no_scan(region: Region) -> None:
+    """What it has counted is forgotten with each row, before the server looks whether the filter is done."""
+    assert passed(region, "ColumnCountGetFilter(1)") == dict.fromkeys(ALL, "cf:a")
+
+
 def test_prefix_filter_ends_the_scan_behind_its_rows(region: Region) -> None:
     scanner = region.scanner(Scan(filter=b"PrefixFilter('r1')"))
     results, is_end = scanner.next(10, 1 << 20)

@@ -135,7 +135,7 @@ class TimestampsFilter(Filter):
 
 
 class ColumnCountGetFilter(Filter):
-    """The first columns of a row. For gets: in a scan it ends at the first row that has more."""
+    """The first columns of each row."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
