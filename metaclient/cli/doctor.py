@@ -65,8 +65,13 @@ def examine(connection: Connection) -> Iterator[Verdict]:
         )
         return
     yield _spread([copy.server for copy in copies])
+    primary: Rows | None = None  # read once: doctors must not heat what they look after
     for copy in copies:
-        yield _primary(connection) if copy.id == 0 else _secondary(connection, copy.id)
+        if copy.id == 0:
+            verdict, primary = _primary(connection)
+            yield verdict
+        else:
+            yield _secondary(connection, copy.id, primary)
     yield _mode(connection.meta_mode)
 
 
@@ -97,26 +102,26 @@ def _unreadable(replica_id: int, error: MetaClientError, advice: str) -> Verdict
     return Verdict("bad", f"replica {replica_id}", f"cannot be read: {type(error).__name__}: {error}", advice)
 
 
-def _primary(connection: Connection) -> Verdict:
+def _primary(connection: Connection) -> tuple[Verdict, Rows | None]:
     try:
-        return Verdict("good", "replica 0", f"{len(_rows(connection, 0))} rows read")
+        rows = _rows(connection, 0)
     except MetaClientError as error:
-        return _unreadable(0, error, "it is the judge of all lookups: look at its region server")
+        return _unreadable(0, error, "it is the judge of all lookups: look at its region server"), None
+    return Verdict("good", "replica 0", f"{len(rows)} rows read"), rows
 
 
-def _secondary(connection: Connection, replica_id: int) -> Verdict:
-    """Read one copy beside the primary; a difference counts when it is still there after a few looks."""
+def _secondary(connection: Connection, replica_id: int, primary: Rows | None) -> Verdict:
+    """Read one copy beside the primary's rows; a difference counts when it is still there after a few looks."""
     about = f"replica {replica_id}"
     for look in range(LOOKS):
-        if look:
+        if look:  # it may have been the primary that was read too early
             connection._runtime.sleep(PAUSE_S)
+            primary = _primary(connection)[1]
         try:
             rows = _rows(connection, replica_id)
         except MetaClientError as error:
             return _unreadable(replica_id, error, "look at its server")
-        try:
-            primary = _rows(connection, 0)
-        except MetaClientError:  # told of under its own name: there is nothing to compare with
+        if primary is None:  # told of under its own name: there is nothing to compare with
             return Verdict("good", about, f"{len(rows)} rows read")
         behind = sum(rows.get(key) != row for key, row in primary.items()) + len(rows.keys() - primary.keys())
         lag_s = max((row.lag_s or 0.0 for row in rows.values()), default=0.0)
