@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from metaclient.model import Result
@@ -16,11 +17,13 @@ __all__ = ["COLUMNS", "batch_of_results", "libraries", "slices", "taken"]
 COLUMNS = ("row", "family", "qualifier", "timestamp", "type", "value")
 
 
+@cache
 def libraries() -> tuple[Any, Any]:
     """numpy and pyarrow, which come with Spark; the client itself needs neither."""
     try:
         import numpy as np
         import pyarrow
+        import pyarrow.compute
     except ImportError as error:
         raise ImportError(
             f"{error}; cells become Arrow with numpy and pyarrow: pip install 'hbase-metaclient[spark]'"
@@ -39,18 +42,19 @@ def taken(np: Any, block: Any, at: Any, size: int) -> Any:
     return windows[at].view(np.uint8).reshape(-1, size)
 
 
-def slices(data: bytes, borders: Any, which: Any) -> pyarrow.Array:
+def slices(data: bytes, borders: Any, which: pyarrow.Array) -> pyarrow.Array:
     """Parts of the data as an Arrow array of binaries: part ``i`` stands between borders ``i`` and ``i + 1``.
 
     >>> import numpy as np
-    >>> slices(b"abcdef", np.array([0, 1, 4, 6], dtype=np.int32), np.array([1, 0])).to_pylist()
+    >>> import pyarrow
+    >>> slices(b"abcdef", np.array([0, 1, 4, 6], dtype=np.int32), pyarrow.array([1, 0])).to_pylist()
     [b'bcd', b'a']
     """
     _, arrow = libraries()
     parts = arrow.Array.from_buffers(
-        arrow.binary(), len(borders) - 1, [None, arrow.py_buffer(borders), arrow.py_buffer(data)]
+        arrow.binary(), max(len(borders) - 1, 0), [None, arrow.py_buffer(borders), arrow.py_buffer(data)]
     )
-    return parts.take(arrow.array(which))
+    return arrow.compute.take(parts, which, boundscheck=False)
 
 
 def batch_of_results(results: Sequence[Result]) -> pyarrow.RecordBatch:

@@ -182,7 +182,7 @@ class Connection:
             frame = framing.request(call_id, method, param, cells, priority=priority, timeout_ms=timeout_ms)
             self._queue.append(frame)
             self._queued_bytes += len(frame)
-            is_much = self._queued_bytes > HELD_BYTES_MAX and not self._is_sending
+            is_much = self._queued_bytes > HELD_BYTES_MAX
         if is_much:
             self.flush(deadline)
         return call

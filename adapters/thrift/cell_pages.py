@@ -190,14 +190,11 @@ def _made(np: Any, data: bytes, block: Any, chain: _Elements, rows: Any, is_stal
     rest = taken(np, block, cells.value_end, 16)
     timestamps = np.ascontiguousarray(rest[:, 3:11]).view(">i8").ravel().astype(np.int64)
     every_sixth = np.arange(0, len(borders), 6)
-    columns = [
-        slices(data, keys, np.repeat(np.arange(0, len(keys), 2), chain.counts[rows])),
-        slices(data, borders, every_sixth),
-        slices(data, borders, every_sixth + 2),
-        arrow.array(timestamps),
-        arrow.array(rest[:, 14].copy()),
-        slices(data, borders, every_sixth + 4),
-    ]
+    row = slices(data, keys, arrow.array(np.repeat(np.arange(0, len(keys), 2), chain.counts[rows])))
+    found = slices(data, borders, arrow.array(np.concatenate([every_sixth, every_sixth + 2, every_sixth + 4])))
+    count = len(every_sixth)
+    family, qualifier, value = (found.slice(number * count, count) for number in range(3))
+    columns = [row, family, qualifier, arrow.array(timestamps), arrow.array(rest[:, 14].copy()), value]
     batch = arrow.RecordBatch.from_arrays(columns, names=list(COLUMNS))
     first, last = (data[keys[at] : keys[at + 1]] for at in (0, -2 % len(keys)))
     return CellRows(batch, len(rows), first, last, is_stale)

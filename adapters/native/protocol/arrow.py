@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
-from adapters.cell_arrays import COLUMNS, libraries, taken
+from adapters.cell_arrays import COLUMNS, libraries, slices, taken
 from adapters.native.protocol.protobuf import ProtocolError
 from metaclient.model import CellType
 
@@ -62,7 +62,7 @@ def cells_to_arrow(data: bytes, at: int = 0, end: int | None = None) -> pyarrow.
     >>> batch.to_pylist()[1]["qualifier"], batch.column("timestamp").to_pylist()
     (b'b', [7, 8])
     """
-    np, arrow, take = _tools()
+    np, arrow = libraries()
     end = len(data) if end is None else end
     if end > _BLOCK_BYTES_MAX:
         raise ProtocolError(f"a cell block of {end} bytes: ask for smaller pages")
@@ -70,27 +70,16 @@ def cells_to_arrow(data: bytes, at: int = 0, end: int | None = None) -> pyarrow.
     borders = _borders(np, data, block, at, end)
     timestamps, types = _tails(np, block, borders[_TAIL::_PARTS])
     count = len(types)
-    parts = arrow.Array.from_buffers(
-        arrow.binary(), max(count * _PARTS - 1, 0), [None, arrow.py_buffer(borders), arrow.py_buffer(data)]
-    )
-    found = take(parts, _wanted(count), boundscheck=False)  # all four in one go
+    found = slices(data, borders, _wanted(count))  # all four in one go
     row, family, qualifier, value = (found.slice(number * count, count) for number in range(4))
     columns = [row, family, qualifier, arrow.array(timestamps), arrow.array(types), value]
     return arrow.RecordBatch.from_arrays(columns, names=list(COLUMNS))
 
 
-@cache
-def _tools() -> tuple[Any, Any, Any]:
-    np, arrow = libraries()
-    from pyarrow.compute import take
-
-    return np, arrow, take
-
-
 @lru_cache(maxsize=1)  # most pages of a scan have as many cells as the one before
 def _wanted(count: int) -> pyarrow.Array:
     """Which of the parts of so many cells make the columns: rows, families, qualifiers, values."""
-    np, arrow, _ = _tools()
+    np, arrow = libraries()
     of_cell = np.arange(0, count * _PARTS, _PARTS, dtype=np.int32)
     return arrow.array(np.concatenate([of_cell + part for part in (_ROW, _FAMILY, _QUALIFIER, _VALUE)]))
 
