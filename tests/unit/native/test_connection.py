@@ -9,12 +9,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from adapters.native.connection import Call, Connection
+from adapters.native.connection import HELD_BYTES_MAX, Call, Connection
 from adapters.native.connections import Connections
 from adapters.native.protocol import framing
 from adapters.native.protocol.framing import CONNECTION_CALL_ID, Response
 from adapters.native.protocol.protobuf import ProtocolError
 from adapters.native.security import Security
+from adapters.native.stream import Stream
 from metaclient.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -136,6 +137,81 @@ def test_single_caller_reads_its_answer_itself(runtime: ThreadRuntime, connectio
         for number in range(20):
             assert asked(connections, peer, b"%d" % number, runtime) == b"%d" % number
         assert rounds == 0
+
+
+@pytest.fixture
+def writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The sizes of all that is written."""
+    sizes: list[int] = []
+    write = Stream.write
+
+    def counted(self: Stream, data: bytes, deadline: float) -> None:
+        sizes.append(len(data))
+        write(self, data, deadline)
+
+    monkeypatch.setattr(Stream, "write", counted)
+    return sizes
+
+
+def test_calls_made_before_the_first_is_waited_for_are_one_write(
+    runtime: ThreadRuntime, connections: Connections, writes: list[int]
+) -> None:
+    with serving(runtime, echo) as peer:
+        assert asked(connections, peer, b"first", runtime) == b"first"
+        writes.clear()
+        calls = [call(connections, peer, b"%d" % number, runtime) for number in range(16)]
+        assert writes == []
+        assert [one.result(runtime.now() + WAIT_S) for one in calls] == [b"%d" % number for number in range(16)]
+        assert len(writes) == 1
+
+
+def test_call_that_nobody_waits_for_is_sent_when_told_to(runtime: ThreadRuntime, connections: Connections) -> None:
+    heard = runtime.pending()
+
+    def script(caller: Caller) -> None:
+        caller.answer(caller.request().call_id, b"x")
+        heard.complete(caller.request().param)
+
+    with serving(runtime, script) as peer:
+        assert asked(connections, peer, b"first", runtime) == b"x"
+        call(connections, peer, b"close it", runtime).send()
+        assert heard.result(runtime.now() + WAIT_S) == b"close it"
+
+
+def test_much_is_sent_at_once_whether_anybody_waits_or_not(
+    runtime: ThreadRuntime, connections: Connections, writes: list[int]
+) -> None:
+    with serving(runtime, echo) as peer:
+        assert asked(connections, peer, b"first", runtime) == b"first"
+        writes.clear()
+        call(connections, peer, b"x" * HELD_BYTES_MAX, runtime)
+        assert len(writes) == 1
+
+
+def test_late_answer_after_a_silence_does_not_look_like_a_server_that_hung_up(
+    runtime: ThreadRuntime, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("adapters.native.connection.DOUBT_S", -1.0)  # any silence is worth a look
+    release, answered = runtime.pending(), runtime.pending()
+
+    def script(caller: Caller) -> None:
+        slow = caller.request()
+        release.result(runtime.now() + WAIT_S)
+        caller.answer(slow.call_id, b"late")
+        answered.complete(None)
+        echo(caller)
+
+    with serving(runtime, script) as peer:
+        slow = call(connections, peer, b"slow", runtime)
+        assert runtime.wait_first((slow,), runtime.now() + 0.05) is None
+        slow.cancel()
+        release.complete(None)
+        answered.result(runtime.now() + WAIT_S)
+        connection = next(iter(connections._open.values()))
+        assert asked(connections, peer, b"next", runtime) == b"next"
+        assert connection.late == 1
+        assert not connection.is_closed
+        assert peer.accepted == 1
 
 
 def test_late_answer_is_dropped_by_its_id(runtime: ThreadRuntime, connections: Connections) -> None:
