@@ -57,13 +57,15 @@ endef
 # A real cluster on a busy machine has bad moments, and telling them from bugs is what a second try is for: what failed is
 # run once more, alone. What fails twice is broken.
 define twice
-$(PY) -m pytest $(1) -o cache_dir=.pytest_cache/$(2) || \
-{ echo "make $@: once more, only what failed" >&2; $(PY) -m pytest $(1) -o cache_dir=.pytest_cache/$(2) --last-failed --last-failed-no-failures none; }
+$(PY) -m pytest $(1) -o cache_dir=.pytest_cache/$(2) || { \
+echo "make $@: once more, only what failed" >&2; \
+$(PY) -m pytest $(1) -o cache_dir=.pytest_cache/$(2) --last-failed --last-failed-no-failures none; }
 endef
 
+essential: export METACLIENT_LIVE_VERSIONS = 2.6.1
 essential: $(FULL) ## the essential tests on Spark and on a real HBase 2.6.1; without Java and Maven they are skipped
 	$(call twice,-m 'spark and essential' tests/spark,spark)
-	METACLIENT_LIVE_VERSIONS=2.6.1; export METACLIENT_LIVE_VERSIONS; $(call twice,-m 'live and essential' tests/live,live)
+	$(call twice,-m 'live and essential' tests/live,live)
 
 live: $(FULL) ## tests against a real HBase on this machine
 	$(call pytest,-m live tests,live tests)
