@@ -29,6 +29,7 @@ from metaclient.model import Cell, Consistency, Put, RegionLocation, Result, Sca
 from metaclient.runtime import SimRuntime
 from metaclient.scanner import CellScanner
 from metaclient.testing import ScriptedBackend
+from tests.unit.scan_faults import scan_faults, strike
 
 KEYS = [b"%02d" % number for number in range(30)]
 CELLS = Capabilities(cell_pages=True)
@@ -283,7 +284,6 @@ def test_what_cannot_be_read_as_cells_is_refused(runtime: SimRuntime) -> None:
 # -- anything ----------------------------------------------------------------------------------------------------------
 
 ROW = st.binary(min_size=1, max_size=2).map(lambda key: bytes(byte % 4 + 97 for byte in key))
-FAULTS = st.sampled_from(["lost", "gone", "slow", "busy", "split", "merge", "move"])
 
 
 @settings(max_examples=150)
@@ -296,7 +296,7 @@ FAULTS = st.sampled_from(["lost", "gone", "slow", "busy", "split", "merge", "mov
     caching=st.integers(1, 4),
     how=st.sampled_from([{}, {"timeline": True}, {"replica_id": 1}]),
     gateway=st.booleans(),
-    faults=st.dictionaries(st.integers(1, 12), st.tuples(FAULTS, ROW), max_size=4),
+    faults=scan_faults(ROW),
     seed=st.integers(0, 1000),
 )
 def test_any_scan_equals_the_sorted_rows(
@@ -315,24 +315,7 @@ def test_any_scan_equals_the_sorted_rows(
     with SimRuntime(seed=seed) as runtime:
         capabilities = GATEWAY if gateway else CELLS
         backend = cluster(runtime, splits=tuple(splits), rows=sorted(rows), capabilities=capabilities)
-        calls = iter(range(1, 10_000))
-
-        def disturb(call: Any) -> bool:
-            fault = faults.get(next(calls)) if call.method in ("scan_open", "scan_next") else None
-            if fault is None:
-                return False
-            kind, row = fault
-            if kind == "split" and backend.region_of(b"t", row).region.start_key != row:
-                backend.split(b"t", row)
-            elif kind == "merge":
-                backend.merge(b"t", b"", row)
-            elif kind == "move":
-                backend.move(b"t", row, backend.servers[len(row)])
-            errors = {"lost": ScannerLost, "gone": NotServingRegion, "slow": CallTimeout, "busy": CallQueueTooBig}
-            trouble.raises(errors.get(kind, ScannerLost)("scripted"))
-            return True
-
-        trouble = backend.on("*", when=disturb)
+        strike(backend, faults)
         scan = Scan(start, stop, limit=limit, caching=caching)
         wanted = sorted(row for row in rows if row >= start and (not stop or row < stop))
         assert scanned(backend, scan, **how) == wanted[:limit]

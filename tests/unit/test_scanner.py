@@ -29,6 +29,7 @@ from metaclient.model import Cell, Put, RegionLocation, Result, Scan
 from metaclient.runtime import SimRuntime
 from metaclient.table import Table
 from metaclient.testing import ScriptedBackend
+from tests.unit.scan_faults import scan_faults, strike
 
 GATEWAY = Capabilities(addressing=Addressing.GATEWAY)
 KEYS = [b"%02d" % number for number in range(30)]
@@ -477,7 +478,6 @@ def test_hung_server_ends_the_scan_at_its_deadline(runtime: SimRuntime) -> None:
 
 ROW = st.binary(min_size=1, max_size=2).map(lambda key: bytes(byte % 4 + 97 for byte in key))
 BOUND = st.one_of(st.none(), ROW)
-FAULTS = st.sampled_from(["lost", "gone", "slow", "busy", "split", "merge", "move"])
 
 
 @settings(max_examples=150)
@@ -493,7 +493,7 @@ FAULTS = st.sampled_from(["lost", "gone", "slow", "busy", "split", "merge", "mov
     batching=st.one_of(st.none(), st.integers(1, 3)),
     mode=st.sampled_from([{}, {"consistency": "TIMELINE"}, {"replica_id": 1}]),
     gateway=st.booleans(),
-    faults=st.dictionaries(st.integers(1, 12), st.tuples(FAULTS, ROW), max_size=4),
+    faults=scan_faults(ROW),
     seed=st.integers(0, 1000),
 )
 def test_any_scan_equals_the_sorted_rows(
@@ -515,24 +515,7 @@ def test_any_scan_equals_the_sorted_rows(
     with SimRuntime(seed=seed) as runtime:
         capabilities = GATEWAY if gateway else None
         backend = cluster(runtime, splits=tuple(splits), rows=rows, replicas=2, capabilities=capabilities)
-        calls = iter(range(1, 10_000))
-
-        def disturb(call: Any) -> bool:
-            fault = faults.get(next(calls)) if call.method in ("scan_open", "scan_next") else None
-            if fault is None:
-                return False
-            kind, row = fault
-            if kind == "split" and backend.region_of(b"t", row).region.start_key != row:
-                backend.split(b"t", row)
-            elif kind == "merge":
-                backend.merge(b"t", b"", row)
-            elif kind == "move":
-                backend.move(b"t", row, backend.servers[len(row)])
-            errors = {"lost": ScannerLost, "gone": NotServingRegion, "slow": CallTimeout, "busy": CallQueueTooBig}
-            trouble.raises(errors[kind]("scripted")) if kind in errors else trouble.raises(ScannerLost("changed"))
-            return True
-
-        trouble = backend.on("*", when=disturb)
+        strike(backend, faults)
         table = connected(backend).table("t")
         bounds: dict[str, Any] = {"row_start": start, "row_stop": stop}
         if prefix:
