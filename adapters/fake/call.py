@@ -116,9 +116,14 @@ class Call(Generic[T]):
         if self._service_s and not self._serve(handler):
             raise self._timeout("the call was still being served", may_have_applied=self._is_write)
         error: MetaClientError | None = None
+        station = self._station
         try:
-            self._check_alive()
-            self._count(handler)
+            if station.is_hung or not station.is_listening:
+                self._check_alive()
+            if self._is_write:
+                handler.writes += 1
+            else:
+                handler.reads += 1
             answer = self._function()
         except MetaClientError as raised:
             error = raised
@@ -132,25 +137,19 @@ class Call(Generic[T]):
         finally:
             error = None  # error -> traceback -> this frame -> error would be a cycle for every failed call
 
-    def _count(self, handler: Handler) -> None:
-        if self._is_write:
-            handler.writes += 1
-        else:
-            handler.reads += 1
-
     # -- the way there -----------------------------------------------------------------------------------------
 
     def _send(self) -> None:
         network, source, target = self._network, self._caller.party, self._station.party
         if network.is_quiet:
             return
-        if network.is_cut(source, target):
+        if network.has_partitions and network.is_cut(source, target):
             self._wait(lambda: not network.is_cut(source, target), "no route to it")
         delay = network.message_delay(source, target)
         if delay is None:
             self._wait(_never, "the request was lost")
             return
-        if self._may_repeat and network.repeats(source, target):
+        if self._may_repeat and network.has_rules and network.repeats(source, target):
             self._repeat(network.message_delay(source, target))
         if delay and not self._sleep(delay):
             self._run_late(delay)
@@ -205,8 +204,6 @@ class Call(Generic[T]):
     def _check_alive(self) -> None:
         """The server may have died, hung or been stopped while the call was with it."""
         station = self._station
-        if station.is_listening and not station.is_hung:
-            return
         if station.is_hung:
             self._wait_for_wake_up("it stopped answering in the middle of the call")
         if not station.is_listening:
@@ -263,7 +260,7 @@ class Call(Generic[T]):
         network, source, target = self._network, self._station.party, self._caller.party
         if network.is_quiet:
             return
-        if network.is_cut(source, target):
+        if network.has_partitions and network.is_cut(source, target):
             self._wait(lambda: not network.is_cut(source, target), "the answer cannot come back")
         delay = network.message_delay(source, target)
         if delay is None:

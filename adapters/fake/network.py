@@ -73,6 +73,8 @@ class Network:
         self._listeners: list[Callable[[], None]] = []
         self.changed = runtime.condition()
         self.is_closed = False
+        #: Each message asks these before it asks whether it is concerned.
+        self.has_partitions = self.has_rules = False
         self.is_quiet = self._computed_quiet()
 
     def on_change(self, listener: Callable[[], None]) -> None:
@@ -118,6 +120,7 @@ class Network:
                 self._partitions = partitions
             if rules is not None:
                 self._rules = rules
+            self.has_partitions, self.has_rules = bool(self._partitions), bool(self._rules)
             self.is_quiet = self._computed_quiet()
         for listener in self._listeners:
             listener()
@@ -130,7 +133,7 @@ class Network:
 
     def is_cut(self, source: str, target: str) -> bool:
         """Does a partition keep messages of the one from the other?"""
-        return bool(self._partitions) and any(partition.cuts(source, target) for partition in self._partitions)
+        return self.has_partitions and any(partition.cuts(source, target) for partition in self._partitions)
 
     def message_delay(self, source: str, target: str) -> float | None:
         """How long one message takes, or None when it is lost on the way."""
@@ -147,7 +150,7 @@ class Network:
 
     def repeats(self, source: str, target: str) -> bool:
         """Does a message of this moment arrive twice?"""
-        return bool(self._rules) and any(
+        return any(
             rule.is_repeated
             and matches(rule.source, source)
             and matches(rule.target, target)

@@ -61,11 +61,17 @@ class _SimWaiter:
         runtime = self._runtime
         if runtime._closed and self.ends_at_close:
             raise closed_error()
-        task = self._task = runtime._current
+        task = runtime._current
+        if deadline is not None and task is not None and not runtime._ready and runtime._pass(deadline, task):
+            self._state = _EXPIRED
+            return False
+        return self._wait(task, deadline, on)
+
+    def _wait(self, task: _SimTask[Any] | None, deadline: float | None, on: object) -> bool:
+        """Let others run; ``task`` is the one that runs now."""
+        runtime = self._runtime
+        self._task = task
         if deadline is not None:
-            if task is not None and not runtime._ready and runtime._pass(deadline, task):
-                self._state = _EXPIRED
-                return False
             runtime._timers.arm(deadline, self)
         self._state = _PARKED
         self.on = on
@@ -228,8 +234,10 @@ class SimRuntime(Blocking):
     def sleep(self, seconds: float) -> None:
         instant = self._now + seconds if seconds > 0 else self._now
         task = self._current
-        if task is None or self._ready or self._closed or not self._pass(instant, task):
-            _SimWaiter(self).park(instant, "sleep")
+        if self._closed:
+            raise closed_error()
+        if task is None or self._ready or not self._pass(instant, task):
+            _SimWaiter(self)._wait(task, instant, "sleep")
 
     def lock(self) -> Lock:
         return _SimLock(self)
@@ -363,10 +371,13 @@ class SimRuntime(Blocking):
         now = self._now
         if instant < now:
             instant = now
-        coming = self._timers.next_instant()
+        heap = self._timers.heap
+        if heap and heap[0][0] <= instant:  # else nothing is in the way, not even what was cancelled
+            coming = self._timers.next_instant()
+            if coming is not None and coming <= instant:
+                return False
         if (
-            (coming is not None and coming <= instant)
-            or instant > self._limit
+            instant > self._limit
             or instant - self._user_ran_at > self.STUCK_S
             or (self._driven is not None and self._driven._state is not _PARKED)
         ):

@@ -29,17 +29,17 @@ class Timers:
     _SWEEP_MIN = 64  # below this, sweeping costs more than it frees
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Alarm]] = []
+        self.heap: list[tuple[float, int, Alarm]] = []  # (instant, order, alarm), with those that were cancelled
         self._armed = 0
         self._cancelled = 0
 
     def __len__(self) -> int:
-        return len(self._heap) - self._cancelled
+        return len(self.heap) - self._cancelled
 
     def arm(self, instant: float, alarm: Alarm) -> None:
         self._armed += 1
         alarm.is_armed = True
-        heapq.heappush(self._heap, (instant, self._armed, alarm))
+        heapq.heappush(self.heap, (instant, self._armed, alarm))
 
     def cancel(self, alarm: Alarm) -> bool:
         """True if that prevented it; False if it has been popped or cancelled before."""
@@ -47,14 +47,14 @@ class Timers:
             return False
         alarm.is_armed = False
         self._cancelled += 1
-        if self._cancelled > self._SWEEP_MIN and self._cancelled * 2 > len(self._heap):
-            self._heap = [entry for entry in self._heap if entry[2].is_armed]
-            heapq.heapify(self._heap)
+        if self._cancelled > self._SWEEP_MIN and self._cancelled * 2 > len(self.heap):
+            self.heap = [entry for entry in self.heap if entry[2].is_armed]
+            heapq.heapify(self.heap)
             self._cancelled = 0
         return True
 
     def next_instant(self) -> float | None:
-        heap = self._heap
+        heap = self.heap
         while heap and not heap[0][2].is_armed:
             heapq.heappop(heap)
             self._cancelled -= 1
@@ -63,7 +63,7 @@ class Timers:
     def pop_due(self, now: float) -> list[Alarm]:
         """Take out and disarm all that is due; from here on ``cancel`` comes too late."""
         due = []
-        heap = self._heap
+        heap = self.heap
         while heap and heap[0][0] <= now:
             alarm = heapq.heappop(heap)[2]
             if alarm.is_armed:
@@ -75,7 +75,7 @@ class Timers:
 
     def fire_due(self, now: float) -> None:
         """Fire all that is due; for alarms that neither arm nor cancel others when they fire."""
-        heap = self._heap
+        heap = self.heap
         while heap and heap[0][0] <= now:
             alarm = heapq.heappop(heap)[2]
             if alarm.is_armed:
@@ -85,12 +85,12 @@ class Timers:
                 self._cancelled -= 1
 
     def has_only_daemons(self) -> bool:
-        return not any(alarm.is_armed and not alarm.is_daemon for _, _, alarm in self._heap)
+        return not any(alarm.is_armed and not alarm.is_daemon for _, _, alarm in self.heap)
 
     def clear(self) -> None:
-        for _, _, alarm in self._heap:
+        for _, _, alarm in self.heap:
             alarm.is_armed = False
-        self._heap, self._cancelled = [], 0
+        self.heap, self._cancelled = [], 0
 
 
 class SharedTimers(Timers):

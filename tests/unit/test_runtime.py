@@ -352,7 +352,7 @@ def test_cancelled_timers_do_not_pile_up() -> None:
     for _ in range(10_000):
         Timer(timers, 60.0, lambda: None).cancel()
     assert len(timers) == 1
-    assert len(timers._heap) < 200
+    assert len(timers.heap) < 200
     assert timers.next_instant() == 5.0
     assert timers.pop_due(5.0) == [kept]
     assert timers.next_instant() is None
