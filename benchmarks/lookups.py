@@ -17,7 +17,7 @@ from benchmarks.places import ROWS, TABLE
 from metaclient import Connection
 from metaclient.errors import MetaClientError
 
-__all__ = ["CALLERS", "Lookups", "java_lookups", "lookups"]
+__all__ = ["CALLERS", "JAVA_SLOT_S", "Lookups", "java_lookups", "lookups"]
 
 CALLERS = 4
 JAVA_SOURCE = Path(__file__).parent / "java" / "MetaLookups.java"

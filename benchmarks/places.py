@@ -21,7 +21,7 @@ from metaclient.backend import MetaScan
 from metaclient.errors import ConfigError
 from metaclient.keys import meta_table_start, meta_table_stop
 
-__all__ = ["FAKE", "LOCAL_HBASE", "ROWS", "SPLITS", "TABLE", "Place", "place"]
+__all__ = ["FAKE", "LOCAL_HBASE", "NATIVE_CLIENT", "ROWS", "SPLITS", "TABLE", "Place", "place"]
 
 FAKE, LOCAL_HBASE = "fake", "local-hbase"
 #: The table of spec/real-hbase.md 4: ten regions, three copies of each.
@@ -36,6 +36,7 @@ KNOWN_S_MAX = 120.0
 KNOWN_POLL_S = 0.5
 #: The scheme of HBase's own RPC, measured too where that backend is installed.
 NATIVE = "hbase"
+NATIVE_CLIENT = "ours, native RPC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +87,7 @@ def place(backend: str) -> Iterator[Place]:
 def _clients(hbase: LocalHBase) -> dict[str, Callable[..., Connection]]:
     made: dict[str, Callable[..., Connection]] = {"ours": partial(metaclient.connect, hbase.thrift2_url)}
     if any(entry_points(group="metaclient.backends", name=NATIVE)):
-        made["ours, native RPC"] = partial(metaclient.connect, f"{NATIVE}://{hbase.zookeeper}")
+        made[NATIVE_CLIENT] = partial(metaclient.connect, f"{NATIVE}://{hbase.zookeeper}")
     return made
 
 
