@@ -22,15 +22,24 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where to find it; ``is_real`` when a real HBase is behind it."""
+    """Where to find it; ``hbase`` is the real one behind it, if it is one."""
 
     thrift1_port: int
     thrift2_port: int
-    is_real: bool
+    hbase: LocalHBase | None = None
+
+    @property
+    def is_real(self) -> bool:
+        return self.hbase is not None
 
     @property
     def url(self) -> str:
         return f"thrift2://{HOST}:{self.thrift2_port}"
+
+    def flush(self, table: str) -> None:
+        """Have a table in files, as most of any table is; the fake reads both alike."""
+        if self.hbase is not None:
+            self.hbase.admin.flush(table.encode())
 
 
 @contextmanager
@@ -40,7 +49,7 @@ def gateway() -> Iterator[Gateway]:
     if choice == "hbase":
         with LocalHBase(region_servers=2, meta_replicas=2) as hbase:
             one, two = (int(url.rpartition(":")[2]) for url in (hbase.thrift1_url, hbase.thrift2_url))
-            yield Gateway(one, two, is_real=True)
+            yield Gateway(one, two, hbase)
     else:
         with _fake() as served:
             yield served
@@ -53,7 +62,7 @@ def _fake() -> Iterator[Gateway]:
         assert process.stdout is not None
         try:
             one, two = json.loads(process.stdout.readline())
-            yield Gateway(one, two, is_real=False)
+            yield Gateway(one, two)
         finally:
             process.kill()  # it holds nothing but memory
 

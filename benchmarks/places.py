@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from importlib.metadata import entry_points
 from typing import Any
 
 import metaclient
@@ -34,8 +33,7 @@ SESSION_S = 120.0
 #: 2.6.1's secondaries learn of a new table seconds later.
 KNOWN_S_MAX = 120.0
 KNOWN_POLL_S = 0.5
-#: The scheme of HBase's own RPC, measured too where that backend is installed.
-NATIVE = "hbase"
+#: What charts call the way by HBase's own RPC.
 NATIVE_CLIENT = "ours, native RPC"
 
 
@@ -85,10 +83,10 @@ def place(backend: str) -> Iterator[Place]:
 
 
 def _clients(hbase: LocalHBase) -> dict[str, Callable[..., Connection]]:
-    made: dict[str, Callable[..., Connection]] = {"ours": partial(metaclient.connect, hbase.thrift2_url)}
-    if any(entry_points(group="metaclient.backends", name=NATIVE)):
-        made[NATIVE_CLIENT] = partial(metaclient.connect, f"{NATIVE}://{hbase.zookeeper}")
-    return made
+    return {
+        "ours": partial(metaclient.connect, hbase.thrift2_url),
+        NATIVE_CLIENT: partial(metaclient.connect, hbase.native_url),
+    }
 
 
 def _prepared(made: Place) -> Place:

@@ -14,6 +14,7 @@ import difflib
 import json
 import logging
 import pickle
+import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -231,10 +232,10 @@ def _executors_for(spark: SparkSession, splits: Sequence[planning.TableSplit]) -
     """
     infos = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
     executors = {str(info.host()) for info in infos}
-    by_address = {address: name for name in sorted(executors) if (address := _address(spark, name)) is not None}
+    by_address = {address: name for name in sorted(executors) if (address := _address(name)) is not None}
     found: dict[str | None, str] = {}
     for host in {split.host for split in splits if split.host is not None}:
-        name = host if host in executors else by_address.get(_address(spark, host) or "")
+        name = host if host in executors else by_address.get(_address(host) or "")
         if name is not None:
             found[host] = name
     return found
@@ -245,13 +246,11 @@ def _jvm(spark: SparkSession) -> Any:
     return spark._jvm
 
 
-def _address(spark: SparkSession, host: str) -> str | None:
-    """What the driver's machine takes a name for; None where it knows none."""
-    from py4j.protocol import Py4JJavaError
-
+def _address(host: str) -> str | None:
+    """What this machine takes a name for; None where it knows none."""
     try:
-        return str(_jvm(spark).java.net.InetAddress.getByName(host).getHostAddress())
-    except Py4JJavaError:
+        return socket.gethostbyname(host)
+    except OSError:
         _log.debug("host %s has no address here: no locality for its regions", host)
         return None
 

@@ -139,6 +139,11 @@ class LocalHBase:
         return "thrift2://" + ",".join(f"{LOOPBACK}:{one.port}" for one in self._layout.thrift2_gateways)
 
     @property
+    def native_url(self) -> str:
+        """HBase's own RPC, found through ZooKeeper."""
+        return f"hbase://{self.zookeeper}"
+
+    @property
     def zookeeper(self) -> str:
         return f"{LOOPBACK}:{self._layout.process('zookeeper').port}"
 
@@ -425,6 +430,7 @@ class LocalHBase:
             "folder": str(self.folder),
             "thrift1_url": self.thrift1_url,
             "thrift2_url": self.thrift2_url,
+            "native_url": self.native_url,
             "zookeeper": self.zookeeper,
             "processes": [self._status_of(process, pids.get(process.name)) for process in self._layout.processes],
         }

@@ -69,8 +69,7 @@ def run(quick: bool, backend: str = FAKE) -> Outcome:
     rates = {f"{name}, {mode}": one.rate for name, by_mode in made.items() for mode, one in by_mode.items()}
     if java is not None:
         rates[f"{JAVA}, LoadBalance"] = java
-        if NATIVE_CLIENT in balanced:
-            figures.append(_beside_java(balanced[NATIVE_CLIENT].rate, java))
+        figures.append(_beside_java(balanced[NATIVE_CLIENT].rate, java))
     samples = {
         "reads_by_replica": {
             f"{name}, {mode}": {str(one): count for one, count in load.served.items()}

@@ -71,7 +71,7 @@ def _urls(backend: str) -> Iterator[tuple[str, str]]:
     kind, _, version = backend.partition(":")
     if kind == LOCAL_HBASE:
         with LocalHBase(version or "2.6.1", meta_replicas=1, region_servers=1) as hbase:
-            yield f"hbase://{hbase.zookeeper}", hbase.thrift2_url
+            yield hbase.native_url, hbase.thrift2_url
         return
     native, plus, gateway = backend.partition("+thrift2:")
     if not plus or not native.startswith("hbase"):

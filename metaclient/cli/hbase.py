@@ -81,7 +81,7 @@ def _show(session: Session, status: dict[str, Any]) -> None:
         for process in status["processes"]
     ]
     session.table(f"HBase {status['version']}", ("process", "state", "port", "pid", "log"), rows)
-    for name in ("thrift2_url", "thrift1_url", "zookeeper"):
+    for name in ("thrift2_url", "thrift1_url", "native_url", "zookeeper"):
         session.say(f"{name:<12} {status[name]}")
 
 

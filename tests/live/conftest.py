@@ -22,7 +22,7 @@ from adapters.local_hbase import VERSIONS, LocalHBase, missing_tools
 from metaclient import Connection, MetaClientError, Table, keys
 from metaclient.backend import MetaScan
 from metaclient.model import MetaReplica
-from tests.live.load import SPLITS, WAIT_S_MAX, wait_until
+from tests.live.load import SPLITS, WAIT_S_MAX, connect_patiently, wait_until
 
 HERE = Path(__file__).parent
 #: A server that is starved or paused for less than this is not dead. One that was killed is noticed when it comes back.
@@ -71,7 +71,7 @@ def hbase(request: pytest.FixtureRequest) -> Iterator[LocalHBase]:
         if IS_CI:
             pytest.fail(f"live tests must run in CI: {missing}")
         pytest.skip(missing)
-    with _unwatched():
+    with unwatched():
         cluster = _started(request.param)
     try:
         yield cluster
@@ -95,7 +95,7 @@ def _started(version: str) -> LocalHBase:
 
 
 @contextmanager
-def _unwatched() -> Iterator[None]:
+def unwatched() -> Iterator[None]:
     """Starting has deadlines of its own, and the first start on a machine fetches packages: no hanging test."""
     faulthandler.cancel_dump_traceback_later()
     yield
@@ -105,6 +105,12 @@ def _unwatched() -> Iterator[None]:
 @pytest.fixture
 def connection(hbase: LocalHBase) -> Iterator[Connection]:
     with metaclient.connect(hbase.thrift2_url, meta_mode="LoadBalance") as made:
+        yield made
+
+
+@pytest.fixture
+def native(hbase: LocalHBase) -> Iterator[Connection]:
+    with connect_patiently(hbase) as made:
         yield made
 
 

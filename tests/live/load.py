@@ -6,10 +6,24 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import metaclient
+from adapters.local_hbase import LocalHBase
+from adapters.native import NativeBackend
 from metaclient import Connection, Table
 from metaclient.runtime import Runtime
 
-__all__ = ["ROWS", "SPLITS", "WAIT_S_MAX", "Load", "looking_up", "said", "wait_until", "writing"]
+__all__ = [
+    "ROWS",
+    "SPLITS",
+    "WAIT_S_MAX",
+    "Load",
+    "backend_of",
+    "connect_patiently",
+    "looking_up",
+    "said",
+    "wait_until",
+    "writing",
+]
 
 #: The table of the live tests: ten regions, and a row in each.
 SPLITS = [b"r%d" % number for number in range(1, 10)]
@@ -25,6 +39,18 @@ def wait_until(is_so: Callable[[], bool], what: str, runtime: Runtime) -> None:
     while not is_so():
         assert runtime.now() < deadline, f"waited {WAIT_S_MAX:.0f} s for {what}"
         runtime.sleep(POLL_S)
+
+
+def connect_patiently(hbase: LocalHBase) -> Connection:
+    """Without a gateway; calls are tried for as long as a restart may take."""
+    return metaclient.connect(
+        hbase.native_url, meta_mode="LoadBalance", rpc_timeout_s=10, operation_timeout_s=WAIT_S_MAX, retries=200
+    )
+
+
+def backend_of(native: Connection) -> NativeBackend:
+    assert isinstance(native._backend, NativeBackend)
+    return native._backend
 
 
 class Load:
@@ -46,7 +72,7 @@ class Load:
         wait_until(lambda: self.done >= wanted, f"{calls} calls to end", self._runtime)
 
     @contextmanager
-    def running(self, call: Callable[[int], None]) -> Iterator[Load]:
+    def running(self, call: Callable[[int], None], threads: int = THREADS) -> Iterator[Load]:
         """Call with numbers that never repeat, on some threads, until the block ends."""
         is_over = False
 
@@ -59,9 +85,9 @@ class Load:
                     self.errors.append(error)
                 self.slowest_s = max(self.slowest_s, self._runtime.now() - begun)
                 self.done += 1
-                number += THREADS
+                number += threads
 
-        tasks = [self._runtime.start(work, number, name="load") for number in range(THREADS)]
+        tasks = [self._runtime.start(work, number, name="load") for number in range(threads)]
         try:
             yield self
         finally:

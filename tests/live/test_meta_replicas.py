@@ -22,15 +22,19 @@ def test_every_copy_of_meta_is_known_and_placed(hbase: LocalHBase, connection: C
     assert sorted({hbase.meta_server(one.id) for one in replicas}) <= hbase.servers()
 
 
-def test_lookups_are_spread_over_the_secondaries_and_spare_the_primary(hbase: LocalHBase, table_name: bytes) -> None:
+@pytest.mark.parametrize("scheme", ["thrift2", "hbase"])
+def test_lookups_are_spread_over_the_secondaries_and_spare_the_primary(
+    hbase: LocalHBase, table_name: bytes, scheme: str
+) -> None:
     """ "JMX read counts: the primary's share of our lookups at most 1 % while all are healthy".
 
     A machine that starves its servers makes them unhealthy: what was ejected meanwhile does not count as a try.
     """
     hbase.spread_meta()
+    urls = {"thrift2": hbase.thrift2_url, "hbase": hbase.native_url}
     for _ in range(TRIES_MAX):
-        served, ejections = _served(hbase, table_name)
-        print(f"HBase {hbase.version}: {LOOKUPS} lookups, reads by replica {served}, {ejections} ejections")
+        served, ejections = _served(hbase, urls[scheme], table_name)
+        print(f"HBase {hbase.version}, {scheme}: {LOOKUPS} lookups, reads by replica {served}, {ejections} ejections")
         if not ejections:
             break
     total = sum(served.values())
@@ -40,10 +44,10 @@ def test_lookups_are_spread_over_the_secondaries_and_spare_the_primary(hbase: Lo
     assert min(served[1], served[2]) >= total * 0.35
 
 
-def _served(hbase: LocalHBase, table: bytes) -> tuple[dict[int, int], int]:
+def _served(hbase: LocalHBase, url: str, table: bytes) -> tuple[dict[int, int], int]:
     """Reads by replica, in the servers' words, and how often a replica was out."""
     before = hbase.meta_reads()
-    with metaclient.connect(hbase.thrift2_url, meta_mode="LoadBalance") as connection:
+    with metaclient.connect(url, meta_mode="LoadBalance") as connection:
         for number in range(LOOKUPS):
             connection.locate(table, b"r%d" % (number % 10), reload=True)
         ejections = connection.stats()["meta"]["ejections"]

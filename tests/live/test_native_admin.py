@@ -29,7 +29,7 @@ WAIT_S = 120.0
 
 @pytest.fixture
 def native(hbase: LocalHBase) -> Iterator[Connection]:
-    with metaclient.connect(f"hbase://{hbase.zookeeper}") as connection:
+    with metaclient.connect(hbase.native_url) as connection:
         yield connection
 
 

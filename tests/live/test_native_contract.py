@@ -18,7 +18,7 @@ class TestNative(Live):
 
     @pytest.fixture
     def backend_connection(self, hbase: LocalHBase) -> Iterator[Connection]:
-        with metaclient.connect(f"hbase://{hbase.zookeeper}") as connection:
+        with metaclient.connect(hbase.native_url) as connection:
             yield connection
 
     @pytest.fixture

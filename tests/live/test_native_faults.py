@@ -5,31 +5,17 @@ Moves, splits and merges are made by the same client that is under load: HBase's
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-import metaclient
 from adapters.local_hbase import LocalHBase
-from adapters.native import NativeBackend
 from metaclient import Connection, Table
-from tests.live.load import WAIT_S_MAX, looking_up, said, wait_until, writing
+from tests.live.load import WAIT_S_MAX, backend_of, looking_up, said, wait_until, writing
 
 CALLS = 300
 pytestmark = pytest.mark.usefixtures("healed")
-
-
-@pytest.fixture
-def native(hbase: LocalHBase) -> Iterator[Connection]:
-    with metaclient.connect(
-        f"hbase://{hbase.zookeeper}",
-        meta_mode="LoadBalance",
-        rpc_timeout_s=10,
-        operation_timeout_s=WAIT_S_MAX,
-        retries=200,
-    ) as made:
-        yield made
 
 
 @pytest.fixture
@@ -40,11 +26,6 @@ def table(native: Connection, table_name: bytes) -> Table:
 @pytest.fixture
 def until(native: Connection) -> Callable[[], float]:
     return lambda: native._runtime.now() + WAIT_S_MAX
-
-
-def backend_of(connection: Connection) -> NativeBackend:
-    assert isinstance(connection._backend, NativeBackend)
-    return connection._backend
 
 
 @pytest.mark.parametrize("replica_id", [0, 1], ids=["primary", "secondary"])
