@@ -8,21 +8,17 @@ A machine that others use, too, must not look like a fault: sessions are long, n
 times (the benchmarks do that), and whatever is waited for has a generous deadline.
 """
 
-import faulthandler
 import os
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 import metaclient
 from adapters.local_hbase import VERSIONS, LocalHBase, missing_tools
-from metaclient import Connection, MetaClientError, Table, keys
-from metaclient.backend import MetaScan
-from metaclient.model import MetaReplica
-from tests.live.load import SPLITS, WAIT_S_MAX, connect_patiently, wait_until
+from metaclient import Connection, MetaClientError, Table
+from tests.live.load import SPLITS, connect_patiently, unwatched, wait_for_meta
 
 HERE = Path(__file__).parent
 #: A server that is starved or paused for less than this is not dead. One that was killed is noticed when it comes back.
@@ -94,14 +90,6 @@ def _started(version: str) -> LocalHBase:
     raise AssertionError("unreachable")
 
 
-@contextmanager
-def unwatched() -> Iterator[None]:
-    """Starting has deadlines of its own, and the first start on a machine fetches packages: no hanging test."""
-    faulthandler.cancel_dump_traceback_later()
-    yield
-    faulthandler.dump_traceback_later(300, exit=True, file=sys.__stderr__)
-
-
 @pytest.fixture
 def connection(hbase: LocalHBase) -> Iterator[Connection]:
     with metaclient.connect(hbase.thrift2_url, meta_mode="LoadBalance") as made:
@@ -128,22 +116,6 @@ def table_name(hbase: LocalHBase) -> bytes:
 @pytest.fixture
 def table(connection: Connection, table_name: bytes) -> Table:
     return connection.table(table_name)
-
-
-def wait_for_meta(connection: Connection, table: bytes, regions: int) -> None:
-    """Until each copy of meta places every region of the table."""
-    runtime, backend = connection._runtime, connection._backend
-    scan = MetaScan(keys.meta_table_start(table), keys.meta_table_stop(table), is_reversed=False, limit=100)
-
-    def knows(replica: MetaReplica) -> bool:
-        with suppress(MetaClientError):
-            page = backend.read_meta(replica, scan, runtime.now() + 5)
-            return sum(b"info:server" in row.columns for row in page.rows) == regions
-        return False
-
-    for replica in backend.meta_replicas(runtime.now() + WAIT_S_MAX):
-        what = f"meta replica {replica.replica_id} to learn of {table!r}"
-        wait_until(lambda replica=replica: knows(replica), what, runtime)
 
 
 @pytest.fixture

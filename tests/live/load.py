@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import faulthandler
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import metaclient
 from adapters.local_hbase import LocalHBase
 from adapters.native import NativeBackend
-from metaclient import Connection, Table
+from metaclient import Connection, MetaClientError, Table, keys
+from metaclient.backend import MetaScan
+from metaclient.model import MetaReplica
 from metaclient.runtime import Runtime
 
 __all__ = [
@@ -21,6 +25,8 @@ __all__ = [
     "connect_patiently",
     "looking_up",
     "said",
+    "unwatched",
+    "wait_for_meta",
     "wait_until",
     "writing",
 ]
@@ -51,6 +57,30 @@ def connect_patiently(hbase: LocalHBase) -> Connection:
 def backend_of(native: Connection) -> NativeBackend:
     assert isinstance(native._backend, NativeBackend)
     return native._backend
+
+
+@contextmanager
+def unwatched() -> Iterator[None]:
+    """Starting has deadlines of its own, and the first start on a machine fetches packages: no hanging test."""
+    faulthandler.cancel_dump_traceback_later()
+    yield
+    faulthandler.dump_traceback_later(300, exit=True, file=sys.__stderr__)
+
+
+def wait_for_meta(connection: Connection, table: bytes, regions: int) -> None:
+    """Until each copy of meta places every region of the table."""
+    runtime, backend = connection._runtime, connection._backend
+    scan = MetaScan(keys.meta_table_start(table), keys.meta_table_stop(table), is_reversed=False, limit=regions + 1)
+
+    def knows(replica: MetaReplica) -> bool:
+        with suppress(MetaClientError):
+            page = backend.read_meta(replica, scan, runtime.now() + 5)
+            return sum(b"info:server" in row.columns for row in page.rows) == regions
+        return False
+
+    for replica in backend.meta_replicas(runtime.now() + WAIT_S_MAX):
+        what = f"meta replica {replica.replica_id} to learn of {table!r}"
+        wait_until(lambda replica=replica: knows(replica), what, runtime)
 
 
 class Load:

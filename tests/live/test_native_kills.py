@@ -21,8 +21,7 @@ import pytest
 from adapters.local_hbase import LocalHBase
 from metaclient import Connection, Table
 from metaclient.runtime import Runtime
-from tests.live.conftest import unwatched
-from tests.live.load import ROWS, Load, backend_of, connect_patiently, looking_up, writing
+from tests.live.load import ROWS, Load, backend_of, connect_patiently, looking_up, unwatched, writing
 
 SECONDS = float(os.environ.get("METACLIENT_LIVE_KILLS_S", "60"))
 SEED = int(os.environ.get("METACLIENT_LIVE_KILLS_SEED", "0"))

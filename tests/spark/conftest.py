@@ -1,7 +1,8 @@
 """Fixtures of the Spark tests: Spark's own standalone cluster, and a fake HBase over TCP that its workers can reach.
 
 One Spark cluster and one session serve all tests; a test that changes the session's configuration puts it back. The
-fake is the test's own unless it says otherwise, and is served by Thrift 2: ``hbase.url``.
+fake is the test's own unless it says otherwise, and is served by Thrift 2: ``hbase.url``. ``real_hbase`` is a real one,
+from Maven packages; ``METACLIENT_LIVE_FOLDER`` names one that already runs.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ import pytest
 pytest.importorskip("pyspark", reason="the Spark tests need the extra 'spark'")
 
 from adapters.fake import FakeCluster
+from adapters.local_hbase import LocalHBase, missing_tools
 from benchmarks.spark_cluster import SparkCluster
 from metaclient.errors import ConfigError
 from spark_connector.session import ensure_java
+from tests.live.load import unwatched
 from tests.spark.served import CATALOG, Served
 
 
@@ -51,6 +54,25 @@ def spark(spark_cluster: SparkCluster) -> Iterator[Any]:
     spark_connector.register(session)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="session")
+def real_hbase() -> Iterator[LocalHBase]:
+    """Three region servers and three copies of meta; with Java and Maven only."""
+    folder = os.environ.get("METACLIENT_LIVE_FOLDER")
+    if folder:
+        yield LocalHBase.at(folder)
+        return
+    missing = missing_tools()
+    if missing is not None:
+        pytest.skip(missing)
+    hbase = LocalHBase()
+    with unwatched():
+        hbase.up()
+    try:
+        yield hbase
+    finally:
+        hbase.down()
 
 
 @pytest.fixture

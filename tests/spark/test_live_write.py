@@ -1,14 +1,8 @@
-"""The write half against a real HBase: what the fake promises is what HBase does.
-
-Started once for this file, from Maven packages; ``METACLIENT_LIVE_FOLDER`` names a cluster that already runs.
-"""
+"""The write half against a real HBase: what the fake promises is what HBase does."""
 
 from __future__ import annotations
 
-import faulthandler
 import json
-import os
-import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -18,7 +12,7 @@ import pytest
 
 import metaclient
 import spark_connector as hbase_spark
-from adapters.local_hbase import LocalHBase, missing_tools
+from adapters.local_hbase import LocalHBase
 from metaclient import Connection
 from tests.spark.patience import patiently
 from tests.spark.test_jobs import raw_cells
@@ -41,19 +35,10 @@ CATALOG = json.dumps(
 )
 
 
-@pytest.fixture(scope="module")
-def url() -> Iterator[str]:
-    folder = os.environ.get("METACLIENT_LIVE_FOLDER")
-    if folder:
-        yield LocalHBase.at(folder).thrift2_url
-        return
-    missing = missing_tools()
-    if missing is not None:
-        pytest.skip(missing)
-    faulthandler.cancel_dump_traceback_later()  # the first start fetches packages, and has deadlines of its own
-    with LocalHBase() as hbase:
-        faulthandler.dump_traceback_later(300, exit=True, file=sys.__stderr__)
-        yield hbase.thrift2_url
+@pytest.fixture(params=["thrift2", "hbase"])
+def url(real_hbase: LocalHBase, request: pytest.FixtureRequest) -> str:
+    """By a gateway, and straight to the servers."""
+    return real_hbase.thrift2_url if request.param == "thrift2" else real_hbase.native_url
 
 
 @pytest.fixture

@@ -1,7 +1,7 @@
 """hbase:meta is left alone: what a whole job asks of it, and of which replica, as the cluster itself has counted.
 
-The gateway of the fake finds regions by its own client, as HBase's does, and asks the primary for them; it is warmed up
-first, so that what is counted is ours.
+By a gateway, and straight to the servers. The gateway of the fake finds regions by its own client, as HBase's does, and
+asks the primary for them; it is warmed up first, so that what is counted is ours.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ TASKS = 200
 CHI_SQUARE_999 = 10.83
 
 
-@pytest.fixture(scope="module")
-def wide() -> Iterator[Served]:
+@pytest.fixture(scope="module", params=["thrift2", "hbase+rpc"])
+def wide(request: pytest.FixtureRequest) -> Iterator[Served]:
     """A table ``t`` of 1000 regions with a row each, on five servers with three copies of meta."""
     with FakeCluster(servers=5, meta_replicas=3) as cluster:
-        cluster.serve()
-        served = Served(cluster, f"thrift2://127.0.0.1:{cluster.thrift2_port}")
+        cluster.serve(rpc_port=0)
+        port = cluster.thrift2_port if request.param == "thrift2" else cluster.rpc_port
+        served = Served(cluster, f"{request.param}://127.0.0.1:{port}")
         with served.connect() as connection:
             connection.create_table("t", {"cf": {}}, splits=[b"r%04d" % i for i in range(1, REGIONS)])
             with connection.table("t").batch() as batch:
