@@ -25,6 +25,10 @@ _OPENED = (
     "java.io",
     "jdk.internal.misc",
 )
+#: A copy of a region that is opened asks its primary for a flush before it serves. In 3.0 such a request stays with the
+#: server that it was sent to first, for twenty minutes when the primary has moved meanwhile; with HBase's three threads
+#: all others wait behind it, those of hbase:meta too.
+FLUSH_REQUESTERS = 64
 #: A gateway reports a dead place in 1.2 s and not in two minutes. Only there: a region server with few retries gives
 #: up on a flush request of a secondary and aborts.
 GATEWAY_RETRIES = 4
@@ -92,7 +96,11 @@ def _own(process: Process) -> dict[str, str]:
         case Role.MASTER:
             return {"hbase.master.port": port, "hbase.master.info.port": info_port}
         case Role.REGION_SERVER:
-            return {"hbase.regionserver.port": port, "hbase.regionserver.info.port": info_port}
+            return {
+                "hbase.regionserver.port": port,
+                "hbase.regionserver.info.port": info_port,
+                "hbase.regionserver.region.replica.flusher.threads": str(FLUSH_REQUESTERS),
+            }
         case Role.THRIFT1 | Role.THRIFT2:
             return {
                 "hbase.regionserver.thrift.port": port,

@@ -18,7 +18,7 @@ import pytest
 import metaclient
 from adapters.local_hbase import VERSIONS, LocalHBase, missing_tools
 from metaclient import Connection, MetaClientError, Table
-from tests.live.load import SPLITS, connect_patiently, unwatched, wait_for_meta
+from tests.live.load import SPLITS, connect_patiently, unwatched, wait_for_copies, wait_for_meta
 
 HERE = Path(__file__).parent
 #: A server that is starved or paused for less than this is not dead. One that was killed is noticed when it comes back.
@@ -135,3 +135,4 @@ def healed(hbase: LocalHBase, table_name: bytes) -> Iterator[None]:
     hbase.spread_meta()
     with metaclient.connect(hbase.thrift2_url) as connection:
         wait_for_meta(connection, table_name, len(SPLITS) + 1)
+    wait_for_copies(hbase, table_name)

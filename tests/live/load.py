@@ -26,6 +26,7 @@ __all__ = [
     "looking_up",
     "said",
     "unwatched",
+    "wait_for_copies",
     "wait_for_meta",
     "wait_until",
     "writing",
@@ -81,6 +82,28 @@ def wait_for_meta(connection: Connection, table: bytes, regions: int) -> None:
     for replica in backend.meta_replicas(runtime.now() + WAIT_S_MAX):
         what = f"meta replica {replica.replica_id} to learn of {table!r}"
         wait_until(lambda replica=replica: knows(replica), what, runtime)
+
+
+def wait_for_copies(hbase: LocalHBase, table: bytes) -> None:
+    """Until every copy of every region of the live tests' table is read.
+
+    One that was opened anew waits for a flush of its primary. HBase 3.0 may ask a server for it that has not had the
+    primary for long, again and again for twenty minutes; so the test asks.
+    """
+    with metaclient.connect(hbase.native_url, operation_timeout_s=10, retries=1) as connection:
+        read = connection.table(table).row
+
+        def is_read(row: bytes, replica_id: int) -> bool:
+            with suppress(MetaClientError):
+                read(row, consistency="TIMELINE", replica_id=replica_id)
+                return True
+            return False
+
+        missing = [(row, one) for row in ROWS for one in (1, 2) if not is_read(row, one)]
+        if missing:
+            hbase.admin.flush(table)
+        for row, one in missing:
+            wait_until(lambda row=row, one=one: is_read(row, one), f"replica {one} of {row!r}", connection._runtime)
 
 
 class Load:
