@@ -102,6 +102,7 @@ class Capabilities:
     create_with_splits: bool = True
     region_replication: bool = True  # create_table can set it
     cell_ttl: bool = False  # Put.ttl_ms is honoured
+    nonces: bool = False  # an Increment or Append with a nonce counts once, however often its server hears it
     cell_pages: bool = False  # it is a CellBackend, too: scans can be read as cells in Arrow
 
 

@@ -83,6 +83,9 @@ _REFUSALS = (
     errors.NoSuchFamily,
     errors.RequestRefused,
 )
+_GOING_OR_COMING = (errors.ServerStopped, errors.ServerNotRunning)
+#: What a region server says at its door before it looks at a call. Said in other words it may be the end of one.
+_AT_THE_DOOR = re.compile(r"Server \S+ (?:stopping|aborting)\b|Server \S+ is not running yet")
 #: Classes that are raised before a call leaves the caller.
 _NEVER_SENT = frozenset(
     {
@@ -173,8 +176,10 @@ def _wait_s(text: str) -> float:
     return int(found["min"] or 0) * 60 + int(found["sec"] or 0) + int(found["ms"] or 0) / 1000
 
 
-def is_certainly_not_applied(kind: type[MetaClientError] | None, java_class: str = "") -> bool:
+def is_certainly_not_applied(kind: type[MetaClientError] | None, java_class: str = "", text: str = "") -> bool:
     """True when nothing was written: the server refused before it began, or the call was never sent."""
+    if kind is not None and issubclass(kind, _GOING_OR_COMING):
+        return _AT_THE_DOOR.match(text) is not None
     return simple_name(java_class) in _NEVER_SENT or (kind is not None and issubclass(kind, _REFUSALS))
 
 

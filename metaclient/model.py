@@ -365,7 +365,10 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """Add to 64-bit counters of one row; not safe to repeat unless ``nonce`` is set and the server keeps nonces."""
+    """Add to 64-bit counters of one row; not safe to repeat unless ``nonce`` is set and the server keeps nonces.
+
+    The client sets one where the backend has them. A repetition is answered with the values of its own moment.
+    """
 
     row: bytes
     amounts: tuple[tuple[bytes, int], ...]
@@ -375,7 +378,7 @@ class Increment:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append bytes to values of one row; not safe to repeat."""
+    """Append bytes to values of one row; as safe to repeat as an :class:`Increment`."""
 
     row: bytes
     values: tuple[tuple[bytes, bytes], ...]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from metaclient import keys
@@ -77,6 +78,7 @@ class Operations:
         capabilities = backend.capabilities
         self.by_gateway = capabilities.addressing is Addressing.GATEWAY
         self._can_choose_replica = capabilities.region_replicas
+        self._has_nonces = capabilities.nonces
         self.outcome_per_row = capabilities.batch is BatchSemantics.PER_ROW
         # Bound once: the STRONG path is a few microseconds, and attribute chains are some of them.
         self._now = runtime.now
@@ -343,6 +345,8 @@ class Operations:
     def mutate(self, table: bytes, mutation: Mutation) -> Result | None:
         """Write one row: a cached place and one call, as ``_get_strong``; everything else after a first failure."""
         begun = now = self._now()
+        if self._has_nonces and isinstance(mutation, CHANGES) and mutation.nonce is None:
+            mutation = replace(mutation, nonce=self.runtime.rng.getrandbits(63))
         place: RegionLocation | None = None
         try:
             if not self.by_gateway:
@@ -376,9 +380,13 @@ class Operations:
         deadline = begun + self.timeout_s(table)
         is_change = type(mutation) in CHANGES
         kind: type[Result | None] = Result if is_change else object  # type: ignore[assignment]  # others: unused
+        once = _Once() if is_change else None
+        learn = self.learner(table, deadline)
 
         def attempt() -> Result | None:
             at = self.place(table, mutation.row, deadline)
+            if once is not None:
+                once.check(at)
             return self.at(at, kind, self._backend_mutate, at, table, mutation, deadline=deadline, is_write=True)
 
         return self.retrier.resume(
@@ -387,8 +395,8 @@ class Operations:
             begun=begun,
             deadline=deadline,
             what=lambda: describe("mutate", table, mutation.row),
-            is_repeatable=not is_change,
-            on_failure=self.learner(table, deadline),
+            is_repeatable=True if once is None else self._has_nonces and once.is_repeatable,
+            on_failure=learn if once is None else once.and_then(learn),
         )
 
     def _cached_place(self, table: bytes, row: bytes) -> RegionLocation | None:
@@ -440,6 +448,42 @@ def expect(kind: type[T], value: object, *, is_write: bool = False) -> T:
     if isinstance(value, kind):
         return value
     raise wrong(kind, value, is_write=is_write)
+
+
+class _Once:
+    """Sees to it that a change counts once: the server that may have applied it knows its nonce and may hear it again.
+
+    No other may: whoever recovers a dead server's region reads nonces from its log, but a region that moves in order
+    leaves them behind, and from here the two look alike.
+    """
+
+    def __init__(self) -> None:
+        self._unsure: MetaClientError | None = None
+        self._is_over = False
+
+    def is_repeatable(self) -> bool:
+        """Whether trying goes on."""
+        return not self._is_over
+
+    def and_then(self, learn: Callable[[MetaClientError, int], None]) -> Callable[[MetaClientError, int], None]:
+        """Remember a failure that may have applied, and go on."""
+
+        def noted(error: MetaClientError, failures: int) -> None:
+            if error.may_have_applied and self._unsure is None:
+                self._unsure = error
+            learn(error, failures)
+
+        return noted
+
+    def check(self, at: RegionLocation | None) -> None:
+        """May it be sent there? Else the failure that left it open is the last one."""
+        unsure = self._unsure
+        if unsure is None:
+            return
+        if at is None or unsure.place is None or at.server != unsure.place.server:
+            self._is_over = True
+            unsure.add_note(f"it is not sent again: its region is at {at.server if at else 'another place'} now")
+            raise unsure
 
 
 def wrong(kind: type, value: object, *, is_write: bool = False) -> BackendFault:

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from tenacity import RetryCallState, Retrying
 from tenacity.retry import retry_if_exception
@@ -47,6 +47,8 @@ from metaclient.telemetry import Telemetry
 __all__ = ["BACKOFF", "Retrier", "pause_s"]
 
 T = TypeVar("T")
+#: May what may have been applied be tried again? A function is asked anew after each failure.
+Repeatable: TypeAlias = bool | Callable[[], bool]
 _log = logging.getLogger(__name__)
 
 #: HConstants.RETRY_BACKOFF
@@ -85,7 +87,7 @@ class Retrier:
         *,
         deadline: float,
         what: Callable[[], str],
-        is_repeatable: bool = True,
+        is_repeatable: Repeatable = True,
         on_failure: Callable[[MetaClientError, int], None] | None = None,
     ) -> T:
         """Run ``attempt`` until it works, may not be repeated, or time or attempts run out."""
@@ -113,7 +115,7 @@ class Retrier:
         begun: float,
         deadline: float,
         what: Callable[[], str],
-        is_repeatable: bool = True,
+        is_repeatable: Repeatable = True,
         on_failure: Callable[[MetaClientError, int], None] | None = None,
     ) -> T:
         """Go on after a first failure. ``on_failure(error, failures)`` may raise to end the operation at once."""
@@ -131,7 +133,7 @@ class _Operation(Generic[T]):
         begun: float,
         deadline: float,
         what: Callable[[], str],
-        is_repeatable: bool,
+        is_repeatable: Repeatable,
         on_failure: Callable[[MetaClientError, int], None] | None,
     ) -> None:
         self._runtime = owner._runtime
@@ -218,7 +220,8 @@ class _Operation(Generic[T]):
     def _may_retry(self, error: BaseException) -> bool:
         if not isinstance(error, MetaClientError) or error.disposition is Disposition.FATAL:
             return False
-        return self._is_repeatable or not error.may_have_applied
+        is_repeatable = self._is_repeatable if isinstance(self._is_repeatable, bool) else self._is_repeatable()
+        return is_repeatable or not error.may_have_applied
 
     def is_over(self, error: BaseException | None) -> bool:
         out_of_attempts = len(self._attempts) > self._config.retries

@@ -26,9 +26,10 @@ _OPENED = (
     "jdk.internal.misc",
 )
 #: A copy of a region that is opened asks its primary for a flush before it serves. In 3.0 such a request stays with the
-#: server that it was sent to first, for twenty minutes when the primary has moved meanwhile; with HBase's three threads
-#: all others wait behind it, those of hbase:meta too.
+#: server that it was sent to first for 45 tries, which is twelve minutes with HBase's pause of 100 ms, when the primary
+#: has moved meanwhile; with HBase's three threads all others wait behind it, those of hbase:meta too.
 FLUSH_REQUESTERS = 64
+SERVER_PAUSE_MS = 10
 #: A gateway reports a dead place in 1.2 s and not in two minutes. Only there: a region server with few retries gives
 #: up on a flush request of a secondary and aborts.
 GATEWAY_RETRIES = 4
@@ -100,6 +101,7 @@ def _own(process: Process) -> dict[str, str]:
                 "hbase.regionserver.port": port,
                 "hbase.regionserver.info.port": info_port,
                 "hbase.regionserver.region.replica.flusher.threads": str(FLUSH_REQUESTERS),
+                "hbase.client.pause": str(SERVER_PAUSE_MS),
             }
         case Role.THRIFT1 | Role.THRIFT2:
             return {

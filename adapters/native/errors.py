@@ -64,7 +64,7 @@ def _made(java_class: str, detail: str, what: str, *, is_write: bool, is_final: 
     if kind is None:
         kind = RequestRefused if is_final else BackendFault
     line = java_errors.one_line(f"{java_errors.simple_name(java_class)}: {said}" if said else java_class) or "no text"
-    applied = is_write and not java_errors.is_certainly_not_applied(kind, java_class)
+    applied = is_write and not java_errors.is_certainly_not_applied(kind, java_class, said)
     return java_errors.made(kind, f"{what}: {line}", may_have_applied=applied, detail=detail or None)
 
 

@@ -177,8 +177,8 @@ def _judged(said: str, can_retry: bool | None, call: Call) -> MetaClientError:
         kind = None  # a plain IOException on top of it says otherwise
     if kind is None:
         kind = RequestRefused if can_retry is False else BackendFault
-    is_sure = java_errors.is_certainly_not_applied(kind, cause.java) and all(
-        java_errors.is_certainly_not_applied(java_errors.error_class(one.java, one.text), one.java)
+    is_sure = java_errors.is_certainly_not_applied(kind, cause.java, cause.text) and all(
+        java_errors.is_certainly_not_applied(java_errors.error_class(one.java, one.text), one.java, one.text)
         for one in causes
         if not one.is_wrapper
     )

@@ -392,6 +392,52 @@ def test_change_that_was_surely_not_applied_is_repeated(runtime: SimRuntime, nam
     assert backend.count(_method(name)) == 4
 
 
+NONCES = Capabilities(nonces=True)
+
+
+@pytest.mark.parametrize("name", ["counter_inc", "append"])
+def test_with_nonces_a_change_is_sent_again_to_the_server_that_may_have_applied_it(
+    runtime: SimRuntime, name: str
+) -> None:
+    backend = cluster(runtime, capabilities=NONCES)
+    table = connected(backend, rpc_timeout_s=1.0).table("t")
+    backend.on("mutate", times=1).hangs()
+    backend.on("mutate", times=1).raises(lambda: ConnectionResetError("reset"))
+    WRITES[name](table)
+    WRITES[name](table)
+    first, *again, other = (call.argument.nonce for call in backend.calls if call.method == "mutate")  # type: ignore[attr-defined]
+    assert first is not None
+    assert again == [first, first]  # the server knows it again
+    assert other not in (None, first)
+
+
+@pytest.mark.parametrize("name", ["counter_inc", "append"])
+def test_change_whose_region_has_moved_meanwhile_is_not_sent_again(runtime: SimRuntime, name: str) -> None:
+    """A region that moves in order leaves its nonces behind: there it would count twice."""
+    backend = cluster(runtime, capabilities=NONCES)
+    table = connected(backend).table("t")
+    table.row(b"a")
+
+    def move_and_break() -> Exception:
+        backend.move(b"t", b"a", backend.servers[2])
+        return ConnectionResetError("reset")
+
+    backend.on("mutate", times=1).raises(move_and_break)
+    with pytest.raises(ServerUnreachable) as caught:
+        WRITES[name](table)
+    assert caught.value.may_have_applied
+    assert "not sent again" in "".join(caught.value.__notes__)
+    assert backend.count("mutate") == 1
+
+
+def test_change_that_was_refused_goes_to_the_regions_new_place(runtime: SimRuntime) -> None:
+    backend = cluster(runtime, capabilities=NONCES)
+    table = connected(backend).table("t")
+    table.row(b"a")
+    backend.move(b"t", b"a", backend.servers[2])
+    assert table.counter_inc(b"a", b"cf:n") == 1
+
+
 @pytest.mark.parametrize("name", REPEATABLE)
 def test_write_that_is_safe_to_repeat_is_repeated(runtime: SimRuntime, name: str) -> None:
     backend = cluster(runtime)
