@@ -87,7 +87,9 @@ class NativeBackend:
     """
 
     name = "hbase"
-    capabilities = Capabilities(honours_deadline=True, is_pipelined=True, can_cancel=True, nonces=True, cell_pages=True)
+    capabilities = Capabilities(
+        honours_deadline=True, is_pipelined=True, can_cancel=True, cell_ttl=True, nonces=True, cell_pages=True
+    )
 
     def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
         parsed = NativeUrl.parse(url, properties)

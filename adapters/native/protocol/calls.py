@@ -94,7 +94,7 @@ def get_result(data: bytes, at: int, end: int, row: bytes) -> Result:
 def mutate_param(region_name: bytes, mutation: Simple, nonce_group: int = 0) -> tuple[bytes, bytes]:
     """A MutateRequest without a condition, and its cell block."""
     message, cells = mutation_message(mutation)
-    if isinstance(mutation, Put) and mutation.durability is Durability.USE_DEFAULT:
+    if isinstance(mutation, Put) and mutation.durability is Durability.USE_DEFAULT and mutation.ttl_ms is None:
         row = mutation.row
         body = b"\x0a" + varint(len(row)) + row + b"\x10" + varint(MUTATE_PUT) + b"\x40" + varint(len(mutation.cells))
     else:

@@ -47,6 +47,8 @@ _DELETE_TYPES = {
 }
 _OF_FAMILY = (CellType.DELETE_FAMILY, CellType.DELETE_FAMILY_VERSION)
 _AMOUNT_BYTES = 8
+#: The attribute of a mutation that says how many milliseconds its cells live.
+_TTL = "_ttl"
 
 Simple = Put | Delete | Increment | Append
 
@@ -79,9 +81,11 @@ def mutation_message(mutation: Simple) -> tuple[dict[str, Any], bytes]:
     if mutation.durability is not Durability.USE_DEFAULT:
         made["durability"] = mutation.durability.value
     made["associated_cell_count"] = len(cells)
-    nonce = getattr(mutation, "nonce", None)
-    if nonce is not None:
-        made["nonce"] = nonce
+    if isinstance(mutation, Put):
+        if mutation.ttl_ms is not None:
+            made["attribute"] = [{"name": _TTL, "value": mutation.ttl_ms.to_bytes(_AMOUNT_BYTES, "big")}]
+    elif not isinstance(mutation, Delete) and mutation.nonce is not None:
+        made["nonce"] = mutation.nonce
     return made, encode_cells(mutation.row, cells)
 
 
@@ -126,7 +130,7 @@ def _made(kind: int, row: bytes, cells: list[Cell], message: Mapping[str, Any]) 
     durability = Durability(message.get("durability", 0))
     match kind:
         case messages.MUTATE_PUT:
-            return Put(row, tuple(cells), durability)
+            return Put(row, tuple(cells), durability, _ttl_from(message))
         case messages.MUTATE_DELETE:
             markers = tuple(cell._replace(column=cell.family) if cell.type in _OF_FAMILY else cell for cell in cells)
             return Delete(row, markers, message.get("timestamp", LATEST_TIMESTAMP), durability)
@@ -137,6 +141,11 @@ def _made(kind: int, row: bytes, cells: list[Cell], message: Mapping[str, Any]) 
             values = tuple((cell.column, cell.value) for cell in cells)
             return Append(row, values, durability, message.get("nonce"))
     raise MutationError(f"a mutation of the unknown type {kind}")
+
+
+def _ttl_from(message: Mapping[str, Any]) -> int | None:
+    found = (one.get("value", b"") for one in message.get("attribute", ()) if one["name"] == _TTL)
+    return next((int.from_bytes(value, "big") for value in found), None)
 
 
 def _amount_from(value: bytes) -> int:

@@ -412,6 +412,8 @@ def test_straight_scan_answer_says_what_the_table_says(values: dict[str, Any]) -
                 Cell(b"d", 3, b"", CellType.DELETE_FAMILY_VERSION),
             ),
         ),
+        Put(b"r", (Cell(b"cf:a", 7, b"v"),), ttl_ms=86_400_000),
+        Put(b"r", (Cell(b"cf:a", 7, b"v"),), Durability.ASYNC_WAL, 1),
         Increment(b"r", ((b"cf:n", -5), (b"cf:m", 2**62)), nonce=2**63 + 1),
         Append(b"r", ((b"cf:a", b"tail"),), Durability.SYNC_WAL),
     ],
