@@ -223,6 +223,7 @@ _SHARE = _Number(0, 1)
 _QUANTILE = _Number(0, 1, open_low=True, open_high=True)
 _BUDGET = _Number(0, 1_000)  # per call; above 1 each call may be repeated more than once, so 1000 is "no budget"
 _MODE = _Word({mode.value: mode for mode in MetaMode})
+_FLAG = _Word({"true": True, "false": False})
 _SELECTOR = _SelectorName({"round_robin": "round_robin", "simple": "simple"})
 
 
@@ -351,6 +352,9 @@ class Config:
         "pause_s", _TIME, "hbase.client.pause.server.overloaded", _MS, old_key="hbase.client.pause.cqtbe"
     )
     retries: int = _field(15, _COUNT, "hbase.client.retries.number", hbase=15)  # attempts = retries + 1
+    # Whether an increment or append whose answer was lost is sent again, where servers know nonces. It counts once; the
+    # value that it returns may be a later one. Who draws unique numbers from a counter switches it off.
+    nonces: bool = _field(True, _FLAG, "hbase.client.nonces.enabled", hbase=True)
     retry_jitter: float = _field(0.5, _SHARE, hbase=0.01)  # ours: HBase's is a constant without a key (spec 6)
     retry_budget: float = _field(0.2, _BUDGET)  # ours: retries per call over all, so that retries make no overload
     retry_budget_burst: int = _field(10, _COUNT)  # ours: what a quiet client may spend at once
@@ -540,7 +544,7 @@ _OTHERS: Final = _names(
     hbase.client. master_registry.min_secs_between_refreshes master_registry.refresh_interval_secs
     hbase.client. max.perregion.tasks max.perrequest.heapsize max.perrequest.rows max.perserver.tasks
     hbase.client. max.retries.in.queue max.submit.heapsize max.total.tasks metrics.enable metrics.scope
-    hbase.client. netty.tls.enabled netty.tls.handshaketimeout netty.tls.verify.server.hostname nonces.enabled
+    hbase.client. netty.tls.enabled netty.tls.handshaketimeout netty.tls.verify.server.hostname
     hbase.client. perserver.requests.threshold prefetch.limit procedure.future.get.timeout.msec registry.impl
     hbase.client. request.controller.impl retries.by.server rpc.codec rpc.compressor sasl.provider.class
     hbase.client. sasl.provider.extras scanner.async.prefetch serverside.retries.multiplier

@@ -367,7 +367,8 @@ class Delete:
 class Increment:
     """Add to 64-bit counters of one row; not safe to repeat unless ``nonce`` is set and the server keeps nonces.
 
-    The client sets one where the backend has them. A repetition is answered with the values of its own moment.
+    The client sets one where the backend has them. A repetition is answered with its own values as long as the server
+    has them, else with later ones. A nonce is known to a server, not to a table: no two changes may share one.
     """
 
     row: bytes

@@ -78,7 +78,7 @@ class Operations:
         capabilities = backend.capabilities
         self.by_gateway = capabilities.addressing is Addressing.GATEWAY
         self._can_choose_replica = capabilities.region_replicas
-        self._has_nonces = capabilities.nonces
+        self._has_nonces = capabilities.nonces and config.nonces
         self.outcome_per_row = capabilities.batch is BatchSemantics.PER_ROW
         # Bound once: the STRONG path is a few microseconds, and attribute chains are some of them.
         self._now = runtime.now

@@ -429,7 +429,12 @@ class Table:
         self.put(row, {column: _int64.pack(amount_of(value))})
 
     def counter_inc(self, row: bytes | str, column: bytes | str, value: int = 1) -> int:
-        """Add to a counter, atomically; the value after that. Not repeated when it may have been applied."""
+        """Add to a counter, atomically; the value after that.
+
+        When it may have been applied it is sent again only where the server knows its nonce (``hbase:`` urls) and
+        counts it once. The value is then as a rule its own, but may be a later one: HBase keeps few old values. Set
+        ``nonces=False`` where values must be unique.
+        """
         name = keys.column_name(column, "column", family_only_ok=False)
         increment = Increment(keys.row_key(row), ((name, amount_of(value)),))
         with self.connection._observed("counter_inc", self.name):

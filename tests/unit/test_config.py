@@ -61,6 +61,7 @@ DEFAULTS: dict[str, object] = {
     "pause_s": 0.1,
     "pause_overloaded_s": 0.1,
     "retries": 15,
+    "nonces": True,
     "retry_jitter": 0.5,
     "retry_budget": 0.2,
     "retry_budget_burst": 10,
@@ -331,7 +332,9 @@ def test_nothing_given_is_the_default() -> None:
 NOT_NUMBERS = ["5", "", "abc", True, False, [], {}, object(), b"5", 1j]
 NAN_AND_INFINITE = [math.nan, math.inf, -math.inf]
 HUGE = [10**400, 10**5000, -(10**400)]
-NUMBERS = [name for name, value in DEFAULTS.items() if isinstance(value, int | float)] + ["meta_try_timeout_s"]
+NUMBERS = [name for name, value in DEFAULTS.items() if isinstance(value, int | float) and value is not True] + [
+    "meta_try_timeout_s"
+]
 MAY_BE_ZERO = {
     "meta_hedge_delay_s",
     "meta_stale_mark_s",

@@ -430,6 +430,16 @@ def test_change_whose_region_has_moved_meanwhile_is_not_sent_again(runtime: SimR
     assert backend.count("mutate") == 1
 
 
+def test_without_nonces_a_change_is_not_sent_again(runtime: SimRuntime) -> None:
+    """Who draws unique numbers from a counter had rather hear that one is lost."""
+    backend = cluster(runtime, capabilities=NONCES)
+    backend.on("mutate", times=1).raises(lambda: ConnectionResetError("reset"))
+    with pytest.raises(ServerUnreachable) as caught:
+        connected(backend, nonces=False).table("t").counter_inc(b"a", b"cf:n")
+    assert caught.value.may_have_applied
+    assert backend.calls[-1].argument.nonce is None  # type: ignore[attr-defined]
+
+
 def test_change_that_was_refused_goes_to_the_regions_new_place(runtime: SimRuntime) -> None:
     backend = cluster(runtime, capabilities=NONCES)
     table = connected(backend).table("t")
