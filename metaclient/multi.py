@@ -90,7 +90,9 @@ class _Multi:
         self._table = table
         self._actions = actions
         self._deadline = deadline
-        self._is_write = any(not isinstance(action, Get) for action in actions)
+        kinds = set(map(type, actions))
+        self._is_write = bool(kinds - {Get})
+        self._is_silent = not kinds & {Get, Increment, Append}  # done is all that there is to say
         self._outcomes: list[Outcome] = [None] * len(actions)
         self._open: dict[int, None] = dict.fromkeys(range(len(actions)))  # without a final outcome, in order
         self._errors: dict[int, MetaClientError] = {}  # of those, the error that counts
@@ -180,6 +182,8 @@ class _Multi:
 
     def _groups(self, replica_id: int, *, cached: bool) -> list[_Group]:
         """Open actions by server, in the order given; a hedge costs no lookup."""
+        if self._operations.by_gateway and replica_id == 0 and not self.is_hedged:
+            return [_Group(None, list(self._open), [None] * len(self._open))]
         places = self._cached(replica_id) if cached else self._located(replica_id)
         grouped: dict[ServerName | None, _Group] = {}
         for index in [index for index in self._open if index in places]:
@@ -307,6 +311,9 @@ class _Multi:
         operations = self._operations
         if self.is_hedged and not group.is_hedge:
             operations.delays["rows"].window.add(operations.runtime.now() - group.begun)
+        if self._is_silent and len(group.indexes) == len(self._open) and operations.by_gateway and not any(answer):
+            self._open.clear()  # puts and deletes that were all applied, by whom the gateway alone knows
+            return
         blamed: set[int] = set()
         won = False
         for index, place, outcome in zip(group.indexes, group.places, answer, strict=True):

@@ -398,6 +398,8 @@ def _kind(action: Action) -> str:
 
 def _reordered(actions: Sequence[Action]) -> Sequence[Action]:
     """By kind, so that there are few calls, unless a row comes twice: then its order counts."""
+    if all(type(action.operation) is Put for action in actions):
+        return actions
     rows = [action.operation.row for action in actions if not isinstance(action.operation, Get)]
     return actions if len(set(rows)) != len(rows) else sorted(actions, key=_kind)
 
