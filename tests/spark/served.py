@@ -8,18 +8,23 @@ from typing import Any
 
 from adapters.fake import FakeCluster
 
-#: A table with a column of each kind that tests need; the key is text.
-CATALOG = json.dumps(
-    {
-        "table": {"namespace": "default", "name": "t"},
-        "rowkey": "key",
-        "columns": {
-            "id": {"cf": "rowkey", "col": "key", "type": "string"},
-            "i": {"cf": "cf", "col": "i", "type": "int"},
-            "name": {"cf": "cf", "col": "name", "type": "string"},
-        },
-    }
-)
+
+def catalog_of(table: str) -> str:
+    """The catalog of a table with a column of each kind that tests need; the key is text."""
+    return json.dumps(
+        {
+            "table": {"namespace": "default", "name": table},
+            "rowkey": "key",
+            "columns": {
+                "id": {"cf": "rowkey", "col": "key", "type": "string"},
+                "i": {"cf": "cf", "col": "i", "type": "int"},
+                "name": {"cf": "cf", "col": "name", "type": "string"},
+            },
+        }
+    )
+
+
+CATALOG = catalog_of("t")
 
 
 @dataclass(frozen=True)

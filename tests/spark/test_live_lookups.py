@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,21 +11,13 @@ import metaclient
 import spark_connector as hbase_spark
 from adapters.local_hbase import LocalHBase
 from tests.live.load import wait_for_meta
+from tests.spark.served import catalog_of
 
 pytestmark = pytest.mark.live
 
 TABLE = "spark_live_lookups"
 REGIONS = 100
-CATALOG = json.dumps(
-    {
-        "table": {"namespace": "default", "name": TABLE},
-        "rowkey": "key",
-        "columns": {
-            "id": {"cf": "rowkey", "col": "key", "type": "string"},
-            "i": {"cf": "cf", "col": "i", "type": "int"},
-        },
-    }
-)
+CATALOG = catalog_of(TABLE)
 #: The master reads the primary, too, every now and then: then we look again.
 TRIES_MAX = 4
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,6 +14,7 @@ import spark_connector as hbase_spark
 from adapters.local_hbase import LocalHBase
 from metaclient import Connection
 from tests.spark.patience import patiently
+from tests.spark.served import catalog_of
 from tests.spark.test_jobs import raw_cells
 from tests.spark.test_streaming import ended, file_of, sunk
 from tests.spark.test_writer import expected, failing, numbers, raise_error, rows_of, stamps, versions
@@ -22,17 +22,7 @@ from tests.spark.test_writer import expected, failing, numbers, raise_error, row
 pytestmark = pytest.mark.live
 
 TABLE = "spark_live"
-CATALOG = json.dumps(
-    {
-        "table": {"namespace": "default", "name": TABLE},
-        "rowkey": "key",
-        "columns": {
-            "id": {"cf": "rowkey", "col": "key", "type": "string"},
-            "i": {"cf": "cf", "col": "i", "type": "int"},
-            "name": {"cf": "cf", "col": "name", "type": "string"},
-        },
-    }
-)
+CATALOG = catalog_of(TABLE)
 
 
 @pytest.fixture(params=["thrift2", "hbase"])
