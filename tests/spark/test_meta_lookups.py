@@ -71,6 +71,7 @@ def options(mode: str) -> dict[str, object]:
     """A copy of meta has half a minute: on a slow machine a try that is given up would be counted, too."""
     return {
         "hbase.spark.partition.max": TASKS,
+        "hbase.spark.partition.min.mb": "off",  # HBase's own RPC knows sizes, and small regions would share a task
         "hbase.spark.locations": mode,
         "metaclient.meta_try_timeout_s": "30",
     }
