@@ -27,9 +27,9 @@ _OPENED = (
 )
 #: A copy of a region that is opened asks its primary for a flush before it serves. In 3.0 such a request stays with the
 #: server that it was sent to first for 45 tries, which is twelve minutes with HBase's pause of 100 ms, when the primary
-#: has moved meanwhile; with HBase's three threads all others wait behind it, those of hbase:meta too.
-FLUSH_REQUESTERS = 64
-SERVER_PAUSE_MS = 10
+#: has moved meanwhile; with HBase's three threads all others wait behind it, those of hbase:meta too. Only there: in
+#: 2.6 the threads that replicate to copies end for good after 16 tries, and must outlast a restart.
+_OF_3_0 = {"hbase.regionserver.region.replica.flusher.threads": "64", "hbase.client.pause": "10"}
 #: A gateway reports a dead place in 1.2 s and not in two minutes. Only there: a region server with few retries gives
 #: up on a flush request of a secondary and aborts.
 GATEWAY_RETRIES = 4
@@ -56,7 +56,7 @@ _CLASSES = {
 
 def hbase_site(layout: Layout, process: Process) -> dict[str, str]:
     """The properties of one process."""
-    return {**_common(layout), **_own(process)}
+    return {**_common(layout), **_own(process, layout.version)}
 
 
 def _common(layout: Layout) -> dict[str, str]:
@@ -91,18 +91,14 @@ def _common(layout: Layout) -> dict[str, str]:
     }
 
 
-def _own(process: Process) -> dict[str, str]:
+def _own(process: Process, version: str) -> dict[str, str]:
     port, info_port = str(process.port), str(process.info_port)
     match process.role:
         case Role.MASTER:
             return {"hbase.master.port": port, "hbase.master.info.port": info_port}
         case Role.REGION_SERVER:
-            return {
-                "hbase.regionserver.port": port,
-                "hbase.regionserver.info.port": info_port,
-                "hbase.regionserver.region.replica.flusher.threads": str(FLUSH_REQUESTERS),
-                "hbase.client.pause": str(SERVER_PAUSE_MS),
-            }
+            own = {"hbase.regionserver.port": port, "hbase.regionserver.info.port": info_port}
+            return {**own, **(_OF_3_0 if version.startswith("3.") else {})}
         case Role.THRIFT1 | Role.THRIFT2:
             return {
                 "hbase.regionserver.thrift.port": port,

@@ -51,7 +51,12 @@ def wait_until(is_so: Callable[[], bool], what: str, runtime: Runtime) -> None:
 def connect_patiently(hbase: LocalHBase) -> Connection:
     """Without a gateway; calls are tried for as long as a restart may take."""
     return metaclient.connect(
-        hbase.native_url, meta_mode="LoadBalance", rpc_timeout_s=10, operation_timeout_s=WAIT_S_MAX, retries=200
+        hbase.native_url,
+        meta_mode="LoadBalance",
+        rpc_timeout_s=10,
+        operation_timeout_s=WAIT_S_MAX,
+        scanner_timeout_s=WAIT_S_MAX,
+        retries=200,
     )
 
 

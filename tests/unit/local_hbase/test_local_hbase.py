@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,13 @@ def test_only_gateways_give_up_early(layout: Layout) -> None:
     """A region server with few retries aborts when it cannot ask for a flush."""
     few = [one.name for one in layout.processes if "hbase.client.retries.number" in hbase_site(layout, one)]
     assert few == ["thrift1", "thrift2"]
+
+
+@pytest.mark.parametrize(("version", "is_hasty"), [("2.6.1", False), ("3.0.0-alpha-4", True)])
+def test_only_servers_of_3_0_retry_in_haste(layout: Layout, version: str, is_hasty: bool) -> None:
+    """In 2.6 what replicates to copies ends for good after its retries: they must outlast a restart."""
+    site = hbase_site(replace(layout, version=version), layout.process("rs1"))
+    assert ("hbase.client.pause" in site) is is_hasty
 
 
 def test_configuration_is_xml_and_first_on_the_class_path(layout: Layout) -> None:
