@@ -469,6 +469,8 @@ class _Once:
         """Remember a failure that may have applied, and go on."""
 
         def noted(error: MetaClientError, failures: int) -> None:
+            if self._is_over:
+                return  # raised once more by ``check``: its place has been blamed for it already
             if error.may_have_applied and self._unsure is None:
                 self._unsure = error
             learn(error, failures)
