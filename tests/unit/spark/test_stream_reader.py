@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra 'spark'")
+pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark asks for limits from 4.2 on")
 
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
