@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml
 
 # Spark is 400 MB: what a newcomer types first does not wait for it.
 $(FULL): $(STAMP)
-	@$(PY) -m pip install --quiet --no-input --editable '.[test,sim,spark]'
+	@$(PY) -m pip install --quiet --no-input --editable '.[test,sim,spark,connect]'
 	@touch $@
 
 setup: $(STAMP) ## make .venv and install the project into it

@@ -1,0 +1,54 @@
+"""A program that has only Spark Connect: everything that the connector offers, on table ``t`` of the url that is given.
+
+It starts Spark's Connect server for itself, and prints what it found as one line of JSON. A process of its own, because
+one process has either a classic session or one of Connect.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from pyspark.sql import SparkSession
+
+import spark_connector as hbase
+from spark_connector.session import ensure_java, is_connect
+from tests.spark.served import CATALOG
+
+ROWS = 600
+
+
+def main(url: str) -> None:
+    ensure_java()
+    spark = SparkSession.builder.remote("local[2]").getOrCreate()
+    try:
+        print(json.dumps(found(spark, url)))
+    finally:
+        spark.stop()
+
+
+def found(spark: SparkSession, url: str) -> dict[str, object]:
+    hbase.register(spark)
+    rows = spark.range(ROWS).selectExpr(
+        "format_string('%03d', id) AS id", "CAST(id AS INT) AS i", "concat('n-', id) AS name"
+    )
+    hbase.write(rows, CATALOG, url=url)
+    loaded = spark.read.format("hbase").option("url", url).option("catalog", CATALOG).load()
+    high = hbase.table(spark, CATALOG, url=url, columns=["id", "i"], where="i >= 590")
+    looked_up = hbase.join(spark.createDataFrame([("007",), ("none",)], "id string"), CATALOG, url=url, on="id")
+    copied = hbase.copy_table(spark, "t", url=url, to_table="copy", create=True, progress=False)
+    return {
+        "is_connect": is_connect(spark),
+        "loaded": loaded.count(),
+        "high": [row.id for row in high.orderBy("id").collect()],
+        "one load, two filters": [loaded.filter("i = 3").count(), loaded.filter("i < 3").count()],
+        "one table, two filters": [high.filter("i = 595").count(), high.filter("i > 595").count()],
+        "joined": [row.asDict() for row in looked_up.collect()],
+        "counted": int(hbase.row_count(spark, "t", url=url, progress=False)),
+        "copied": copied.rows,
+        "lookups": hbase.lookups(spark),
+    }
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
