@@ -348,7 +348,7 @@ class Put:
     """Write cells to one row; ``LATEST_TIMESTAMP`` in a cell = the server's time."""
 
     row: bytes
-    cells: tuple[Cell, ...]
+    cells: Sequence[Cell]
     durability: Durability = Durability.USE_DEFAULT
     ttl_ms: int | None = None  # how long these cells live, beside the family's own; only where Capabilities.cell_ttl
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from metaclient import keys
 from metaclient.errors import ConfigError
-from metaclient.model import Cell, CellType, Delete, Increment, Put
+from metaclient.model import Cell, CellType, Delete, Increment, Put, PutCells
 from spark_connector import rowkey
 from spark_connector.catalog import Catalog, CellColumn, FamilyColumn, KeyPart
 from spark_connector.codecs.base import BadValueError, Codec
@@ -41,7 +41,6 @@ __all__ = ["check_writable", "rows_from_batch"]
 _Written = tuple[bytes, bytes | None]
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MS = datetime.timedelta(milliseconds=1)
-_new = tuple.__new__  # of a Cell, without the detour over its constructor
 
 
 def check_writable(schema: pa.Schema, catalog: Catalog, options: Options) -> None:
@@ -207,13 +206,20 @@ class _Columns:
                 values = [None if value is None else encode(row, value=value) for row, value in pairs]
             names.append(field.column)
             columns.append(values if null is None else [null if value is None else value for value in values])
-        durability, ttl_ms, put = self._options.write_durability, self._options.write_ttl_ms, CellType.PUT
-        for row, stamp, *values in zip(rows, self._timestamps, *columns, strict=True):
-            cells = tuple(
-                [_new(Cell, (name, stamp, value, put)) for name, value in zip(names, values) if value is not None]  # noqa: B905 - as many as there are
-            )
-            if cells:
-                yield Put(row, cells, durability, ttl_ms)
+        durability, ttl_ms = self._options.write_durability, self._options.write_ttl_ms
+        all_names = tuple(names)
+        all_stamps: tuple[int, ...] = ()
+        last: int | None = None
+        for row, stamp, cells in zip(rows, self._timestamps, zip(*columns, strict=True), strict=True):
+            if stamp != last:
+                all_stamps, last = (stamp,) * len(names), stamp
+            if None not in cells:
+                yield Put(row, PutCells(all_names, all_stamps, cells), durability, ttl_ms)
+                continue
+            there = [(name, value) for name, value in zip(names, cells, strict=True) if value is not None]
+            if there:
+                some_names, some_cells = zip(*there, strict=True)
+                yield Put(row, PutCells(some_names, all_stamps[: len(there)], some_cells), durability, ttl_ms)
 
     def _puts_and_deletes(self, rows: Sequence[bytes]) -> Iterator[Put | Delete]:
         columns = [self._written(name, field, rows) for name, field in self._fields]

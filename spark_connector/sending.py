@@ -1,10 +1,13 @@
-"""Sends many mutations of one table: collected by the server of their region, several batches on their way at a time.
+"""Sends many mutations of one table: region by region, several batches on their way at a time.
 
-1. A mutation goes to the batch of the server that has its region, as far as the shipped locations know it; a batch is
-   sent when it has enough rows or bytes. So a call goes to one server, also behind a gateway. Memory is bounded: beyond
-   :data:`BATCHES_BUFFERED` batches' worth of waiting mutations the fullest one is sent as it is.
-2. At most ``concurrency`` batches are on their way. The rate limit counts what is sent, and sleeps before a batch.
-3. The client tries each row again that its region refused (moved, split, too busy). What it gives up on ends in one
+1. Mutations wait until there are :data:`BATCHES_BUFFERED` batches' worth of them, by rows or by bytes. Then they are
+   sorted by row, dealt out to the servers of their regions, as far as the shipped locations know them, and what a
+   server gets is cut into batches. So a call goes to one server and to few regions there, also behind a gateway: a
+   server writes its log once for each region of a call. What does not fill a batch waits on, half of all at most.
+2. While the next ones are collected, one batch is sent for each batch's worth: the caller and the servers work side by
+   side, and no more than twice :data:`BATCHES_BUFFERED` batches are in memory.
+3. At most ``concurrency`` batches are on their way. The rate limit counts what is sent, and sleeps before a batch.
+4. The client tries each row again that its region refused (moved, split, too busy). What it gives up on ends in one
    :class:`~metaclient.errors.BatchError` that names the rows; then nothing more is sent.
 
 >>> import metaclient
@@ -19,14 +22,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from math import ceil, fsum
+from operator import itemgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from metaclient import keys, multi
 from metaclient.errors import BatchError, DeadlineExceeded, MetaClientError
-from metaclient.model import Delete, Increment, Put
+from metaclient.model import Delete, Increment, Put, PutCells
 
 if TYPE_CHECKING:
     from metaclient import Connection
@@ -36,8 +43,9 @@ if TYPE_CHECKING:
 __all__ = ["Mutation", "Sender", "Sent", "bytes_of_mutation", "cells_of_mutation"]
 
 Mutation = Put | Delete | Increment
+_Waiting = tuple[bytes, int, Mutation]  # row, bytes, and what is to be sent
 
-#: Batches' worth of mutations that may wait in memory for their server's batch to be full.
+#: Batches' worth of mutations that are sorted and cut at a time.
 BATCHES_BUFFERED = 8
 #: What a KeyValue has beside row, column and value: lengths, timestamp and type (KeyValue.FIXED_OVERHEAD and infos).
 CELL_OVERHEAD = 20
@@ -59,6 +67,9 @@ def bytes_of_mutation(mutation: Mutation) -> int:
     row = len(mutation.row) + CELL_OVERHEAD
     if isinstance(mutation, Increment):
         return sum([row + len(column) + 8 for column, _ in mutation.amounts])
+    if isinstance(mutation.cells, PutCells):
+        columns, values = mutation.cells.columns, mutation.cells.values
+        return len(columns) * row + sum(map(len, columns)) + sum(map(len, values))
     return sum([row + len(cell[0]) + len(cell[2]) for cell in mutation.cells]) or row
 
 
@@ -75,8 +86,8 @@ class Sent:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    mutations: list[Mutation] = field(default_factory=list)
-    bytes: int = 0
+    mutations: list[Mutation]
+    bytes: int
 
 
 class Sender:
@@ -99,10 +110,11 @@ class Sender:
         self._concurrency = concurrency
         self._runtime: Runtime = connection._runtime
         self._pace = _Pace(self._runtime, bytes_per_s) if bytes_per_s is not None else None
-        self._cached = connection._operations.locator.cache.cached
-        self._waiting: dict[ServerName | None, _Batch] = {}
-        self._waiting_rows = 0
-        self._waiting_bytes = 0
+        self._waiting: list[_Waiting] = []
+        self._worths = 0  # batches' worth that were taken since the last cut
+        self._rows_left = batch_rows  # until the next batch's worth is full, as are the bytes
+        self._bytes_left = batch_bytes
+        self._ready: deque[_Batch] = deque()
         self._running: list[Task[None]] = []
         self._retries_before = self._retries()
         self._sent_lock = self._runtime.lock()  # guards sent: batches end in threads of their own
@@ -121,40 +133,85 @@ class Sender:
             self._settle()
 
     def add(self, mutation: Mutation) -> None:
-        """Take one; may send a batch, and wait for one that is on its way."""
-        place = self._cached(self._table, mutation.row)
-        server = place.server if place is not None else None
-        batch = self._waiting.get(server)
-        if batch is None:
-            batch = self._waiting[server] = _Batch()
-            self.servers.add(server)
-        size = bytes_of_mutation(mutation)
-        batch.mutations.append(mutation)
-        batch.bytes += size
-        self._waiting_rows += 1
-        self._waiting_bytes += size
-        if len(batch.mutations) >= self._batch_rows or batch.bytes >= self._batch_bytes:
-            self._send(server)
-        elif (
-            self._waiting_bytes > BATCHES_BUFFERED * self._batch_bytes
-            or self._waiting_rows > BATCHES_BUFFERED * self._batch_rows
-        ):
-            self._send(max(self._waiting, key=lambda one: self._waiting[one].bytes))
+        """Take one; may send batches, and wait for one that is on its way."""
+        self.extend((mutation,))
+
+    def extend(self, mutations: Iterable[Mutation]) -> None:
+        """Take many, one after the other."""
+        for mutation in mutations:
+            size = bytes_of_mutation(mutation)
+            self._waiting.append((mutation.row, size, mutation))
+            self._rows_left -= 1
+            self._bytes_left -= size
+            if self._rows_left <= 0 or self._bytes_left <= 0:
+                self._go_on()
 
     def flush(self) -> None:
         """Send all that waits, and wait until all of it is written; BatchError when some rows cannot be."""
-        for server in list(self._waiting):
-            self._send(server)
+        self._ready.extend(self._batches())
+        while self._ready:
+            self._send(self._ready.popleft())
         while self._running:
             self._collect_one()
         self.sent.retries = self._retries() - self._retries_before
 
+    # -- what waits ----------------------------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """A batch's worth has been taken: one may go."""
+        self._rows_left, self._bytes_left = self._batch_rows, self._batch_bytes
+        self._worths += 1
+        is_time = self._worths >= BATCHES_BUFFERED
+        for _ in range(len(self._ready) if is_time else min(1, len(self._ready))):
+            self._send(self._ready.popleft())
+        if is_time:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Make the full batches ready, and as many others as leave half of what may wait, the fullest first."""
+        batches = sorted(self._batches(), key=self._worth)
+        left = fsum(map(self._worth, batches))
+        while batches and (self._worth(batches[-1]) >= 1 or left > BATCHES_BUFFERED / 2):
+            fullest = batches.pop()
+            left -= self._worth(fullest)
+            self._ready.append(fullest)
+        self._waiting = [(one.row, bytes_of_mutation(one), one) for batch in batches for one in batch.mutations]
+        self._worths = ceil(left)
+
+    def _worth(self, batch: _Batch) -> float:
+        """How full it is, by rows or by bytes; 1 is full."""
+        return max(len(batch.mutations) / self._batch_rows, batch.bytes / self._batch_bytes)
+
+    def _batches(self) -> Iterator[_Batch]:
+        """All that waits, by server and in the order of its rows; it waits no more."""
+        waiting, self._waiting = self._waiting, []
+        waiting.sort(key=itemgetter(0))  # stable: two of one row keep their order
+        for server, dealt in self._by_server(waiting).items():
+            self.servers.add(server)
+            begun = size = 0
+            for index, (_, bytes_, _) in enumerate(dealt, 1):
+                size += bytes_
+                if index - begun >= self._batch_rows or size >= self._batch_bytes or index == len(dealt):
+                    yield _Batch([mutation for _, _, mutation in dealt[begun:index]], size)
+                    begun, size = index, 0
+
+    def _by_server(self, waiting: Sequence[_Waiting]) -> dict[ServerName | None, list[_Waiting]]:
+        """One look at the map for each region: its rows are neighbours."""
+        cached = self._connection._operations.locator.cache.cached
+        rows = [row for row, _, _ in waiting]
+        dealt: dict[ServerName | None, list[_Waiting]] = {}
+        begun = 0
+        while begun < len(rows):
+            place = cached(self._table, rows[begun])
+            server, end_key = (place.server, place.region.end_key) if place is not None else (None, rows[begun] + b"\0")
+            end = bisect_left(rows, end_key, begun) if end_key else len(rows)
+            dealt.setdefault(server, []).extend(waiting[begun:end])
+            begun = end
+        return dealt
+
     # -- one batch ---------------------------------------------------------------------------------------------
 
-    def _send(self, server: ServerName | None) -> None:
-        batch = self._waiting.pop(server)
-        self._waiting_rows -= len(batch.mutations)
-        self._waiting_bytes -= batch.bytes
+    def _send(self, batch: _Batch) -> None:
         if self._pace is not None:
             self._pace.wait(batch.bytes)
         if self._concurrency == 1:

@@ -98,8 +98,7 @@ class HBaseWriter(DataSourceArrowWriter):
             learn(connection, self._table, self._locations)
             with sender_of(connection, self._table, options) as sender:
                 for batch in chain([first], batches):
-                    for mutation in rows_from_batch(batch, catalog, options, timestamp):
-                        sender.add(mutation)
+                    sender.extend(rows_from_batch(batch, catalog, options, timestamp))
         message = _message(sender)
         _log.info("partition %d wrote %s", message.partition, _told([message]))
         return message

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from metaclient.model import LATEST_TIMESTAMP, Durability, Put
+from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Put, PutCells
 
 __all__ = ["get1", "get2", "put1", "put2", "puts2", "void_reply"]
 
@@ -51,28 +51,59 @@ def put2(table: bytes, put: Put) -> bytes:
 
 def puts2(table: bytes, puts: Sequence[Put]) -> bytes:
     """``putMultiple`` of Thrift 2."""
-    pack = _int.pack
-    parts = [_PUTS2, b"\x0b\0\1", pack(len(table)), table, b"\x0f\0\2\x0c", pack(len(puts))]
+    parts = [_PUTS2, b"\x0b\0\1", _int.pack(len(table)), table, b"\x0f\0\2\x0c", _int.pack(len(puts))]
     add = parts.append
-    heads: dict[bytes, bytes] = {}  # a column's name is the same in most rows
-    stamp, ending = LATEST_TIMESTAMP, b"\0"  # and so is the timestamp
+    written = _PutWriter()
     for put in puts:
-        row, cells = put.row, put.cells
-        add(b"\x0b\0\1%b%b\x0f\0\2\x0c%b" % (pack(len(row)), row, pack(len(cells))))
-        for column, timestamp, value, _ in cells:
-            head = heads.get(column)
-            if head is None:
-                family, _, qualifier = column.partition(b":")
-                head = heads[column] = b"\x0b\0\1%b%b\x0b\0\2%b%b\x0b\0\3" % (
-                    pack(len(family)), family, pack(len(qualifier)), qualifier
-                )  # fmt: skip
-            if timestamp != stamp:
-                stamp = timestamp
-                ending = b"\0" if stamp == LATEST_TIMESTAMP else b"\x0a\0\4%b\0" % stamp.to_bytes(8, "big")
-            add(b"%b%b%b%b" % (head, pack(len(value)), value, ending))
+        cells = put.cells
+        add(written.by_columns(put.row, cells) if type(cells) is PutCells else written.by_cells(put.row, cells))
         add(_put_ending(put))
     add(b"\0")
     return b"".join(parts)
+
+
+class _PutWriter:
+    """Puts up to what follows their cells. Columns are the same in most rows, and so is the timestamp."""
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, bytes] = {}
+        self._stamp, self._ending = LATEST_TIMESTAMP, b"\0"
+        self._columns: tuple[bytes, ...] | None = None
+        self._stamps: tuple[int, ...] | None = None
+        self._template = b""
+
+    def by_columns(self, row: bytes, cells: PutCells) -> bytes:
+        if cells.columns is not self._columns or cells.timestamps is not self._stamps:
+            self._columns, self._stamps = cells.columns, cells.timestamps
+            begin = b"\x0f\0\2\x0c" + _int.pack(len(cells.columns))
+            ends = [begin, *map(self._ended, cells.timestamps)]
+            heads = [*map(self._head, cells.columns), b""]
+            constants = [end + head for end, head in zip(ends, heads, strict=True)]
+            self._template = b"%b%b".join([b"\x0b\0\1", *(one.replace(b"%", b"%%") for one in constants)])
+        pack = _int.pack
+        sized = [part for value in cells.values for part in (pack(len(value)), value)]
+        return self._template % (pack(len(row)), row, *sized)
+
+    def by_cells(self, row: bytes, cells: Sequence[Cell]) -> bytes:
+        pack = _int.pack
+        parts = [b"\x0b\0\1%b%b\x0f\0\2\x0c%b" % (pack(len(row)), row, pack(len(cells)))]
+        for column, stamp, value, _ in cells:
+            head = self._heads.get(column) or self._head(column)
+            ending = self._ending if stamp == self._stamp else self._ended(stamp)
+            parts.append(b"%b%b%b%b" % (head, pack(len(value)), value, ending))
+        return b"".join(parts)
+
+    def _head(self, column: bytes) -> bytes:
+        family, _, qualifier = column.partition(b":")
+        head = self._heads[column] = b"\x0b\0\1%b%b\x0b\0\2%b%b\x0b\0\3" % (
+            _int.pack(len(family)), family, _int.pack(len(qualifier)), qualifier
+        )  # fmt: skip
+        return head
+
+    def _ended(self, stamp: int) -> bytes:
+        self._stamp = stamp
+        self._ending = b"\0" if stamp == LATEST_TIMESTAMP else b"\x0a\0\4%b\0" % stamp.to_bytes(8, "big")
+        return self._ending
 
 
 def _put_ending(put: Put) -> bytes:

@@ -53,6 +53,10 @@ T = thrift2()
 P = TypeVar("P", ScanPage, CellPage)
 #: The gateway answers this call by itself, so that silence means that it does not understand us.
 OPEN_S_MAX = 10.0
+#: A page of a scan is asked for in so many calls at once, if they have so many rows each.
+PIECES_MAX = 2
+PIECE_ROWS_MIN = 100
+_KINDS: dict[type, str] = {Put: "put", Delete: "delete"}  # what can go into one call with others of its kind
 
 
 @dataclass(slots=True)
@@ -160,8 +164,8 @@ class Thrift2Backend(GatewayBackend):
     def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
         """Fewer pieces than asked for mean the end: the gateway asks for one after the other until there is none."""
         assert isinstance(scanner, _Scanner)
-        args = (scanner.number, rows)
-        found = self._rows("getScannerRows", lambda: args, deadline, scanner.table, only=scanner.gateway)
+        args = [(scanner.number, piece) for piece in _pieces(rows)]
+        found = self._rows_of_each("getScannerRows", args, deadline, scanner.table, scanner.gateway)
         kept = self._kept(found, scanner.range)
         is_end = len(found) < rows or (bool(found) and scanner.range.is_beyond(found[-1].row))
         if is_end:
@@ -269,15 +273,19 @@ class Thrift2Backend(GatewayBackend):
     ) -> Sequence[Result | MetaClientError | None]:
         """Runs of one kind in one call each, in order; a failure after the first run may have applied some."""
         outcomes: list[Result | MetaClientError | None] = []
-        for kind, run in groupby(_reordered(actions), key=_kind):
+        ordered = _reordered(actions)
+        for kind, run in groupby(ordered, key=_kind):
             try:
                 outcomes += self._run(kind, table, list(run), deadline)
             except MetaClientError as error:
                 error.may_have_applied = error.may_have_applied or any(
-                    not isinstance(action.operation, Get) for action in _reordered(actions)[: len(outcomes)]
+                    not isinstance(action.operation, Get) for action in ordered[: len(outcomes)]
                 )
                 raise
-        return _restored(actions, outcomes)
+        if ordered is actions:
+            return outcomes
+        by_action = {id(action): outcome for action, outcome in zip(ordered, outcomes, strict=True)}
+        return [by_action[id(action)] for action in actions]
 
     def _run(
         self, kind: str, table: bytes, actions: list[Action], deadline: float
@@ -364,6 +372,12 @@ def _is_one_call(scan: Scan) -> bool:
     return scan.limit is not None and scan.limit <= scan.caching and scan.batch is None
 
 
+def _pieces(rows: int) -> list[int]:
+    """A page is asked for in this many calls, all at once."""
+    count = max(1, min(PIECES_MAX, rows // PIECE_ROWS_MIN))
+    return [rows * (number + 1) // count - rows * number // count for number in range(count)]
+
+
 def _cell_page(found: CellRows, scanner: _Scanner | None, *, is_end: bool, is_stale: bool) -> CellPage:
     is_stale = found.is_stale if found.rows else is_stale
     return CellPage(found.cells, found.rows, found.first_row, found.last_row, scanner, is_end, is_stale)
@@ -385,29 +399,16 @@ def _not_honoured(replica_id: int) -> MetaClientError:
 
 
 def _kind(action: Action) -> str:
-    match action.operation:
-        case Get() as get:
-            is_plain = (action.place is None or action.place.region.replica_id == 0) and not get.existence_only
-            return "get" if is_plain else "get at a replica"
-        case Put():
-            return "put"
-        case Delete():
-            return "delete"
-    return "other"
+    operation = action.operation
+    if isinstance(operation, Get):
+        is_plain = (action.place is None or action.place.region.replica_id == 0) and not operation.existence_only
+        return "get" if is_plain else "get at a replica"
+    return _KINDS.get(type(operation), "other")
 
 
 def _reordered(actions: Sequence[Action]) -> Sequence[Action]:
     """By kind, so that there are few calls, unless a row comes twice: then its order counts."""
-    if all(type(action.operation) is Put for action in actions):
+    if {type(action.operation) for action in actions} == {Put}:
         return actions
     rows = [action.operation.row for action in actions if not isinstance(action.operation, Get)]
     return actions if len(set(rows)) != len(rows) else sorted(actions, key=_kind)
-
-
-def _restored(actions: Sequence[Action], outcomes: list[Any]) -> list[Any]:
-    """Outcomes in the order in which the actions were given."""
-    reordered = _reordered(actions)
-    if reordered is actions:
-        return outcomes
-    by_action = {id(action): outcome for action, outcome in zip(reordered, outcomes, strict=True)}
-    return [by_action[id(action)] for action in actions]

@@ -171,8 +171,7 @@ def _copier(
                 for result, _ in results:
                     rows += result.row != last
                     last = result.row
-                    for mutation in mutations_of(result, renamed, durability):
-                        sender.add(mutation)
+                    sender.extend(mutations_of(result, renamed, durability))
         sent = sender.sent
         yield pa.record_batch(
             [pa.array([value], pa.int64()) for value in (rows, sent.cells, sent.bytes, sent.retries)],

@@ -11,20 +11,31 @@ from thriftpy2.transport import TMemoryBuffer
 from adapters.thrift.cells import put_of
 from adapters.thrift.idl import thrift2
 from adapters.thrift.requests import puts2
-from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Put
+from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Put, PutCells
 
 T = thrift2()
 cells = st.builds(
     Cell,
-    st.sampled_from([b"cf:a", b"cf:", b"d:b:c", b"cf:\xff\x00"]),
-    st.sampled_from([0, 1, 1_700_000_000_000, LATEST_TIMESTAMP]),
+    st.sampled_from([b"cf:a", b"cf:", b"d:b:c", b"cf:\xff\x00", b"cf:100%b"]),
+    st.sampled_from([0, 1, 0x25252525, 1_700_000_000_000, LATEST_TIMESTAMP]),
     st.binary(max_size=20),
+)
+#: Rows of one table: the same columns, and mostly the same time, in the same objects.
+COLUMNS = [(b"cf:a", b"cf:100%b", b"d:"), (b"cf:a",), tuple(b"cf:%d" % number for number in range(0x25))]
+TIMES = {columns: [(LATEST_TIMESTAMP,) * len(columns), tuple(range(len(columns)))] for columns in COLUMNS}
+by_columns = st.sampled_from(COLUMNS).flatmap(
+    lambda columns: st.builds(
+        PutCells,
+        st.just(columns),
+        st.sampled_from(TIMES[columns]),
+        st.lists(st.binary(max_size=3), min_size=len(columns), max_size=len(columns)).map(tuple),
+    )
 )
 puts = st.lists(
     st.builds(
         Put,
         st.binary(min_size=1, max_size=5),
-        st.lists(cells, min_size=1, max_size=4).map(tuple),
+        st.lists(cells, min_size=1, max_size=4).map(tuple) | by_columns,
         st.sampled_from(Durability),
         st.sampled_from([None, 1, 86_400_000]),
     ),
