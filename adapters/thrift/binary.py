@@ -74,6 +74,10 @@ class Incoming(Protocol):
         """Wait for more; what stands before ``at`` is dropped, so that this becomes 0."""
         ...
 
+    def end(self, at: int) -> None:
+        """The reply ends there; what stands behind it is the next one's."""
+        ...
+
 
 # -- replies -------------------------------------------------------------------------------------------------------
 
@@ -340,12 +344,13 @@ def _success(incoming: Incoming) -> tuple[int, int]:
 
 
 def ended(incoming: Incoming, at: int) -> None:
-    """After the value comes the end of the message, and nothing else."""
+    """After the value comes the end of the message."""
     data = incoming.data
     while len(data) <= at:
         data, at = incoming.more(at), 0
-    if len(data) != at + 1 or data[at] != _STOP:
-        raise ConnectionError("the gateway sent more than one answer")
+    if data[at] != _STOP:
+        raise ConnectionError("the gateway's answer does not end where it should")
+    incoming.end(at + 1)
 
 
 def _expected(data: bytes, at: int, number: int) -> tuple[bytes, int]:

@@ -90,7 +90,7 @@ class Channel:
             answer = ask(link)
         except Exception as error:
             if is_answer(error):
-                gateways.give_back(link)
+                (gateways.drop if link.owed else gateways.give_back)(link)
             else:
                 is_silent = isinstance(error, TimeoutError)
                 gateways.drop(link, is_silent=is_silent, is_broken=isinstance(error, OSError) and not is_silent)

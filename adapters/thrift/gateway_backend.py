@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any, ClassVar
 
 from adapters.thrift.binary import RowReader, read_row, read_rows
@@ -94,6 +95,19 @@ class GatewayBackend(ABC):
             if link.rows is None:
                 return [self._result_of(one) for one in getattr(link.client, method)(*args())]
             return link.ask(method, args() if request is None else request, read_rows)
+
+        return self._channel.ask(ask, method, deadline, table, only=only)[0]
+
+    def _rows_of_each(
+        self, method: str, args: Sequence[tuple[object, ...]], deadline: float, table: bytes, only: Gateway
+    ) -> list[Result]:
+        """The rows of several calls, one behind the other: the gateway works on one while we read the one before."""
+
+        def ask(link: Link) -> list[Result]:
+            if link.rows is None:
+                call = getattr(link.client, method)
+                return [self._result_of(one) for each in args for one in call(*each)]
+            return list(chain.from_iterable(link.ask_each(method, args, read_rows)))
 
         return self._channel.ask(ask, method, deadline, table, only=only)[0]
 

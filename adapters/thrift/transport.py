@@ -11,7 +11,7 @@ import contextlib
 import errno
 import socket
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http.client import HTTPConnection, HTTPException
 from struct import Struct
 from typing import Any, Protocol, TypeVar
@@ -56,6 +56,11 @@ class Stream(Protocol):
 
     def flush(self) -> None: ...
 
+    @property
+    def is_pipelined(self) -> bool:
+        """Whether a call can be sent before the one before it is answered."""
+        ...
+
     def is_usable(self) -> bool:
         """False when the other side has hung up, or said something that nobody asked for."""
         ...
@@ -65,6 +70,8 @@ class Stream(Protocol):
 
 class SocketStream:
     """A plain or TLS socket under deadlines."""
+
+    is_pipelined = True
 
     def __init__(self, sock: socket.socket, now: Callable[[], float]) -> None:
         self._socket = sock
@@ -139,6 +146,8 @@ class SocketStream:
 class HttpStream:
     """Each call is the body of a POST; requests of one connection follow one another."""
 
+    is_pipelined = False
+
     def __init__(self, gateway: Gateway, path: str, now: Callable[[], float]) -> None:
         self._connection = HTTPConnection(gateway.host, gateway.port)
         self._path = path
@@ -209,12 +218,16 @@ class HttpStream:
 
 
 class Reply:
-    """A reply as it arrives; in a frame all of it is read before it is looked at."""
+    """A reply as it arrives; in a frame all of it is read before it is looked at.
 
-    def __init__(self, stream: Stream, *, is_framed: bool) -> None:
+    ``begun`` is what came behind the reply before. Of the last one that was asked for, nothing more may come.
+    """
+
+    def __init__(self, stream: Stream, *, is_framed: bool, begun: bytes = b"", is_last: bool = True) -> None:
         self._stream = stream
         self._is_framed = is_framed
-        self.data = self._frame() if is_framed else stream.read(BUFFER_BYTES)
+        self._is_last = is_last
+        self.data = self._frame() if is_framed else begun or stream.read(BUFFER_BYTES)
 
     def _frame(self) -> bytes:
         size = _frame_size.unpack(self._exactly(_frame_size.size))[0]
@@ -236,6 +249,11 @@ class Reply:
         self.data = self.data[at:] + self._stream.read(max(BUFFER_BYTES, len(self.data)))
         return self.data
 
+    def end(self, at: int) -> None:
+        self.data = self.data[at:]
+        if self.data and (self._is_last or self._is_framed):
+            raise ConnectionError("the gateway sent more than one answer")
+
     def read(self, size: int) -> bytes:
         """For thriftpy2, when it has to read the whole message after all."""
         if not self.data and not self._is_framed:
@@ -247,10 +265,11 @@ class Reply:
 class Link:
     """A connection in use: Thrift's client on a stream, and the gateway at its other end.
 
-    ``rows`` reads rows by hand; None where the protocol is not the binary one, and the client must be asked.
+    ``rows`` reads rows by hand; None where the protocol is not the binary one, and the client must be asked. ``owed``
+    are replies that will still come: who meets them would take them for answers to something else.
     """
 
-    __slots__ = ("_is_framed", "client", "gateway", "idle_since", "rows", "stream")
+    __slots__ = ("_is_framed", "client", "gateway", "idle_since", "owed", "rows", "stream")
 
     def __init__(
         self, gateway: Gateway, stream: Stream, client: Any, *, rows: RowReader | None = None, is_framed: bool = False
@@ -260,13 +279,40 @@ class Link:
         self.client = client
         self.rows = rows
         self.idle_since = 0.0
+        self.owed = 0
         self._is_framed = is_framed
 
     def ask(self, method: str, request: bytes | tuple[object, ...], read: Callable[[Incoming, RowReader], T]) -> T:
         """Send a request, written by hand or as arguments, and read the reply by hand."""
-        assert self.rows is not None
         self._send(method, request)
-        reply = Reply(self.stream, is_framed=self._is_framed)
+        return self._answer(method, Reply(self.stream, is_framed=self._is_framed), read)
+
+    def ask_each(
+        self,
+        method: str,
+        requests: Sequence[bytes | tuple[object, ...]],
+        read: Callable[[Incoming, RowReader], T],
+    ) -> list[T]:
+        """Send all requests, then read the replies: the gateway is at work on the next while one is read.
+
+        The first error is raised, and the replies behind it are owed.
+        """
+        if not self.stream.is_pipelined:
+            return [self.ask(method, request, read) for request in requests]
+        self.owed = len(requests)
+        for request in requests:
+            self._send(method, request)
+        answers: list[T] = []
+        begun = b""
+        while self.owed:
+            self.owed -= 1
+            reply = Reply(self.stream, is_framed=self._is_framed, begun=begun, is_last=not self.owed)
+            answers.append(self._answer(method, reply, read))
+            begun = reply.data
+        return answers
+
+    def _answer(self, method: str, reply: Reply, read: Callable[[Incoming, RowReader], T]) -> T:
+        assert self.rows is not None
         try:
             return read(reply, self.rows)
         except NotOurs:

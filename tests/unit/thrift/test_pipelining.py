@@ -1,0 +1,148 @@
+"""A page of a scan in several calls at once: each reply finds its rows, and no reply is left for somebody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from thriftpy2.protocol import TBinaryProtocol
+from thriftpy2.thrift import TClient
+from thriftpy2.transport import TMemoryBuffer
+
+from adapters.fake import FakeCluster
+from adapters.thrift.binary import Rows2, read_rows
+from adapters.thrift.idl import thrift2
+from adapters.thrift.thrift2 import Thrift2Backend, _pieces
+from adapters.thrift.transport import Link
+from adapters.thrift.url import Gateway
+from metaclient.errors import MetaClientError
+from metaclient.model import Cell, Get, Put, Result, Scan
+from metaclient.runtime import ThreadRuntime
+from tests.unit.thrift.test_binary import reply
+
+T2 = thrift2()
+METHOD = "getScannerRows"
+
+
+class Script:
+    """A connection whose replies are known before; what is done with it is noted."""
+
+    def __init__(self, replies: bytes, sizes: list[int], *, is_pipelined: bool = True) -> None:
+        self.is_pipelined = is_pipelined
+        self.done: list[bytes | str] = []
+        self._rest, self._sizes = replies, sizes
+
+    def begin(self, deadline: float) -> None: ...
+
+    def write(self, data: bytes) -> None:
+        self.done.append(data)
+
+    def flush(self) -> None: ...
+
+    def read(self, size: int) -> bytes:
+        assert self._rest, "a real socket would wait until the deadline"
+        if self.done[-1] != "read":
+            self.done.append("read")
+        size = min(size, self._sizes[len(self._rest) % len(self._sizes)])
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+    def is_usable(self) -> bool:
+        return True
+
+    def close(self) -> None: ...
+
+
+def link_on(script: Script) -> Link:
+    client = TClient(T2.THBaseService, TBinaryProtocol(TMemoryBuffer()))
+    return Link(Gateway("gateway", 9090), script, client, rows=Rows2())
+
+
+def page(*rows: bytes) -> bytes:
+    value = T2.TColumnValue(family=b"cf", qualifier=b"a", value=b"1", timestamp=7, type=4)
+    return reply(T2.THBaseService, METHOD, success=[T2.TResult(row=row, columnValues=[value]) for row in rows])
+
+
+@given(
+    pages=st.lists(st.lists(st.binary(min_size=1, max_size=9), max_size=4), min_size=1, max_size=4),
+    sizes=st.lists(st.integers(1, 200), min_size=1, max_size=4),
+)
+def test_replies_in_any_pieces_are_told_apart(pages: list[list[bytes]], sizes: list[int]) -> None:
+    link = link_on(Script(b"".join(page(*rows) for rows in pages), sizes))
+    found = link.ask_each(METHOD, [b"?"] * len(pages), read_rows)
+    assert [[one.row for one in rows] for rows in found] == pages
+    assert link.owed == 0
+
+
+def test_all_is_sent_before_anything_is_read() -> None:
+    script = Script(page(b"r1") + page(b"r2"), [10_000])
+    link_on(script).ask_each(METHOD, [b"first", b"second"], read_rows)
+    assert script.done == [b"first", b"second", "read"]
+
+
+def test_where_calls_must_follow_one_another_they_do() -> None:
+    """HTTP: a request's body is its call, and the next one waits for the answer."""
+    script = Script(page(b"r1") + page(b"r2"), [len(page(b"r1"))], is_pipelined=False)
+    link_on(script).ask_each(METHOD, [b"first", b"second"], read_rows)
+    assert script.done == [b"first", "read", b"second", "read"]
+
+
+@pytest.mark.parametrize("surplus", [b"\0", b"another answer"])
+def test_nobody_asked_for_more(surplus: bytes) -> None:
+    link = link_on(Script(page(b"r1") + page(b"r2") + surplus, [10_000]))
+    with pytest.raises(ConnectionError, match="more than one answer"):
+        link.ask_each(METHOD, [b"?"] * 2, read_rows)
+
+
+def test_behind_an_error_replies_are_owed() -> None:
+    failed = reply(T2.THBaseService, METHOD, io=T2.TIOError(message="gone"))
+    link = link_on(Script(page(b"r1") + failed + page(b"r3"), [7]))
+    with pytest.raises(T2.TIOError):
+        link.ask_each(METHOD, [b"?"] * 3, read_rows)
+    assert link.owed == 1
+
+
+@pytest.mark.parametrize("rows", [1, 99, 199, 200, 201, 1000, 10_001])
+def test_pieces_are_of_one_size_and_not_small(rows: int) -> None:
+    pieces = _pieces(rows)
+    assert sum(pieces) == rows
+    assert max(pieces) - min(pieces) <= 1
+    assert len(pieces) == 1 or min(pieces) >= 100
+
+
+@pytest.fixture
+def backend() -> Iterator[Thrift2Backend]:
+    with FakeCluster(servers=2) as cluster, cluster.connect() as connection:
+        connection.create_table("t", {"cf": {}})
+        with connection.table("t").batch() as batch:
+            for number in range(700):
+                batch.put(b"%03d" % number, {b"cf:a": b"1"})
+        made = Thrift2Backend(cluster.serve().thrift2_url, runtime=ThreadRuntime())
+        yield made
+        made.close()
+
+
+def until(backend: Any) -> float:
+    return float(backend._runtime.now() + 30)
+
+
+def test_pages_of_a_gateway_have_all_rows_in_order(backend: Thrift2Backend) -> None:
+    opened = backend.scan_open(None, b"t", Scan(caching=300), until(backend))
+    pages = [opened]
+    while not pages[-1].is_end_of_region:
+        pages.append(backend.scan_next(pages[-1].scanner, 300, until(backend)))
+    assert [len(one.rows) for one in pages] == [300, 300, 100]
+    assert [one.row for each in pages for one in each.rows] == [b"%03d" % number for number in range(700)]
+
+
+def test_a_connection_with_replies_to_come_is_not_used_again(backend: Thrift2Backend) -> None:
+    scanner = backend.scan_open(None, b"t", Scan(caching=100), until(backend)).scanner
+    backend.scan_close(scanner, until(backend))
+    with pytest.raises(MetaClientError):
+        backend.scan_next(scanner, 400, until(backend))  # both of its calls are answered with an error
+    assert [one["idle"] for one in backend.gateways().values()] == [0]
+    backend.mutate(None, b"t", Put(b"new", (Cell(b"cf:a", 7, b"2"),)), until(backend))
+    assert backend.get(None, b"t", Get(b"new"), until(backend)) == Result(b"new", [Cell(b"cf:a", 7, b"2")])
