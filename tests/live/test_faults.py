@@ -158,6 +158,7 @@ def test_rolling_restart_fails_no_call(hbase: LocalHBase, patient: Table, capsys
     assert _read_back(patient, load) == load.written
 
 
+@pytest.mark.essential
 def test_moved_region_fails_no_call(hbase: LocalHBase, patient: Table, capsys: Any) -> None:
     connection = patient.connection
     old = connection.locate(patient.name, ROWS[3], reload=True)
@@ -176,6 +177,7 @@ def test_moved_region_fails_no_call(hbase: LocalHBase, patient: Table, capsys: A
     assert _read_back(patient, load) == load.written
 
 
+@pytest.mark.essential
 def test_split_region_fails_no_call(hbase: LocalHBase, patient: Table, capsys: Any) -> None:
     """The parent's rows are the daughters', and lookups learn of them without being told."""
     connection = patient.connection

@@ -15,7 +15,7 @@ from metaclient import Connection, Table
 from tests.live.load import WAIT_S_MAX, backend_of, looking_up, said, wait_until, writing
 
 CALLS = 300
-pytestmark = pytest.mark.usefixtures("healed")
+pytestmark = [pytest.mark.essential, pytest.mark.usefixtures("healed")]
 
 
 @pytest.fixture
