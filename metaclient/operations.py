@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 from metaclient import keys
@@ -38,7 +39,7 @@ from metaclient.model import (
     Result,
     RowMutations,
 )
-from metaclient.reads import Executor, HedgeBudget, HedgeDelay, Leg, all_at_once, staged, told
+from metaclient.reads import Executor, HedgeBudget, HedgeDelay, Leg, SilentServers, all_at_once, staged, told
 from metaclient.retry import Retrier
 from metaclient.runtime import Pending, Runtime
 from metaclient.telemetry import Telemetry
@@ -53,6 +54,11 @@ NEVER = float("inf")
 CHANGES = (Increment, Append)
 #: The namespace of HBase's own tables: hbase.client.meta.operation.timeout is theirs.
 SYSTEM_TABLES = b"hbase:"
+#: A server is silent when it owes an answer for longer than this and than so many of the hedges' delays.
+SILENT_S = 0.05
+SILENT_DELAYS = 5
+#: After this long, and twice as many delays, a read whose hedge was refused needs no leave to turn away from it.
+STALLED_S = 0.25
 
 
 class Operations:
@@ -97,6 +103,7 @@ class Operations:
             "scan": self._delay(config.hedge_delay_scan_s),
             "rows": self._delay(config.hedge_delay_multiget_s),
         }
+        self._silent = SilentServers()
         self._turn = 0  # races between threads only make two reads start at the same replica
 
     def _delay(self, fixed_s: float) -> HedgeDelay:
@@ -280,7 +287,7 @@ class Operations:
     ) -> tuple[T, RegionLocation]:
         """Ask the region's replicas as the plan says; the first success and where it came from."""
         begun = self._now()
-        places, unplaced = self._places(table, row, deadline, before)
+        places, unplaced = self._places(table, row, kind, deadline, before)
         sent = self._now()
         self.hedge_budget.on_call()
         try:
@@ -290,13 +297,17 @@ class Operations:
                 deadline=deadline,
                 observer=_Observer(self, kind),
                 accept=lambda place, value: None if isinstance(value, answer) else wrong(answer, value),
-                allow_hedge=self.allow_hedge,
+                allow_hedge=_Leave(self, kind, places[0]),
                 discard=discard,
+                watch=partial(self._watch, kind),
+                ask_again_s=STALLED_S,
             )
         except MetaClientError as error:
             if unplaced is None or isinstance(error, ConnectionClosed):
                 raise
             raise unplaced from error  # the primary's error counts, and it has no place
+        if self._silent:
+            self._silent.answered(won.leg.place.server)
         if any(place.replica_id == 0 for place in won.outran):
             # It takes at least that long; without this the delay would be learnt from the primary's good moments.
             self.delays[kind].window.add(self._now() - sent)
@@ -305,9 +316,12 @@ class Operations:
         return won.value, won.leg.place
 
     def _places(
-        self, table: bytes, row: bytes, deadline: float, before: bool
+        self, table: bytes, row: bytes, kind: str, deadline: float, before: bool
     ) -> tuple[list[RegionLocation], MetaClientError | None]:
-        """The primary, then the secondaries from one that changes with each read; why there is no primary, if so."""
+        """The primary, then the secondaries from one that changes with each read; why there is no primary, if so.
+
+        Whoever is silent comes last.
+        """
         unplaced: MetaClientError | None = None
         try:
             entry = self.locator.locate_region(table, row, deadline=deadline, before=before)
@@ -317,7 +331,31 @@ class Operations:
             if known is None or not known.placed() or error.disposition is Disposition.FATAL:
                 raise
             entry, unplaced = known, error
-        return [place for at in self.replica_order(entry) if (place := entry.at(at)) is not None], unplaced
+        places = [place for at in self.replica_order(entry) if (place := entry.at(at)) is not None]
+        if self._silent:
+            now = self._now()
+            normal_s = max(SILENT_S, SILENT_DELAYS * self.delays[kind].delay_s())
+            places.sort(key=lambda place: self._silent.waiting_s(place.server, now) >= normal_s)
+        return places, unplaced
+
+    def _watch(self, kind: str, place: RegionLocation, call: Pending[Any], since: float) -> bool:
+        """Whether an outrun call is to go on as a witness; HBase's own plan asks everybody at once and needs none."""
+        is_late = self._now() - since >= self.delays[kind].delay_s()  # others have only just been asked
+        until = since + self.read_timeout_s
+        return is_late and self.config.hedge_plan == "staged" and self._silent.outran(place.server, call, since, until)
+
+    def turn_away(self, kind: str, place: RegionLocation) -> bool:
+        """Whether a read that waits for this place may ask elsewhere as after a time-out, whatever hedges have cost.
+
+        It is for reads that were under way when a server fell silent: those that come later ask elsewhere first. The
+        budget pays for it all the same, later.
+        """
+        normal_s = 2 * SILENT_DELAYS * self.delays[kind].delay_s()
+        if self._silent.waiting_s(place.server, self._now()) < max(STALLED_S, normal_s):
+            return False
+        self.hedge_budget.owe()
+        self._count_hedges(1)
+        return True
 
     def replica_order(self, entry: RegionLocations) -> list[int]:
         """The primary first, then the others from one that changes with each read."""
@@ -336,9 +374,12 @@ class Operations:
     def allow_hedge(self, calls: int = 1) -> bool:
         if not self.hedge_budget.take(calls):
             return False
+        self._count_hedges(calls)
+        return True
+
+    def _count_hedges(self, calls: int) -> None:
         self.telemetry.count("metaclient.hedges", calls)
         self.telemetry.emit("hedge_started", calls=calls)
-        return True
 
     # -- writes --------------------------------------------------------------------------------------------------
 
@@ -422,6 +463,28 @@ class Operations:
 
         # Repeating one that was applied would answer False for a True.
         return self.retried(attempt, deadline, table, "check_and_mutate", check.row, is_repeatable=False)
+
+
+class _Leave:
+    """Asked by a race before each hedge. The budget is asked until it refuses, then only silence counts, and once."""
+
+    __slots__ = ("_first", "_has_turned", "_kind", "_operations", "_was_refused")
+
+    def __init__(self, operations: Operations, kind: str, first: RegionLocation) -> None:
+        self._operations = operations
+        self._kind = kind
+        self._first = first
+        self._was_refused = False
+        self._has_turned = False
+
+    def __call__(self) -> bool:
+        if not self._was_refused and self._operations.allow_hedge():
+            return True
+        self._was_refused = True
+        if self._has_turned:
+            return False
+        self._has_turned = self._operations.turn_away(self._kind, self._first)
+        return self._has_turned
 
 
 class _Observer:

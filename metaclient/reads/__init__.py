@@ -1,13 +1,14 @@
 """Policies about reads, and the one place that carries them out.
 
 ``plan`` says which copies are asked and when, ``delay`` how long the primary is given, ``budget`` how many extra calls
-there may be; ``executor`` starts, races and drains the calls.
+there may be, ``silence`` who is asked last; ``executor`` starts, races and drains the calls.
 """
 
 from metaclient.reads.budget import CallBudget, HedgeBudget
 from metaclient.reads.delay import HedgeDelay, LatencyWindow
 from metaclient.reads.executor import Executor, Won, told
 from metaclient.reads.plan import Leg, all_at_once, one_replica, staged
+from metaclient.reads.silence import SilentServers
 
 __all__ = [
     "CallBudget",
@@ -16,6 +17,7 @@ __all__ = [
     "HedgeDelay",
     "LatencyWindow",
     "Leg",
+    "SilentServers",
     "Won",
     "all_at_once",
     "one_replica",

@@ -55,6 +55,10 @@ class HedgeBudget:
         self._extra += calls
         return True
 
+    def owe(self) -> None:
+        """An extra call that could not be refused: it is taken from those to come."""
+        self._extra += 1
+
 
 class CallBudget:
     """Retries beside first attempts; a success earns more than a failure does.

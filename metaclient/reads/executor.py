@@ -185,22 +185,27 @@ class Executor:
                 f"(abandoned_calls_max={self._abandoned_max}); it is not called again until some of them end"
             )
 
-    def abandon(self, pending: Pending[T], discard: Callable[[T], None] | None = None) -> None:
+    def abandon(
+        self, pending: Pending[T], discard: Callable[[T], None] | None = None, *, is_watched: bool = False
+    ) -> None:
         """Nobody waits for it any more: take it back if the transport can, else count it until it ends.
 
-        A call that still waits for a thread is never made: a write must not be applied after its user was told.
+        A call that still waits for a thread is never made: a write must not be applied after its user was told. One
+        that is watched goes on: its end is news to somebody.
         """
         if discard is not None:
             pending.on_done(lambda done: _hand_over(done, discard))
         if pending.is_done:
             return
+        is_taken_back = self._can_cancel and not is_watched
         with self._lock:
-            if self._can_cancel:
+            if is_taken_back:
                 self.cancelled += 1
             else:
                 self._abandoned += 1
-        pending.cancel()
-        if not self._can_cancel:
+        if not is_watched:
+            pending.cancel()
+        if not is_taken_back:
             pending.on_done(self._reclaimed)
 
     def _reclaimed(self, pending: Pending[T]) -> None:
@@ -221,9 +226,16 @@ class Executor:
         allow_hedge: Callable[[], bool] = lambda: True,
         discard: Callable[[T], None] | None = None,
         reorder: Callable[[MetaClientError, list[Leg[P]]], list[Leg[P]]] | None = None,
+        watch: Callable[[P, Pending[T], float], bool] | None = None,
+        ask_again_s: float = float("inf"),
     ) -> Won[P, T]:
-        """Carry out a plan; see the module's docstring. ``reorder`` may change what comes after a failure."""
-        race = _Race(self, call, deadline, observer, accept, allow_hedge, discard, reorder)
+        """Carry out a plan; see the module's docstring.
+
+        ``reorder`` may change what comes after a failure. ``watch`` is shown each call that was outrun, with the time
+        at which it was made, and says whether it shall go on. A hedge that was not allowed asks again after
+        ``ask_again_s``.
+        """
+        race = _Race(self, call, deadline, observer, accept, allow_hedge, discard, reorder, watch, ask_again_s)
         try:
             return race.run_in_turn(list(legs)) if self._inline and _is_sequential(legs) else race.run(list(legs))
         finally:
@@ -266,6 +278,8 @@ class _Race(Generic[P, T]):
         allow_hedge: Callable[[], bool],
         discard: Callable[[T], None] | None,
         reorder: Callable[[MetaClientError, list[Leg[P]]], list[Leg[P]]] | None,
+        watch: Callable[[P, Pending[T], float], bool] | None,
+        ask_again_s: float,
     ) -> None:
         self._executor = executor
         self._runtime = executor._runtime
@@ -276,6 +290,8 @@ class _Race(Generic[P, T]):
         self._allow_hedge = allow_hedge
         self._discard = discard
         self._reorder = reorder
+        self._watch = watch
+        self._ask_again_s = ask_again_s
         self._waiting: list[Leg[P]] = []
         self._running: list[_Running[P, T]] = []
         self.errors: list[tuple[Leg[P], MetaClientError]] = []
@@ -334,7 +350,8 @@ class _Race(Generic[P, T]):
             # A leg that replaces failed ones is no hedge: nothing else is under way.
             if leg.is_hedge and not by_failure:
                 if not self._allow_hedge():
-                    self._waiting.insert(0, Leg(leg.place, float("inf"), leg.timeout_s, leg.is_hedge))
+                    again_s = now - begun + self._ask_again_s
+                    self._waiting.insert(0, Leg(leg.place, again_s, leg.timeout_s, leg.is_hedge))
                     return
                 self._hedges += 1
             self._begin(leg, now)
@@ -406,7 +423,8 @@ class _Race(Generic[P, T]):
 
     def _drop_losers(self) -> None:
         for running in self._running:
-            self._executor.abandon(running.pending, self._discard)
+            is_watched = self._watch is not None and self._watch(running.leg.place, running.pending, running.started)
+            self._executor.abandon(running.pending, self._discard, is_watched=is_watched)
 
     def _verdict(self) -> MetaClientError:
         primary = [error for leg, error in self.errors if leg.place.replica_id == 0]

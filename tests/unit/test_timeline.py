@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -350,6 +351,76 @@ def test_hedges_stay_within_their_budget(runtime: SimRuntime) -> None:
     assert asked(backend).count(1) == connection.stats()["hedges"]["started"] == 50
 
 
+def test_silent_primary_is_asked_last_until_it_answers(runtime: SimRuntime) -> None:
+    """Hedges would be spent after ten reads, and all others would wait with the primary."""
+    backend = cluster(runtime)
+    connection = connected(backend)
+    table = connection.table("t")
+    backend.on("get", replica=0).delays(2.0)
+    begun = runtime.now()
+    assert all(table.row(b"a", consistency="TIMELINE").stale for _ in range(200))
+    assert runtime.now() - begun < 0.2
+    assert connection.stats()["hedges"]["started"] <= 11
+    assert asked(backend).count(1) > 80
+    assert asked(backend).count(2) > 80
+    runtime.run_for(2.0)
+    backend.clear_rules()
+    assert not table.row(b"a", consistency="TIMELINE").stale
+
+
+def test_silence_is_the_servers_and_no_other_ones(runtime: SimRuntime) -> None:
+    backend = cluster(runtime, replicas=2)
+    table = connected(backend).table("t")
+    silent, other = (backend.region_of(b"t", row).replicas[0] for row in (b"a", b"h"))
+    assert silent is not None
+    assert other is not None
+    assert silent.server != other.server
+    backend.on("get", server=silent.server).hangs()
+    for _ in range(20):
+        table.row(b"a", consistency="TIMELINE")
+    backend.calls.clear()
+    assert not table.row(b"h", consistency="TIMELINE").stale
+    assert asked(backend) == [0]
+
+
+def test_read_whose_hedge_was_refused_turns_away_from_a_silent_server(runtime: SimRuntime) -> None:
+    """It waits for a quarter of a second, once; what it costs is taken from the hedges to come."""
+    backend = cluster(runtime)
+    connection = connected(backend, hedge_budget_burst=1)
+    table = connection.table("t")
+    backend.on("get", replica=0).delays(5.0)
+    instants = [runtime.now()]
+    for _ in range(10):
+        assert table.row(b"a", consistency="TIMELINE").stale
+        instants.append(runtime.now())
+    taken = [round(after - before, 3) for before, after in pairwise(instants)]
+    assert taken[:2] == [0.01, 0.26]
+    assert max(taken[2:]) == 0.0
+    assert hedges_of(connection) == (2, 2)
+
+
+def test_silent_server_is_tried_again_when_the_witness_has_ended(runtime: SimRuntime) -> None:
+    backend = cluster(runtime)
+    connection = connected(backend, rpc_read_timeout_s=3.0)
+    table = connection.table("t")
+    backend.on("get", replica=0).hangs()
+    for _ in range(20):
+        table.row(b"a", consistency="TIMELINE")
+    runtime.run_for(3.0)
+    backend.calls.clear()
+    assert table.row(b"a", consistency="TIMELINE").stale
+    assert asked(backend)[0] == 0
+
+
+def test_hbases_own_plan_always_begins_with_the_primary(runtime: SimRuntime) -> None:
+    backend = cluster(runtime)
+    table = connected(backend, hedge_plan="all_at_once", hedge_budget=1000).table("t")
+    backend.on("get", replica=0).hangs()
+    for _ in range(30):
+        table.row(b"a", consistency="TIMELINE")
+    assert asked(backend).count(0) == 30
+
+
 def test_adaptive_delay_learns_what_is_normal(runtime: SimRuntime) -> None:
     """A primary that always takes 50 ms is not hedged once that is known, where a fixed 10 ms hedges every read."""
     backend = cluster(runtime, replicas=2)
@@ -371,9 +442,10 @@ def test_losing_call_is_cancelled_where_the_transport_can(runtime: SimRuntime) -
     backend = cluster(runtime, kind=Pipelined, capabilities=Capabilities(is_pipelined=True, can_cancel=True))
     connection = connected(backend)
     backend.on("get", replica=0).hangs()
-    assert connection.table("t").row(b"a", consistency="TIMELINE").stale
+    for _ in range(2):  # the first one goes on: its end will tell that the server is back
+        assert connection.table("t").row(b"a", consistency="TIMELINE").stale
     assert backend.cancelled == [0]
-    assert connection.stats()["calls"] == {"abandoned": 0, "drained": 0, "cancelled": 1}
+    assert connection.stats()["calls"] == {"abandoned": 1, "drained": 0, "cancelled": 1}
 
 
 def test_losing_call_is_drained_and_its_late_answer_harmless(runtime: SimRuntime) -> None:

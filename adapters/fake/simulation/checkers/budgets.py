@@ -1,7 +1,8 @@
 """Decides whether hedges and retries stay in their budgets, and whether a race ends as it should.
 
 From outside, a call of an operation is a *hedge* if another call of the same operation was under way when it began, and
-a *retry* if none was and one had been made before. Promises (``metaclient.reads.budget``):
+had not been for as long as ``STALLED_S``: then it is a second try, as after a time-out. It is a *retry* if none was and
+one had been made before. Promises (``metaclient.reads.budget``):
 
 - hedges <= max(burst, ratio * hedged reads);
 - retries, while nothing succeeds: at most two bursts that were earned, one of the share, and canaries after 1, 3, 7 s;
@@ -19,6 +20,7 @@ from adapters.fake.simulation.observed import SeenCall
 from adapters.fake.simulation.workloads.base import Workload
 from adapters.fake.simulation.world import Violation
 from metaclient.errors import Disposition
+from metaclient.operations import STALLED_S
 
 if TYPE_CHECKING:
     from adapters.fake.simulation.world import World
@@ -51,11 +53,16 @@ def _check_hedges(
         operation = operations[number]
         if operation.kind not in _HEDGED:
             continue
-        hedges += sum(1 for call in made if _others(made, call))
+        hedges += sum(1 for call in made if _is_hedge(made, call))
         yield from _check_race(operation, made)
     allowed = max(config.hedge_budget_burst, config.hedge_budget * reads + 1)
     if hedges > allowed:
         yield Violation("budgets", f"{client.name} made {hedges} hedges for {reads} reads; {allowed:.1f} are allowed")
+
+
+def _is_hedge(made: list[SeenCall], call: SeenCall) -> bool:
+    others = _others(made, call)
+    return bool(others) and call.begun - min(other.begun for other in others) < STALLED_S
 
 
 def _others(made: list[SeenCall], call: SeenCall) -> list[SeenCall]:
@@ -66,9 +73,13 @@ def _others(made: list[SeenCall], call: SeenCall) -> list[SeenCall]:
 
 
 def _check_race(operation: Operation, made: list[SeenCall]) -> Iterator[Violation]:
-    for call in made[1:]:
-        if call.replica_id == 0 and _others(made, call):  # each race begins with the primary
-            text = f"the primary was asked again while another leg was under way: {operation.describe()}"
+    last: dict[int, SeenCall] = {}
+    for call in made:  # each race asks each replica once, so that one that is asked again belongs to another race
+        before, last[call.replica_id] = last.get(call.replica_id), call
+        if before is None:
+            continue
+        if any(before.ended is None or other.begun < before.ended for other in _others(made, call)):
+            text = f"replica {call.replica_id} was asked again while another leg was under way: {operation.describe()}"
             yield Violation("budgets", text, call.begun, (operation.number,))
     error = operation.error
     if error is None or (error.disposition is Disposition.FATAL and type(error).__name__ != "RetriesExhausted"):
