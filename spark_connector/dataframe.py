@@ -47,9 +47,15 @@ def register(spark: SparkSession) -> None:
     Only needed where Spark does not find the source by itself: the package was put on the workers' path rather than
     installed.
     """
+    from pyspark.errors import AnalysisException
+
     from spark_connector.source import HBaseSource
 
-    spark.dataSource.register(HBaseSource)
+    try:
+        spark.dataSource.register(HBaseSource)
+    except AnalysisException as error:
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):  # Spark 4.0 has found it by itself; later ones do not mind
+            raise
     lookup_counts.collect(spark)
 
 
