@@ -13,7 +13,7 @@ from thriftpy2.thrift import TClient
 from thriftpy2.transport import TMemoryBuffer
 
 from adapters.fake import FakeCluster
-from adapters.thrift.binary import Rows2, read_rows
+from adapters.thrift.binary import Rows2, read_row, read_rows
 from adapters.thrift.idl import thrift2
 from adapters.thrift.thrift2 import Thrift2Backend, _pieces
 from adapters.thrift.transport import Link
@@ -95,6 +95,14 @@ def test_nobody_asked_for_more(surplus: bytes) -> None:
     link = link_on(Script(page(b"r1") + page(b"r2") + surplus, [10_000]))
     with pytest.raises(ConnectionError, match="more than one answer"):
         link.ask_each(METHOD, [b"?"] * 2, read_rows)
+
+
+@pytest.mark.parametrize("surplus", [b"\0", b"another answer"])
+def test_second_answer_is_an_error(surplus: bytes) -> None:
+    """Also to a call that goes alone, as most do."""
+    whole = reply(T2.THBaseService, "get", success=T2.TResult(columnValues=[]))
+    with pytest.raises(ConnectionError, match="more than one answer"):
+        link_on(Script(whole + surplus, [10_000])).ask("get", b"?", read_row)
 
 
 def test_behind_an_error_replies_are_owed() -> None:
