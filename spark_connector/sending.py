@@ -86,7 +86,7 @@ class Sent:
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    mutations: list[Mutation]
+    waiting: list[_Waiting]
     bytes: int
 
 
@@ -175,12 +175,12 @@ class Sender:
             fullest = batches.pop()
             left -= self._worth(fullest)
             self._ready.append(fullest)
-        self._waiting = [(one.row, bytes_of_mutation(one), one) for batch in batches for one in batch.mutations]
+        self._waiting = [one for batch in batches for one in batch.waiting]
         self._worths = ceil(left)
 
     def _worth(self, batch: _Batch) -> float:
         """How full it is, by rows or by bytes; 1 is full."""
-        return max(len(batch.mutations) / self._batch_rows, batch.bytes / self._batch_bytes)
+        return max(len(batch.waiting) / self._batch_rows, batch.bytes / self._batch_bytes)
 
     def _batches(self) -> Iterator[_Batch]:
         """All that waits, by server and in the order of its rows; it waits no more."""
@@ -192,7 +192,7 @@ class Sender:
             for index, (_, bytes_, _) in enumerate(dealt, 1):
                 size += bytes_
                 if index - begun >= self._batch_rows or size >= self._batch_bytes or index == len(dealt):
-                    yield _Batch([mutation for _, _, mutation in dealt[begun:index]], size)
+                    yield _Batch(dealt[begun:index], size)
                     begun, size = index, 0
 
     def _by_server(self, waiting: Sequence[_Waiting]) -> dict[ServerName | None, list[_Waiting]]:
@@ -248,18 +248,19 @@ class Sender:
 
     def _write(self, batch: _Batch) -> None:
         """Runs in a task of the runtime, one of several."""
-        outcomes = multi.batch(self._connection._operations, self._table, batch.mutations)
+        mutations = [mutation for _, _, mutation in batch.waiting]
+        outcomes = multi.batch(self._connection._operations, self._table, mutations)
         failed = {
             mutation.row: outcome
-            for mutation, outcome in zip(batch.mutations, outcomes, strict=True)
+            for mutation, outcome in zip(mutations, outcomes, strict=True)
             if isinstance(outcome, MetaClientError)
         }
         if failed:
-            raise BatchError(_summary(failed, batch.mutations, self._table), failed=failed)
-        cells = sum(map(cells_of_mutation, batch.mutations))
+            raise BatchError(_summary(failed, mutations, self._table), failed=failed)
+        cells = sum(map(cells_of_mutation, mutations))
         with self._sent_lock:
             sent = self.sent
-            sent.rows += len(batch.mutations)
+            sent.rows += len(mutations)
             sent.cells += cells
             sent.bytes += batch.bytes
             sent.batches += 1

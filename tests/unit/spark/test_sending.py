@@ -125,7 +125,7 @@ def test_memory_is_bounded_by_some_batches(cluster: FakeCluster, monkeypatch: py
         with Sender(connection, b"wide", batch_rows=10) as sender:
             for number in range(200):
                 sender.add(put((number * 10) % 200 + number // 20))
-                ready = sum(len(batch.mutations) for batch in sender._ready)
+                ready = sum(len(batch.waiting) for batch in sender._ready)
                 assert len(sender._waiting) <= BATCHES_BUFFERED * 10
                 assert len(sender._waiting) + ready <= 2 * BATCHES_BUFFERED * 10
         assert sum(map(len, calls.rows)) == 200
