@@ -56,6 +56,8 @@ __all__ = [
     "Capabilities",
     "CellBackend",
     "CellPage",
+    "Direct",
+    "DirectBackend",
     "MetaPage",
     "MetaRow",
     "MetaScan",
@@ -103,6 +105,7 @@ class Capabilities:
     region_replication: bool = True  # create_table can set it
     cell_ttl: bool = False  # Put.ttl_ms is honoured
     nonces: bool = False  # an Increment or Append with a nonce counts once, however often its server hears it
+    direct: bool = False  # it is a DirectBackend, too: a call can be made in one stretch by who only waits for it
     cell_pages: bool = False  # it is a CellBackend, too: scans can be read as cells in Arrow
 
 
@@ -280,6 +283,26 @@ class CellBackend(Protocol):
     def scan_next_cells(self, scanner: object, rows: int, deadline: float) -> Answer[CellPage]:
         """As ``scan_next``."""
         ...
+
+
+class Direct(Protocol):
+    """Two calls of :class:`Backend` that may block, in the caller's thread and until the deadline at most."""
+
+    def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Answer[Result]: ...
+
+    def mutate(
+        self, place: RegionLocation | None, table: bytes, mutation: Mutation, deadline: float
+    ) -> Answer[Result | None]: ...
+
+
+@runtime_checkable
+class DirectBackend(Protocol):
+    """What a pipelined backend with ``Capabilities.direct`` has beside the rest, for who makes one call and waits.
+
+    Nothing is then made that can be waited for, cancelled or handed to another thread, and that is most of the price.
+    """
+
+    direct: Direct
 
 
 class BackendFactory(Protocol):

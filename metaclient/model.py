@@ -308,8 +308,7 @@ class Row(dict[bytes, Any]):
         self.lag_s = lag_s
 
 
-@dataclass(frozen=True, slots=True)
-class Get:
+class Get(NamedTuple):
     """Read one row. ``columns`` empty = all; an entry is ``b"cf"`` (the family) or ``b"cf:q"``."""
 
     row: bytes

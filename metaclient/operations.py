@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from metaclient import keys
-from metaclient.backend import Addressing, Answer, Backend, BatchSemantics
+from metaclient.backend import Addressing, Answer, Backend, BatchSemantics, Direct, DirectBackend
 from metaclient.config import Config
 from metaclient.errors import (
     BackendFault,
@@ -93,9 +93,11 @@ class Operations:
         self._operation_timeout_s = config.operation_timeout_s
         self._meta_operation_timeout_s = config.meta_operation_timeout_s
         self.read_timeout_s = min(config.rpc_read_timeout_s, config.operation_timeout_s)
-        self._is_direct = capabilities.honours_deadline and not capabilities.is_pipelined
         self._backend_get = backend.get
         self._backend_mutate = backend.mutate
+        direct = _direct(backend)
+        self._direct_get = None if direct is None else direct.get
+        self._direct_mutate = None if direct is None else direct.mutate
         self._write_timeout_s = min(config.rpc_write_timeout_s, config.operation_timeout_s)
         self.hedge_budget = HedgeBudget(ratio=config.hedge_budget, burst=config.hedge_budget_burst)
         self.delays = {
@@ -135,7 +137,7 @@ class Operations:
     def get(self, table: bytes, get: Get, consistency: Consistency, replica_id: int | None) -> Placed:
         """Read a row; the result and the place that it came from (None: a gateway's own choice)."""
         if consistency is Consistency.STRONG:
-            return self._get_strong(table, get)
+            return self.get_strong(table, get)
         if not self._can_choose_replica:
             raise self.no_replicas()
         deadline = self.deadline(table)
@@ -157,7 +159,7 @@ class Operations:
             knows_place=True,
         )
 
-    def _get_strong(self, table: bytes, get: Get) -> Placed:
+    def get_strong(self, table: bytes, get: Get) -> Placed:
         """The path that most reads take: a cached place, one call, nothing else."""
         begun = now = self._now()
         place: RegionLocation | None = None
@@ -170,8 +172,8 @@ class Operations:
             until = now + self.read_timeout_s
             if table.startswith(SYSTEM_TABLES):
                 until = min(until, begun + self._meta_operation_timeout_s)
-            if self._is_direct:
-                answer = self._backend_get(place, table, get, until)
+            if self._direct_get is not None:
+                answer = self._direct_get(place, table, get, until)
             else:
                 answer = self.executor.call(self._backend_get, place, table, get, deadline=until)
             if type(answer) is not Result:
@@ -384,7 +386,7 @@ class Operations:
     # -- writes --------------------------------------------------------------------------------------------------
 
     def mutate(self, table: bytes, mutation: Mutation) -> Result | None:
-        """Write one row: a cached place and one call, as ``_get_strong``; everything else after a first failure."""
+        """Write one row: a cached place and one call, as ``get_strong``; everything else after a first failure."""
         begun = now = self._now()
         if self._has_nonces and isinstance(mutation, CHANGES) and mutation.nonce is None:
             mutation = replace(mutation, nonce=self.runtime.rng.getrandbits(63))
@@ -398,8 +400,8 @@ class Operations:
             until = now + self._write_timeout_s
             if table.startswith(SYSTEM_TABLES):
                 until = min(until, begun + self._meta_operation_timeout_s)
-            if self._is_direct:
-                answer = self._backend_mutate(place, table, mutation, until)
+            if self._direct_mutate is not None:
+                answer = self._direct_mutate(place, table, mutation, until)
             else:
                 answer = self.executor.call(self._backend_mutate, place, table, mutation, deadline=until, is_write=True)
             if answer is not None or type(mutation) in CHANGES:
@@ -463,6 +465,14 @@ class Operations:
 
         # Repeating one that was applied would answer False for a True.
         return self.retried(attempt, deadline, table, "check_and_mutate", check.row, is_repeatable=False)
+
+
+def _direct(backend: Backend) -> Direct | None:
+    """Who can be called in the user's own thread, without a task or a Pending between the two."""
+    capabilities = backend.capabilities
+    if capabilities.direct and isinstance(backend, DirectBackend):
+        return backend.direct
+    return backend if capabilities.honours_deadline and not capabilities.is_pipelined else None
 
 
 class _Leave:

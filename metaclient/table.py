@@ -158,7 +158,7 @@ class Table:
             self._needs("filters", "filters")
         if connection._is_closed or connection._telemetry.is_on or consistency is not None or replica_id is not None:
             return self._read(get, "row", consistency, replica_id, include_timestamp)
-        result, place = connection._operations.get(self.name, get, _STRONG, None)
+        result, place = connection._operations.get_strong(self.name, get)
         return _row(result, place, include_timestamp)
 
     def _read(
@@ -459,7 +459,8 @@ def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) 
             for cell in cells:
                 row[cell[0]] = (cell[2], cell[1])
         elif type(cells) is PutCells:
-            row.update(zip(cells.columns, cells.values, strict=False))
+            for column, value in zip(cells.columns, cells.values, strict=False):
+                row[column] = value
         else:
             for cell in cells:
                 row[cell[0]] = cell[2]

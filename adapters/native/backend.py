@@ -14,11 +14,13 @@ DIVERGENCES from HBase's Java client
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
+from functools import partial
 from typing import Protocol, TypeVar
 
 from adapters.native.admin import Admin
 from adapters.native.batches import MultiCall, Steps, in_order, picked
-from adapters.native.connections import Connections
+from adapters.native.connections import CLIENT_SERVICE, Connections
 from adapters.native.protocol.calls import get_param, get_result, mutate_param, region_prefix, scan_answer
 from adapters.native.protocol.cellblock import decode_results
 from adapters.native.protocol.framing import Response
@@ -28,7 +30,7 @@ from adapters.native.protocol.protobuf import decode, delimited, encode, varint
 from adapters.native.protocol.queries import result_from, scan_message
 from adapters.native.registry_rpc import RpcRegistry
 from adapters.native.registry_zk import ZooKeeperRegistry
-from adapters.native.scanners import CLIENT_SERVICE, SYSTEM_PRIORITY, Scanners
+from adapters.native.scanners import SYSTEM_PRIORITY, Scanners
 from adapters.native.scans import Scanner, cells_of, no_cells, open_param, page_of
 from adapters.native.security import Security
 from adapters.native.url import NativeUrl
@@ -88,7 +90,13 @@ class NativeBackend:
 
     name = "hbase"
     capabilities = Capabilities(
-        honours_deadline=True, is_pipelined=True, can_cancel=True, cell_ttl=True, nonces=True, cell_pages=True
+        honours_deadline=True,
+        is_pipelined=True,
+        can_cancel=True,
+        cell_ttl=True,
+        nonces=True,
+        cell_pages=True,
+        direct=True,
     )
 
     def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
@@ -100,10 +108,13 @@ class NativeBackend:
             self._registry = RpcRegistry(parsed.endpoints, self._connections, runtime)
         else:
             self._registry = ZooKeeperRegistry(parsed.endpoints, parsed.znode_parent, runtime)
-        self._call = self._connections.call
+        self._call, self._call_at = self._connections.call, self._connections.call_at
         self._nonce_group = runtime.rng.getrandbits(63)
         self.admin = Admin(self._registry, self._connections, runtime, self._meta_rows)
         self._scanners = Scanners(self._connections, runtime)
+        self._is_direct = False
+        self.direct = copy(self)
+        self.direct._is_direct = True
 
     def __repr__(self) -> str:
         return f"<NativeBackend {self._registry!r}>"
@@ -160,18 +171,17 @@ class NativeBackend:
     def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Answer[Result]:
         if place is None:
             raise _no_place()
-        host, port, _ = place.server
-        row = get.row
-        return self._call(
-            host,
-            port,
-            CLIENT_SERVICE,
+        return self._call_at(
+            place.server,
             b"Get",
             get_param(place.region_name, get),
-            lambda response: get_result(response.data, response.at, response.end, row),
+            partial(get_result, get.row),
             deadline,
-            priority=SYSTEM_PRIORITY if table.startswith(_SYSTEM) else 0,
-            what="get",
+            "get",
+            b"",
+            SYSTEM_PRIORITY if table.startswith(_SYSTEM) else 0,
+            False,
+            self._is_direct,
         )
 
     def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> Answer[ScanPage]:
@@ -215,7 +225,6 @@ class NativeBackend:
     ) -> Answer[Result | None]:
         if place is None:
             raise _no_place()
-        host, port, _ = place.server
         read: Callable[[Response], Result | None]
         if isinstance(mutation, RowMutations):
             if not mutation.mutations:
@@ -230,17 +239,9 @@ class NativeBackend:
                 read = lambda response: _changed(changed, response)  # noqa: E731  # beside its siblings
             else:
                 read = _nothing
-        return self._call(
-            host,
-            port,
-            CLIENT_SERVICE,
-            method,
-            param,
-            read,
-            deadline,
-            cells=cells,
-            priority=_priority(table),
-            is_write=True,
+        priority = _priority(table)
+        return self._call_at(
+            place.server, method, param, read, deadline, "mutate", cells, priority, True, self._is_direct
         )
 
     def check_and_mutate(
@@ -248,7 +249,6 @@ class NativeBackend:
     ) -> Answer[bool]:
         if place is None:
             raise _no_place()
-        host, port, _ = place.server
         read: Callable[[Response], bool]
         if isinstance(mutation, RowMutations):
             action = Action(place, mutation)
@@ -258,18 +258,9 @@ class NativeBackend:
             method, read = b"Mutate", _processed
             param, cells = mutate_param(place.region_name, mutation, self._nonce_group)
             param += b"\x1a" + delimited(encode(CONDITION, condition_message(check)))
-        return self._call(
-            host,
-            port,
-            CLIENT_SERVICE,
-            method,
-            param,
-            read,
-            deadline,
-            cells=cells,
-            priority=_priority(table),
-            is_write=True,
-            what="check_and_mutate",
+        priority = _priority(table)
+        return self._call_at(
+            place.server, method, param, read, deadline, "check_and_mutate", cells, priority, is_write=True
         )
 
     def batch(
@@ -398,7 +389,7 @@ def _meta_scan(response: Response) -> MetaPage:
 
 
 def _meta_get(response: Response) -> MetaPage:
-    found = get_result(response.data, response.at, response.end, b"")
+    found = get_result(b"", response)
     return MetaPage((_meta_row(found),) if found.cells else (), found.is_stale)
 
 

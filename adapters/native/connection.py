@@ -7,7 +7,8 @@
    race, a hung server woke up) is dropped and counted.
 3. *Who reads?* Someone who waits for one answer alone reads the socket in its own thread (``Call.help``) and hands out
    what belongs to others on the way: a single caller pays for no hand-over between threads. As soon as anybody waits in
-   another way, or is left waiting, the connection's own task reads. There is one reader at a time.
+   another way, or is left waiting, the connection's own task reads. There is one reader at a time. Who also *makes* its
+   call when nobody else does anything here (``Connection.ask``) does all of it in one stretch.
 4. When the socket ends, or what it says is no frame, every call that is waiting fails. A new connection is made for the
    next one. An idle connection is closed after ``IDLE_S``.
 """
@@ -17,7 +18,7 @@ from __future__ import annotations
 import enum
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from adapters.native import errors
 from adapters.native.protocol import framing
@@ -97,6 +98,29 @@ class Call(Pending[T]):
             self.connection._forget(self)
 
 
+class Asked(Generic[T]):
+    """A call whose maker reads the answer itself: as a :class:`Call` to the connection, but nobody can wait for it."""
+
+    __slots__ = ("deadline", "decode", "error", "is_done", "is_write", "value", "what")
+    value: T
+
+    def __init__(self, decode: Callable[[Response], T], deadline: float, what: str, is_write: bool) -> None:
+        self.decode = decode
+        self.deadline = deadline
+        self.what = what
+        self.is_write = is_write
+        self.is_done = False
+        self.error: BaseException | None = None
+
+    def complete(self, value: T) -> None:
+        self.value = value
+        self.is_done = True
+
+    def fail(self, error: BaseException) -> None:
+        self.error = error
+        self.is_done = True
+
+
 class Connection:
     """See the module's docstring. Made by :class:`~adapters.native.connections.Connections`."""
 
@@ -111,14 +135,13 @@ class Connection:
         self._news = runtime.condition(self._lock)  # for the task: a reader is wanted, or it is over
         # Guarded by the lock:
         self._state = State.CONNECTING
-        self._calls: dict[int, Call[Any]] = {}
+        self._calls: dict[int, Call[Any] | Asked[Any]] = {}
         self._next_id = 0
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
         self._is_sending = True  # nobody may send before the task has connected
         self._is_read = True  # somebody reads; at first the task
         self._is_wanted = False  # somebody waits and will not read
-        self._error: MetaClientError | None = None
         # Of whoever reads:
         self._stream: Stream | None = None
         self._frames = FrameReader()
@@ -187,6 +210,48 @@ class Connection:
             self.flush(deadline)
         return call
 
+    def ask(
+        self,
+        method: bytes,
+        param: bytes,
+        decode: Callable[[Response], T],
+        deadline: float,
+        what: str,
+        cells: bytes = b"",
+        priority: int = 0,
+        is_write: bool = False,
+    ) -> Asked[T] | None:
+        """As :meth:`call`, and read the answer, in one stretch; CallTimeout at the deadline.
+
+        None, and nothing was done, unless this connection is open, has answered lately, and is used by nobody else.
+        """
+        now = self._now()
+        timeout_ms = int((deadline - now) * 1000)
+        if timeout_ms <= 0 or now - self._answered_at > DOUBT_S:
+            return None
+        asked = Asked(decode, deadline, what, is_write)
+        with self._lock:
+            if self._is_read or self._is_sending or self._calls or self._state is not State.OPEN:
+                return None
+            self._is_read = self._is_sending = True
+            call_id = self._next_id = (self._next_id + 1) & _CALL_IDS
+            self._calls[call_id] = asked
+        try:
+            self._send(framing.request(call_id, method, param, cells, priority, timeout_ms), deadline)
+            left_s = deadline - now
+            while not asked.is_done and left_s > 0:
+                self._finish(self._receive(left_s))
+                left_s = deadline - self._now()
+        except BaseException as error:
+            self._interrupted(error)
+            raise
+        finally:
+            self._stop_reading()
+        if not asked.is_done:
+            self._calls.pop(call_id, None)
+            raise CallTimeout(f"{what}: no answer within its time", may_have_applied=is_write)
+        return asked
+
     def flush(self, deadline: float) -> None:
         """Send what is queued, unless somebody is at it: they will send this, too."""
         with self._lock:
@@ -217,6 +282,8 @@ class Connection:
                 return
             with self._lock:
                 self._is_sending = False
+                if not self._queue:
+                    return
                 data = self._taken()
 
     def _doubt(self) -> None:
@@ -256,8 +323,15 @@ class Connection:
                 if left_s <= 0:
                     return
                 self._finish(self._receive(left_s))
+        except BaseException as error:
+            self._interrupted(error)
+            raise
         finally:
             self._stop_reading()
+
+    def _interrupted(self, error: BaseException) -> None:
+        """Ctrl-C while we were sending or reading: what was half said cannot be gone on with, by anybody."""
+        self._end(ServerUnreachable(f"the connection to {self.address} was given up by another call: {error!r}"))
 
     def _stop_reading(self) -> None:
         with self._lock:
@@ -273,7 +347,7 @@ class Connection:
                 if not self._is_read:
                     self._news.notify()
 
-    def _receive(self, timeout_s: float) -> list[tuple[Call[Any], Response]]:
+    def _receive(self, timeout_s: float) -> list[tuple[Call[Any] | Asked[Any], Response]]:
         """Read once: the answers that are complete now. The end, or nonsense, ends the connection."""
         stream = self._stream
         if stream is None:
@@ -286,25 +360,28 @@ class Connection:
                 self._end(EOFError("the server closed the connection"))
                 return []
             self._answered_at = self._now()
-            frames = self._frames.feed(data)
-            return [found for frame in frames if (found := self._matched(frame)) is not None]
+            answers = []
+            for frame in self._frames.feed(data):
+                response = parse_response(frame)
+                call = self._calls.pop(response[0], None)  # one reader, and dict.pop is atomic: no lock
+                if call is None:
+                    self._unmatched(response)
+                else:
+                    answers.append((call, response))
+                    self._has_answered = True
+            return answers
         except (OSError, ProtocolError) as error:
             self._end(error)
             return []
 
-    def _matched(self, frame: bytes) -> tuple[Call[Any], Response] | None:
-        response = parse_response(frame)
-        call = self._calls.pop(response.call_id, None)  # one reader, and dict.pop is atomic: no lock
-        if call is None:
-            if response.call_id == CONNECTION_CALL_ID and response.exception is not None:
-                self._end(errors.refused(response.exception, self.address, self._service))
-            else:
-                self.late += 1
-            return None
-        self._has_answered = True
-        return call, response
+    def _unmatched(self, response: Response) -> None:
+        """Nobody waits for it, or it is not the answer to a call."""
+        if response.call_id == CONNECTION_CALL_ID and response.exception is not None:
+            self._end(errors.refused(response.exception, self.address, self._service))
+        else:
+            self.late += 1
 
-    def _finish(self, answers: list[tuple[Call[Any], Response]]) -> None:
+    def _finish(self, answers: list[tuple[Call[Any] | Asked[Any], Response]]) -> None:
         for call, response in answers:
             if response.exception is not None:
                 call.fail(
@@ -380,13 +457,14 @@ class Connection:
         for call in over:
             call.fail(CallTimeout(f"{call.what}: no answer within its time", may_have_applied=call.is_write))
 
-    def _overdue(self) -> list[Call[Any]]:
+    def _overdue(self) -> list[Call[Any] | Asked[Any]]:
         """Calls whose time is over and that nobody has taken back, taken out; under the lock."""
         now = self._now()
-        over = [call for call in list(self._calls.values()) if call.deadline < now]  # a copy: the reader takes out, too
-        for call in over:
-            self._calls.pop(call.call_id, None)
-        return over
+        calls = list(self._calls.items())  # a copy: the reader takes out, too
+        over = {call_id: call for call_id, call in calls if call.deadline < now}
+        for call_id in over:
+            self._calls.pop(call_id, None)
+        return list(over.values())
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -409,7 +487,7 @@ class Connection:
         for call in calls:
             call.fail(self._why(cause, call, was_sent=not was_connecting))
 
-    def _why(self, cause: BaseException, call: Call[Any], *, was_sent: bool) -> MetaClientError:
+    def _why(self, cause: BaseException, call: Call[Any] | Asked[Any], *, was_sent: bool) -> MetaClientError:
         is_write = call.is_write and was_sent
         match cause:
             case ConnectionClosed():
@@ -429,7 +507,7 @@ class Connection:
         return made
 
 
-def _decoded(error: Exception, call: Call[Any], address: str) -> MetaClientError:
+def _decoded(error: Exception, call: Call[Any] | Asked[Any], address: str) -> MetaClientError:
     """An answer that we do not understand: what we asked for may have been done all the same."""
     if isinstance(error, MetaClientError) and not isinstance(error, ProtocolError):
         return error

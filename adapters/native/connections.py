@@ -9,11 +9,14 @@ from adapters.native.connection import Call, Connection
 from adapters.native.protocol.framing import Response
 from adapters.native.security import Security
 from metaclient.errors import ConnectionClosed
+from metaclient.model import ServerName
 from metaclient.runtime import Runtime
 
-__all__ = ["Connections"]
+__all__ = ["CLIENT_SERVICE", "Connections"]
 
 T = TypeVar("T")
+#: The service of region servers that has the data.
+CLIENT_SERVICE = "ClientService"
 
 
 class Connections:
@@ -53,6 +56,43 @@ class Connections:
                 )
             except ConnectionResetError:  # it ended before this call was sent
                 self._drop(key, connection)
+
+    def call_at(
+        self,
+        server: ServerName,
+        method: bytes,
+        param: bytes,
+        decode: Callable[[Response], T],
+        deadline: float,
+        what: str,
+        cells: bytes = b"",
+        priority: int = 0,
+        is_write: bool = False,
+        is_direct: bool = False,
+    ) -> T | Call[T]:
+        """A call of data; ``is_direct``, by one who has nothing else to do meanwhile: the answer itself if possible."""
+        host, port, _ = server
+        if is_direct:
+            connection = self._open.get((host, port, CLIENT_SERVICE))
+            if connection is not None:
+                asked = connection.ask(method, param, decode, deadline, what, cells, priority, is_write)
+                if asked is not None:
+                    if asked.error is not None:
+                        raise asked.error
+                    return asked.value
+        return self.call(
+            host,
+            port,
+            CLIENT_SERVICE,
+            method,
+            param,
+            decode,
+            deadline,
+            cells=cells,
+            priority=priority,
+            is_write=is_write,
+            what=what,
+        )
 
     def _connected(self, key: tuple[str, int, str]) -> Connection:
         with self._lock:

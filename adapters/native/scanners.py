@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from adapters.native.connections import Connections
+from adapters.native.connections import CLIENT_SERVICE, Connections
 from adapters.native.protocol.framing import Response
 from adapters.native.scans import RENEWALS_MAX, Scanner, close_param, next_param, renew_param
 from metaclient.backend import CellPage, ScanPage
 from metaclient.errors import ConnectionClosed, ScannerLost
 from metaclient.runtime import Pending, Runtime
 
-__all__ = ["CLIENT_SERVICE", "SYSTEM_PRIORITY", "PageReader", "Scanners"]
+__all__ = ["SYSTEM_PRIORITY", "PageReader", "Scanners"]
 
 T = TypeVar("T")
 P = TypeVar("P", ScanPage, CellPage)
 #: Understands a page: its scanner, the answer, the clock.
 PageReader: TypeAlias = Callable[[Scanner, Response, Callable[[], float]], P]
-CLIENT_SERVICE = "ClientService"
 #: HConstants.SYSTEMTABLE_QOS: handlers of their own serve hbase:meta, however busy the others are.
 SYSTEM_PRIORITY = 200
 #: How often scanners that nobody asks are looked after, as a share of the lease.

@@ -38,7 +38,7 @@ class Stream:
         if not timeout_s * SLACK <= self._read_s <= timeout_s:
             self._read_s = self._set(socket.SO_RCVTIMEO, timeout_s)
         try:
-            return self._recv(min(max(wanted, READ_BYTES_MIN), READ_BYTES_MAX))
+            return self._recv(READ_BYTES_MIN if wanted < READ_BYTES_MIN else min(wanted, READ_BYTES_MAX))
         except BlockingIOError:
             return None
 
@@ -48,6 +48,10 @@ class Stream:
             sent = self._send(data, socket.MSG_DONTWAIT)
         except BlockingIOError:
             sent = 0
+        if sent < len(data):
+            self._write_on(data, sent, deadline)
+
+    def _write_on(self, data: bytes, sent: int, deadline: float) -> None:
         view = memoryview(data)
         while sent < len(data):
             left_s = deadline - self._now()

@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import repeat
 
 from adapters.native.protocol.cellblock import decode_cells
+from adapters.native.protocol.framing import Response
 from adapters.native.protocol.messages import (
     COLUMN,
     GET,
@@ -25,6 +26,12 @@ from adapters.native.protocol.protobuf import ProtocolError, decode, delimited, 
 from adapters.native.protocol.queries import columns_message, get_message, result_from
 from metaclient.model import LATEST_TIMESTAMP, Durability, Get, Put, Result
 
+_new = tuple.__new__
+#: A GetResponse that says no more than how many cells follow, and whether they are stale -> these two. There are few.
+_heads: dict[bytes, tuple[int, bool]] = {}
+_HEADS_MAX = 1024
+_HEAD_BYTES_MAX = 16
+_COUNTED = {"associated_cell_count", "stale", "partial"}
 _COUNT = 0x08  # cells_per_result
 #: A run of counts, or of flags (partial_flag_per_result), of one byte each.
 _RUN = re.compile(rb"(?:\x08[\x00-\x7f])+|(?:\x38[\x00-\x7f])+", re.DOTALL)
@@ -62,32 +69,28 @@ def get_param(region_name: bytes, get: Get) -> bytes:
     return region_prefix(region_name) + b"\x12" + varint(len(made)) + made
 
 
-def get_result(data: bytes, at: int, end: int, row: bytes) -> Result:
-    """The Result of a GetResponse that stands at ``data[at:end]``, its cell block behind it."""
-    count, is_stale = 0, False
-    if at < end and data[at] == 0x0A and data[at + 1 : at + 2] < b"\x80":
-        at += 2
-        if at + (size := data[at - 1]) == end:
-            while at + 1 < end:
-                tag, value = data[at], data[at + 1]
-                if value > 0x7F or tag not in (0x10, 0x20, 0x28):
-                    break  # many cells, `exists`, cells in the message: the long way
-                if tag == 0x10:
-                    count = value
-                elif tag == 0x20:
-                    is_stale = value != 0
-                at += 2
-            if at == end:
-                found, cells, stop = decode_cells(data, end, len(data), count)
-                if stop != len(data):
-                    raise ProtocolError(f"an answer with {len(data) - stop} bytes of cells too many")
-                return Result(found or row, cells, is_stale)
-            at = end - size
-        at -= 2
+def get_result(row: bytes, response: Response) -> Result:
+    """The Result of a GetResponse, whose cells stand behind it."""
+    _, data, at, end, _ = response
+    head = _heads.get(data[at:end])
+    if head is None:
+        return _get_result(row, data, at, end)
+    count, is_stale = head
+    found, cells, stop = decode_cells(data, end, len(data), count)
+    if stop != len(data):
+        raise ProtocolError(f"an answer with {len(data) - stop} bytes of cells too many")
+    return _new(Result, (found or row, cells, is_stale, False, None, None))
+
+
+def _get_result(row: bytes, data: bytes, at: int, end: int) -> Result:
     message = decode(GET_RESPONSE, data, at, end).get("result", {})
     result, stop = result_from(message, row, data, end, len(data))
     if stop != len(data):
         raise ProtocolError(f"an answer with {len(data) - stop} bytes of cells too many")
+    if end - at <= _HEAD_BYTES_MAX and message.keys() <= _COUNTED and not message.get("partial"):
+        if len(_heads) >= _HEADS_MAX:
+            _heads.clear()
+        _heads[data[at:end]] = max(0, message.get("associated_cell_count", 0)), result.is_stale
     return result
 
 

@@ -12,6 +12,8 @@ Everything here is bytes in, bytes out, for both sides of a connection.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from adapters.native.protocol.cellblock import CODEC
@@ -59,6 +61,7 @@ CLIENT_VERSION: Final = "2.6.1"
 
 
 _new = tuple.__new__
+_LENGTH = Struct(">I")
 
 
 class Preamble(NamedTuple):
@@ -163,7 +166,6 @@ def request(
     method: bytes,
     param: bytes,
     cells: bytes = b"",
-    *,
     priority: int = 0,
     timeout_ms: int = 0,
 ) -> bytes:
@@ -172,16 +174,22 @@ def request(
     >>> request(1, b"GetMetaRegionLocations", b"").hex()
     '0000001e1c08011a164765744d657461526567696f6e4c6f636174696f6e73200100'
     """
-    header = b"\x08" + varint(call_id) + (_methods.get(method) or _method(method))
+    header = b"\x08%b%b" % (varint(call_id), _methods.get(method) or _method(method))
     if cells:
         length = varint(len(cells))
-        header += b"\x2a" + varint(len(length) + 1) + b"\x08" + length
+        header += b"\x2a%b\x08%b" % (varint(len(length) + 1), length)
     if priority:
         header += b"\x30" + varint(priority)
     if timeout_ms > 0:
-        header += b"\x38" + varint(timeout_ms)
+        header += _timeout(timeout_ms)
     body = b"%b%b%b%b" % (varint(len(header)), header, varint(len(param)), param)
     return (len(body) + len(cells)).to_bytes(4, "big") + body + cells
+
+
+@lru_cache(maxsize=256)
+def _timeout(timeout_ms: int) -> bytes:
+    """As it stands in a header; most calls have the same, to the millisecond."""
+    return b"\x38" + varint(timeout_ms)
 
 
 #: method -> its name and "there is a parameter", as they stand in a header; there are some forty.
@@ -257,13 +265,22 @@ def parse_response(frame: bytes) -> Response:
             return _parse_slowly(frame)
         call_id = frame[2]
         if call_id > 0x7F:
-            call_id, at = read_varint(frame, 2, len(frame))
+            call_id, shift = call_id & 0x7F, 7
+            while (byte := frame[at]) > 0x7F:
+                call_id |= (byte & 0x7F) << shift
+                shift += 7
+                at += 1
+            call_id |= byte << shift
+            at += 1
         told = 0
         if at <= size and frame[at] == 0x1A and frame[at + 2] == 0x08:
             told = frame[at + 3]
             at += 4
             if told > 0x7F:
-                told, at = read_varint(frame, at - 1, len(frame))
+                if (byte := frame[at]) > 0x7F:
+                    return _parse_slowly(frame)
+                told = told & 0x7F | byte << 7
+                at += 1
         if at != size + 1:
             return _parse_slowly(frame)
         end = at + 1 + frame[at]
@@ -314,48 +331,45 @@ class FrameReader:
     ([b'ab'], [b'c'])
     """
 
-    __slots__ = ("_kept", "_max", "_wanted")
+    __slots__ = ("_kept", "_max", "missing")
 
     def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._max = bytes_max
         self._kept = bytearray()
-        self._wanted = 4  # nothing can be complete before so many bytes are here
+        #: Bytes that are missing at least before the next frame is complete.
+        self.missing = 4
 
     @property
     def buffered(self) -> int:
         """Bytes of a frame that is not complete."""
         return len(self._kept)
 
-    @property
-    def missing(self) -> int:
-        """Bytes that are missing at least before the next frame is complete."""
-        return max(0, self._wanted - len(self._kept))
-
     def feed(self, data: bytes) -> Iterable[bytes]:
         """The frames that are complete now, without their lengths."""
-        if not self._kept and int.from_bytes(data[:4], "big") == len(data) - 4 <= self._max:
+        size = len(data) - 4
+        if size >= 0 and not self._kept and _LENGTH.unpack_from(data)[0] == size <= self._max:
             return (data[4:],)  # one answer, whole and alone
         return self._cut(data)
 
     def _cut(self, data: bytes) -> Iterator[bytes]:
         if self._kept:
             self._kept += data
-            if len(self._kept) < self._wanted:
+            self.missing -= len(data)
+            if self.missing > 0:
                 return
             data = bytes(self._kept)
             self._kept.clear()
         at, size = 0, len(data)
+        wanted = 4
         while size - at >= 4:
             length = int.from_bytes(data[at : at + 4], "big")
             if length > self._max:
                 raise ProtocolError(f"a frame of {length} bytes: the limit is {self._max}")
             end = at + 4 + length
             if end > size:
-                self._wanted = 4 + length
+                wanted = 4 + length
                 break
             yield data[at + 4 : end]
             at = end
-        else:
-            self._wanted = 4
-        if at < size:
-            self._kept += data[at:]
+        self._kept += data[at:]
+        self.missing = wanted - len(self._kept)

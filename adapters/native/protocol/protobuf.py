@@ -66,7 +66,9 @@ def _varint(value: int) -> bytes:
     return bytes(made)
 
 
-_SMALL = tuple(_varint(value) for value in range(16384))
+_SMALL = tuple(_varint(value) for value in range(1 << 14))
+#: The lowest 14 bits of a longer one.
+_FIRST = tuple(_varint(value | 1 << 14)[:2] for value in range(1 << 14))
 
 
 def varint(value: int) -> bytes:
@@ -75,8 +77,10 @@ def varint(value: int) -> bytes:
     >>> varint(300).hex()
     'ac02'
     """
-    if 0 <= value < 16384:
+    if 0 <= value < 1 << 14:
         return _SMALL[value]
+    if 0 <= value < 1 << 28:
+        return _FIRST[value & 0x3FFF] + _SMALL[value >> 14]
     if not 0 <= value < _WRAP:
         raise ValueError(f"{value} does not fit into 64 bits")
     return _varint(value)

@@ -100,3 +100,15 @@ def serving(runtime: ThreadRuntime, script: Callable[[Caller], None], *, is_raw:
         yield peer
     finally:
         peer.close()
+
+
+def echo(caller: Caller) -> None:
+    """A script: the answer to each call is its parameter."""
+    while True:
+        request = caller.request()
+        caller.answer(request.call_id, request.param)
+
+
+def text(response: framing.Response) -> bytes:
+    """How tests understand an answer."""
+    return response.param

@@ -28,13 +28,7 @@ from metaclient.errors import (
 )
 from metaclient.model import ServerName
 from metaclient.runtime import ThreadRuntime
-from tests.unit.native.peer import WAIT_S, Caller, Peer, serving
-
-
-@pytest.fixture
-def runtime() -> Iterator[ThreadRuntime]:
-    with ThreadRuntime() as made:
-        yield made
+from tests.unit.native.peer import WAIT_S, Caller, Peer, echo, serving, text
 
 
 @pytest.fixture
@@ -42,16 +36,6 @@ def connections(runtime: ThreadRuntime) -> Iterator[Connections]:
     made = Connections(runtime, Security("tester"))
     yield made
     made.close()
-
-
-def echo(caller: Caller) -> None:
-    while True:
-        request = caller.request()
-        caller.answer(request.call_id, request.param)
-
-
-def text(response: Response) -> bytes:
-    return response.param
 
 
 def call(

@@ -337,14 +337,24 @@ def test_straight_get_result_says_what_the_table_says(
     result = Result(b"r", cells, is_stale, exists=exists)
     message = encode(messages.GET_RESPONSE, {"result": queries.result_message(result, with_cells=with_cells)})
     data = message + (b"" if with_cells else encode_cells(b"r", cells))
-    assert calls.get_result(data, 0, len(message), b"r") == result
+    for _ in ("as a new one", "as one that is known"):
+        assert calls.get_result(b"r", framing.Response(1, data, 0, len(message))) == result
+
+
+def test_heads_that_are_known_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    known: dict[bytes, tuple[int, bool]] = {}
+    monkeypatch.setattr(calls, "_heads", known)
+    for count in range(calls._HEADS_MAX + 10):
+        message = encode(messages.GET_RESPONSE, {"result": {"associated_cell_count": -count}})
+        assert calls.get_result(b"r", framing.Response(1, message, 0, len(message))) == Result(b"r", [])
+    assert 0 < len(known) <= calls._HEADS_MAX
 
 
 def test_result_of_many_cells() -> None:
     result = Result(b"r", [Cell(b"cf:%d" % number, 1, b"") for number in range(200)], True)
     message = encode(messages.GET_RESPONSE, {"result": queries.result_message(result, with_cells=False)})
     data = message + encode_cells(b"r", result.cells)
-    assert calls.get_result(data, 0, len(message), b"r") == result
+    assert calls.get_result(b"r", framing.Response(1, data, 0, len(message))) == result
 
 
 @pytest.mark.parametrize(

@@ -36,12 +36,6 @@ from tests.unit.native.peer import WAIT_S, Caller, Peer, serving
 META = RPC = ServerName("rs1", 16020, 7)
 
 
-@pytest.fixture
-def runtime() -> Iterator[ThreadRuntime]:
-    with ThreadRuntime() as made:
-        yield made
-
-
 # -- urls --------------------------------------------------------------------------------------------------------------
 
 
