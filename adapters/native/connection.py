@@ -239,8 +239,10 @@ class Connection:
         try:
             self._send(framing.request(call_id, method, param, cells, priority, timeout_ms), deadline)
             left_s = deadline - now
-            while not asked.is_done and left_s > 0:
+            while left_s > 0:
                 self._finish(self._receive(left_s))
+                if asked.is_done:
+                    break
                 left_s = deadline - self._now()
         except BaseException as error:
             self._interrupted(error)

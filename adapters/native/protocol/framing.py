@@ -62,6 +62,7 @@ CLIENT_VERSION: Final = "2.6.1"
 
 _new = tuple.__new__
 _LENGTH = Struct(">I")
+_pack_length, _length_of = _LENGTH.pack, _LENGTH.unpack_from
 
 
 class Preamble(NamedTuple):
@@ -182,8 +183,9 @@ def request(
         header += b"\x30" + varint(priority)
     if timeout_ms > 0:
         header += _timeout(timeout_ms)
-    body = b"%b%b%b%b" % (varint(len(header)), header, varint(len(param)), param)
-    return (len(body) + len(cells)).to_bytes(4, "big") + body + cells
+    before, size = varint(len(header)), varint(len(param))
+    length = _pack_length(len(before) + len(header) + len(size) + len(param) + len(cells))
+    return b"%b%b%b%b%b%b" % (length, before, header, size, param, cells)
 
 
 @lru_cache(maxsize=256)
@@ -347,7 +349,7 @@ class FrameReader:
     def feed(self, data: bytes) -> Iterable[bytes]:
         """The frames that are complete now, without their lengths."""
         size = len(data) - 4
-        if size >= 0 and not self._kept and _LENGTH.unpack_from(data)[0] == size <= self._max:
+        if size >= 0 and not self._kept and _length_of(data)[0] == size <= self._max:
             return (data[4:],)  # one answer, whole and alone
         return self._cut(data)
 
