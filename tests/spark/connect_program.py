@@ -16,6 +16,8 @@ from spark_connector.session import ensure_java, ensure_python, is_connect
 from tests.spark.served import CATALOG
 
 ROWS = 600
+#: A copy of meta has half a minute: on a slow machine a try that is given up would go to the primary.
+PATIENT = {"metaclient.meta_try_timeout_s": "30"}
 
 
 def main(url: str) -> None:
@@ -38,10 +40,12 @@ def read(spark: SparkSession, url: str) -> dict[str, object]:
     rows = spark.range(ROWS).selectExpr(
         "format_string('%03d', id) AS id", "CAST(id AS INT) AS i", "concat('n-', id) AS name"
     )
-    hbase.write(rows, CATALOG, url=url)
-    loaded = spark.read.format("hbase").option("url", url).option("catalog", CATALOG).load()
-    high = hbase.table(spark, CATALOG, url=url, columns=["id", "i"], where="i >= 590")
-    looked_up = hbase.join(spark.createDataFrame([("007",), ("none",)], "id string"), CATALOG, url=url, on="id")
+    hbase.write(rows, CATALOG, url=url, **PATIENT)
+    loaded = spark.read.format("hbase").options(url=url, catalog=CATALOG, **PATIENT).load()
+    high = hbase.table(spark, CATALOG, url=url, columns=["id", "i"], where="i >= 590", **PATIENT)
+    looked_up = hbase.join(
+        spark.createDataFrame([("007",), ("none",)], "id string"), CATALOG, url=url, on="id", **PATIENT
+    )
     return {
         "is_connect": is_connect(spark),
         "loaded": loaded.count(),
@@ -49,7 +53,7 @@ def read(spark: SparkSession, url: str) -> dict[str, object]:
         "one load, two filters": [loaded.filter("i = 3").count(), loaded.filter("i < 3").count()],
         "one table, two filters": [high.filter("i = 595").count(), high.filter("i > 595").count()],
         "joined": [row.asDict() for row in looked_up.collect()],
-        "counted": int(hbase.row_count(spark, "t", url=url, progress=False)),
+        "counted": int(hbase.row_count(spark, "t", url=url, progress=False, **PATIENT)),
     }
 
 
