@@ -77,9 +77,12 @@ class Connections:
             if connection is not None:
                 asked = connection.ask(method, param, decode, deadline, what, cells, priority, is_write)
                 if asked is not None:
-                    if asked.error is not None:
+                    if asked.error is None:
+                        return asked.value
+                    try:
                         raise asked.error
-                    return asked.value
+                    finally:
+                        del asked  # error -> traceback -> this frame -> error would be a cycle for every failed call
         return self.call(
             host,
             port,

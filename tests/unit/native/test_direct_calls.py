@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -171,6 +173,29 @@ def test_error_of_the_server(runtime: ThreadRuntime, connections: Connections) -
         with pytest.raises(NotServingRegion, match=r"a call at 127\.0\.0\.1"):
             direct(connections, peer, b"x", runtime)
         assert direct(connections, peer, b"y", runtime) == b"y"
+
+
+def test_failed_call_leaves_nothing_to_the_garbage_collector(runtime: ThreadRuntime, connections: Connections) -> None:
+    """An error knows its traceback, and that one the frames: one that keeps the error would keep all of it alive."""
+
+    def script(caller: Caller) -> None:
+        while True:
+            caller.refuse(caller.request().call_id, "org.apache.hadoop.hbase.NotServingRegionException", "not here")
+
+    def failed() -> weakref.ref[NotServingRegion]:
+        try:
+            direct(connections, peer, b"x", runtime)
+        except NotServingRegion as error:
+            return weakref.ref(error)
+        raise AssertionError("it was answered")
+
+    with serving(runtime, then(script)) as peer:
+        first(connections, peer, runtime)
+        gc.disable()
+        try:
+            assert failed()() is None
+        finally:
+            gc.enable()
 
 
 def test_end_in_the_middle(runtime: ThreadRuntime, connections: Connections) -> None:
