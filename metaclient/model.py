@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import repeat
 from typing import Any, NamedTuple, overload
 
@@ -308,7 +308,8 @@ class Row(dict[bytes, Any]):
         self.lag_s = lag_s
 
 
-class Get(NamedTuple):
+@dataclass(frozen=True, slots=True, init=False)
+class Get:
     """Read one row. ``columns`` empty = all; an entry is ``b"cf"`` (the family) or ``b"cf:q"``."""
 
     row: bytes
@@ -318,6 +319,36 @@ class Get(NamedTuple):
     max_timestamp: int = LATEST_TIMESTAMP  # exclusive
     filter: bytes | None = None  # HBase's filter language, as text
     existence_only: bool = False
+
+    # Every read of a row comes by here: what dataclass would write looks each field up again, and takes twice as long.
+    def __init__(
+        self,
+        row: bytes,
+        columns: tuple[bytes, ...] = (),
+        max_versions: int = 1,
+        min_timestamp: int = 0,
+        max_timestamp: int = LATEST_TIMESTAMP,
+        filter: bytes | None = None,
+        existence_only: bool = False,
+    ) -> None:
+        _set_row(self, row)
+        _set_columns(self, columns)
+        _set_max_versions(self, max_versions)
+        _set_min_timestamp(self, min_timestamp)
+        _set_max_timestamp(self, max_timestamp)
+        _set_filter(self, filter)
+        _set_existence_only(self, existence_only)
+
+
+(
+    _set_row,
+    _set_columns,
+    _set_max_versions,
+    _set_min_timestamp,
+    _set_max_timestamp,
+    _set_filter,
+    _set_existence_only,
+) = (getattr(Get, field.name).__set__ for field in fields(Get))
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ Place = RegionLocation | None
 
 class InclusiveBound(FakeBackend):
     def get(self, place: Place, table: bytes, get: Get, deadline: float) -> Result:
-        return super().get(place, table, get._replace(max_timestamp=min(get.max_timestamp + 1, 2**63 - 1)), deadline)
+        return super().get(place, table, replace(get, max_timestamp=min(get.max_timestamp + 1, 2**63 - 1)), deadline)
 
 
 class VersionsOfTheFamilyIgnored(FakeBackend):
@@ -176,7 +176,7 @@ class EmptyValueIsNoValue(FakeBackend):
 class EmptyQualifierIsTheFamily(FakeBackend):
     def get(self, place: Place, table: bytes, get: Get, deadline: float) -> Result:
         columns = tuple(column.removesuffix(b":") for column in get.columns)
-        return super().get(place, table, get._replace(columns=columns), deadline)
+        return super().get(place, table, replace(get, columns=columns), deadline)
 
 
 class AppendReplaces(FakeBackend):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from dataclasses import FrozenInstanceError, astuple, fields, replace
 from typing import Any
 
 import happybase
@@ -14,7 +15,7 @@ import metaclient
 from metaclient.backend import Capabilities
 from metaclient.connection import Connection, connect_to
 from metaclient.errors import ConfigError, ConnectionClosed, NoSuchFamily, RequestRefused, Unsupported
-from metaclient.model import CompareOp, Consistency, Row
+from metaclient.model import CompareOp, Consistency, Get, Row
 from metaclient.runtime import SimRuntime
 from metaclient.table import Table
 from metaclient.testing import ScriptedBackend
@@ -310,3 +311,15 @@ def test_what_the_backend_cannot_do_is_refused_and_not_ignored(
         backend.add_table("t")
         with pytest.raises(Unsupported, match="scripted"):
             call(connect_to(backend, runtime=runtime).table("t"))
+
+
+def test_get_is_made_as_its_fields_say() -> None:
+    """Its constructor is written by hand, for speed: it must not differ from what dataclass would have written."""
+    parameters = list(inspect.signature(Get).parameters.values())
+    assert [one.name for one in parameters] == [field.name for field in fields(Get)]
+    assert [one.default for one in parameters[1:]] == [field.default for field in fields(Get)[1:]]
+    given = Get(b"r", (b"cf",), 2, 3, 4, b"PrefixFilter('a')", True)
+    assert astuple(given) == (b"r", (b"cf",), 2, 3, 4, b"PrefixFilter('a')", True)
+    assert replace(Get(b"other"), **{field.name: getattr(given, field.name) for field in fields(Get)}) == given
+    with pytest.raises(FrozenInstanceError):
+        given.row = b"x"  # type: ignore[misc]  # that is the test

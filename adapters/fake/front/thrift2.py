@@ -59,7 +59,7 @@ class Thrift2Handler:
     # -- one row, many rows ------------------------------------------------------------------------------------
 
     def exists(self, table: bytes, tget: Any) -> bool:
-        get = thrift2_values.get_from(tget)._replace(existence_only=True)
+        get = replace(thrift2_values.get_from(tget), existence_only=True)
         is_timeline, replica_id = thrift2_values.replica_of(tget)
         result = self._client.get(table, get, is_timeline=is_timeline, replica_id=replica_id)
         return bool(result.cells) if result.exists is None else result.exists

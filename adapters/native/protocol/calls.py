@@ -27,7 +27,6 @@ from adapters.native.protocol.queries import columns_message, get_message, resul
 from metaclient.model import LATEST_TIMESTAMP, Durability, Get, Put, Result
 
 _new = tuple.__new__
-_WHOLE_ROW = Get(b"")[1:]
 _SHORT = 0x7F - 2
 #: A GetResponse that says no more than how many cells follow, and whether they are stale -> these two. There are few.
 _heads: dict[bytes, tuple[int, bool]] = {}
@@ -55,16 +54,16 @@ def _get_columns(columns: tuple[bytes, ...]) -> bytes:
 def get_param(region_name: bytes, get: Get) -> bytes:
     """A GetRequest. Most are of a whole row, and short enough for lengths of one byte."""
     row = get.row
-    size = len(row)
-    if size < _SHORT and get[1:] == _WHOLE_ROW:
-        return b"%b\x12%c\x0a%c%b" % (region_prefix(region_name), size + 2, size, row)
     if (
         get.filter is None
         and not get.existence_only
         and not get.min_timestamp
         and get.max_timestamp == LATEST_TIMESTAMP
     ):
-        made = b"\x0a" + varint(len(row)) + row
+        size = len(row)
+        if size < _SHORT and not get.columns and get.max_versions == 1:
+            return b"%b\x12%c\x0a%c%b" % (region_prefix(region_name), size + 2, size, row)
+        made = b"\x0a" + varint(size) + row
         if get.columns:
             made += _get_columns(get.columns)
         if get.max_versions != 1:
