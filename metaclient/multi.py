@@ -30,7 +30,7 @@ from metaclient.model import (
     Result,
     ServerName,
 )
-from metaclient.operations import NEVER, Operation, Operations, Placed, expect, wrong
+from metaclient.operations import NEVER, STALLED_S, Leave, Operation, Operations, Placed, expect, wrong
 from metaclient.reads import told
 from metaclient.runtime import Pending
 
@@ -69,6 +69,7 @@ class _Group:
     places: list[RegionLocation | None]
     begun: float = 0.0
     until: float = 0.0
+    is_first: bool = False
     is_hedge: bool = False
     pending: Pending[Sequence[Outcome]] | None = None
 
@@ -80,7 +81,8 @@ class _Multi:
        so does a FATAL error, or a doubtful one of an action that is not safe to repeat.
     2. TIMELINE reads are hedged within the round: what the primaries have not answered after the delay is grouped again
        by the servers of the next replica, if the budget allows it; what they have failed goes there at once. The first
-       answer of a row wins; when all fail, the primary's error counts.
+       answer of a row wins; when all fail, the primary's error counts. As with single reads, a primary on a silent
+       server changes places with a replica that is on another, and a call that was outrun may be the witness of it.
     3. A round that got on, and left only actions that the server asks to send again (a response that was full), is
        followed by the next at once and costs no try (HBase's RetryImmediately). Else the retrier decides.
     """
@@ -100,6 +102,7 @@ class _Multi:
         self.places: list[RegionLocation | None] = [None] * len(actions)
         self.is_hedged = False
         self.replica_id = 0
+        self._spared: dict[int, int] = {}  # the replica that was asked first instead of a silent primary
 
     def run(self) -> list[Outcome]:
         if not self._actions:
@@ -152,14 +155,17 @@ class _Multi:
         if len(first) == 1 and not order:
             self._run_here(first[0])
             return
+        for group in first:
+            group.is_first = True
+        leave = Leave(operations, "rows", [place for group in first for place in group.places if place is not None])
         running = self._send(first)
         due = begun + delay_s
         try:
             while self._open:
                 if order and (not running or runtime.now() >= due):
                     groups = self._groups(order[0], cached=True)
-                    if groups and running and not operations.allow_hedge(len(groups)):
-                        due = NEVER  # only a failure of all that are running can start it now
+                    if groups and running and not leave(len(groups)):
+                        due = runtime.now() + STALLED_S  # a failure of all that are running starts it sooner
                         continue
                     order.pop(0)
                     due += delay_s if is_staged else 0.0
@@ -184,7 +190,7 @@ class _Multi:
         """Open actions by server, in the order given; a hedge costs no lookup."""
         if self._operations.by_gateway and replica_id == 0 and not self.is_hedged:
             return [_Group(None, list(self._open), [None] * len(self._open))]
-        places = self._cached(replica_id) if cached else self._located(replica_id)
+        places = self._cached(replica_id) if cached else self._sparing(self._located(replica_id))
         grouped: dict[ServerName | None, _Group] = {}
         for index in [index for index in self._open if index in places]:
             place = places[index]
@@ -195,9 +201,37 @@ class _Multi:
         return list(grouped.values())
 
     def _cached(self, replica_id: int) -> dict[int, RegionLocation | None]:
-        cache = self._operations.locator.cache
-        found = {index: cache.cached(self._table, self._actions[index].row, replica_id) for index in self._open}
-        return {index: place for index, place in found.items() if place is not None}
+        cache, spared = self._operations.locator.cache, self._spared
+        found: dict[int, RegionLocation | None] = {}
+        for index in self._open:
+            at = 0 if spared.get(index) == replica_id else replica_id  # the two have changed places
+            place = cache.cached(self._table, self._actions[index].row, at)
+            if place is not None:
+                found[index] = place
+        return found
+
+    def _sparing(self, places: dict[int, RegionLocation | None]) -> dict[int, RegionLocation | None]:
+        """The places, with another replica's for each that is on a silent server, where there is one."""
+        operations = self._operations
+        self._spared.clear()
+        if not self.is_hedged or not operations.has_silent:
+            return places
+        for index, place in places.items():
+            if place is not None and operations.is_silent("rows", place):
+                other = self._instead(index)
+                if other is not None:
+                    places[index] = other
+                    self._spared[index] = other.replica_id
+        return places
+
+    def _instead(self, index: int) -> RegionLocation | None:
+        """A secondary of the action's region that is on no silent server."""
+        operations = self._operations
+        entry = operations.locator.cache.cached_region(self._table, self._actions[index].row)
+        if entry is None:
+            return None
+        others = (entry.at(at) for at in operations.replica_order(entry)[1:])
+        return next((one for one in others if one is not None and not operations.is_silent("rows", one)), None)
 
     def _located(self, replica_id: int) -> dict[int, RegionLocation | None]:
         """Where the open actions go. One that cannot be located keeps its error.
@@ -292,13 +326,21 @@ class _Multi:
         return left
 
     def _drop(self, running: list[_Group]) -> None:
-        """All is answered, or this is the end: nobody waits for these."""
+        """All is answered, or this is the end: nobody waits for these. One that was outrun may be a witness."""
         operations = self._operations
         for group in running:
             assert group.pending is not None
             if not group.is_hedge:
                 operations.delays["rows"].window.add(operations.runtime.now() - group.begun)
-            operations.executor.abandon(group.pending)
+            place = group.places[0]
+            is_watched = (
+                not self._open  # outrun
+                and self.is_hedged
+                and group.server is not None  # behind a gateway one call is for many servers
+                and place is not None
+                and operations.is_witness("rows", place, group.pending, group.begun)
+            )
+            operations.executor.abandon(group.pending, is_watched=is_watched)
 
     # -- outcomes ------------------------------------------------------------------------------------------------
 
@@ -309,6 +351,8 @@ class _Multi:
             self._take_error(group, BackendFault(text, may_have_applied=self._is_write))
             return
         operations = self._operations
+        if group.server is not None:
+            operations.answered(group.server)
         if self.is_hedged and not group.is_hedge:
             operations.delays["rows"].window.add(operations.runtime.now() - group.begun)
         if self._is_silent and len(group.indexes) == len(self._open) and operations.by_gateway and not any(answer):
@@ -329,7 +373,12 @@ class _Multi:
             self.places[index] = place
             self._settle(index, checked)
             won = True
-        if won and self.is_hedged and any(place is not None and place.replica_id for place in group.places):
+        if (
+            won
+            and self.is_hedged
+            and not group.is_first
+            and any(place is not None and place.replica_id for place in group.places)
+        ):
             operations.telemetry.count("metaclient.hedges.won" if group.is_hedge else "metaclient.failovers")
 
     def _checked(self, index: int, outcome: object) -> Outcome:

@@ -38,13 +38,14 @@ from metaclient.model import (
     RegionLocations,
     Result,
     RowMutations,
+    ServerName,
 )
 from metaclient.reads import Executor, HedgeBudget, HedgeDelay, Leg, SilentServers, all_at_once, staged, told
 from metaclient.retry import Retrier
 from metaclient.runtime import Pending, Runtime
 from metaclient.telemetry import Telemetry
 
-__all__ = ["NEVER", "Operation", "Operations", "Placed", "describe", "expect", "wrong"]
+__all__ = ["NEVER", "STALLED_S", "Leave", "Operation", "Operations", "Placed", "describe", "expect", "wrong"]
 
 T = TypeVar("T")
 Placed = tuple[Result, RegionLocation | None]
@@ -299,17 +300,16 @@ class Operations:
                 deadline=deadline,
                 observer=_Observer(self, kind),
                 accept=lambda place, value: None if isinstance(value, answer) else wrong(answer, value),
-                allow_hedge=_Leave(self, kind, places[0]),
+                allow_hedge=Leave(self, kind, places[:1]),
                 discard=discard,
-                watch=partial(self._watch, kind),
+                watch=partial(self.is_witness, kind),
                 ask_again_s=STALLED_S,
             )
         except MetaClientError as error:
             if unplaced is None or isinstance(error, ConnectionClosed):
                 raise
             raise unplaced from error  # the primary's error counts, and it has no place
-        if self._silent:
-            self._silent.answered(won.leg.place.server)
+        self.answered(won.leg.place.server)
         if any(place.replica_id == 0 for place in won.outran):
             # It takes at least that long; without this the delay would be learnt from the primary's good moments.
             self.delays[kind].window.add(self._now() - sent)
@@ -334,29 +334,43 @@ class Operations:
                 raise
             entry, unplaced = known, error
         places = [place for at in self.replica_order(entry) if (place := entry.at(at)) is not None]
-        if self._silent:
-            now = self._now()
-            normal_s = max(SILENT_S, SILENT_DELAYS * self.delays[kind].delay_s())
-            places.sort(key=lambda place: self._silent.waiting_s(place.server, now) >= normal_s)
+        if self.has_silent:
+            places.sort(key=lambda place: self.is_silent(kind, place))
         return places, unplaced
 
-    def _watch(self, kind: str, place: RegionLocation, call: Pending[Any], since: float) -> bool:
+    @property
+    def has_silent(self) -> bool:
+        """False while all is well: then nobody needs to ask further."""
+        return bool(self._silent)
+
+    def is_silent(self, kind: str, place: RegionLocation) -> bool:
+        """Whether a read should rather ask another replica first."""
+        normal_s = max(SILENT_S, SILENT_DELAYS * self.delays[kind].delay_s())
+        return self._silent.waiting_s(place.server, self._now()) >= normal_s
+
+    def answered(self, server: ServerName) -> None:
+        """It is not silent."""
+        if self._silent:
+            self._silent.answered(server)
+
+    def is_witness(self, kind: str, place: RegionLocation, call: Pending[Any], since: float) -> bool:
         """Whether an outrun call is to go on as a witness; HBase's own plan asks everybody at once and needs none."""
         is_late = self._now() - since >= self.delays[kind].delay_s()  # others have only just been asked
         until = since + self.read_timeout_s
         return is_late and self.config.hedge_plan == "staged" and self._silent.outran(place.server, call, since, until)
 
-    def turn_away(self, kind: str, place: RegionLocation) -> bool:
-        """Whether a read that waits for this place may ask elsewhere as after a time-out, whatever hedges have cost.
+    def turn_away(self, kind: str, places: Sequence[RegionLocation], calls: int) -> bool:
+        """Whether a read that waits for these places may ask elsewhere as after a time-out, whatever hedges have cost.
 
         It is for reads that were under way when a server fell silent: those that come later ask elsewhere first. The
         budget pays for it all the same, later.
         """
-        normal_s = 2 * SILENT_DELAYS * self.delays[kind].delay_s()
-        if self._silent.waiting_s(place.server, self._now()) < max(STALLED_S, normal_s):
+        stalled_s = max(STALLED_S, 2 * SILENT_DELAYS * self.delays[kind].delay_s())
+        now = self._now()
+        if not any(self._silent.waiting_s(place.server, now) >= stalled_s for place in places):
             return False
-        self.hedge_budget.owe()
-        self._count_hedges(1)
+        self.hedge_budget.owe(calls)
+        self._count_hedges(calls)
         return True
 
     def replica_order(self, entry: RegionLocations) -> list[int]:
@@ -475,25 +489,28 @@ def _direct(backend: Backend) -> Direct | None:
     return backend if capabilities.honours_deadline and not capabilities.is_pipelined else None
 
 
-class _Leave:
-    """Asked by a race before each hedge. The budget is asked until it refuses, then only silence counts, and once."""
+class Leave:
+    """Asked before each hedge of one read. The budget is asked until it refuses, then only silence counts, and once.
 
-    __slots__ = ("_first", "_has_turned", "_kind", "_operations", "_was_refused")
+    ``places`` are those that were asked first.
+    """
 
-    def __init__(self, operations: Operations, kind: str, first: RegionLocation) -> None:
+    __slots__ = ("_has_turned", "_kind", "_operations", "_places", "_was_refused")
+
+    def __init__(self, operations: Operations, kind: str, places: Sequence[RegionLocation]) -> None:
         self._operations = operations
         self._kind = kind
-        self._first = first
+        self._places = places
         self._was_refused = False
         self._has_turned = False
 
-    def __call__(self) -> bool:
-        if not self._was_refused and self._operations.allow_hedge():
+    def __call__(self, calls: int = 1) -> bool:
+        if not self._was_refused and self._operations.allow_hedge(calls):
             return True
         self._was_refused = True
         if self._has_turned:
             return False
-        self._has_turned = self._operations.turn_away(self._kind, self._first)
+        self._has_turned = self._operations.turn_away(self._kind, self._places, calls)
         return self._has_turned
 
 

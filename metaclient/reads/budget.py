@@ -55,9 +55,9 @@ class HedgeBudget:
         self._extra += calls
         return True
 
-    def owe(self) -> None:
-        """An extra call that could not be refused: it is taken from those to come."""
-        self._extra += 1
+    def owe(self, calls: int = 1) -> None:
+        """Extra calls that could not be refused: they are taken from those to come."""
+        self._extra += calls
 
 
 class CallBudget:

@@ -602,6 +602,57 @@ def test_rows_whose_copies_all_fail_have_the_primarys_error(runtime: SimRuntime)
         table.rows([b"a", b"h"], consistency="TIMELINE")
 
 
+def test_many_rows_ask_a_silent_server_last_until_it_answers(runtime: SimRuntime) -> None:
+    """Hedges would be spent after a few reads, and all others would wait with the server that hangs."""
+    backend = cluster(runtime)
+    connection = connected(backend)
+    table = connection.table("t")
+    silent = backend.servers[0]
+    backend.on("batch", server=silent).delays(2.0)
+    begun = runtime.now()
+    for _ in range(100):
+        assert len(table.rows([b"a", b"h", b"q"], consistency="TIMELINE")) == 3
+    assert runtime.now() - begun < 0.2
+    assert connection.stats()["hedges"]["started"] <= 11
+    assert connection.stats()["calls"]["abandoned"] <= 11
+    runtime.run_for(2.0)
+    backend.clear_rules()
+    backend.calls.clear()
+    assert not any(row.stale for _, row in table.rows([b"a", b"h", b"q"], consistency="TIMELINE"))
+    assert _rows_at(backend) == [({0}, 1)] * 3
+
+
+def test_many_rows_turn_away_from_a_silent_server_when_hedges_are_spent(runtime: SimRuntime) -> None:
+    backend = cluster(runtime)
+    connection = connected(backend, hedge_budget_burst=1)
+    table = connection.table("t")
+    backend.on("batch", server=backend.servers[0]).delays(5.0)
+    instants = [runtime.now()]
+    for _ in range(10):
+        assert len(table.rows([b"a", b"h", b"q"], consistency="TIMELINE")) == 3
+        instants.append(runtime.now())
+    taken = [round(after - before, 3) for before, after in pairwise(instants)]
+    assert taken[:2] == [0.01, 0.26]
+    assert max(taken[2:]) == 0.0
+    assert hedges_of(connection) == (2, 2)
+
+
+def test_row_of_a_silent_server_asks_its_primary_too_when_the_others_fail(runtime: SimRuntime) -> None:
+    backend = cluster(runtime)
+    connection = connected(backend)
+    table = connection.table("t")
+    backend.on("batch", server=backend.servers[0]).delays(2.0)
+    for _ in range(20):
+        table.rows([b"a"], consistency="TIMELINE")
+    backend.clear_rules()
+    backend.on("batch", when=lambda call: call.argument[0].place.replica_id != 0).raises(lambda: RequestRefused("no"))
+    backend.calls.clear()
+    assert not dict(table.rows([b"a"], consistency="TIMELINE"))[b"a"].stale
+    asked_at = [replica for replicas, _ in _rows_at(backend) for replica in replicas]
+    assert len(asked_at) == len(set(asked_at)), "nobody is asked twice"
+    assert asked_at[0] != 0
+
+
 def test_late_group_is_abandoned_and_counted(runtime: SimRuntime) -> None:
     backend = cluster(runtime)
     connection = connected(backend)
