@@ -281,7 +281,9 @@ class Region:
         queries = self._queries.of(scan)
         with self.update_lock:
             view = self._view
-            scanner = RegionScanner(self, scan, [(view[i], query) for i, query in queries], self.log.mvcc.read_point)
+            asked = [(view[i], query) for i, query in queries]
+            families = [self.stores[i].name for i, _ in queries]
+            scanner = RegionScanner(self, scan, families, asked, self.log.mvcc.read_point)
             self._scanners[id(scanner)] = scanner
         return scanner
 

@@ -35,15 +35,21 @@ class RegionScanner:
     """
 
     def __init__(
-        self, region: Region, scan: Scan, queries: Sequence[tuple[Sources, StoreQuery]], read_point: int
+        self,
+        region: Region,
+        scan: Scan,
+        families: Sequence[bytes],
+        queries: Sequence[tuple[Sources, StoreQuery]],
+        read_point: int,
     ) -> None:
+        """``families`` are those that are read, beside what is asked of each."""
         self._region = region
         self._scan = scan
         self.read_point = read_point
         self._now_ms = region.time_ms()
         self._stores = [(tuple(source for source in sources if source.rows), query) for sources, query in queries]
         self._is_stale = not region.is_primary
-        self._filter = _filter_of(scan)
+        self._filter = _filter_of(scan, families)
         self._pieces: list[Result] = []  # of a row that is handed out in batches, last one first
         self._is_closed = False
         #: The filter wants nothing more, of this region or any other.
@@ -232,11 +238,13 @@ def _merged(lists: list[tuple[list[bytes], int, int]], order: RowOrder, *, is_re
         size = min(size * 2, ROWS_MAX)
 
 
-def _filter_of(scan: Scan) -> Filter | None:
+def _filter_of(scan: Scan, families: Sequence[bytes]) -> Filter | None:
     if scan.filter is None:
         return None
     made = parse(scan.filter)
     made.set_reversed(scan.is_reversed)
     if scan.batch is not None and made.has_row_step:
         raise RequestRefused("this filter decides on whole rows: it cannot be combined with batch")
+    if scan.is_reversed and not all(map(made.needs_family, families)):
+        raise RequestRefused("Reverse scan with loading CFs on demand is not supported")
     return made

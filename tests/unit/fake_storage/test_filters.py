@@ -139,6 +139,21 @@ def test_row_filters_work_backwards(region: Region, text: str) -> None:
     assert passed(region, text, is_reversed=True) == {"r3": ODD}
 
 
+@pytest.mark.parametrize("wrapped", ["{}", "SKIP {}", "({} AND {})"])
+def test_filter_that_leaves_families_unread_is_refused_backwards(region: Region, wrapped: str) -> None:
+    """HBase reads them on demand, and cannot do so in a reversed scan: not even where nothing would be found."""
+    text = wrapped.replace("{}", "SingleColumnValueFilter('cf', 'a', !=, 'binary:none', true, true)").encode()
+    assert scanned(region, Scan(filter=text))
+    for scan in (Scan(filter=text, is_reversed=True), Scan(b"a", b"", filter=text, is_reversed=True)):
+        with pytest.raises(RequestRefused, match="Reverse scan with loading CFs on demand"):
+            region.scanner(scan)
+    assert scanned(region, Scan(columns=(b"cf",), filter=text, is_reversed=True))
+    seen_anyway = (
+        b"SingleColumnValueFilter('cf', 'a', !=, 'binary:none')"  # also of rows without the column: all is read
+    )
+    assert scanned(region, Scan(filter=seen_anyway, is_reversed=True))
+
+
 def test_inclusive_stop_works_backwards(region: Region) -> None:
     assert list(passed(region, "InclusiveStopFilter('r3')", is_reversed=True)) == ["r4", "r3"]
 
