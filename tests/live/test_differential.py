@@ -386,3 +386,16 @@ def test_families_that_a_filter_does_not_need(
     first, last = (b"2", b"1") if is_reversed else (b"1", b"2")
     text = f"SingleColumnValueFilter('a', 'p', =, 'binary:1'{rest})".encode()
     sides.compare(Scan(first, last, include_stop=True, is_reversed=is_reversed, columns=columns, filter=text))
+
+
+@pytest.mark.essential
+@pytest.mark.parametrize(
+    "first", ["ColumnPrefixFilter('pq')", "QualifierFilter(=, 'binary:pq')", "ValueFilter(=, 'binary:2')"]
+)
+@pytest.mark.parametrize("second", ["FirstKeyOnlyFilter()", "ColumnPaginationFilter(1, 0)", "ColumnCountGetFilter(1)"])
+def test_order_of_filters_in_an_and(both: Callable[[], Both], first: str, second: str) -> None:
+    """A part that counts is shown only what those before it let pass."""
+    sides = both()
+    sides.compare(Put(b"1", (Cell(b"a:p", 1, b"1"), Cell(b"a:pq", 1, b"2"), Cell(b"b:p", 1, b"2"))))
+    for text in (f"{first} AND {second}", f"{second} AND {first}"):
+        sides.compare(Scan(b"1", b"2", filter=text.encode()))

@@ -1,7 +1,8 @@
 """Decides by other filters: AND, OR, SKIP (the whole row) and WHILE (the rest of the scan).
 
-AND takes the longest step that a part asks for, OR the shortest: a part that asked for a longer one is not shown the
-cells in between (FilterListWithAND, FilterListWithOR).
+AND asks its parts in their order, until one lets the cell not pass: those behind it never see that cell (HBASE-20565),
+and it takes the longest step that was asked for (FilterListWithAND). OR takes the shortest: a part that asked for a
+longer one is not shown the cells in between (FilterListWithOR).
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class AndFilter(_FilterList):
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         super().__init__(filters)
-        self._hinting: list[Filter] = []
+        self._hinting: Filter | None = None
 
     def all_remaining(self) -> bool:
         return any(part.all_remaining() for part in self._filters)
@@ -65,20 +66,22 @@ class AndFilter(_FilterList):
         return any(answers)
 
     def cell(self, row: bytes, cell: Cell) -> Code:
-        codes: list[Code] = []
+        self._hinting = None
+        step = 0
         for part in self._filters:
             if part.all_remaining():
                 return Code.NEXT_ROW
-            codes.append(part.cell(row, cell))
-        self._hinting = [part for part, code in zip(self._filters, codes, strict=True) if code is Code.SEEK_TO_HINT]
-        if self._hinting:
-            return Code.SEEK_TO_HINT
-        step = max([_STEPS[code] for code in codes])
-        return _INCLUDE[step] if INCLUDES.issuperset(codes) else _EXCLUDE[step]
+            code = part.cell(row, cell)
+            if code is Code.SEEK_TO_HINT:
+                self._hinting = part
+                return code
+            step = max(step, _STEPS[code])
+            if code not in INCLUDES:
+                return _EXCLUDE[step]
+        return _INCLUDE[step]
 
     def hint(self, cell: Cell) -> Hint | None:
-        hints = [hint for part in self._hinting if (hint := part.hint(cell)) is not None]
-        return max(hints, default=None)
+        return None if self._hinting is None else self._hinting.hint(cell)
 
     def transformed(self, cell: Cell) -> Cell:
         for part in self._filters:
