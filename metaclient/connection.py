@@ -201,9 +201,19 @@ class Connection:
             raise ConnectionClosed("this connection was closed; make a new one")
         if self._is_open:
             return
+        self._check_meta_mode()
         self._executor.call(self._backend.open, deadline=self._deadline())
         self._telemetry.look_for_sdk()
         self._is_open = True
+
+    def _check_meta_mode(self) -> None:
+        """A mode that was asked for and cannot be had is refused: nobody shall believe that the primary is spared."""
+        mode = self.config.meta_mode
+        if mode is not None and mode is not MetaMode.NONE and not self.capabilities.meta_replicas:
+            raise Unsupported(
+                f"the backend {self._backend.name!r} cannot address meta replicas: meta_mode={mode.value} needs "
+                "thrift2:, hbase: or fake:; with meta_mode='None' it reads the primary alone"
+            )
 
     def close(self) -> None:
         """Close what this connection owns; calls in progress end with ConnectionClosed. Idempotent."""

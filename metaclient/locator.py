@@ -127,6 +127,13 @@ def _row_of(lookup: Lookup) -> str:
     return f"{which}row {keys.printable(lookup.row or b'')!r} of table {keys.printable(lookup.table)!r}"
 
 
+def _unplaced(region: RegionLocations, replica_id: int, lookup: Lookup) -> str:
+    """Why a replica has no place: it waits for a server (its columns are there, and empty), or there is none at all."""
+    text = f"there is no server for replica {replica_id} of {_row_of(lookup)}"
+    known = len(region.replicas)
+    return text if replica_id < known else f"{text}: hbase:meta knows replicas 0 to {known - 1} of its region"
+
+
 def listed(
     page: MetaPage, table: bytes, *, expected_start: bytes, is_last: bool
 ) -> tuple[RegionLocations, ...] | MetaClientError:
@@ -430,7 +437,7 @@ class Locator:
                 return LocationUnknown(f"a newer region than the one of {_row_of(lookup)} is known")
             if found.region.at(flight.replica_id) is None:
                 unplaced[:] = [found.region]
-                return RegionOffline(f"there is no server for replica {flight.replica_id} of {_row_of(lookup)}")
+                return RegionOffline(_unplaced(found.region, flight.replica_id, lookup))
             return found
 
         try:

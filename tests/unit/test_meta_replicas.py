@@ -24,6 +24,7 @@ from metaclient.errors import (
     ScannerLost,
     ServerUnreachable,
     TableNotFound,
+    Unsupported,
 )
 from metaclient.meta_reader import REFUTATIONS_MAX
 from metaclient.model import MetaReplica
@@ -83,10 +84,21 @@ def test_default_is_to_balance_where_there_is_something_to_balance_over() -> Non
         assert r.connection.meta_mode.value == "None"
 
 
-def test_backend_that_cannot_choose_a_replica_is_never_asked_for_one() -> None:
-    with balanced(backend={"capabilities": Capabilities(filters=False, meta_replicas=False)}) as r:
+@pytest.mark.parametrize("mode", [None, "None"])
+def test_backend_that_cannot_choose_a_replica_is_never_asked_for_one(mode: str | None) -> None:
+    with rig(meta_mode=mode, backend={"capabilities": Capabilities(filters=False, meta_replicas=False)}) as r:
         look(r, 5)
         assert (r.reads(0), r.reads(), r.backend.count("meta_replicas")) == (5, 5, 0)
+
+
+@pytest.mark.parametrize("mode", ["LoadBalance", "HedgedRead"])
+def test_mode_that_a_backend_cannot_carry_out_is_refused_and_not_dropped(mode: str) -> None:
+    """Thrift 1, say: "meta replicas refused as ``Unsupported``, saying to use ``thrift2:``"."""
+    with (
+        pytest.raises(Unsupported, match=f"meta_mode={mode} needs thrift2:"),
+        rig(meta_mode=mode, backend={"capabilities": Capabilities(filters=False, meta_replicas=False)}),
+    ):
+        pass
 
 
 # ---- negative answers
