@@ -5,9 +5,11 @@
    time ends first is tried.
 2. A gateway that has not answered several calls in a row is out too. One call is not enough: it may be the region
    server behind it that hangs, and then the gateway answers others meanwhile.
-3. A connection is used by one call at a time. A call that timed out, broke, or was interrupted drops it: a late reply
+3. Whose time out is over is tried by one call. Until that one is answered, the gateway is out again, for twice as long:
+   all the others would wait with it, and lookups among them would blame the meta replica that they had asked for.
+4. A connection is used by one call at a time. A call that timed out, broke, or was interrupted drops it: a late reply
    must never be read as the answer to the next call. Thrift has nothing else to tell them apart.
-4. A connection that was idle is looked at before it is used again: gateways hang up after 60 s of silence.
+5. A connection that was idle is looked at before it is used again: gateways hang up after 60 s of silence.
 """
 
 from __future__ import annotations
@@ -45,6 +47,14 @@ class _State:
     failures: int = 0
     silent_calls: int = 0
     out_until: float = float("-inf")
+
+    def leave_out(self, now: float) -> float:
+        """For how long: each time twice as long as before."""
+        out_s: float = min(OUT_S * 2**self.failures, OUT_S_MAX)
+        self.failures += 1
+        self.out_until = now + out_s
+        self.silent_calls = 0
+        return out_s
 
 
 class Gateways:
@@ -143,7 +153,10 @@ class Gateways:
         healthy = [gateway for gateway in candidates if self._states[gateway].out_until <= now]
         # Nobody is in: whoever comes back first may be back already.
         wanted = healthy or sorted(candidates, key=lambda gateway: self._states[gateway].out_until)
-        return next((gateway for gateway in wanted if self._states[gateway].lent < self._connections_max), None)
+        chosen = next((gateway for gateway in wanted if self._states[gateway].lent < self._connections_max), None)
+        if chosen is not None and healthy and self._states[chosen].failures:
+            self._states[chosen].leave_out(now)
+        return chosen
 
     def _usable(self, state: _State) -> Link | None:
         now = self._runtime.now()
@@ -217,11 +230,7 @@ class Gateways:
         """Out for a time; its idle connections are to be closed by the caller, outside of the lock."""
         now = self._runtime.now()
         if state.out_until <= now:  # calls that fail together count once
-            state.failures += 1
-            out_s = min(OUT_S * 2 ** (state.failures - 1), OUT_S_MAX)
-            state.out_until = now + out_s
-            state.silent_calls = 0
-            _log.warning("the Thrift gateway %s is out for %.0f s", gateway, out_s)
+            _log.warning("the Thrift gateway %s is out for %.0f s", gateway, state.leave_out(now))
         idle, state.idle = list(state.idle), deque()
         return idle
 

@@ -1,0 +1,97 @@
+"""Whose turn it is, and who is out: the gateways of a backend on virtual time, with connections that nobody dials."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from adapters.thrift.gateways import OUT_S, SILENT_CALLS_MAX, TRUSTED_IDLE_S, Gateways
+from adapters.thrift.transport import Link
+from adapters.thrift.url import Gateway
+from metaclient.errors import ServerUnreachable
+from metaclient.runtime import SimRuntime
+
+HUNG, ALIVE = Gateway("hung"), Gateway("alive")
+
+
+@pytest.fixture
+def runtime() -> Iterator[SimRuntime]:
+    made = SimRuntime(seed=1)
+    yield made
+    made.close()
+
+
+class Rig:
+    """Two gateways; ``dead`` ones cannot be connected to."""
+
+    def __init__(self, runtime: SimRuntime) -> None:
+        self.runtime = runtime
+        self.dead: set[Gateway] = set()
+        self.gateways = Gateways([HUNG, ALIVE], self._dial, runtime=runtime, connections_max=1000)
+
+    def _dial(self, gateway: Gateway, deadline: float) -> Link:
+        if gateway in self.dead:
+            raise ServerUnreachable(f"{gateway} is dead")
+        stream = SimpleNamespace(close=lambda: None, is_usable=lambda: gateway not in self.dead)
+        return Link(gateway, cast("Any", stream), None)
+
+    def borrowed(self, calls: int) -> list[Link]:
+        """Calls that are all under way at once."""
+        return [self.gateways.borrow(self.runtime.now() + 60) for _ in range(calls)]
+
+    def hang(self) -> None:
+        """The gateway does not answer, and is put out."""
+        for link in self.borrowed(2 * SILENT_CALLS_MAX):
+            if link.gateway == HUNG:
+                self.gateways.drop(link, is_silent=True)
+            else:
+                self.gateways.give_back(link)
+        assert self.is_out()
+
+    def is_out(self) -> bool:
+        return bool(self.gateways.status()[str(HUNG)]["is_out"])
+
+
+def test_gateway_whose_time_is_over_is_tried_by_one_call_and_not_by_all(runtime: SimRuntime) -> None:
+    rig = Rig(runtime)
+    rig.hang()
+    runtime.run_for(OUT_S)
+    assert Counter(link.gateway for link in rig.borrowed(50)) == {ALIVE: 49, HUNG: 1}
+    runtime.run_for(2 * OUT_S)  # it still hangs: the next try comes after twice the time
+    assert Counter(link.gateway for link in rig.borrowed(50)) == {ALIVE: 49, HUNG: 1}
+    runtime.run_for(3 * OUT_S)
+    assert Counter(link.gateway for link in rig.borrowed(50)) == {ALIVE: 50}
+
+
+def test_gateway_that_answers_the_one_call_is_in_again(runtime: SimRuntime) -> None:
+    rig = Rig(runtime)
+    rig.hang()
+    runtime.run_for(OUT_S)
+    tried = next(link for link in rig.borrowed(2) if link.gateway == HUNG)
+    assert rig.is_out()
+    rig.gateways.give_back(tried)
+    assert not rig.is_out()
+    assert Counter(link.gateway for link in rig.borrowed(50)) == {ALIVE: 25, HUNG: 25}
+
+
+def test_try_that_fails_counts_once(runtime: SimRuntime) -> None:
+    rig = Rig(runtime)
+    rig.hang()
+    rig.dead.add(HUNG)
+    for out_s in (OUT_S, 2 * OUT_S, 4 * OUT_S):
+        runtime.run_for(out_s)
+        rig.borrowed(10)
+        assert rig.is_out()
+    assert rig.gateways.status()[str(HUNG)]["failures"] == 4
+
+
+def test_all_out_means_that_whoever_comes_back_first_is_asked(runtime: SimRuntime) -> None:
+    rig = Rig(runtime)
+    rig.hang()
+    rig.dead.add(ALIVE)
+    runtime.run_for(TRUSTED_IDLE_S)
+    assert Counter(link.gateway for link in rig.borrowed(10)) == {HUNG: 10}
