@@ -18,7 +18,9 @@ That is all; every ``test_...`` method is inherited. What the tests rely on:
 4. What a backend says that it cannot do (``Capabilities``) is skipped with that reason, or must raise ``Unsupported``.
 
 Hooks, all optional: :meth:`BackendContract.disturb` flushes, moves or splits a table between two steps of a test, and
-must not change what a reader sees; :meth:`BackendContract.replicate` waits until secondaries have caught up.
+must not change what a reader sees; :meth:`BackendContract.replicate` waits until secondaries have caught up;
+the fixture ``table_connection`` is another way to the same cluster, for a backend that cannot make tables of several
+regions itself.
 
 Facts of HBase that look like bugs and are kept (each has its test): a delete hides puts of its own timestamp, also
 later ones; an empty value counts as absent for a check; the empty qualifier is a column; an increment is written at
@@ -34,7 +36,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import pytest
 
@@ -179,26 +181,38 @@ class _Contract:
         """Override: wait until the table's secondaries show all that was written, and return True."""
         return False
 
+    #: Whether the tables of a test may stay: where the cluster goes as a whole, and deleting one takes long.
+    leaves_tables: ClassVar[bool] = False
+
     @pytest.fixture
-    def make_table(self, backend_connection: Connection, request: pytest.FixtureRequest) -> Iterator[TableMaker]:
+    def table_connection(self, backend_connection: Connection) -> Connection:
+        """Override: who makes the tables that this backend cannot make itself."""
+        return backend_connection
+
+    @pytest.fixture
+    def make_table(
+        self, backend_connection: Connection, table_connection: Connection, request: pytest.FixtureRequest
+    ) -> Iterator[TableMaker]:
         made: list[bytes] = []
 
         def make(families: Families = FAMILIES, *, splits: Sequence[bytes] = (), region_replication: int = 1) -> Table:
-            if splits:
-                needs(backend_connection, "create_with_splits")
             if region_replication > 1:
                 needs(backend_connection, "region_replication")
+            can_split = backend_connection.capabilities.create_with_splits
+            maker = table_connection if splits and not can_split else backend_connection
+            if splits:
+                needs(maker, "create_with_splits")
             while True:
                 name = self.fresh_name(request.node.name)
                 with suppress(TableExists):  # left behind by a run that was killed
-                    backend_connection.create_table(
+                    maker.create_table(
                         name, families, splits=list(splits) or None, region_replication=region_replication
                     )
                     made.append(name)
                     return backend_connection.table(name)
 
         yield make
-        for name in made:
+        for name in made if not self.leaves_tables else ():
             with suppress(TableNotFound):
                 backend_connection.delete_table(name, disable=True)
 

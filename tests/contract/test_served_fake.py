@@ -46,4 +46,11 @@ class TestThrift2(Served):
 
 
 class TestThrift1(Served):
+    """Thrift 1 has no split keys: what needs several regions is made beside it."""
+
     scheme = "thrift1"
+
+    @pytest.fixture
+    def table_connection(self, served: FakeCluster) -> Iterator[Connection]:
+        with served.connect() as connection:
+            yield connection
