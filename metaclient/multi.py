@@ -191,11 +191,16 @@ class _Multi:
         if self._operations.by_gateway and replica_id == 0 and not self.is_hedged:
             return [_Group(None, list(self._open), [None] * len(self._open))]
         places = self._cached(replica_id) if cached else self._sparing(self._located(replica_id))
+        by_gateway = self._operations.by_gateway
         grouped: dict[ServerName | None, _Group] = {}
-        for index in [index for index in self._open if index in places]:
+        for index in self._open:
+            if index not in places:
+                continue
             place = places[index]
-            server = place.server if place is not None and not self._operations.by_gateway else None
-            group = grouped.setdefault(server, _Group(server, [], []))
+            server = place.server if place is not None and not by_gateway else None
+            group = grouped.get(server)
+            if group is None:
+                group = grouped[server] = _Group(server, [], [])
             group.indexes.append(index)
             group.places.append(place)
         return list(grouped.values())
@@ -236,16 +241,23 @@ class _Multi:
     def _located(self, replica_id: int) -> dict[int, RegionLocation | None]:
         """Where the open actions go. One that cannot be located keeps its error.
 
-        From the highest row down: a lookup brings the regions below its own for free.
+        From the highest row down: a lookup brings the regions below its own for free, and a region's rows follow one
+        another.
         """
+        actions = self._actions
         places: dict[int, RegionLocation | None] = {}
+        place: RegionLocation | None = None  # of the row above
         unable: MetaClientError | None = None  # why hbase:meta is not asked again in this round
-        for index in sorted(self._open, key=lambda index: self._actions[index].row, reverse=True):
+        for index in sorted(self._open, key=lambda index: actions[index].row, reverse=True):
+            if place is not None and actions[index].row >= place.region.start_key:
+                places[index] = place
+                continue
             try:
-                places[index] = self._locate(index, replica_id, unable)
+                place = places[index] = self._locate(index, replica_id, unable)
             except ConnectionClosed:
                 raise
             except MetaClientError as error:
+                place = None
                 self._failed(index, None, error)
                 if not isinstance(error, RegionOffline | LocationUnknown):
                     unable = error
@@ -355,8 +367,8 @@ class _Multi:
             operations.answered(group.server)
         if self.is_hedged and not group.is_hedge:
             operations.delays["rows"].window.add(operations.runtime.now() - group.begun)
-        if self._is_silent and len(group.indexes) == len(self._open) and operations.by_gateway and not any(answer):
-            self._open.clear()  # puts and deletes that were all applied, by whom the gateway alone knows
+        if self._is_silent and not any(answer):
+            self._take_done(group)
             return
         blamed: set[int] = set()
         won = False
@@ -380,6 +392,16 @@ class _Multi:
             and any(place is not None and place.replica_id for place in group.places)
         ):
             operations.telemetry.count("metaclient.hedges.won" if group.is_hedge else "metaclient.failovers")
+
+    def _take_done(self, group: _Group) -> None:
+        """Puts and deletes that were all applied: there is nothing to look at one by one."""
+        for place in {place for place in group.places if place is not None and place.is_hint}:
+            self._operations.locator.cache.confirm(place)
+        if len(group.indexes) == len(self._open):
+            self._open.clear()
+        else:
+            for index in group.indexes:
+                self._open.pop(index, None)
 
     def _checked(self, index: int, outcome: object) -> Outcome:
         """An outcome of the type that the action has, else the backend's fault."""

@@ -7,26 +7,42 @@ a delete hides a put whichever came first. So two different changes of one row g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 from adapters.native import errors
+from adapters.native.protocol.calls import mutation_param, region_prefix
+from adapters.native.protocol.cellblock import PutWriter
 from adapters.native.protocol.framing import Response
-from adapters.native.protocol.messages import MULTI_REQUEST, MULTI_RESPONSE
-from adapters.native.protocol.mutations import condition_message, mutation_message
-from adapters.native.protocol.names import region_message
-from adapters.native.protocol.protobuf import ProtocolError, decode, encode
+from adapters.native.protocol.messages import ACTION, CONDITION, MULTI_RESPONSE
+from adapters.native.protocol.mutations import condition_message
+from adapters.native.protocol.protobuf import ProtocolError, decode, delimited, encode, varint
 from adapters.native.protocol.queries import get_message, result_from
 from metaclient.backend import Action, Outcome
 from metaclient.errors import BackendFault, ConnectionClosed, MetaClientError, Unsupported
-from metaclient.model import Append, Check, Get, Increment, Result, RowMutations
+from metaclient.model import Append, Check, Delete, Get, Increment, Put, Result, RowMutations
 from metaclient.runtime import Pending
 
 __all__ = ["MultiCall", "Steps", "in_order", "picked"]
 
 
+#: What a MultiResponse has at its end, always, and empty.
+_NO_STATISTICS = b"\x1a\x00"
+#: Changes that may stand beside others of their kind, also of one row.
+_FREE: tuple[set[type], ...] = ({Put}, {Delete}, set())
+
+
+@lru_cache(maxsize=1024)
+def _done(count: int) -> bytes:
+    """The RegionActionResult of so many puts or deletes that were all done, in their order."""
+    results = [b"\x08" + varint(number) + b"\x12\x00" for number in range(count)]
+    return b"\x0a" + delimited(b"".join(b"\x0a" + delimited(one) for one in results))
+
+
 def in_order(actions: Sequence[Action]) -> list[list[int]]:
     """Indexes of the actions, cut into calls that must follow one another."""
+    if {type(action.operation) for action in actions} - {Get} in _FREE:
+        return [list(range(len(actions)))]
     calls: list[list[int]] = [[]]
     changed: dict[bytes, type] = {}
     for index, action in enumerate(actions):
@@ -52,6 +68,29 @@ def picked(result: Result, operation: object) -> Result:
     return result
 
 
+class _Group:
+    """One RegionAction: the actions that it is made of, and what is written so far."""
+
+    __slots__ = ("actions", "cells", "count", "indexes", "is_atomic", "name")
+
+    def __init__(self, name: bytes, *, is_atomic: bool) -> None:
+        self.name = name
+        self.is_atomic = is_atomic
+        self.indexes: list[int] = []
+        self.count = 0  # of Actions: of several mutations of one row each is one
+        self.actions: list[bytes] = []
+        self.cells: list[bytes] = []  # in the block they stand as in the message
+
+    def add(self, number: int, action: bytes) -> None:
+        self.actions += (b"\x1a", varint(len(action)), action)
+        self.count = number + 1
+
+    def param(self, condition: bytes) -> bytes:
+        atomic = b"\x10\x01" if self.is_atomic else b""
+        body = b"".join((region_prefix(self.name), atomic, *self.actions, condition))
+        return b"\x0a" + varint(len(body)) + body
+
+
 class MultiCall:
     """One Multi: its message and cells, and what its answer means for each action."""
 
@@ -60,11 +99,11 @@ class MultiCall:
     ) -> None:
         self._actions = actions
         self._what = what
-        self._check = check
-        self._groups: list[list[int]] = []  # indexes of actions, by RegionAction
-        self._regions: list[dict[str, Any]] = []
-        self._cells: list[list[bytes]] = []  # by RegionAction: in the block they stand as in the message
-        by_region: dict[bytes, int] = {}
+        self._groups: list[_Group] = []
+        self._writer = PutWriter()
+        self._has_nonce = False
+        self._is_silent = True  # puts and deletes: done is all that there is to say
+        by_region: dict[bytes, _Group] = {}
         for index, action in enumerate(actions):
             if action.place is None:
                 raise Unsupported("HBase's own RPC addresses servers: say which one (a RegionLocation)")
@@ -74,63 +113,67 @@ class MultiCall:
                 for part in operation.mutations:
                     self._add(group, part)
             else:
-                known = by_region.get(name)
-                group = by_region[name] = self._new_group(name) if known is None else known
+                group = by_region.get(name) or by_region.setdefault(name, self._new_group(name))
                 self._add(group, operation)
-            self._groups[group].append(index)
-        request: dict[str, Any] = {"regionAction": self._regions}
-        if any(getattr(action.operation, "nonce", None) is not None for action in actions):
-            request["nonceGroup"] = nonce_group
-        self.param = encode(MULTI_REQUEST, request)
-        self.cells = b"".join(cells for group in self._cells for cells in group)
+            group.indexes.append(index)
+        condition = b"" if check is None else b"\x22" + delimited(encode(CONDITION, condition_message(check)))
+        nonces = b"\x10" + varint(nonce_group) if self._has_nonce else b""
+        self.param = b"".join([*(group.param(condition) for group in self._groups), nonces])
+        self.cells = b"".join([cells for group in self._groups for cells in group.cells])
 
-    def _new_group(self, name: bytes, *, is_atomic: bool = False) -> int:
-        region: dict[str, Any] = {"region": region_message(name), "atomic": is_atomic or None, "action": []}
-        if self._check is not None:
-            region["condition"] = condition_message(self._check)
-        self._regions.append(region)
-        self._groups.append([])
-        self._cells.append([])
-        return len(self._groups) - 1
+    def _new_group(self, name: bytes, *, is_atomic: bool = False) -> _Group:
+        group = _Group(name, is_atomic=is_atomic)
+        self._groups.append(group)
+        return group
 
-    def _add(self, group: int, operation: Any) -> None:
-        actions: list[dict[str, Any]] = self._regions[group]["action"]
-        number = len(actions)
+    def _add(self, group: _Group, operation: Any) -> None:
+        number = group.count
         if isinstance(operation, Get):
-            actions.append({"index": number, "get": get_message(operation)})
+            self._is_silent = False
+            group.add(number, encode(ACTION, {"index": number, "get": get_message(operation)}))
             return
-        message, cells = mutation_message(operation)
-        actions.append({"index": number, "mutation": message})
-        self._cells[group].append(cells)
+        mutation, cells = mutation_param(operation, self._writer)
+        group.add(number, b"\x08%b\x12%b%b" % (varint(number), varint(len(mutation)), mutation))
+        group.cells.append(cells)
+        if isinstance(operation, Increment | Append):
+            self._is_silent = False
+            self._has_nonce = self._has_nonce or operation.nonce is not None
 
     # -- the answer ------------------------------------------------------------------------------------------------
 
     def outcomes(self, response: Response) -> list[Outcome]:
         """An outcome for each action, in the order in which they were given."""
         data, at, size = response.data, response.end, len(response.data)
+        if self._is_silent and at == size and self._is_all_done(data[response.at : at]):
+            return [None] * len(self._actions)
         answers = decode(MULTI_RESPONSE, data, response.at, response.end).get("regionActionResult", [])
         if len(answers) != len(self._groups):
             raise ProtocolError(f"{len(answers)} results for {len(self._groups)} regions of a batch")
         made: list[Outcome] = [self._unanswered(action) for action in self._actions]
         for group, answer in zip(self._groups, answers, strict=True):
-            is_atomic = isinstance(self._actions[group[0]].operation, RowMutations)
+            indexes = group.indexes
             if "exception" in answer:
-                for index in group:
+                for index in indexes:
                     made[index] = self._error(answer["exception"], index)
                 continue
-            if is_atomic:
-                made[group[0]] = None
+            if group.is_atomic:
+                made[indexes[0]] = None
             for one in answer.get("resultOrException", ()):
                 number = one.get("index", 0)
-                if not is_atomic and number >= len(group):
-                    raise ProtocolError(f"a result for action {number} of {len(group)}")
-                index = group[0] if is_atomic else group[number]
+                if not group.is_atomic and number >= len(indexes):
+                    raise ProtocolError(f"a result for action {number} of {len(indexes)}")
+                index = indexes[0 if group.is_atomic else number]
                 outcome, at = self._outcome(one, index, data, at, size)
-                if not is_atomic or isinstance(outcome, MetaClientError):
+                if not group.is_atomic or isinstance(outcome, MetaClientError):
                     made[index] = outcome
         if at != size:
             raise ProtocolError(f"the answer to a batch has {size - at} bytes of cells too many")
         return made
+
+    def _is_all_done(self, answer: bytes) -> bool:
+        """Whether it says of every action that it was done, and nothing else: most answers to puts do."""
+        done = b"".join([_done(group.count) for group in self._groups])
+        return answer == done + _NO_STATISTICS or answer == done
 
     def processed(self, response: Response) -> bool:
         """Of one checked RowMutations: whether it was applied."""

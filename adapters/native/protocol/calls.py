@@ -9,13 +9,12 @@ import re
 from functools import lru_cache
 from itertools import repeat
 
-from adapters.native.protocol.cellblock import decode_cells
+from adapters.native.protocol.cellblock import PutWriter, decode_cells
 from adapters.native.protocol.framing import Response
 from adapters.native.protocol.messages import (
     COLUMN,
     GET,
     GET_RESPONSE,
-    MUTATE_PUT,
     MUTATION,
     REGION_SPECIFIER,
     SCAN_RESPONSE,
@@ -37,7 +36,7 @@ _COUNT = 0x08  # cells_per_result
 #: A run of counts, or of flags (partial_flag_per_result), of one byte each.
 _RUN = re.compile(rb"(?:\x08[\x00-\x7f])+|(?:\x38[\x00-\x7f])+", re.DOTALL)
 
-__all__ = ["ScanAnswer", "get_param", "get_result", "mutate_param", "region_prefix", "scan_answer"]
+__all__ = ["ScanAnswer", "get_param", "get_result", "mutate_param", "mutation_param", "region_prefix", "scan_answer"]
 
 
 @lru_cache(maxsize=65536)
@@ -98,16 +97,20 @@ def _get_result(row: bytes, data: bytes, at: int, end: int) -> Result:
     return result
 
 
+def mutation_param(mutation: Simple, writer: PutWriter) -> tuple[bytes, bytes]:
+    """A MutationProto, and its cells for the block."""
+    if type(mutation) is Put and mutation.durability is Durability.USE_DEFAULT and mutation.ttl_ms is None:
+        row, cells = mutation.row, mutation.cells
+        return b"\x0a%b%b\x10\x02\x40%b" % (varint(len(row)), row, varint(len(cells))), writer.cells(row, cells)
+    message, block = mutation_message(mutation)
+    return encode(MUTATION, message), block
+
+
 def mutate_param(region_name: bytes, mutation: Simple, nonce_group: int = 0) -> tuple[bytes, bytes]:
     """A MutateRequest without a condition, and its cell block."""
-    message, cells = mutation_message(mutation)
-    if isinstance(mutation, Put) and mutation.durability is Durability.USE_DEFAULT and mutation.ttl_ms is None:
-        row = mutation.row
-        body = b"\x0a" + varint(len(row)) + row + b"\x10" + varint(MUTATE_PUT) + b"\x40" + varint(len(mutation.cells))
-    else:
-        body = encode(MUTATION, message)
+    body, cells = mutation_param(mutation, PutWriter())
     made = region_prefix(region_name) + b"\x12" + varint(len(body)) + body
-    if "nonce" in message:
+    if getattr(mutation, "nonce", None) is not None:
         made += b"\x20" + varint(nonce_group)
     return made, cells
 

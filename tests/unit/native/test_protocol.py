@@ -22,6 +22,7 @@ from adapters.native.protocol import (
 )
 from adapters.native.protocol.arrow import cells_to_arrow
 from adapters.native.protocol.cellblock import (
+    PutWriter,
     decode_cells,
     decode_results,
     decode_rows,
@@ -43,6 +44,7 @@ from metaclient.model import (
     Get,
     Increment,
     Put,
+    PutCells,
     RegionInfo,
     RegionLocation,
     Result,
@@ -55,7 +57,7 @@ ALL = [one for module in (messages, admin_messages) for one in vars(module).valu
 names_ = st.binary(min_size=1, max_size=8).filter(lambda name: b":" not in name)
 columns = st.builds(lambda family, qualifier: family + b":" + qualifier, names_, st.binary(max_size=8))
 timestamps = st.integers(0, 2**63 - 1)
-put_cells = st.builds(Cell, columns, timestamps, st.binary(max_size=40))
+put_cells = st.builds(Cell, columns, timestamps, st.binary(max_size=40), st.just(CellType.PUT))
 any_cells = st.builds(Cell, columns, timestamps, st.binary(max_size=40), st.sampled_from(list(CellType)))
 rows = st.binary(min_size=1, max_size=20)
 results = st.builds(lambda row, cells: Result(row, cells), rows, st.lists(any_cells, min_size=1, max_size=5))
@@ -436,6 +438,36 @@ def test_mutation_comes_back(mutation: mutations.Simple) -> None:
     request = decode(messages.MUTATE_REQUEST, param)
     assert mutations.mutation_from(request["mutation"], block, 0) == (mutation, len(block))
     assert request["region"]["value"] == b"region"
+
+
+@given(
+    st.lists(st.tuples(rows, st.lists(put_cells, min_size=1, max_size=4)), max_size=6),
+    st.booleans(),
+)
+def test_rows_of_one_writer_are_as_if_each_had_its_own(
+    of_rows: list[tuple[bytes, list[Cell]]], is_shared: bool
+) -> None:
+    """Also where the next row has other columns, or the same ones at other times; ``%`` is a byte like any other."""
+    writer = PutWriter()
+    for row, cells in of_rows:
+        by_columns = PutCells(*(tuple(part) for part in list(zip(*cells, strict=True))[:3]))
+        written = writer.cells(row, by_columns if is_shared else cells)
+        assert written == encode_cells(row, cells)
+        if is_shared:
+            other = PutCells(by_columns.columns, by_columns.timestamps, by_columns.values[::-1])
+            assert writer.cells(row + b"%", other) == encode_cells(row + b"%", other)
+
+
+@pytest.mark.parametrize("cells", [PutCells((b"f" * 128 + b":a",), (1,), (b"",)), (Cell(b"f" * 128 + b":a", 1, b""),)])
+def test_family_that_is_too_long_is_refused(cells: Any) -> None:
+    with pytest.raises(ValueError, match="a family of 128 bytes"):
+        PutWriter().cells(b"r", cells)
+
+
+@pytest.mark.parametrize("cells", [PutCells((b"cf:a",), (1,), (b"",)), (Cell(b"cf:a", 1, b""),)])
+def test_row_that_is_too_long_is_refused(cells: Any) -> None:
+    with pytest.raises(ValueError, match="a row of 32768 bytes"):
+        PutWriter().cells(b"r" * 32768, cells)
 
 
 def test_mutation_of_a_java_client_has_its_cells_in_the_message() -> None:

@@ -12,9 +12,10 @@ from adapters.native.batches import MultiCall, in_order
 from adapters.native.protocol import framing, messages
 from adapters.native.protocol.cellblock import encode_cells, encode_results
 from adapters.native.protocol.framing import Request
-from adapters.native.protocol.mutations import mutation_from
+from adapters.native.protocol.mutations import mutation_from, mutation_message
+from adapters.native.protocol.names import region_message
 from adapters.native.protocol.protobuf import ProtocolError, decode, encode
-from adapters.native.protocol.queries import result_message
+from adapters.native.protocol.queries import get_message, result_message
 from metaclient.backend import Action, Answer, MetaScan
 from metaclient.errors import (
     MetaClientError,
@@ -29,10 +30,12 @@ from metaclient.model import (
     CellType,
     Check,
     Delete,
+    Durability,
     Get,
     Increment,
     MetaReplica,
     Put,
+    PutCells,
     RegionInfo,
     RegionLocation,
     Result,
@@ -413,6 +416,9 @@ DELETE = Delete(b"r")
         ([PUT, Get(b"r"), Put(b"s", (cell(b"cf:a"),))], [[0, 1, 2]]),
         ([Increment(b"r", ((b"cf:n", 1),)), Increment(b"r", ((b"cf:n", 1),))], [[0], [1]]),
         ([PUT, Append(b"r", ((b"cf:a", b"x"),)), Delete(b"s")], [[0], [1, 2]]),
+        ([DELETE, DELETE, Get(b"r")], [[0, 1, 2]]),
+        ([Get(b"r"), Get(b"r")], [[0, 1]]),
+        ([PUT, Put(b"s", (cell(b"cf:a"),)), Delete(b"s")], [[0, 1], [2]]),
     ],
 )
 def test_changes_of_one_row_keep_their_order(operations: list[Any], steps: list[list[int]]) -> None:
@@ -422,6 +428,76 @@ def test_changes_of_one_row_keep_their_order(operations: list[Any], steps: list[
 def response(regions: list[dict[str, Any]], cells: bytes = b"") -> framing.Response:
     message = encode(messages.MULTI_RESPONSE, {"regionActionResult": regions})
     return framing.parse_response(framing.response(1, message, cells)[4:])
+
+
+def by_table(operation: Any, number: int) -> dict[str, Any]:
+    kind = "get" if isinstance(operation, Get) else "mutation"
+    return {"index": number, kind: get_message(operation) if kind == "get" else mutation_message(operation)[0]}
+
+
+@pytest.mark.parametrize("count", [1, 3, 200])
+def test_batch_written_by_hand_is_what_the_tables_say(count: int) -> None:
+    """Numbers and lengths of one byte and of two."""
+    kinds = [
+        PUT,
+        Put(b"s" * 200, PutCells((b"cf:a", b"cf:%"), (7, 7), (b"1", b"2" * 300))),
+        Put(b"t", (cell(b"cf:a"),), Durability.ASYNC_WAL, 86_400_000),
+        DELETE,
+        Get(b"r", (b"cf:a",)),
+        Increment(b"r", ((b"cf:n", 1),), nonce=2**63 + 1),
+    ]
+    actions = [action(kinds[number % len(kinds)], number % 2) for number in range(count)]
+    call = MultiCall(actions, nonce_group=9)
+    regions: dict[bytes, list[Any]] = {}
+    for one in actions:
+        assert one.place is not None
+        regions.setdefault(one.place.region_name, []).append(one.operation)
+    request: dict[str, Any] = {
+        "regionAction": [
+            {"region": region_message(name), "action": [by_table(one, at) for at, one in enumerate(operations)]}
+            for name, operations in regions.items()
+        ]
+    }
+    if count > 5:
+        request["nonceGroup"] = 9
+    assert call.param == encode(messages.MULTI_REQUEST, request)
+    mutations = [one for operations in regions.values() for one in operations if not isinstance(one, Get)]
+    assert call.cells == b"".join(mutation_message(one)[1] for one in mutations)
+
+
+def done(count: int) -> dict[str, Any]:
+    return {"resultOrException": [{"index": number, "result": {}} for number in range(count)]}
+
+
+@pytest.mark.parametrize("has_statistics", [True, False])
+def test_puts_that_were_all_done_are_seen_at_a_glance(has_statistics: bool) -> None:
+    call = MultiCall([action(PUT, number % 2) for number in range(300)], nonce_group=0)
+    answer: dict[str, Any] = {"regionActionResult": [done(150), done(150)]}
+    if has_statistics:
+        answer["regionStatistics"] = {}
+    message = encode(messages.MULTI_RESPONSE, answer)
+    assert call._is_all_done(message)
+    found = call.outcomes(framing.parse_response(framing.response(1, message)[4:]))
+    assert found == [None] * 300
+
+
+def test_puts_of_which_one_failed_are_looked_at_one_by_one() -> None:
+    call = MultiCall([action(PUT) for _ in range(3)], nonce_group=0)
+    failed = done(3)
+    exception = {"name": "org.apache.hadoop.hbase.RegionTooBusyException", "value": b"busy"}
+    failed["resultOrException"][1] = {"index": 1, "exception": exception}
+    outcomes = call.outcomes(response([failed]))
+    assert [isinstance(one, MetaClientError) for one in outcomes] == [False, True, False]
+    short = call.outcomes(response([done(2)]))
+    assert [isinstance(one, MetaClientError) for one in short] == [False, False, True]
+    turned = done(3)
+    turned["resultOrException"].reverse()
+    assert call.outcomes(response([turned])) == [None] * 3
+
+
+def test_cells_behind_an_answer_that_has_none_are_an_error() -> None:
+    with pytest.raises(ProtocolError, match="bytes of cells too many"):
+        MultiCall([action(PUT)], nonce_group=0).outcomes(response([done(1)], encode_cells(b"r", [ONE])))
 
 
 def test_cells_of_a_batch_stand_as_its_actions_do() -> None:
