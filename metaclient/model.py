@@ -373,7 +373,7 @@ class Scan:
     cache_blocks: bool = True  # False: what is read does not push others' blocks out of the servers' cache
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, init=False)
 class Put:
     """Write cells to one row; ``LATEST_TIMESTAMP`` in a cell = the server's time."""
 
@@ -381,6 +381,24 @@ class Put:
     cells: Sequence[Cell]
     durability: Durability = Durability.USE_DEFAULT
     ttl_ms: int | None = None  # how long these cells live, beside the family's own; only where Capabilities.cell_ttl
+
+    # As Get: bulk writers make millions.
+    def __init__(
+        self,
+        row: bytes,
+        cells: Sequence[Cell],
+        durability: Durability = Durability.USE_DEFAULT,
+        ttl_ms: int | None = None,
+    ) -> None:
+        _set_put_row(self, row)
+        _set_put_cells(self, cells)
+        _set_put_durability(self, durability)
+        _set_put_ttl_ms(self, ttl_ms)
+
+
+_set_put_row, _set_put_cells, _set_put_durability, _set_put_ttl_ms = (
+    getattr(Put, field.name).__set__ for field in fields(Put)
+)
 
 
 @dataclass(frozen=True, slots=True)
