@@ -33,8 +33,8 @@ SESSION_S = 120.0
 #: 2.6.1's secondaries learn of a new table seconds later.
 KNOWN_S_MAX = 120.0
 KNOWN_POLL_S = 0.5
-#: What charts call the way by HBase's own RPC.
-NATIVE_CLIENT = "ours, native RPC"
+#: What charts call our two ways to a real cluster: through a gateway, and by HBase's own RPC.
+GATEWAY_CLIENT, NATIVE_CLIENT = "ours, thrift2", "ours, native RPC"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ def place(backend: str) -> Iterator[Place]:
 
 def _clients(hbase: LocalHBase) -> dict[str, Callable[..., Connection]]:
     return {
-        "ours": partial(metaclient.connect, hbase.thrift2_url),
+        GATEWAY_CLIENT: partial(metaclient.connect, hbase.thrift2_url),
         NATIVE_CLIENT: partial(metaclient.connect, hbase.native_url),
     }
 
