@@ -62,8 +62,7 @@ echo "make $@: once more, only what failed" >&2; \
 $(PY) -m pytest $(1) -o cache_dir=.pytest_cache/$(2) --last-failed --last-failed-no-failures none; }
 endef
 
-essential: export METACLIENT_LIVE_VERSIONS = 2.6.1
-essential: $(FULL) ## the essential tests on Spark and on a real HBase 2.6.1; without Java and Maven they are skipped
+essential: $(FULL) ## the essential tests on Spark and on a real HBase; without Java and Maven they are skipped
 	$(call twice,-m 'spark and essential' tests/spark,spark)
 	$(call twice,-m 'live and essential' tests/live,live)
 

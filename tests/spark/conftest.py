@@ -31,15 +31,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.spark)
 
 
+def _left_out(missing: str) -> None:
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"the Spark tests must run in CI: {missing}")
+    pytest.skip(missing)
+
+
 @pytest.fixture(scope="session")
 def spark_cluster() -> Iterator[SparkCluster]:
     """A master and two workers, on 127.0.0.1, .2 and .3."""
     try:
         ensure_java()
     except ConfigError as error:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"the Spark tests must run in CI: {error}")
-        pytest.skip(str(error))
+        _left_out(str(error))
     with SparkCluster(workers=2) as cluster:
         yield cluster
 
@@ -65,7 +69,7 @@ def real_hbase() -> Iterator[LocalHBase]:
         return
     missing = missing_tools()
     if missing is not None:
-        pytest.skip(missing)
+        _left_out(missing)
     hbase = LocalHBase()
     with unwatched():
         hbase.up()

@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from spark_connector.options import _FIELDS
 from tests.spark.patience import patiently
 from tests.test_readme import examples
@@ -20,6 +22,7 @@ NOTE = "needs Spark"
 _OUTPUT = re.compile(r"\s*```text\n(?P<text>.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 
 
+@pytest.mark.essential
 def test_the_guide_runs_and_prints_what_it_shows(spark: Any) -> None:
     text = GUIDE.read_text(encoding="utf-8")
     lines = text.splitlines(keepends=True)

@@ -13,7 +13,7 @@ from adapters.local_hbase import LocalHBase
 from tests.live.load import wait_for_meta
 from tests.spark.served import catalog_of
 
-pytestmark = pytest.mark.live
+pytestmark = [pytest.mark.live, pytest.mark.essential]
 
 TABLE = "spark_live_lookups"
 REGIONS = 100

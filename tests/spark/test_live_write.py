@@ -46,6 +46,7 @@ def drop(connection: Connection) -> None:
             connection.delete_table(name, disable=True)
 
 
+@pytest.mark.essential
 def test_written_by_tasks_that_run_twice_and_read_back(spark: Any, url: str, connection: Connection) -> None:
     df = failing(numbers(spark, 1000), raise_error)
     small = {"hbase.spark.write.batch.rows": 50}
