@@ -7,7 +7,7 @@ a delete hides a put whichever came first. So two different changes of one row g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import lru_cache, partial
+from functools import cache, partial
 from typing import Any
 
 from adapters.native import errors
@@ -32,11 +32,20 @@ _NO_STATISTICS = b"\x1a\x00"
 _FREE: tuple[set[type], ...] = ({Put}, {Delete}, set())
 
 
-@lru_cache(maxsize=1024)
+#: Numbers that take one byte, and those that take two: of more actions than the latter answers are decoded.
+_ONE_BYTE, _TWO_BYTES = 1 << 7, 1 << 14
+
+
+@cache
+def _results() -> bytes:
+    """What is answered for puts or deletes that were done, number by number."""
+    return b"".join(b"\x0a" + delimited(b"\x08" + varint(number) + b"\x12\x00") for number in range(_TWO_BYTES))
+
+
 def _done(count: int) -> bytes:
     """The RegionActionResult of so many puts or deletes that were all done, in their order."""
-    results = [b"\x08" + varint(number) + b"\x12\x00" for number in range(count)]
-    return b"\x0a" + delimited(b"".join(b"\x0a" + delimited(one) for one in results))
+    size = 6 * count + max(0, count - _ONE_BYTE)
+    return b"\x0a" + varint(size) + _results()[:size]
 
 
 def in_order(actions: Sequence[Action]) -> list[list[int]]:
@@ -172,6 +181,8 @@ class MultiCall:
 
     def _is_all_done(self, answer: bytes) -> bool:
         """Whether it says of every action that it was done, and nothing else: most answers to puts do."""
+        if any(group.count > _TWO_BYTES for group in self._groups):
+            return False
         done = b"".join([_done(group.count) for group in self._groups])
         return answer == done + _NO_STATISTICS or answer == done
 

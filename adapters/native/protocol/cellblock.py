@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
 from itertools import repeat
 from typing import Any, TypeAlias
 
@@ -40,8 +39,9 @@ _TOTAL = struct.Struct(">i")
 _new = tuple.__new__
 _PUT = CellType.PUT
 _TYPES = {int(one): one for one in CellType}
-#: family length, family, qualifier -> b"family:qualifier". The same few names come again and again.
+#: family length, family, qualifier -> b"family:qualifier", and back. The same few names come again and again.
 _columns: dict[bytes, bytes] = {}
+_names: dict[bytes, bytes] = {}
 _COLUMNS_MAX = 4096
 _COLUMN_BYTES_MAX = 128
 _Shape: TypeAlias = tuple[Callable[[bytes, int], tuple[Any, ...]], int]
@@ -236,9 +236,9 @@ def encode_results(results: Iterable[Result]) -> bytes:
 
 def _encode(parts: list[bytes], row: bytes, cells: Iterable[Cell]) -> None:
     row_length = _row_length(row)
-    head, tail = _HEAD.pack, _TAIL.pack
+    head, tail, names = _HEAD.pack, _TAIL.pack, _names.get
     for column, timestamp, value, kind in cells:
-        name = _name(column)
+        name = names(column) or _name(column)
         key_length = _KEY_BYTES_MIN - 1 + row_length + len(name)
         parts += (
             head(8 + key_length + len(value), key_length, len(value), row_length),
@@ -256,13 +256,17 @@ def _row_length(row: bytes) -> int:
     return length
 
 
-@lru_cache(maxsize=_COLUMNS_MAX)
 def _name(column: bytes) -> bytes:
-    """Family length, family, qualifier."""
+    """Family length, family, qualifier: the other way round than ``_column``."""
     family, _, qualifier = column.partition(b":")
     if len(family) > _FAMILY_BYTES_MAX:
         raise ValueError(f"a family of {len(family)} bytes: HBase allows {_FAMILY_BYTES_MAX}")
-    return len(family).to_bytes(1, "big") + family + qualifier
+    made = len(family).to_bytes(1, "big") + family + qualifier
+    if len(column) <= _COLUMN_BYTES_MAX:
+        if len(_names) >= _COLUMNS_MAX:
+            _names.clear()
+        _names[column] = made
+    return made
 
 
 class PutWriter:
@@ -296,7 +300,7 @@ class PutWriter:
         return self._template % tuple(parts)
 
     def _begin(self, columns: tuple[bytes, ...], stamps: tuple[int, ...]) -> None:
-        names = [_name(column) for column in columns]
+        names = [_names.get(column) or _name(column) for column in columns]
         self._columns, self._stamps = columns, stamps
         self._key_bytes = [_KEY_BYTES_MIN - 1 + len(name) for name in names]
         between = (name + _TAIL.pack(stamp, _PUT) for name, stamp in zip(names, stamps, strict=True))
