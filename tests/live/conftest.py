@@ -51,16 +51,32 @@ EVERY = {
 }
 
 
+def _version(item: pytest.Item) -> str:
+    """Of the cluster that a test runs on; empty where it is on none of this folder's."""
+    parameters = getattr(getattr(item, "callspec", None), "params", {})
+    return str(parameters.get("hbase", ""))
+
+
+def _turn(item: pytest.Item) -> tuple[int, bool]:
+    """Version by version, so that each cluster is started once; behind them all that is not of this folder.
+
+    The contract comes last: it leaves hundreds of tables behind, and a server that comes back would take long to open
+    them.
+    """
+    if HERE not in item.path.parents:
+        return len(CHOSEN) + 1, False
+    version = _version(item)
+    return CHOSEN.index(version) if version in CHOSEN else len(CHOSEN), "contract" in item.path.name
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # Last: they leave hundreds of tables behind, and a server that comes back would take long to open them.
-    items.sort(key=lambda item: HERE in item.path.parents and "contract" in item.path.name)
+    items.sort(key=_turn)
     seen: dict[tuple[str, str], list[str]] = {}
     for item in items:
         if HERE not in item.path.parents:
             continue
         item.add_marker(pytest.mark.live)
-        parameters = getattr(getattr(item, "callspec", None), "params", {})
-        version, suite = parameters.get("hbase", ""), getattr(getattr(item, "cls", None), "__name__", "")
+        version, suite = _version(item), getattr(getattr(item, "cls", None), "__name__", "")
         every, test = EVERY.get(version, {}).get(suite), getattr(item, "originalname", item.name)
         tests = seen.setdefault((version, suite), [])
         if every is not None and test not in tests:
