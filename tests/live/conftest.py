@@ -18,7 +18,7 @@ import pytest
 import metaclient
 from adapters.local_hbase import VERSIONS, LocalHBase, missing_tools
 from metaclient import Connection, MetaClientError, Table
-from tests.live.load import SPLITS, connect_patiently, unwatched, wait_for_copies, wait_for_meta
+from tests.live.load import SPLITS, connect_patiently, left_out, unwatched, wait_for_copies, wait_for_meta
 
 HERE = Path(__file__).parent
 #: A server that is starved or paused for less than this is not dead. One that was killed is noticed when it comes back.
@@ -27,7 +27,6 @@ SESSION_S = 60.0
 HEAP_MB = 768
 FOLDER = os.environ.get("METACLIENT_LIVE_FOLDER")
 CHOSEN = ["running"] if FOLDER else os.environ.get("METACLIENT_LIVE_VERSIONS", ",".join(VERSIONS)).split(",")
-IS_CI = os.environ.get("CI") == "true"
 
 
 #: Of the suites that many backends share, `make essential` takes every so-many-th test, with its first parameters: each
@@ -90,11 +89,7 @@ def hbase(request: pytest.FixtureRequest) -> Iterator[LocalHBase]:
     if FOLDER:
         yield LocalHBase.at(FOLDER)
         return
-    missing = missing_tools()
-    if missing is not None:
-        if IS_CI:
-            pytest.fail(f"live tests must run in CI: {missing}")
-        pytest.skip(missing)
+    left_out(missing_tools())
     with unwatched():
         cluster = _started(request.param)
     try:

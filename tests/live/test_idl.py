@@ -14,7 +14,9 @@ import thriftpy2
 from adapters.local_hbase import missing_tools
 from adapters.local_hbase.jars import GATEWAY_VERSION, jar_folder
 from adapters.thrift.idl import thrift1_gateway, thrift2
-from tests.live.conftest import IS_CI
+from tests.live.load import left_out
+
+pytestmark = pytest.mark.essential
 
 
 @dataclass(frozen=True)
@@ -35,10 +37,7 @@ PATHS_IN_JAR = {
 @pytest.fixture(scope="module", params=PATHS_IN_JAR)
 def protocol(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Protocol:
     """A protocol as we write it and as HBase ships it; its jars are enough, no cluster is started."""
-    missing = missing_tools()
-    if missing is not None:
-        assert not IS_CI, f"this test must run in CI: {missing}"
-        pytest.skip(missing)
+    left_out(missing_tools())
     path, ours, service = PATHS_IN_JAR[request.param]
     target = tmp_path_factory.mktemp("idl") / f"{request.param}.thrift"
     with zipfile.ZipFile(jar_folder(GATEWAY_VERSION) / f"hbase-thrift-{GATEWAY_VERSION}.jar") as jar:

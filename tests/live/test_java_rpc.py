@@ -7,17 +7,16 @@ import pytest
 from adapters.fake import FakeCluster
 from adapters.local_hbase import missing_tools
 from adapters.local_hbase.programs import run_java
-from tests.live.conftest import IS_CI
+from tests.live.load import left_out
+
+pytestmark = pytest.mark.essential
 
 PROGRAM = Path(__file__).parent / "java" / "RpcClient.java"
 LOOKUPS = 300
 
 
 def test_java_client_reads_writes_administers_and_spreads_its_lookups() -> None:
-    missing = missing_tools()
-    if missing is not None:
-        assert not IS_CI, f"this test must run in CI: {missing}"
-        pytest.skip(missing)
+    left_out(missing_tools())
     with FakeCluster(servers=5, meta_replicas=3) as cluster:
         front = cluster.serve(thrift1_port=None, thrift2_port=None, rpc_port=0)
         said = run_java(PROGRAM, f"{front.host}:{front.rpc_port}", str(LOOKUPS))

@@ -8,16 +8,15 @@ from adapters.fake import FakeCluster
 from adapters.local_hbase import missing_tools
 from adapters.local_hbase.jars import GATEWAY_VERSION, jar_folder
 from adapters.local_hbase.programs import run_java
-from tests.live.conftest import IS_CI
+from tests.live.load import left_out
+
+pytestmark = pytest.mark.essential
 
 PROGRAM = Path(__file__).parent / "java" / "ThriftClients.java"
 
 
 def test_java_thrift_clients_find_everything_as_with_hbase() -> None:
-    missing = missing_tools()
-    if missing is not None:
-        assert not IS_CI, f"this test must run in CI: {missing}"
-        pytest.skip(missing)
+    left_out(missing_tools())
     jar_folder(GATEWAY_VERSION)
     with FakeCluster(servers=3, meta_replicas=3) as cluster:
         front = cluster.serve()

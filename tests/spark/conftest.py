@@ -20,7 +20,7 @@ from adapters.local_hbase import LocalHBase, missing_tools
 from benchmarks.spark_cluster import SparkCluster
 from metaclient.errors import ConfigError
 from spark_connector.session import ensure_java
-from tests.live.load import unwatched
+from tests.live.load import left_out, unwatched
 from tests.spark.served import CATALOG, Served
 
 
@@ -31,19 +31,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.spark)
 
 
-def _left_out(missing: str) -> None:
-    if os.environ.get("CI") == "true":
-        pytest.fail(f"the Spark tests must run in CI: {missing}")
-    pytest.skip(missing)
-
-
 @pytest.fixture(scope="session")
 def spark_cluster() -> Iterator[SparkCluster]:
     """A master and two workers, on 127.0.0.1, .2 and .3."""
     try:
         ensure_java()
     except ConfigError as error:
-        _left_out(str(error))
+        left_out(str(error))
     with SparkCluster(workers=2) as cluster:
         yield cluster
 
@@ -67,9 +61,7 @@ def real_hbase() -> Iterator[LocalHBase]:
     if folder:
         yield LocalHBase.at(folder)
         return
-    missing = missing_tools()
-    if missing is not None:
-        _left_out(missing)
+    left_out(missing_tools())
     hbase = LocalHBase()
     with unwatched():
         hbase.up()
