@@ -30,8 +30,6 @@ __all__ = ["MultiCall", "Steps", "in_order", "picked"]
 _NO_STATISTICS = b"\x1a\x00"
 #: Changes that may stand beside others of their kind, also of one row.
 _FREE: tuple[set[type], ...] = ({Put}, {Delete}, set())
-
-
 #: Numbers that take one byte, and those that take two: of more actions than the latter answers are decoded.
 _ONE_BYTE, _TWO_BYTES = 1 << 7, 1 << 14
 
@@ -90,9 +88,9 @@ class _Group:
         self.actions: list[bytes] = []
         self.cells: list[bytes] = []  # in the block they stand as in the message
 
-    def add(self, number: int, action: bytes) -> None:
+    def add(self, action: bytes) -> None:
         self.actions += (b"\x1a", varint(len(action)), action)
-        self.count = number + 1
+        self.count += 1
 
     def param(self, condition: bytes) -> bytes:
         atomic = b"\x10\x01" if self.is_atomic else b""
@@ -139,10 +137,10 @@ class MultiCall:
         number = group.count
         if isinstance(operation, Get):
             self._is_silent = False
-            group.add(number, encode(ACTION, {"index": number, "get": get_message(operation)}))
+            group.add(encode(ACTION, {"index": number, "get": get_message(operation)}))
             return
         mutation, cells = mutation_param(operation, self._writer)
-        group.add(number, b"\x08%b\x12%b%b" % (varint(number), varint(len(mutation)), mutation))
+        group.add(b"\x08%b\x12%b%b" % (varint(number), varint(len(mutation)), mutation))
         group.cells.append(cells)
         if isinstance(operation, Increment | Append):
             self._is_silent = False
