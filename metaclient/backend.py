@@ -20,8 +20,8 @@ for "the primary, wherever it is", finds the region itself, and reads only ``pla
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from metaclient.errors import MetaClientError
@@ -29,11 +29,13 @@ from metaclient.model import (
     Append,
     Check,
     Delete,
+    Durability,
     Get,
     Increment,
     MetaReplica,
     Mutation,
     Put,
+    PutCells,
     RegionLocation,
     Result,
     RowMutations,
@@ -62,6 +64,8 @@ __all__ = [
     "MetaRow",
     "MetaScan",
     "Outcome",
+    "PutPage",
+    "PutPageBackend",
     "ScanPage",
 ]
 
@@ -107,6 +111,7 @@ class Capabilities:
     nonces: bool = False  # an Increment or Append with a nonce counts once, however often its server hears it
     direct: bool = False  # it is a DirectBackend, too: a call can be made in one stretch by who only waits for it
     cell_pages: bool = False  # it is a CellBackend, too: scans can be read as cells in Arrow
+    put_pages: bool = False  # it is a PutPageBackend, too: puts can be given in Arrow
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +179,50 @@ class CellPage:
     is_end_of_region: bool
     is_stale: bool = False
     is_end_of_scan: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PutPage:
+    """Puts of the same columns, in Arrow: no object for a cell or a row.
+
+    All arrays are equally long. ``rows`` and the ``values`` of each of the ``columns`` are of type large_binary,
+    ``timestamps`` are int64, one for all cells of a row. A row has no cell where a value is null, and has one at least.
+    """
+
+    rows: pyarrow.LargeBinaryArray
+    timestamps: pyarrow.Int64Array
+    columns: tuple[bytes, ...]
+    values: tuple[pyarrow.LargeBinaryArray, ...]
+    durability: Durability = Durability.USE_DEFAULT
+    ttl_ms: int | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def changed(self, change: Callable[[pyarrow.Array], pyarrow.Array]) -> PutPage:
+        """With other arrays instead of these."""
+        values = tuple(change(one) for one in self.values)
+        return replace(self, rows=change(self.rows), timestamps=change(self.timestamps), values=values)
+
+    def part(self, begin: int, end: int) -> PutPage:
+        """Some of its rows; nothing is copied."""
+        return self.changed(lambda array: array.slice(begin, end - begin))
+
+    def puts(self) -> list[Put]:
+        """The same, row by row."""
+        made: list[Put] = []
+        stamps: tuple[int, ...] = ()
+        cells = zip(*(one.to_pylist() for one in self.values), strict=True)
+        for row, stamp, values in zip(self.rows.to_pylist(), self.timestamps.to_pylist(), cells, strict=True):
+            if stamps[:1] != (stamp,):
+                stamps = (stamp,) * len(self.columns)
+            there = PutCells(self.columns, stamps, values)
+            if None in values:
+                pairs = [(name, value) for name, value in zip(self.columns, values, strict=True) if value is not None]
+                names, some = zip(*pairs, strict=True)
+                there = PutCells(names, stamps[: len(names)], some)
+            made.append(Put(row, there, self.durability, self.ttl_ms))
+        return made
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,6 +331,24 @@ class CellBackend(Protocol):
 
     def scan_next_cells(self, scanner: object, rows: int, deadline: float) -> Answer[CellPage]:
         """As ``scan_next``."""
+        ...
+
+
+@runtime_checkable
+class PutPageBackend(Protocol):
+    """What a backend with ``Capabilities.put_pages`` can do beside the rest, for writers of many rows such as Spark.
+
+    The rules of :class:`Backend` hold. numpy and pyarrow are needed, and only by who calls this.
+    """
+
+    def put_pages(
+        self,
+        server: ServerName | None,
+        table: bytes,
+        pages: Sequence[tuple[RegionLocation | None, PutPage]],
+        deadline: float,
+    ) -> Answer[None]:
+        """Write pages at one server, each at its place. An error may leave some rows written and others not."""
         ...
 
 

@@ -37,9 +37,11 @@ from metaclient.runtime import Pending
 __all__ = ["batch", "get_many"]
 
 
-def batch(operations: Operations, table: bytes, actions: Sequence[Operation]) -> list[Outcome]:
+def batch(
+    operations: Operations, table: bytes, actions: Sequence[Operation], deadline: float | None = None
+) -> list[Outcome]:
     """Run many operations at their primaries; an outcome for each. Raises only when the connection is unusable."""
-    return _Multi(operations, table, actions, operations.deadline(table)).run()
+    return _Multi(operations, table, actions, operations.deadline(table) if deadline is None else deadline).run()
 
 
 def get_many(

@@ -40,8 +40,8 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import pytest
 
-from metaclient import keys
-from metaclient.backend import BatchSemantics
+from metaclient import keys, multi
+from metaclient.backend import BatchSemantics, PutPage
 from metaclient.connection import Connection
 from metaclient.errors import (
     BatchError,
@@ -52,7 +52,8 @@ from metaclient.errors import (
     TableNotFound,
     Unsupported,
 )
-from metaclient.model import CompareOp, Consistency, Scan
+from metaclient.model import LATEST_TIMESTAMP, CompareOp, Consistency, Durability, Scan
+from metaclient.put_pages import put_page
 from metaclient.scanner import CellScanner, TableScanner
 from metaclient.table import Table
 
@@ -1332,6 +1333,33 @@ class _Scans(_Contract):
         pages = [page for page, _ in CellScanner(operations, table.name, scan, Consistency.STRONG, None)]
         assert [tuple(cell.values()) for page in pages for cell in page.cells.to_pylist()] == rows
         assert sum(page.rows for page in pages) == len({row for row, *_ in rows})
+
+    @pytest.mark.parametrize("is_timed", [True, False])
+    def test_pages_of_puts_write_what_puts_write(self, make_table: TableMaker, is_timed: bool) -> None:
+        """Rows of several regions; a value that is empty, and some that are not there."""
+        by_page, by_rows = make_table(splits=LETTER_SPLITS), make_table(splits=LETTER_SPLITS)
+        needs(by_page.connection, "put_pages")
+        pytest.importorskip("numpy")
+        arrow = pytest.importorskip("pyarrow")
+        rows = sorted([*LETTERS, b"\x00", b"\xff\xff", b"k" * 200])
+        values = [
+            [None if number % 5 == 1 else b"1-" + row for number, row in enumerate(rows)],
+            [None if number % 7 == 2 else b"" for number, _ in enumerate(rows)],
+            rows,
+        ]
+        page = PutPage(
+            arrow.array(rows, arrow.large_binary()),
+            arrow.array([5 + number % 2 if is_timed else LATEST_TIMESTAMP for number, _ in enumerate(rows)]),
+            (b"cf:a", b"cf:", b"other:b"),
+            tuple(arrow.array(column, arrow.large_binary()) for column in values),
+            Durability.SKIP_WAL,
+        )
+        self.disturb(by_page.connection, by_page)
+        assert put_page(by_page.connection._operations, by_page.name, page) == {}
+        assert multi.batch(by_rows.connection._operations, by_rows.name, page.puts()) == [None] * len(rows)
+        assert scanned(by_page, include_timestamp=is_timed) == scanned(by_rows, include_timestamp=is_timed)
+        there = [3 - given.count(None) for given in zip(*values, strict=True)]
+        assert [len(row) for _, row in scanned(by_page)] == there
 
     def test_rows_written_during_a_scan_do_not_repeat_or_hide_others(self, wide_table: Table) -> None:
         seen = []
