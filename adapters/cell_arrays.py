@@ -1,17 +1,30 @@
-"""What backends that answer cells as Arrow arrays share: the columns, and ways to take bytes from many places."""
+"""What backends that read and write cells as Arrow arrays share: columns, and ways to take and to put bytes in bulk."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from metaclient.backend import PutPage
 from metaclient.model import Result
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["COLUMNS", "batch_of_results", "libraries", "slices", "taken"]
+__all__ = [
+    "COLUMNS",
+    "batch_of_results",
+    "cells_per_row",
+    "joined",
+    "libraries",
+    "numbers",
+    "sizes",
+    "slices",
+    "taken",
+    "together",
+]
 
 #: Names of a batch's columns, in order.
 COLUMNS = ("row", "family", "qualifier", "timestamp", "type", "value")
@@ -55,6 +68,72 @@ def slices(data: bytes, borders: Any, which: pyarrow.Array) -> pyarrow.Array:
         arrow.binary(), max(len(borders) - 1, 0), [None, arrow.py_buffer(borders), arrow.py_buffer(data)]
     )
     return arrow.compute.take(parts, which, boundscheck=False)
+
+
+def sizes(array: pyarrow.LargeBinaryArray) -> Any:
+    """How many bytes each has, as numpy's int64; nulls have none.
+
+    >>> import pyarrow
+    >>> sizes(pyarrow.array([b"a", b"", None, b"bcd"], pyarrow.large_binary())).tolist()
+    [1, 0, 0, 3]
+    """
+    return libraries()[1].compute.binary_length(array).fill_null(0).to_numpy()
+
+
+def numbers(values: Any) -> pyarrow.LargeBinaryArray:
+    """The bytes of each number of a numpy array, as they stand in memory.
+
+    >>> import numpy as np
+    >>> numbers(np.array([1, 258], dtype=">u2")).to_pylist()
+    [b'\\x00\\x01', b'\\x01\\x02']
+    """
+    np, arrow = libraries()
+    borders = np.arange(len(values) + 1, dtype=np.int64) * values.itemsize
+    return arrow.Array.from_buffers(
+        arrow.large_binary(), len(values), [None, arrow.py_buffer(borders), arrow.py_buffer(values)]
+    )
+
+
+def joined(*parts: pyarrow.LargeBinaryArray | bytes) -> pyarrow.LargeBinaryArray:
+    """Side by side, row by row; bytes stand in every row, and where a part is null nothing does.
+
+    >>> import pyarrow
+    >>> joined(b"<", pyarrow.array([b"a", None], pyarrow.large_binary()), b">").to_pylist()
+    [b'<a>', b'']
+    """
+    _, arrow = libraries()
+    binary = arrow.large_binary()
+    sides: list[Any] = []
+    for is_constant, run in groupby(parts, key=lambda part: isinstance(part, bytes)):
+        each = list(run)
+        sides += [arrow.scalar(b"".join(each), binary)] if is_constant else each
+    made = arrow.compute.binary_join_element_wise(*sides, arrow.scalar(b"", binary))
+    return made.fill_null(b"") if made.null_count else made
+
+
+def together(array: pyarrow.LargeBinaryArray) -> memoryview:
+    """All bytes of an array, one element behind the other; nothing is copied.
+
+    >>> import pyarrow
+    >>> bytes(together(pyarrow.array([b"a", b"bc", b"d"], pyarrow.large_binary()).slice(1)))
+    b'bcd'
+    """
+    np, _ = libraries()
+    _, borders, data = array.buffers()
+    if not len(array) or data is None:
+        return memoryview(b"")
+    first, last = np.frombuffer(borders, dtype=np.int64)[[array.offset, array.offset + len(array)]]
+    return memoryview(data)[int(first) : int(last)]
+
+
+def cells_per_row(page: PutPage) -> Any:
+    """How many cells each row of a page has, as numpy's int64."""
+    np, _ = libraries()
+    counts = np.full(len(page), len(page.columns), dtype=np.int64)
+    for values in page.values:
+        if values.null_count:
+            counts -= values.is_null().to_numpy(zero_copy_only=False)
+    return counts
 
 
 def batch_of_results(results: Sequence[Result]) -> pyarrow.RecordBatch:

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
+from typing import TYPE_CHECKING
 
+from adapters.cell_arrays import cells_per_row, joined, numbers, sizes, together
+from metaclient.backend import PutPage
 from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Put, PutCells
 
-__all__ = ["get1", "get2", "put1", "put2", "puts2", "void_reply"]
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["get1", "get2", "put1", "put2", "put_page2", "puts2", "void_reply"]
 
 _CALL, _REPLY = 0x80010001, 0x80010002
 _BINARY = 11
@@ -45,7 +51,7 @@ def put2(table: bytes, put: Put) -> bytes:
             % (pack(len(family)), family, pack(len(qualifier)), qualifier, pack(len(value)), value)
         )
         parts.append(b"\0" if timestamp == LATEST_TIMESTAMP else b"\x0a\0\4%b\0" % timestamp.to_bytes(8, "big"))
-    parts += (_put_ending(put), b"\0")
+    parts += (_ending(put.durability, put.ttl_ms), b"\0")
     return b"".join(parts)
 
 
@@ -57,9 +63,33 @@ def puts2(table: bytes, puts: Sequence[Put]) -> bytes:
     for put in puts:
         cells = put.cells
         add(written.by_columns(put.row, cells) if type(cells) is PutCells else written.by_cells(put.row, cells))
-        add(_put_ending(put))
+        add(_ending(put.durability, put.ttl_ms))
     add(b"\0")
     return b"".join(parts)
+
+
+def put_page2(table: bytes, page: PutPage) -> bytes:
+    """``putMultiple`` of Thrift 2, of a page: a row's timestamp stands once in its put, not in each cell."""
+    counts = numbers(cells_per_row(page).astype(">i4"))
+    parts: list[pyarrow.LargeBinaryArray | bytes] = [b"\x0b\0\1", *_sized(page.rows), b"\x0f\0\2\x0c", counts]
+    for column, values in zip(page.columns, page.values, strict=True):
+        cell = (_column_head(column), *_sized(values), b"\0")
+        parts += (joined(*cell),) if values.null_count else cell
+    parts += (b"\x0a\0\3", numbers(page.timestamps.to_numpy().astype(">i8")), _ending(page.durability, page.ttl_ms))
+    head = (_PUTS2, b"\x0b\0\1", _int.pack(len(table)), table, b"\x0f\0\2\x0c", _int.pack(len(page)))
+    return b"".join((*head, together(joined(*parts)), b"\0"))
+
+
+def _sized(array: pyarrow.LargeBinaryArray) -> tuple[pyarrow.LargeBinaryArray, pyarrow.LargeBinaryArray]:
+    return numbers(sizes(array).astype(">i4")), array
+
+
+def _column_head(column: bytes) -> bytes:
+    """What stands before a cell's value."""
+    family, _, qualifier = column.partition(b":")
+    return b"\x0b\0\1%b%b\x0b\0\2%b%b\x0b\0\3" % (
+        _int.pack(len(family)), family, _int.pack(len(qualifier)), qualifier
+    )  # fmt: skip
 
 
 class _PutWriter:
@@ -75,8 +105,7 @@ class _PutWriter:
     def by_columns(self, row: bytes, cells: PutCells) -> bytes:
         if cells.columns is not self._columns or cells.timestamps is not self._stamps:
             self._columns, self._stamps = cells.columns, cells.timestamps
-            begin = b"\x0f\0\2\x0c" + _int.pack(len(cells.columns))
-            ends = [begin, *map(self._ended, cells.timestamps)]
+            ends = [b"\x0f\0\2\x0c" + _int.pack(len(cells.columns)), *map(self._ended, cells.timestamps)]
             heads = [*map(self._head, cells.columns), b""]
             constants = [end + head for end, head in zip(ends, heads, strict=True)]
             self._template = b"%b%b".join([b"\x0b\0\1", *(one.replace(b"%", b"%%") for one in constants)])
@@ -94,10 +123,7 @@ class _PutWriter:
         return b"".join(parts)
 
     def _head(self, column: bytes) -> bytes:
-        family, _, qualifier = column.partition(b":")
-        head = self._heads[column] = b"\x0b\0\1%b%b\x0b\0\2%b%b\x0b\0\3" % (
-            _int.pack(len(family)), family, _int.pack(len(qualifier)), qualifier
-        )  # fmt: skip
+        head = self._heads[column] = _column_head(column)
         return head
 
     def _ended(self, stamp: int) -> bytes:
@@ -106,15 +132,15 @@ class _PutWriter:
         return self._ending
 
 
-def _put_ending(put: Put) -> bytes:
-    """What follows a put's cells."""
-    if put.ttl_ms is None and put.durability is Durability.USE_DEFAULT:
+def _ending(durability: Durability, ttl_ms: int | None) -> bytes:
+    """What follows a put's cells and its timestamp."""
+    if ttl_ms is None and durability is Durability.USE_DEFAULT:
         return b"\0"
     parts = []
-    if put.ttl_ms is not None:
-        parts.append(b"\x0d\0\5\x0b\x0b\0\0\0\1\0\0\0\4_ttl\0\0\0\x08" + put.ttl_ms.to_bytes(8, "big"))
-    if put.durability is not Durability.USE_DEFAULT:
-        parts.append(b"\x08\0\6" + _int.pack(put.durability.value))
+    if ttl_ms is not None:
+        parts.append(b"\x0d\0\5\x0b\x0b\0\0\0\1\0\0\0\4_ttl\0\0\0\x08" + ttl_ms.to_bytes(8, "big"))
+    if durability is not Durability.USE_DEFAULT:
+        parts.append(b"\x08\0\6" + _int.pack(durability.value))
     return b"".join(parts) + b"\0"
 
 

@@ -23,10 +23,10 @@ from adapters.thrift.cells import meta_row
 from adapters.thrift.gateway_backend import GatewayBackend
 from adapters.thrift.idl import thrift2
 from adapters.thrift.ranges import WireRange, wire_range
-from adapters.thrift.requests import get2, put2, puts2
+from adapters.thrift.requests import get2, put2, put_page2, puts2
 from adapters.thrift.transport import Link
 from adapters.thrift.url import Gateway
-from metaclient.backend import Action, CellPage, MetaPage, MetaScan, ScanPage
+from metaclient.backend import Action, CellPage, MetaPage, MetaScan, PutPage, ScanPage
 from metaclient.errors import BackendFault, CallTimeout, ConfigError, MetaClientError, Unsupported
 from metaclient.model import (
     META_TABLE,
@@ -77,7 +77,8 @@ class Thrift2Backend(GatewayBackend):
     _service = T.THBaseService
     _decodes_text = True
     _reader = Rows2
-    _abilities: ClassVar = {"cell_ttl": True, "cell_pages": True}  # the first by an attribute of the put
+    #: A time to live by an attribute of the put.
+    _abilities: ClassVar = {"cell_ttl": True, "cell_pages": True, "put_pages": True}
 
     def _result_of(self, wire: Any) -> Result:
         return cells.result_of(b"", wire)
@@ -315,6 +316,26 @@ class Thrift2Backend(GatewayBackend):
             case _:
                 return [self.mutate(None, table, one, deadline) for one in operations]
         return [None] * len(actions)
+
+    def put_pages(
+        self,
+        server: ServerName | None,
+        table: bytes,
+        pages: Sequence[tuple[RegionLocation | None, PutPage]],
+        deadline: float,
+    ) -> None:
+        """A call for each page; the gateway finds its regions."""
+        for _, page in pages:
+            self._put_page(table, page, deadline)
+
+    def _put_page(self, table: bytes, page: PutPage, deadline: float) -> None:
+        self._tell(
+            "putMultiple",
+            lambda: (table, [cells.put_of(one) for one in page.puts()]),
+            lambda: put_page2(table, page),
+            deadline,
+            table,
+        )
 
     def _get_outcome(self, action: Action, table: bytes, deadline: float) -> Result | MetaClientError:
         assert isinstance(action.operation, Get)

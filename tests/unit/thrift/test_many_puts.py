@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
+
 from hypothesis import given
 from hypothesis import strategies as st
 from thriftpy2.protocol import TBinaryProtocol
@@ -10,8 +16,10 @@ from thriftpy2.transport import TMemoryBuffer
 
 from adapters.thrift.cells import put_of
 from adapters.thrift.idl import thrift2
-from adapters.thrift.requests import puts2
+from adapters.thrift.requests import put_page2, puts2
+from metaclient.backend import PutPage
 from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Put, PutCells
+from tests.unit.pages import put_pages
 
 T = thrift2()
 cells = st.builds(
@@ -43,13 +51,28 @@ puts = st.lists(
 )
 
 
-@given(puts)
-def test_puts_written_by_hand_are_read_as_thriftpy2_writes_them(given_puts: list[Put]) -> None:
-    protocol = TBinaryProtocol(TMemoryBuffer(puts2(b"ns:t", given_puts)), decode_response=False)
+def read_back(message: bytes) -> Any:
+    protocol = TBinaryProtocol(TMemoryBuffer(message), decode_response=False)
     name, kind, _ = protocol.read_message_begin()
     read = T.THBaseService.putMultiple_args()
     read.read(protocol)
     protocol.read_message_end()
     assert (name, kind) in (("putMultiple", TMessageType.CALL), (b"putMultiple", TMessageType.CALL))
-    assert read == T.THBaseService.putMultiple_args(b"ns:t", [put_of(put) for put in given_puts])
     assert protocol.trans.read(1) == b""
+    return read
+
+
+@given(puts)
+def test_puts_written_by_hand_are_read_as_thriftpy2_writes_them(given_puts: list[Put]) -> None:
+    expected = T.THBaseService.putMultiple_args(b"ns:t", [put_of(put) for put in given_puts])
+    assert read_back(puts2(b"ns:t", given_puts)) == expected
+
+
+@given(put_pages())
+def test_page_is_read_as_its_puts_with_one_timestamp_each(page: PutPage) -> None:
+    expected = [put_of(put) for put in page.puts()]
+    for wire, stamp in zip(expected, page.timestamps.to_pylist(), strict=True):
+        wire.timestamp = stamp
+        for cell in wire.columnValues:
+            cell.timestamp = None
+    assert read_back(put_page2(b"ns:t", page)) == T.THBaseService.putMultiple_args(b"ns:t", expected)
