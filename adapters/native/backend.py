@@ -19,7 +19,7 @@ from functools import partial
 from typing import Protocol, TypeVar
 
 from adapters.native.admin import Admin
-from adapters.native.batches import MultiCall, Steps, in_order, picked
+from adapters.native.batches import MultiCall, PageCall, Steps, in_order, no_place, picked
 from adapters.native.connections import CLIENT_SERVICE, Connections
 from adapters.native.protocol.calls import get_param, get_result, mutate_param, region_prefix, scan_answer
 from adapters.native.protocol.cellblock import decode_results
@@ -43,9 +43,10 @@ from metaclient.backend import (
     MetaRow,
     MetaScan,
     Outcome,
+    PutPage,
     ScanPage,
 )
-from metaclient.errors import MetaClientError, RegionOffline, Unsupported
+from metaclient.errors import MetaClientError, RegionOffline
 from metaclient.model import (
     Append,
     Check,
@@ -96,6 +97,7 @@ class NativeBackend:
         cell_ttl=True,
         nonces=True,
         cell_pages=True,
+        put_pages=True,
         direct=True,
     )
 
@@ -170,7 +172,7 @@ class NativeBackend:
 
     def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Answer[Result]:
         if place is None:
-            raise _no_place()
+            raise no_place()
         return self._call_at(
             place.server,
             b"Get",
@@ -186,7 +188,7 @@ class NativeBackend:
 
     def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> Answer[ScanPage]:
         if place is None:
-            raise _no_place()
+            raise no_place()
         if scan.limit == 0 or _is_empty(scan):
             return ScanPage((), None, True, place.replica_id != 0, is_end_of_scan=True)
         server = place.server
@@ -198,7 +200,7 @@ class NativeBackend:
     ) -> Answer[CellPage]:
         """As ``scan_open``, but the page's cells come as Arrow: for bulk readers."""
         if place is None:
-            raise _no_place()
+            raise no_place()
         if scan.limit == 0 or _is_empty(scan):
             return no_cells(is_stale=place.replica_id != 0)
         scanner = Scanner(place.server, scan, left=scan.limit, priority=_priority(table), is_lost=True)
@@ -224,7 +226,7 @@ class NativeBackend:
         self, place: RegionLocation | None, table: bytes, mutation: Mutation, deadline: float
     ) -> Answer[Result | None]:
         if place is None:
-            raise _no_place()
+            raise no_place()
         read: Callable[[Response], Result | None]
         if isinstance(mutation, RowMutations):
             if not mutation.mutations:
@@ -248,7 +250,7 @@ class NativeBackend:
         self, place: RegionLocation | None, table: bytes, check: Check, mutation: Mutation, deadline: float
     ) -> Answer[bool]:
         if place is None:
-            raise _no_place()
+            raise no_place()
         read: Callable[[Response], bool]
         if isinstance(mutation, RowMutations):
             action = Action(place, mutation)
@@ -267,7 +269,7 @@ class NativeBackend:
         self, server: ServerName | None, table: bytes, actions: Sequence[Action], deadline: float
     ) -> Answer[Sequence[Outcome]]:
         if server is None:
-            raise _no_place()
+            raise no_place()
         if not actions:
             return []
         steps = in_order(actions)
@@ -276,21 +278,46 @@ class NativeBackend:
         steps_of = Steps(lambda some: self._multi(server, table, some, deadline), actions, steps)
         return steps_of.begin(self._runtime.pending(name="batch"))
 
+    def put_pages(
+        self,
+        server: ServerName | None,
+        table: bytes,
+        pages: Sequence[tuple[RegionLocation | None, PutPage]],
+        deadline: float,
+    ) -> Pending[None]:
+        if server is None:
+            raise no_place()
+        call = PageCall(pages)
+        return self._multi_at(server, table, call, call.done, deadline, is_write=True)
+
     def _multi(
         self, server: ServerName, table: bytes, actions: Sequence[Action], deadline: float
     ) -> Pending[Sequence[Outcome]]:
         multi = MultiCall(actions, nonce_group=self._nonce_group)
+        is_write = any(not isinstance(action.operation, Get) for action in actions)
+        return self._multi_at(server, table, multi, multi.outcomes, deadline, is_write=is_write)
+
+    def _multi_at(
+        self,
+        server: ServerName,
+        table: bytes,
+        call: MultiCall | PageCall,
+        read: Callable[[Response], T],
+        deadline: float,
+        *,
+        is_write: bool,
+    ) -> Pending[T]:
         return self._call(
             server.host,
             server.port,
             CLIENT_SERVICE,
             b"Multi",
-            multi.param,
-            multi.outcomes,
+            call.param,
+            read,
             deadline,
-            cells=multi.cells,
+            cells=call.cells,
             priority=_priority(table),
-            is_write=any(not isinstance(action.operation, Get) for action in actions),
+            is_write=is_write,
             what="batch",
         )
 
@@ -326,10 +353,6 @@ class NativeBackend:
 
 
 # -- answers -----------------------------------------------------------------------------------------------------------
-
-
-def _no_place() -> Unsupported:
-    return Unsupported("HBase's own RPC addresses servers: say which one (a RegionLocation)")
 
 
 def _is_empty(scan: Scan) -> bool:

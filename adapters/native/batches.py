@@ -8,22 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from adapters.cell_arrays import cells_per_row, joined, libraries, sizes, together
 from adapters.native import errors
 from adapters.native.protocol.calls import mutation_param, region_prefix
-from adapters.native.protocol.cellblock import PutWriter
+from adapters.native.protocol.cellblock import PutWriter, encode_page
 from adapters.native.protocol.framing import Response
 from adapters.native.protocol.messages import ACTION, CONDITION, MULTI_RESPONSE
 from adapters.native.protocol.mutations import condition_message
 from adapters.native.protocol.protobuf import ProtocolError, decode, delimited, encode, varint
 from adapters.native.protocol.queries import get_message, result_from
-from metaclient.backend import Action, Outcome
+from metaclient.backend import Action, Outcome, PutPage
 from metaclient.errors import BackendFault, ConnectionClosed, MetaClientError, Unsupported
-from metaclient.model import Append, Check, Delete, Get, Increment, Put, Result, RowMutations
+from metaclient.model import Append, Check, Delete, Get, Increment, Put, RegionLocation, Result, RowMutations
 from metaclient.runtime import Pending
 
-__all__ = ["MultiCall", "Steps", "in_order", "picked"]
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["MultiCall", "PageCall", "Steps", "in_order", "is_all_done", "no_place", "picked"]
 
 
 #: What a MultiResponse has at its end, always, and empty.
@@ -44,6 +48,18 @@ def _done(count: int) -> bytes:
     """The RegionActionResult of so many puts or deletes that were all done, in their order."""
     size = 6 * count + max(0, count - _ONE_BYTE)
     return b"\x0a" + varint(size) + _results()[:size]
+
+
+def is_all_done(answer: bytes, counts: Sequence[int]) -> bool:
+    """Whether a MultiResponse says of so many puts or deletes a region that they were done: most answers do."""
+    if any(count > _TWO_BYTES for count in counts):
+        return False
+    done = b"".join([_done(count) for count in counts])
+    return answer == done + _NO_STATISTICS or answer == done
+
+
+def no_place() -> Unsupported:
+    return Unsupported("HBase's own RPC addresses servers: say which one (a RegionLocation)")
 
 
 def in_order(actions: Sequence[Action]) -> list[list[int]]:
@@ -113,7 +129,7 @@ class MultiCall:
         by_region: dict[bytes, _Group] = {}
         for index, action in enumerate(actions):
             if action.place is None:
-                raise Unsupported("HBase's own RPC addresses servers: say which one (a RegionLocation)")
+                raise no_place()
             name, operation = action.place.region_name, action.operation
             if isinstance(operation, RowMutations):
                 group = self._new_group(name, is_atomic=True)
@@ -151,7 +167,8 @@ class MultiCall:
     def outcomes(self, response: Response) -> list[Outcome]:
         """An outcome for each action, in the order in which they were given."""
         data, at, size = response.data, response.end, len(response.data)
-        if self._is_silent and at == size and self._is_all_done(data[response.at : at]):
+        counts = [group.count for group in self._groups]
+        if self._is_silent and at == size and is_all_done(data[response.at : at], counts):
             return [None] * len(self._actions)
         answers = decode(MULTI_RESPONSE, data, response.at, response.end).get("regionActionResult", [])
         if len(answers) != len(self._groups):
@@ -176,13 +193,6 @@ class MultiCall:
         if at != size:
             raise ProtocolError(f"the answer to a batch has {size - at} bytes of cells too many")
         return made
-
-    def _is_all_done(self, answer: bytes) -> bool:
-        """Whether it says of every action that it was done, and nothing else: most answers to puts do."""
-        if any(group.count > _TWO_BYTES for group in self._groups):
-            return False
-        done = b"".join([_done(group.count) for group in self._groups])
-        return answer == done + _NO_STATISTICS or answer == done
 
     def processed(self, response: Response) -> bool:
         """Of one checked RowMutations: whether it was applied."""
@@ -211,6 +221,53 @@ class MultiCall:
     def _unanswered(self, action: Action) -> MetaClientError:
         is_write = not isinstance(action.operation, Get)
         return BackendFault(f"{self._what}: the server answered nothing for one action", may_have_applied=is_write)
+
+
+class PageCall:
+    """One Multi of pages of puts, each at its region: as a :class:`MultiCall` of all these puts would be."""
+
+    def __init__(self, pages: Sequence[tuple[RegionLocation | None, PutPage]]) -> None:
+        self._pages = pages
+        self.param = b"".join([_page_param(place, page) for place, page in pages])
+        self.cells = b"".join([encode_page(page) for _, page in pages])
+
+    def done(self, response: Response) -> None:
+        """The first error that it tells of is raised."""
+        at, end, data = response.at, response.end, response.data
+        if end == len(data) and is_all_done(data[at:end], [len(page) for _, page in self._pages]):
+            return
+        actions = [Action(place, put) for place, page in self._pages for put in page.puts()]
+        for outcome in MultiCall(actions, nonce_group=0).outcomes(response):
+            if isinstance(outcome, MetaClientError):
+                raise outcome
+
+
+def _page_param(place: RegionLocation | None, page: PutPage) -> bytes:
+    """A RegionAction. Its mutations differ in their rows, at the beginning, and in the number of cells, at the end."""
+    np, _ = libraries()
+    if place is None:
+        raise no_place()
+    (first,) = page.part(0, 1).puts()
+    like, _ = mutation_param(first, PutWriter())
+    between = like[1 + len(varint(len(first.row))) + len(first.row) : -len(varint(len(first.cells)))]
+    counts = varints(cells_per_row(page))
+    mutation = joined(b"\x0a", varints(sizes(page.rows)), page.rows, between, counts)
+    action = joined(b"\x08", varints(np.arange(len(page))), b"\x12", varints(sizes(mutation)), mutation)
+    actions = joined(b"\x1a", varints(sizes(action)), action)
+    body = b"".join((region_prefix(place.region_name), together(actions)))
+    return b"\x0a" + varint(len(body)) + body
+
+
+def varints(values: Any) -> pyarrow.LargeBinaryArray:
+    """Each number of a numpy array as a varint."""
+    return _first_varints(int(values.max(initial=0)).bit_length()).take(libraries()[1].array(values))
+
+
+@cache
+def _first_varints(bits: int) -> pyarrow.LargeBinaryArray:
+    """All that have at most so many bits; those of a row's length have 15."""
+    _, arrow = libraries()
+    return arrow.array([varint(number) for number in range(1 << bits)], arrow.large_binary())
 
 
 class Steps:

@@ -14,10 +14,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from itertools import repeat
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from adapters.cell_arrays import joined, libraries, numbers, sizes, together
 from adapters.native.protocol.protobuf import ProtocolError
+from metaclient.backend import PutPage
 from metaclient.model import Cell, CellType, PutCells, Result
+
+if TYPE_CHECKING:
+    import pyarrow
 
 __all__ = [
     "CODEC",
@@ -26,6 +31,7 @@ __all__ = [
     "decode_results",
     "decode_rows",
     "encode_cells",
+    "encode_page",
     "encode_results",
     "skip_cells",
 ]
@@ -34,10 +40,17 @@ __all__ = [
 CODEC = "org.apache.hadoop.hbase.codec.KeyValueCodec"
 
 _HEAD = struct.Struct(">iiiH")
+#: The same, many at once, for numpy.
+_HEADS = [("total", ">i4"), ("key", ">i4"), ("value", ">i4"), ("row", ">u2")]
+_LENGTHS_BYTES, _ROW_LENGTH_BYTES = (
+    8,
+    2,
+)  # of key and value, which a cell's total counts; of the row, which its key does
 _TAIL = struct.Struct(">qB")
 _TOTAL = struct.Struct(">i")
 _new = tuple.__new__
 _PUT = CellType.PUT
+_PUT_BYTE = bytes([CellType.PUT])
 _TYPES = {int(one): one for one in CellType}
 #: family length, family, qualifier -> b"family:qualifier", and back. The same few names come again and again.
 _columns: dict[bytes, bytes] = {}
@@ -235,7 +248,7 @@ def encode_results(results: Iterable[Result]) -> bytes:
 
 
 def _encode(parts: list[bytes], row: bytes, cells: Iterable[Cell]) -> None:
-    row_length = _row_length(row)
+    row_length = _row_length(len(row))
     head, tail, names = _HEAD.pack, _TAIL.pack, _names.get
     for column, timestamp, value, kind in cells:
         name = names(column) or _name(column)
@@ -249,8 +262,7 @@ def _encode(parts: list[bytes], row: bytes, cells: Iterable[Cell]) -> None:
         )
 
 
-def _row_length(row: bytes) -> int:
-    length = len(row)
+def _row_length(length: int) -> int:
     if length > _ROW_BYTES_MAX:
         raise ValueError(f"a row of {length} bytes: HBase allows {_ROW_BYTES_MAX}")
     return length
@@ -291,7 +303,7 @@ class PutWriter:
             return encode_cells(row, cells)
         if cells.columns is not self._columns or cells.timestamps is not self._stamps:
             self._begin(cells.columns, cells.timestamps)
-        head, row_length = _HEAD.pack, _row_length(row)
+        head, row_length = _HEAD.pack, _row_length(len(row))
         parts: list[bytes] = []
         for key_length, value in zip(self._key_bytes, cells.values, strict=True):
             key_length += row_length
@@ -305,3 +317,29 @@ class PutWriter:
         self._key_bytes = [_KEY_BYTES_MIN - 1 + len(name) for name in names]
         between = (name + _TAIL.pack(stamp, _PUT) for name, stamp in zip(names, stamps, strict=True))
         self._template = b"".join(b"%b%b" + one.replace(b"%", b"%%") + b"%b" for one in between)
+
+
+def encode_page(page: PutPage) -> memoryview:
+    """The cells of a page of puts, row by row.
+
+    >>> import pyarrow
+    >>> rows, values = (pyarrow.array(each, pyarrow.large_binary()) for each in ([b"r", b"s"], [b"1", b"22"]))
+    >>> page = PutPage(rows, pyarrow.array([7, 8]), (b"cf:a",), (values,))
+    >>> encode_page(page) == b"".join(encode_cells(put.row, put.cells) for put in page.puts())
+    True
+    """
+    np, _ = libraries()
+    row_bytes = sizes(page.rows)
+    _row_length(row_bytes.max(initial=0))
+    stamps = numbers(page.timestamps.to_numpy().astype(">i8"))
+    parts: list[pyarrow.LargeBinaryArray | bytes] = []
+    for column, values in zip(page.columns, page.values, strict=True):
+        name = _name(column)
+        heads = np.empty(len(page), dtype=_HEADS)
+        heads["row"] = row_bytes
+        heads["key"] = key_bytes = row_bytes + (_KEY_BYTES_MIN - 1 + len(name))
+        heads["value"] = value_bytes = sizes(values)
+        heads["total"] = key_bytes + value_bytes + _LENGTHS_BYTES
+        cell = (numbers(heads), page.rows, name, stamps, _PUT_BYTE, values)
+        parts += (joined(*cell),) if values.null_count else cell
+    return together(joined(*parts))

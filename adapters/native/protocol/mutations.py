@@ -78,13 +78,12 @@ def mutation_message(mutation: Simple) -> tuple[dict[str, Any], bytes]:
             kind = messages.MUTATE_APPEND
             cells = tuple(Cell(column, LATEST_TIMESTAMP, value) for column, value in values)
     made["mutate_type"] = kind
+    if isinstance(mutation, Put) and mutation.ttl_ms is not None:
+        made["attribute"] = [{"name": _TTL, "value": mutation.ttl_ms.to_bytes(_AMOUNT_BYTES, "big")}]
     if mutation.durability is not Durability.USE_DEFAULT:
         made["durability"] = mutation.durability.value
     made["associated_cell_count"] = len(cells)
-    if isinstance(mutation, Put):
-        if mutation.ttl_ms is not None:
-            made["attribute"] = [{"name": _TTL, "value": mutation.ttl_ms.to_bytes(_AMOUNT_BYTES, "big")}]
-    elif not isinstance(mutation, Delete) and mutation.nonce is not None:
+    if isinstance(mutation, Increment | Append) and mutation.nonce is not None:
         made["nonce"] = mutation.nonce
     return made, encode_cells(mutation.row, cells)
 

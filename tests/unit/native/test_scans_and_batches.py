@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from adapters.native.backend import NativeBackend
-from adapters.native.batches import MultiCall, in_order
+from adapters.native.batches import MultiCall, in_order, is_all_done
 from adapters.native.protocol import framing, messages
 from adapters.native.protocol.cellblock import encode_cells, encode_results
 from adapters.native.protocol.framing import Request
@@ -478,7 +478,7 @@ def test_puts_that_were_all_done_are_seen_at_a_glance(count: int, has_statistics
     if has_statistics:
         answer["regionStatistics"] = {}
     message = encode(messages.MULTI_RESPONSE, answer)
-    assert call._is_all_done(message) is (count <= 16384)
+    assert is_all_done(message, [count, count]) is (count <= 16384)
     found = call.outcomes(framing.parse_response(framing.response(1, message)[4:]))
     assert found == [None] * count * 2
 

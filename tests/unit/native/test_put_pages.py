@@ -1,0 +1,99 @@
+"""Pages of puts in HBase's own RPC: byte for byte what a batch of the same puts is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from adapters.native.batches import MultiCall, PageCall
+from adapters.native.protocol import framing, messages
+from adapters.native.protocol.protobuf import encode
+from metaclient.backend import Action, PutPage
+from metaclient.errors import BackendFault, MetaClientError, NotServingRegion, RegionTooBusy, Unsupported
+from metaclient.model import RegionInfo, RegionLocation, ServerName
+from tests.unit.pages import put_pages
+
+SERVER = ServerName("rs1", 16020, 1)
+PLACES = [RegionLocation(RegionInfo(b"t", start, end, 1), SERVER) for start, end in ((b"", b"m"), (b"m", b""))]
+
+
+@given(st.lists(put_pages(min_rows=1), min_size=1, max_size=2))
+def test_call_of_pages_is_the_call_of_their_puts(pages: list[PutPage]) -> None:
+    placed = list(zip(PLACES, pages, strict=False))
+    made = PageCall(placed)
+    expected = MultiCall([Action(place, put) for place, page in placed for put in page.puts()], nonce_group=0)
+    assert made.param == expected.param
+    assert made.cells == expected.cells
+
+
+def call() -> PageCall:
+    """Two rows in one region, one in another."""
+    keys = pa.array([b"a", b"b", b"q"], pa.large_binary())
+    page = PutPage(keys, pa.array([7, 7, 7]), (b"cf:a",), (keys,))
+    return PageCall([(PLACES[0], page.part(0, 2)), (PLACES[1], page.part(2, 3))])
+
+
+def answer(*regions: dict[str, Any]) -> framing.Response:
+    message = encode(messages.MULTI_RESPONSE, {"regionActionResult": list(regions)})
+    return framing.parse_response(framing.response(1, message)[4:])
+
+
+def done(*numbers: int) -> dict[str, Any]:
+    return {"resultOrException": [{"index": number, "result": {}} for number in numbers]}
+
+
+def exception(name: str) -> dict[str, Any]:
+    return {"name": f"org.apache.hadoop.hbase.{name}", "value": b"told so"}
+
+
+@pytest.mark.parametrize("first", [done(0, 1), done(1, 0)], ids=["as most are", "in another order"])
+def test_all_done(first: dict[str, Any]) -> None:
+    call().done(answer(first, done(0)))
+
+
+@pytest.mark.parametrize(
+    ("regions", "error", "place"),
+    [
+        ((done(0, 1), {"exception": exception("NotServingRegionException")}), NotServingRegion, PLACES[1]),
+        (
+            ({"resultOrException": [{"index": 1, "exception": exception("RegionTooBusyException")}]}, done(0)),
+            MetaClientError,
+            None,
+        ),
+        (
+            (
+                {
+                    "resultOrException": [
+                        {"index": 0, "result": {}},
+                        {"index": 1, "exception": exception("RegionTooBusyException")},
+                    ]
+                },
+                done(0),
+            ),
+            RegionTooBusy,
+            PLACES[0],
+        ),
+        ((done(0), done(0)), BackendFault, None),
+        ((done(0, 1),), MetaClientError, None),
+    ],
+    ids=["a region", "a row and no word of another", "a row", "no word of a row", "no word of a region"],
+)
+def test_what_was_not_done_is_an_error(
+    regions: tuple[dict[str, Any], ...], error: type[MetaClientError], place: RegionLocation | None
+) -> None:
+    with pytest.raises(error) as caught:
+        call().done(answer(*regions))
+    assert caught.value.place == place
+
+
+def test_page_without_a_place_is_refused() -> None:
+    keys = pa.array([b"a"], pa.large_binary())
+    with pytest.raises(Unsupported, match="addresses servers"):
+        PageCall([(None, PutPage(keys, pa.array([7]), (b"cf:a",), (keys,)))])
