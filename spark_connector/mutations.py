@@ -17,12 +17,13 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from metaclient import keys
+from metaclient.backend import PutPage
 from metaclient.errors import ConfigError
-from metaclient.model import Cell, CellType, Delete, Increment, Put, PutCells
+from metaclient.model import Cell, CellType, Delete, Increment, Put
 from spark_connector import rowkey
 from spark_connector.catalog import Catalog, CellColumn, FamilyColumn, KeyPart
 from spark_connector.codecs.base import BadValueError, Codec
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
     from spark_connector.options import Options
 
-__all__ = ["check_writable", "rows_from_batch"]
+__all__ = ["check_writable", "page_from_batch", "rows_from_batch"]
 
 #: A cell to be written: its bytes; None: it is to be deleted.
 _Written = tuple[bytes, bytes | None]
@@ -142,6 +143,17 @@ def rows_from_batch(
     return _cell_mutations(batch, options, timestamp)
 
 
+def page_from_batch(batch: pa.RecordBatch, catalog: Catalog, options: Options, timestamp: int) -> PutPage | None:
+    """The puts of a batch in one page, the same as :func:`rows_from_batch` makes of it; None where a page will not do.
+
+    That is: other layouts, families as maps, and everything that deletes or increments.
+    """
+    check_writable(batch.schema, catalog, options)
+    if options.layout is not Layout.COLUMNS or options.write_operation != "put" or options.write_nulls == "delete":
+        return None
+    return _Columns(batch, catalog, options, timestamp).page()
+
+
 class _Columns:
     """One batch of the layout ``columns``."""
 
@@ -154,72 +166,79 @@ class _Columns:
         names = _written_names(batch.schema.names, options)
         fields = {name: catalog.field(name) for name in names}
         by_part = {field: name for name, field in fields.items() if isinstance(field, KeyPart)}
-        self._key_columns = [batch.column(by_part[part]).to_pylist() for part in catalog.key]
+        self._key_columns = [batch.column(by_part[part]) for part in catalog.key]
         self._fields = [(name, field) for name, field in fields.items() if not isinstance(field, KeyPart)]
 
     def mutations(self) -> Iterator[Put | Delete | Increment]:
-        rows = self._row_keys()
+        rows: list[bytes] = self._row_keys().to_pylist()
         if self._options.write_operation == "increment":
             return self._increments(rows)
         if self._options.write_operation == "delete":
             return self._deletes(rows)
-        return self._puts(rows)
+        return self._puts_and_deletes(rows)
 
-    def _row_keys(self) -> list[bytes]:
+    def page(self) -> PutPage | None:
+        """The puts of all rows that have anything to write; None with maps among the columns."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        fields = [field for _, field in self._fields if isinstance(field, CellColumn)]
+        if len(fields) < len(self._fields):
+            return None
+        rows = self._row_keys()
+        names = [name for name, _ in self._fields]
+        made = PutPage(
+            rows,
+            pa.array(self._timestamps, pa.int64()),
+            tuple(field.column for field in fields),
+            tuple(
+                self._cells(self._batch.column(name), field, rows) for name, field in zip(names, fields, strict=True)
+            ),
+            self._options.write_durability,
+            self._options.write_ttl_ms,
+        )
+        if not all(values.null_count for values in made.values):
+            return made
+        is_there = reduce(pc.or_, [values.is_valid() for values in made.values])
+        return made.changed(lambda array: array.filter(is_there))
+
+    def _cells(self, column: pa.Array, field: CellColumn, rows: pa.Array) -> pa.Array:
+        """The bytes of a column's cells; null where there is none to write."""
+        import pyarrow as pa
+
+        cells = _plain(column, field.codec, field.type)
+        if cells is None:
+            pairs = zip(rows.to_pylist(), column.to_pylist(), strict=True)
+            encoded = [None if value is None else self._encoded(row, field, value, field.type) for row, value in pairs]
+            cells = pa.array(encoded, pa.large_binary())
+        return cells.fill_null(b"") if self._options.write_nulls == "empty" else cells
+
+    def _row_keys(self) -> pa.Array:
+        import pyarrow as pa
+
         plain = self._plain_row_keys()
         if plain is not None:
             return plain
         rows: list[bytes] = []
-        for index, values in enumerate(zip(*self._key_columns, strict=True)):
+        values_of = zip(*(column.to_pylist() for column in self._key_columns), strict=True)
+        for index, values in enumerate(values_of):
             try:
                 rows.append(rowkey.join(self._catalog.key, values))
             except BadValueError as error:
                 raise BadValueError(f"{self._where}, row {index + 1} of a batch: {error}") from None
-        return rows
+        return pa.array(rows, pa.large_binary())
 
-    def _plain_row_keys(self) -> list[bytes] | None:
+    def _plain_row_keys(self) -> pa.Array | None:
         """The keys all at once where they are text or bytes as they stand; None where they are not, or one is wrong."""
-        part = self._catalog.key[0]
-        if len(self._catalog.key) > 1 or part.length is not None:
+        import pyarrow.compute as pc
+
+        (part, *others), (column, *_) = self._catalog.key, self._key_columns
+        rows = _plain(column, part.codec, part.type)
+        if others or part.length is not None or rows is None or rows.null_count:
             return None
-        name = next(name for name in self._batch.schema.names if name == part.name or name.lower() == part.name.lower())
-        values, is_encoded = _values(self._batch.column(name), part.codec, part.type)
-        is_right = is_encoded and all(values) and max(map(len, values), default=1) <= keys.ROW_LENGTH_MAX
-        return values if is_right else None
-
-    def _puts(self, rows: Sequence[bytes]) -> Iterator[Put | Delete]:
-        if self._options.write_nulls != "delete" and all(isinstance(field, CellColumn) for _, field in self._fields):
-            return self._plain_puts(rows)
-        return self._puts_and_deletes(rows)
-
-    def _plain_puts(self, rows: Sequence[bytes]) -> Iterator[Put]:
-        """Columns of one cell each and nothing to delete: most writes. The same as below in half the time."""
-        names: list[bytes] = []
-        columns: list[list[bytes | None]] = []
-        null = b"" if self._options.write_nulls == "empty" else None
-        for name, field in self._fields:
-            assert isinstance(field, CellColumn)
-            values, is_encoded = _values(self._batch.column(name), field.codec, field.type)
-            if not is_encoded:
-                encode = partial(self._encoded, field=field, type=field.type)
-                pairs = zip(rows, values, strict=True)
-                values = [None if value is None else encode(row, value=value) for row, value in pairs]
-            names.append(field.column)
-            columns.append(values if null is None else [null if value is None else value for value in values])
-        durability, ttl_ms = self._options.write_durability, self._options.write_ttl_ms
-        all_names = tuple(names)
-        all_stamps: tuple[int, ...] = ()
-        last: int | None = None
-        for row, stamp, cells in zip(rows, self._timestamps, zip(*columns, strict=True), strict=True):
-            if stamp != last:
-                all_stamps, last = (stamp,) * len(names), stamp
-            if None not in cells:
-                yield Put(row, PutCells(all_names, all_stamps, cells), durability, ttl_ms)
-                continue
-            there = [(name, value) for name, value in zip(names, cells, strict=True) if value is not None]
-            if there:
-                some_names, some_cells = zip(*there, strict=True)
-                yield Put(row, PutCells(some_names, all_stamps[: len(there)], some_cells), durability, ttl_ms)
+        lengths = pc.min_max(pc.binary_length(rows)).as_py()
+        is_right = not len(rows) or (lengths["min"] and lengths["max"] <= keys.ROW_LENGTH_MAX)
+        return rows if is_right else None
 
     def _puts_and_deletes(self, rows: Sequence[bytes]) -> Iterator[Put | Delete]:
         columns = [self._written(name, field, rows) for name, field in self._fields]
@@ -308,13 +327,17 @@ class _Columns:
         return column
 
 
-def _values(column: pa.Array, codec: Codec, type: DataType) -> tuple[list[Any], bool]:
-    """Python's values of a column, and whether they are already the cells' bytes."""
+def _plain(column: pa.Array, codec: Codec, type: DataType) -> pa.Array | None:
+    """The cells' bytes of a column whose values are that already; None for others."""
     import pyarrow as pa
 
-    if not codec.is_plain(type) or codec.writes_nulls(type):
-        return column.to_pylist(), False
-    return column.cast(pa.large_binary()).to_pylist(), True
+    return column.cast(pa.large_binary()) if codec.is_plain(type) and not codec.writes_nulls(type) else None
+
+
+def _values(column: pa.Array, codec: Codec, type: DataType) -> tuple[list[Any], bool]:
+    """Python's values of a column, and whether they are already the cells' bytes."""
+    plain = _plain(column, codec, type)
+    return (column.to_pylist(), False) if plain is None else (plain.to_pylist(), True)
 
 
 def _timestamps(batch: pa.RecordBatch, options: Options, job: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Sends many mutations of one table: region by region, several batches on their way at a time.
+"""Sends many mutations of one table, one by one or in pages: region by region, several batches on their way at a time.
 
 1. Mutations wait until there are :data:`BATCHES_BUFFERED` batches' worth of them, by rows or by bytes. Then they are
    sorted by row, dealt out to the servers of their regions, as far as the shipped locations know them, and what a
@@ -24,53 +24,32 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, fsum
-from operator import itemgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from metaclient import keys, multi
+from metaclient import keys
 from metaclient.errors import BatchError, DeadlineExceeded, MetaClientError
-from metaclient.model import Delete, Increment, Put, PutCells
+from spark_connector.loads import Load, Mutation, Mutations, Page
 
 if TYPE_CHECKING:
     from metaclient import Connection
+    from metaclient.backend import PutPage
     from metaclient.model import ServerName
     from metaclient.runtime import Runtime, Task
 
-__all__ = ["Mutation", "Sender", "Sent", "bytes_of_mutation", "cells_of_mutation"]
+__all__ = ["Sender", "Sent"]
 
-Mutation = Put | Delete | Increment
-_Waiting = tuple[bytes, int, Mutation]  # row, bytes, and what is to be sent
+L = TypeVar("L", bound=Load)
 
 #: Batches' worth of mutations that are sorted and cut at a time.
 BATCHES_BUFFERED = 8
-#: What a KeyValue has beside row, column and value: lengths, timestamp and type (KeyValue.FIXED_OVERHEAD and infos).
-CELL_OVERHEAD = 20
 #: A batch ends by the client's own deadline; after this much more the runtime itself is broken.
 GRACE_S = 30.0
 #: Rows that an error message names.
 ROWS_NAMED = 3
-
-
-def cells_of_mutation(mutation: Mutation) -> int:
-    """How many cells a mutation writes; a delete of a whole row counts as one."""
-    if isinstance(mutation, Increment):
-        return len(mutation.amounts)
-    return len(mutation.cells) or 1
-
-
-def bytes_of_mutation(mutation: Mutation) -> int:
-    """About as many bytes as it has as KeyValues."""
-    row = len(mutation.row) + CELL_OVERHEAD
-    if isinstance(mutation, Increment):
-        return sum([row + len(column) + 8 for column, _ in mutation.amounts])
-    if isinstance(mutation.cells, PutCells):
-        columns, values = mutation.cells.columns, mutation.cells.values
-        return len(columns) * row + sum(map(len, columns)) + sum(map(len, values))
-    return sum([row + len(cell[0]) + len(cell[2]) for cell in mutation.cells]) or row
 
 
 @dataclass(slots=True)
@@ -82,12 +61,6 @@ class Sent:
     bytes: int = 0
     batches: int = 0
     retries: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class _Batch:
-    waiting: list[_Waiting]
-    bytes: int
 
 
 class Sender:
@@ -110,11 +83,12 @@ class Sender:
         self._concurrency = concurrency
         self._runtime: Runtime = connection._runtime
         self._pace = _Pace(self._runtime, bytes_per_s) if bytes_per_s is not None else None
-        self._waiting: list[_Waiting] = []
+        self._mutations = Mutations()  # what waits, with the pages
+        self._pages: list[Page] = []
         self._worths = 0  # batches' worth that were taken since the last cut
         self._rows_left = batch_rows  # until the next batch's worth is full, as are the bytes
         self._bytes_left = batch_bytes
-        self._ready: deque[_Batch] = deque()
+        self._ready: deque[Load] = deque()
         self._running: list[Task[None]] = []
         self._retries_before = self._retries()
         self._sent_lock = self._runtime.lock()  # guards sent: batches end in threads of their own
@@ -139,12 +113,18 @@ class Sender:
     def extend(self, mutations: Iterable[Mutation]) -> None:
         """Take many, one after the other."""
         for mutation in mutations:
-            size = bytes_of_mutation(mutation)
-            self._waiting.append((mutation.row, size, mutation))
-            self._rows_left -= 1
-            self._bytes_left -= size
-            if self._rows_left <= 0 or self._bytes_left <= 0:
-                self._go_on()
+            self._take(1, self._mutations.add(mutation))
+
+    def extend_page(self, page: PutPage) -> None:
+        """Take many puts at once."""
+        load = Page(page)
+        begin = 0
+        while begin < len(load):
+            end = load.until(begin, self._rows_left, self._bytes_left)
+            part = load.part(begin, end)
+            self._pages.append(part)
+            self._take(len(part), part.byte_count)
+            begin = end
 
     def flush(self) -> None:
         """Send all that waits, and wait until all of it is written; BatchError when some rows cannot be."""
@@ -157,8 +137,12 @@ class Sender:
 
     # -- what waits ----------------------------------------------------------------------------------------------
 
-    def _go_on(self) -> None:
-        """A batch's worth has been taken: one may go."""
+    def _take(self, rows: int, byte_count: int) -> None:
+        """So much more waits; when that makes a batch's worth, a batch may go."""
+        self._rows_left -= rows
+        self._bytes_left -= byte_count
+        if self._rows_left > 0 and self._bytes_left > 0:
+            return
         self._rows_left, self._bytes_left = self._batch_rows, self._batch_bytes
         self._worths += 1
         is_time = self._worths >= BATCHES_BUFFERED
@@ -175,45 +159,56 @@ class Sender:
             fullest = batches.pop()
             left -= self._worth(fullest)
             self._ready.append(fullest)
-        self._waiting = [one for batch in batches for one in batch.waiting]
+        self._mutations = Mutations().joined(one for one in batches if isinstance(one, Mutations))
+        self._pages = [one for one in batches if isinstance(one, Page)]
         self._worths = ceil(left)
 
-    def _worth(self, batch: _Batch) -> float:
+    def _worth(self, batch: Load) -> float:
         """How full it is, by rows or by bytes; 1 is full."""
-        return max(len(batch.waiting) / self._batch_rows, batch.bytes / self._batch_bytes)
+        return max(len(batch) / self._batch_rows, batch.byte_count / self._batch_bytes)
 
-    def _batches(self) -> Iterator[_Batch]:
+    def _batches(self) -> Iterator[Load]:
         """All that waits, by server and in the order of its rows; it waits no more."""
-        waiting, self._waiting = self._waiting, []
-        waiting.sort(key=itemgetter(0))  # stable: two of one row keep their order
-        for server, dealt in self._by_server(waiting).items():
-            self.servers.add(server)
-            begun = size = 0
-            for index, (_, bytes_, _) in enumerate(dealt, 1):
-                size += bytes_
-                if index - begun >= self._batch_rows or size >= self._batch_bytes or index == len(dealt):
-                    yield _Batch(dealt[begun:index], size)
-                    begun, size = index, 0
+        by_kind: dict[object, list[Page]] = {}
+        for page in self._pages:
+            by_kind.setdefault(page.kind, []).append(page)
+        waiting: list[Load] = [self._mutations, *(first.joined(others) for first, *others in by_kind.values())]
+        self._mutations, self._pages = Mutations(), []
+        for load in waiting:
+            for server, dealt in self._by_server(load.sorted()).items():
+                self.servers.add(server)
+                yield from self._cut_up(dealt)
 
-    def _by_server(self, waiting: Sequence[_Waiting]) -> dict[ServerName | None, list[_Waiting]]:
+    def _cut_up(self, load: Load) -> Iterator[Load]:
+        begin = 0
+        while begin < len(load):
+            end = load.until(begin, self._batch_rows, self._batch_bytes)
+            yield load.part(begin, end)
+            begin = end
+
+    def _by_server(self, load: L) -> dict[ServerName | None, L]:
         """One look at the map for each region: its rows are neighbours."""
         cached = self._connection._operations.locator.cache.cached
-        rows = [row for row, _, _ in waiting]
-        dealt: dict[ServerName | None, list[_Waiting]] = {}
-        begun = 0
-        while begun < len(rows):
-            place = cached(self._table, rows[begun])
-            server, end_key = (place.server, place.region.end_key) if place is not None else (None, rows[begun] + b"\0")
-            end = bisect_left(rows, end_key, begun) if end_key else len(rows)
-            dealt.setdefault(server, []).extend(waiting[begun:end])
-            begun = end
-        return dealt
+        rows = load.rows()
+        runs: dict[ServerName | None, list[tuple[int, int]]] = {}
+        begin = 0
+        while begin < len(rows):
+            row = rows[begin]
+            place = cached(self._table, row)
+            server, end_key = (place.server, place.region.end_key) if place is not None else (None, row + b"\0")
+            end = bisect_left(rows, end_key, begin) if end_key else len(rows)
+            found = runs.setdefault(server, [])
+            goes_on = bool(found) and found[-1][1] == begin
+            found.append((found.pop()[0] if goes_on else begin, end))
+            begin = end
+        dealt = {server: [load.part(*run) for run in found] for server, found in runs.items()}
+        return {server: first.joined(others) for server, (first, *others) in dealt.items()}
 
     # -- one batch ---------------------------------------------------------------------------------------------
 
-    def _send(self, batch: _Batch) -> None:
+    def _send(self, batch: Load) -> None:
         if self._pace is not None:
-            self._pace.wait(batch.bytes)
+            self._pace.wait(batch.byte_count)
         if self._concurrency == 1:
             self._write(batch)
             return
@@ -246,23 +241,16 @@ class Sender:
                 return
             self._running.remove(done)
 
-    def _write(self, batch: _Batch) -> None:
+    def _write(self, batch: Load) -> None:
         """Runs in a task of the runtime, one of several."""
-        mutations = [mutation for _, _, mutation in batch.waiting]
-        outcomes = multi.batch(self._connection._operations, self._table, mutations)
-        failed = {
-            mutation.row: outcome
-            for mutation, outcome in zip(mutations, outcomes, strict=True)
-            if isinstance(outcome, MetaClientError)
-        }
+        failed = batch.write(self._connection._operations, self._table)
         if failed:
-            raise BatchError(_summary(failed, mutations, self._table), failed=failed)
-        cells = sum(map(cells_of_mutation, mutations))
+            raise BatchError(_summary(failed, len(batch), self._table), failed=failed)
         with self._sent_lock:
             sent = self.sent
-            sent.rows += len(mutations)
-            sent.cells += cells
-            sent.bytes += batch.bytes
+            sent.rows += len(batch)
+            sent.cells += batch.cell_count
+            sent.bytes += batch.byte_count
             sent.batches += 1
 
     def _retries(self) -> int:
@@ -284,11 +272,11 @@ class _Pace:
         self._free_at = max(self._free_at, now) + size / self._bytes_per_s
 
 
-def _summary(failed: dict[bytes, MetaClientError], mutations: Sequence[Mutation], table: bytes) -> str:
+def _summary(failed: dict[bytes, MetaClientError], rows: int, table: bytes) -> str:
     row, error = next(iter(failed.items()))
     named = ", ".join(f"'{keys.printable(one)}'" for one in list(failed)[:ROWS_NAMED])
     more = f" and {len(failed) - ROWS_NAMED} more" if len(failed) > ROWS_NAMED else ""
     return (
-        f"{len(failed)} of {len(mutations)} rows of a batch on '{keys.printable(table)}' could not be written: {named}"
+        f"{len(failed)} of {rows} rows of a batch on '{keys.printable(table)}' could not be written: {named}"
         f"{more}; '{keys.printable(row)}': {type(error).__name__}: {error}"
     )

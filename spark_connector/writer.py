@@ -26,7 +26,7 @@ from metaclient.errors import ConfigError
 from metaclient.runtime import ThreadRuntime
 from spark_connector import clients, destination, lookup_counts
 from spark_connector.arrow import arrow_schema
-from spark_connector.mutations import check_writable, rows_from_batch
+from spark_connector.mutations import check_writable, page_from_batch, rows_from_batch
 from spark_connector.options import Options
 from spark_connector.sending import Sender
 from spark_connector.tasks import attempt_number, connected
@@ -98,7 +98,11 @@ class HBaseWriter(DataSourceArrowWriter):
             learn(connection, self._table, self._locations)
             with sender_of(connection, self._table, options) as sender:
                 for batch in chain([first], batches):
-                    sender.extend(rows_from_batch(batch, catalog, options, timestamp))
+                    page = page_from_batch(batch, catalog, options, timestamp)
+                    if page is not None:
+                        sender.extend_page(page)
+                    else:
+                        sender.extend(rows_from_batch(batch, catalog, options, timestamp))
         message = _message(sender)
         _log.info("partition %d wrote %s", message.partition, _told([message]))
         return message

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
+pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
 from adapters.fake import FakeCluster
 from metaclient import BatchError, Connection, MetaClientError
+from metaclient.backend import PutPage
 from metaclient.errors import RegionTooBusy
 from metaclient.model import Cell, CellType, Delete, Increment, Put
 from metaclient.runtime import SimRuntime
-from spark_connector.sending import BATCHES_BUFFERED, Sender, bytes_of_mutation, cells_of_mutation
+from spark_connector.loads import Mutations, Page, bytes_of_mutation, cells_of_mutation
+from spark_connector.sending import BATCHES_BUFFERED, Sender
 
 
 @pytest.fixture
@@ -58,13 +66,43 @@ def put(number: int, size: int = 10, timestamp: int = 7) -> Put:
     return Put(b"%03d" % number, (Cell(b"cf:a", timestamp, b"x" * size),))
 
 
+def page(puts: Sequence[Put]) -> PutPage:
+    """Puts of one cell each."""
+    binary = pa.large_binary()
+    cells = [one.cells[0] for one in puts]
+    return PutPage(
+        pa.array([one.row for one in puts], binary),
+        pa.array([cell.timestamp for cell in cells], pa.int64()),
+        (b"cf:a",),
+        (pa.array([cell.value for cell in cells], binary),),
+    )
+
+
+def one_by_one(sender: Sender, puts: Sequence[Put]) -> None:
+    sender.extend(puts)
+
+
+def by_pages(sender: Sender, puts: Sequence[Put]) -> None:
+    for begin in range(0, len(puts), 130):
+        sender.extend_page(page(puts[begin : begin + 130]))
+
+
+def in_turns(sender: Sender, puts: Sequence[Put]) -> None:
+    for begin in range(0, len(puts), 130):
+        (by_pages if begin % 260 else one_by_one)(sender, puts[begin : begin + 130])
+
+
+Give = Callable[[Sender, Sequence[Put]], None]
+shapes = pytest.mark.parametrize("give", [one_by_one, by_pages])
+
+
+@shapes
 def test_a_batch_goes_to_one_server_and_has_so_many_rows(
-    connection: Connection, monkeypatch: pytest.MonkeyPatch
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, give: Give
 ) -> None:
     calls = Calls(connection, monkeypatch)
     with Sender(connection, b"t", batch_rows=50) as sender:
-        for number in range(900):
-            sender.add(put((number * 7) % 900))
+        give(sender, [put((number * 7) % 900) for number in range(900)])
     assert sender.sent.rows == sender.sent.cells == 900
     assert sender.sent.batches == len(calls.rows) == 18
     assert all(len(rows) == 50 for rows in calls.rows)
@@ -73,21 +111,33 @@ def test_a_batch_goes_to_one_server_and_has_so_many_rows(
     assert sum(1 for _ in connection.table("t").scan()) == 900
 
 
-def test_rows_without_order_are_sent_region_by_region(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pages_and_mutations_together_are_all_sent(connection: Connection) -> None:
+    puts = [put((number * 7) % 900) for number in range(900)]
+    with Sender(connection, b"t", batch_rows=50) as sender:
+        in_turns(sender, puts)
+    assert sender.sent.rows == sender.sent.cells == 900
+    assert sender.sent.bytes == sum(map(bytes_of_mutation, puts))
+    assert sum(1 for _ in connection.table("t").scan()) == 900
+
+
+@shapes
+def test_rows_without_order_are_sent_region_by_region(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, give: Give
+) -> None:
     """A server writes its log once for each region of a call."""
     calls = Calls(connection, monkeypatch)
     with Sender(connection, b"t", batch_rows=100) as sender:
-        sender.extend(put((number * 7) % 900) for number in range(900))
+        give(sender, [put((number * 7) % 900) for number in range(900)])
     regions = [{connection.locate("t", row).region.start_key for row in rows} for rows in calls.rows]
     assert sum(map(len, regions)) <= len(calls.rows) + 2  # at most one batch a server has rows of two
     assert all(rows == sorted(rows) for rows in calls.rows)
 
 
-def test_two_of_one_row_keep_their_order(connection: Connection) -> None:
+@shapes
+def test_two_of_one_row_keep_their_order(connection: Connection, give: Give) -> None:
     with Sender(connection, b"t", batch_rows=50) as sender:
         for number in range(20):
-            sender.add(Put(b"5", (Cell(b"cf:a", 7, b"%d" % number),)))
-            sender.add(put(number))
+            give(sender, [Put(b"5", (Cell(b"cf:a", 7, b"%d" % number),)), put(number)])
     assert connection.table("t").row(b"5") == {b"cf:a": b"19"}
 
 
@@ -105,11 +155,13 @@ def test_batches_are_sent_while_the_next_are_collected(connection: Connection, m
     assert sum(map(len, calls.rows)) == 160
 
 
-def test_a_batch_is_sent_when_it_has_enough_bytes(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+@shapes
+def test_a_batch_is_sent_when_it_has_enough_bytes(
+    connection: Connection, monkeypatch: pytest.MonkeyPatch, give: Give
+) -> None:
     calls = Calls(connection, monkeypatch)
     with Sender(connection, b"t", batch_rows=1000, batch_bytes=10_000) as sender:
-        for number in range(100):
-            sender.add(put(number, size=1000))
+        give(sender, [put(number, size=1000) for number in range(100)])
     assert max(map(len, calls.rows)) == 10
     assert sender.sent.bytes == sum(bytes_of_mutation(put(number, size=1000)) for number in range(100))
 
@@ -125,9 +177,9 @@ def test_memory_is_bounded_by_some_batches(cluster: FakeCluster, monkeypatch: py
         with Sender(connection, b"wide", batch_rows=10) as sender:
             for number in range(200):
                 sender.add(put((number * 10) % 200 + number // 20))
-                ready = sum(len(batch.waiting) for batch in sender._ready)
-                assert len(sender._waiting) <= BATCHES_BUFFERED * 10
-                assert len(sender._waiting) + ready <= 2 * BATCHES_BUFFERED * 10
+                ready = sum(map(len, sender._ready))
+                assert len(sender._mutations) <= BATCHES_BUFFERED * 10
+                assert len(sender._mutations) + ready <= 2 * BATCHES_BUFFERED * 10
         assert sum(map(len, calls.rows)) == 200
         assert len(calls.rows) < 100
 
@@ -178,14 +230,16 @@ def test_rows_that_a_region_refuses_are_tried_again(connection: Connection, monk
     assert sum(1 for _ in connection.table("t").scan()) == 10
 
 
-def test_a_region_that_moved_costs_a_lookup_and_no_row(cluster: FakeCluster, connection: Connection) -> None:
+@shapes
+def test_a_region_that_moved_costs_a_lookup_and_no_row(
+    cluster: FakeCluster, connection: Connection, give: Give
+) -> None:
     for entry in connection.regions("t"):
         server = entry.primary.server.host
         other = next(name for name in cluster.servers() if name != server)
         cluster.move(entry.region.encoded_name, other)
     with Sender(connection, b"t", batch_rows=50) as sender:
-        for number in range(900):
-            sender.add(put(number))
+        give(sender, [put(number) for number in range(900)])
     assert sum(1 for _ in connection.table("t").scan()) == 900
 
 
@@ -196,6 +250,18 @@ def test_rows_that_cannot_be_written_are_named(connection: Connection) -> None:
             column = b"no:a" if number == 10 else b"cf:a"
             sender.add(Put(b"%03d" % number, (Cell(column, 7, b"1"),)))
     assert set(raised.value.failed) == {b"010"}
+    assert not sender._running
+
+
+def test_rows_of_a_page_that_cannot_be_written_are_named(connection: Connection) -> None:
+    wrong = page([put(number) for number in range(30)])
+    sender = Sender(connection, b"t", batch_rows=10)
+    with (
+        pytest.raises(BatchError, match=r"10 of 10 rows .*could not be written: '0.0'.*NoSuchFamily") as raised,
+        sender,
+    ):
+        sender.extend_page(PutPage(wrong.rows, wrong.timestamps, (b"no:a",), wrong.values))
+    assert len(raised.value.failed) == 10
     assert not sender._running
 
 
@@ -231,6 +297,38 @@ def test_sizes_of_mutations() -> None:
     assert cells_of_mutation(Increment(b"r", ((b"cf:a", 1), (b"cf:b", 2)))) == 2
     assert bytes_of_mutation(Delete(b"row")) > 3
     assert bytes_of_mutation(put(1, size=100)) == bytes_of_mutation(put(1, size=0)) + 100
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 50)), max_size=40),
+    st.integers(1, 20),
+    st.integers(1, 500),
+)
+def test_pages_are_sorted_cut_and_counted_as_mutations_are(
+    given_rows: list[tuple[int, int]], rows: int, byte_count: int
+) -> None:
+    puts = [put(number, size=size) for number, size in given_rows]
+    mutations = Mutations()
+    for one in puts:
+        mutations.add(one)
+    loads = (mutations, Page(page(puts)), Page(page(puts[:7])).joined([Page(page(puts[7:]))]))
+    for load in loads:
+        assert (len(load), load.byte_count, load.cell_count) == (
+            len(puts),
+            sum(map(bytes_of_mutation, puts)),
+            len(puts),
+        )
+    ordered = [load.sorted() for load in loads]
+    keys = [list(load.rows()) for load in ordered]
+    assert keys[0] == keys[1] == keys[2] == sorted(keys[0])
+    begin = 0
+    while begin < len(puts):
+        ends = {load.until(begin, rows, byte_count) for load in ordered}
+        (end,) = ends
+        assert begin < end <= begin + rows
+        parts = [load.part(begin, end) for load in ordered]
+        assert len({(len(part), part.byte_count) for part in parts}) == 1
+        begin = end
 
 
 def test_a_closed_connection_ends_the_write(connection: Connection) -> None:
