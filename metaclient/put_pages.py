@@ -9,8 +9,8 @@ twice.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, overload
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from metaclient import keys, multi
 from metaclient.backend import PutPage, PutPageBackend
@@ -21,13 +21,13 @@ from metaclient.operations import Operations
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["SortedRows", "put_page"]
+__all__ = ["PageRows", "put_page"]
 
 _Placed = tuple[RegionLocation | None, PutPage]
 
 
-class SortedRows(Sequence[bytes]):
-    """Rows of a page, to be searched: made into Python's bytes one by one, when they are looked at."""
+class PageRows:
+    """Rows of a page, to be searched: Python's bytes are made of those that are looked at."""
 
     def __init__(self, rows: pyarrow.LargeBinaryArray) -> None:
         self._rows = rows
@@ -35,15 +35,9 @@ class SortedRows(Sequence[bytes]):
     def __len__(self) -> int:
         return len(self._rows)
 
-    @overload
-    def __getitem__(self, index: int) -> bytes: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[bytes]: ...
-
-    def __getitem__(self, index: int | slice) -> bytes | list[bytes]:
-        found: bytes | list[bytes] = getattr(self._rows[index], "to_pylist" if isinstance(index, slice) else "as_py")()
-        return found
+    def __getitem__(self, index: int) -> bytes:
+        row: bytes = self._rows[index].as_py()
+        return row
 
 
 def put_page(operations: Operations, table: bytes, page: PutPage) -> dict[bytes, MetaClientError]:
@@ -110,7 +104,7 @@ def _at_once(operations: Operations, backend: PutPageBackend, table: bytes, page
 
 def _placed(operations: Operations, table: bytes, page: PutPage, deadline: float) -> Iterator[_Placed]:
     """The page region by region: one look at the map for each."""
-    rows = SortedRows(page.rows)
+    rows = PageRows(page.rows)
     begin = 0
     while begin < len(rows):
         place = operations.place(table, rows[begin], deadline)

@@ -6,7 +6,7 @@ Arrow, for which no Python runs row by row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import chain
 from operator import itemgetter
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from metaclient import multi
 from metaclient.errors import MetaClientError
 from metaclient.model import Delete, Increment, Put, PutCells
-from metaclient.put_pages import SortedRows, put_page
+from metaclient.put_pages import PageRows, put_page
 
 if TYPE_CHECKING:
     from metaclient.backend import PutPage
@@ -49,6 +49,14 @@ def bytes_of_mutation(mutation: Mutation) -> int:
     return sum([row + len(cell[0]) + len(cell[2]) for cell in mutation.cells]) or row
 
 
+class Rows(Protocol):
+    """Keys, of which few are looked at."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, index: int, /) -> bytes: ...
+
+
 class Load(Protocol):
     """Some rows to be written; ``len()`` says how many."""
 
@@ -60,7 +68,7 @@ class Load(Protocol):
 
     def __len__(self) -> int: ...
 
-    def rows(self) -> Sequence[bytes]: ...
+    def rows(self) -> Rows: ...
 
     def sorted(self: L) -> L:
         """By row; two of one row keep their order."""
@@ -113,7 +121,7 @@ class Mutations:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def rows(self) -> Sequence[bytes]:
+    def rows(self) -> list[bytes]:
         return [row for row, _, _ in self._waiting]
 
     def sorted(self) -> Mutations:
@@ -163,8 +171,8 @@ class Page:
     def __len__(self) -> int:
         return len(self._page)
 
-    def rows(self) -> Sequence[bytes]:
-        return SortedRows(self._page.rows)
+    def rows(self) -> Rows:
+        return PageRows(self._page.rows)
 
     def sorted(self) -> Page:
         import pyarrow.compute as pc

@@ -22,7 +22,7 @@ from metaclient.errors import (
     ServerUnreachable,
 )
 from metaclient.model import Cell, Put, PutCells, RegionLocation, ServerName
-from metaclient.put_pages import SortedRows, put_page
+from metaclient.put_pages import PageRows, put_page
 from metaclient.runtime import SimRuntime
 from metaclient.testing import ScriptedBackend
 
@@ -227,5 +227,5 @@ def test_page_row_by_row() -> None:
         Put(b"b", (Cell(b"cf:b", 8, b""),), ttl_ms=5),
     ]
     assert page.part(1, 2).puts() == page.puts()[1:]
-    rows = SortedRows(page.rows)
-    assert (list(rows), rows[1:], len(rows)) == ([b"a", b"b"], [b"b"], 2)
+    rows = PageRows(page.rows)
+    assert (len(rows), rows[0], rows[1]) == (2, b"a", b"b")

@@ -14,11 +14,14 @@ from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TMemoryBuffer
 
+import metaclient
 from adapters.fake import FakeCluster
 from adapters.fake.front.serving import FrontLimits
 from adapters.fake.front.wire import Wire
+from metaclient.backend import PutPage
 from metaclient.errors import ConfigError
 from metaclient.model import FamilyDescriptor, TableDescriptor
+from metaclient.put_pages import put_page
 from tests.unit.fake_front.gateway_client import T2, WAIT_S, raw, rest_of, thrift2_client, wait_until
 
 DIALECTS = [(framed, compact) for framed in (False, True) for compact in (False, True)]
@@ -67,6 +70,20 @@ def test_every_dialect_is_understood_without_being_told(cluster: FakeCluster, fr
     with thrift2_client(cluster.thrift2_port, framed=framed, compact=compact) as client:
         for _ in range(3):
             assert client.listNamespaces() == ["default", "hbase"]
+
+
+@pytest.mark.parametrize(("framed", "compact"), DIALECTS)
+def test_pages_of_puts_in_every_dialect(cluster: FakeCluster, table: bytes, framed: bool, compact: bool) -> None:
+    """Written by hand where the client knows the dialect, and by thriftpy2 where it does not."""
+    arrow = pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
+    rows = arrow.array([b"a", b"b", b"z"], arrow.large_binary())
+    page = PutPage(rows, arrow.array([5, 6, 7]), (b"cf:a",), (rows,))
+    dialect = f"transport={'framed' if framed else 'buffered'}&protocol={'compact' if compact else 'binary'}"
+    with metaclient.connect(f"thrift2://127.0.0.1:{cluster.thrift2_port}?{dialect}") as connection:
+        assert put_page(connection._operations, table, page) == {}
+        assert connection._telemetry.total("metaclient.retries") == 0
+        found = dict(connection.table(table).scan(include_timestamp=True))
+    assert found == {row: {b"cf:a": (row, stamp)} for row, stamp in zip((b"a", b"b", b"z"), (5, 6, 7), strict=True)}
 
 
 @pytest.mark.parametrize("option", ["transport", "protocol"])

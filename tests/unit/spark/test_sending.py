@@ -319,7 +319,7 @@ def test_pages_are_sorted_cut_and_counted_as_mutations_are(
             len(puts),
         )
     ordered = [load.sorted() for load in loads]
-    keys = [list(load.rows()) for load in ordered]
+    keys = [[load.rows()[index] for index in range(len(load))] for load in ordered]
     assert keys[0] == keys[1] == keys[2] == sorted(keys[0])
     begin = 0
     while begin < len(puts):
