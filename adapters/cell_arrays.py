@@ -77,7 +77,8 @@ def sizes(array: pyarrow.LargeBinaryArray) -> Any:
     >>> sizes(pyarrow.array([b"a", b"", None, b"bcd"], pyarrow.large_binary())).tolist()
     [1, 0, 0, 3]
     """
-    return libraries()[1].compute.binary_length(array).fill_null(0).to_numpy()
+    found = libraries()[1].compute.binary_length(array)
+    return (found.fill_null(0) if array.null_count else found).to_numpy()
 
 
 def numbers(values: Any) -> pyarrow.LargeBinaryArray:

@@ -341,14 +341,18 @@ class PutPageBackend(Protocol):
     The rules of :class:`Backend` hold. numpy and pyarrow are needed, and only by who calls this.
     """
 
-    def put_pages(
+    def put_page(
         self,
         server: ServerName | None,
         table: bytes,
-        pages: Sequence[tuple[RegionLocation | None, PutPage]],
+        page: PutPage,
+        places: Sequence[tuple[RegionLocation | None, int]],
         deadline: float,
     ) -> Answer[None]:
-        """Write pages at one server, each at its place. An error may leave some rows written and others not."""
+        """Write a page at one server: so many of its rows at each place, in their order.
+
+        An error may leave some rows written and others not.
+        """
         ...
 
 

@@ -9,21 +9,19 @@ twice.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from metaclient import keys, multi
 from metaclient.backend import PutPage, PutPageBackend
 from metaclient.errors import ConnectionClosed, Disposition, MetaClientError, Overloaded, ServerUnreachable
-from metaclient.model import RegionLocation, ServerName
+from metaclient.model import RegionLocation
 from metaclient.operations import Operations
 
 if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["PageRows", "put_page"]
-
-_Placed = tuple[RegionLocation | None, PutPage]
 
 
 class PageRows:
@@ -79,39 +77,44 @@ def put_page(operations: Operations, table: bytes, page: PutPage) -> dict[bytes,
 
 
 def _at_once(operations: Operations, backend: PutPageBackend, table: bytes, page: PutPage, deadline: float) -> None:
-    """One call for each server that has rows of it, one after the other; mostly there is one."""
-    by_server: dict[ServerName | None, list[_Placed]] = {}
-    for place, part in _placed(operations, table, page, deadline):
-        by_server.setdefault(None if place is None else place.server, []).append((place, part))
-    is_begun = False
-    for server, parts in by_server.items():
+    """One call after the other for rows that are neighbours on one server; mostly there is one."""
+    begin = 0
+    for server, run in groupby(_places(operations, table, page, deadline), key=lambda one: one[0] and one[0].server):
+        places = list(run)
+        end = begin + sum(rows for _, rows in places)
         until = min(deadline, operations.runtime.now() + operations.config.rpc_write_timeout_s)
         try:
-            operations.executor.call(backend.put_pages, server, table, parts, deadline=until, is_write=True)
+            operations.executor.call(
+                backend.put_page, server, table, page.part(begin, end), places, deadline=until, is_write=True
+            )
         except MetaClientError as error:
             if error.place is None:
-                error.place = parts[0][0]
-            if is_begun or not isinstance(error, ServerUnreachable | Overloaded):
+                error.place = places[0][0]
+            if begin or not isinstance(error, ServerUnreachable | Overloaded):
                 error.may_have_applied = True  # one error for all of them: some may be written
             raise
-        is_begun = True
+        begin = end
         if server is not None:
             operations.answered(server)
-        for place, _ in parts:
+        for place, _ in places:
             if place is not None and place.is_hint:
                 operations.locator.cache.confirm(place)
 
 
-def _placed(operations: Operations, table: bytes, page: PutPage, deadline: float) -> Iterator[_Placed]:
-    """The page region by region: one look at the map for each."""
+def _places(
+    operations: Operations, table: bytes, page: PutPage, deadline: float
+) -> list[tuple[RegionLocation | None, int]]:
+    """Where its rows go, and how many of them: one look at the map for each region."""
     rows = PageRows(page.rows)
+    found: list[tuple[RegionLocation | None, int]] = []
     begin = 0
     while begin < len(rows):
         place = operations.place(table, rows[begin], deadline)
         end_key = b"" if place is None else place.region.end_key
         end = bisect_left(rows, end_key, begin) if end_key else len(rows)
-        yield place, page.part(begin, end)
+        found.append((place, end - begin))
         begin = end
+    return found
 
 
 def _by_rows(

@@ -278,16 +278,17 @@ class NativeBackend:
         steps_of = Steps(lambda some: self._multi(server, table, some, deadline), actions, steps)
         return steps_of.begin(self._runtime.pending(name="batch"))
 
-    def put_pages(
+    def put_page(
         self,
         server: ServerName | None,
         table: bytes,
-        pages: Sequence[tuple[RegionLocation | None, PutPage]],
+        page: PutPage,
+        places: Sequence[tuple[RegionLocation | None, int]],
         deadline: float,
     ) -> Pending[None]:
         if server is None:
             raise no_place()
-        call = PageCall(pages)
+        call = PageCall(page, places)
         return self._multi_at(server, table, call, call.done, deadline, is_write=True)
 
     def _multi(

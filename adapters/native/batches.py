@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from adapters.cell_arrays import cells_per_row, joined, libraries, sizes, together
+from adapters.cell_arrays import cells_per_row, joined, libraries, numbers, sizes, together
 from adapters.native import errors
 from adapters.native.protocol.calls import mutation_param, region_prefix
 from adapters.native.protocol.cellblock import PutWriter, encode_page
@@ -224,47 +224,66 @@ class MultiCall:
 
 
 class PageCall:
-    """One Multi of pages of puts, each at its region: as a :class:`MultiCall` of all these puts would be."""
+    """One Multi of a page of puts, so many at each region: as a :class:`MultiCall` of these puts would be."""
 
-    def __init__(self, pages: Sequence[tuple[RegionLocation | None, PutPage]]) -> None:
-        self._pages = pages
-        self.param = b"".join([_page_param(place, page) for place, page in pages])
-        self.cells = b"".join([encode_page(page) for _, page in pages])
+    def __init__(self, page: PutPage, places: Sequence[tuple[RegionLocation | None, int]]) -> None:
+        self._page = page
+        self._places = places
+        self.cells = bytes(encode_page(page))
+        actions = _page_actions(page, [rows for _, rows in places])
+        parts: list[bytes | memoryview] = []
+        begin = 0
+        for place, rows in places:
+            if place is None:
+                raise no_place()
+            name, written = region_prefix(place.region_name), together(actions.slice(begin, rows))
+            parts += (b"\x0a", varint(len(name) + len(written)), name, written)
+            begin += rows
+        self.param = b"".join(parts)
 
     def done(self, response: Response) -> None:
         """The first error that it tells of is raised."""
         at, end, data = response.at, response.end, response.data
-        if end == len(data) and is_all_done(data[at:end], [len(page) for _, page in self._pages]):
+        if end == len(data) and is_all_done(data[at:end], [rows for _, rows in self._places]):
             return
-        actions = [Action(place, put) for place, page in self._pages for put in page.puts()]
+        places = [place for place, rows in self._places for _ in range(rows)]
+        actions = [Action(place, put) for place, put in zip(places, self._page.puts(), strict=True)]
         for outcome in MultiCall(actions, nonce_group=0).outcomes(response):
             if isinstance(outcome, MetaClientError):
                 raise outcome
 
 
-def _page_param(place: RegionLocation | None, page: PutPage) -> bytes:
-    """A RegionAction. Its mutations differ in their rows, at the beginning, and in the number of cells, at the end."""
-    np, _ = libraries()
-    if place is None:
-        raise no_place()
+def _page_actions(page: PutPage, counts: Sequence[int]) -> pyarrow.LargeBinaryArray:
+    """An Action for each row, numbered for each of the regions that have so many of them.
+
+    Their mutations differ in the rows, at the beginning, and in the number of cells, at the end.
+    """
+    _, arrow = libraries()
     (first,) = page.part(0, 1).puts()
     like, _ = mutation_param(first, PutWriter())
     between = like[1 + len(varint(len(first.row))) + len(first.row) : -len(varint(len(first.cells)))]
-    counts = varints(cells_per_row(page))
-    mutation = joined(b"\x0a", varints(sizes(page.rows)), page.rows, between, counts)
-    action = joined(b"\x08", varints(np.arange(len(page))), b"\x12", varints(sizes(mutation)), mutation)
-    actions = joined(b"\x1a", varints(sizes(action)), action)
-    body = b"".join((region_prefix(place.region_name), together(actions)))
-    return b"\x0a" + varint(len(body)) + body
+    numbered = arrow.concat_arrays([_varints_to(count).slice(0, count) for count in counts])
+    cell_counts = varints(cells_per_row(page))
+    mutation = joined(b"\x0a", varints(sizes(page.rows)), page.rows, between, cell_counts)
+    action = joined(b"\x08", numbered, b"\x12", varints(sizes(mutation)), mutation)
+    return joined(b"\x1a", varints(sizes(action)), action)
 
 
 def varints(values: Any) -> pyarrow.LargeBinaryArray:
     """Each number of a numpy array as a varint."""
-    return _first_varints(int(values.max(initial=0)).bit_length()).take(libraries()[1].array(values))
+    highest = int(values.max(initial=0))
+    if highest < _ONE_BYTE:
+        return numbers(values.astype("u1"))
+    return _varints_to(highest).take(libraries()[1].array(values))
+
+
+def _varints_to(highest: int) -> pyarrow.LargeBinaryArray:
+    """All of them up to this one, and some more."""
+    return _varints(highest.bit_length())
 
 
 @cache
-def _first_varints(bits: int) -> pyarrow.LargeBinaryArray:
+def _varints(bits: int) -> pyarrow.LargeBinaryArray:
     """All that have at most so many bits; those of a row's length have 15."""
     _, arrow = libraries()
     return arrow.array([varint(number) for number in range(1 << bits)], arrow.large_binary())

@@ -317,18 +317,15 @@ class Thrift2Backend(GatewayBackend):
                 return [self.mutate(None, table, one, deadline) for one in operations]
         return [None] * len(actions)
 
-    def put_pages(
+    def put_page(
         self,
         server: ServerName | None,
         table: bytes,
-        pages: Sequence[tuple[RegionLocation | None, PutPage]],
+        page: PutPage,
+        places: Sequence[tuple[RegionLocation | None, int]],
         deadline: float,
     ) -> None:
-        """A call for each page; the gateway finds its regions."""
-        for _, page in pages:
-            self._put_page(table, page, deadline)
-
-    def _put_page(self, table: bytes, page: PutPage, deadline: float) -> None:
+        """The gateway finds its regions."""
         self._tell(
             "putMultiple",
             lambda: (table, [cells.put_of(one) for one in page.puts()]),

@@ -29,7 +29,6 @@ from metaclient.testing import ScriptedBackend
 PAGES = Capabilities(put_pages=True)
 GATEWAY = Capabilities(put_pages=True, addressing=Addressing.GATEWAY, batch=BatchSemantics.ALL_OR_ERROR)
 ROWS = [b"a", b"b", b"h", b"q", b"r"]
-Placed = tuple[RegionLocation | None, PutPage]
 
 
 class PageScripted(ScriptedBackend):
@@ -37,17 +36,24 @@ class PageScripted(ScriptedBackend):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self.pages: list[tuple[ServerName | None, list[list[bytes]]]] = []
+        self.pages: list[tuple[ServerName | None, list[bytes], list[int]]] = []
         self.refuses: Callable[[Sequence[bytes]], None] = lambda rows: None
 
-    def put_pages(self, server: ServerName | None, table: bytes, pages: Sequence[Placed], deadline: float) -> None:
-        self.pages.append((server, [part.rows.to_pylist() for _, part in pages]))
-        self.refuses([row for _, part in pages for row in part.rows.to_pylist()])
-        for place, part in pages:
-            for put in part.puts():
-                outcome = self._outcome(table, Action(place, put))
-                if isinstance(outcome, MetaClientError):
-                    raise outcome
+    def put_page(
+        self,
+        server: ServerName | None,
+        table: bytes,
+        page: PutPage,
+        places: Sequence[tuple[RegionLocation | None, int]],
+        deadline: float,
+    ) -> None:
+        self.pages.append((server, page.rows.to_pylist(), [rows for _, rows in places]))
+        self.refuses(page.rows.to_pylist())
+        of_rows = [place for place, rows in places for _ in range(rows)]
+        for place, put in zip(of_rows, page.puts(), strict=True):
+            outcome = self._outcome(table, Action(place, put))
+            if isinstance(outcome, MetaClientError):
+                raise outcome
 
 
 @pytest.fixture
@@ -90,13 +96,13 @@ def test_scripted_backend_is_what_the_spi_asks_for(runtime: SimRuntime) -> None:
     assert isinstance(cluster(runtime), PutPageBackend)
 
 
-def test_each_server_gets_its_regions_in_one_call(runtime: SimRuntime) -> None:
+def test_each_server_gets_its_rows_in_one_call(runtime: SimRuntime) -> None:
     backend = cluster(runtime)
+    backend.move(b"t", b"h", connected(backend).locate("t", b"q").server)
     connection = connected(backend)
     assert write(connection, page_of()) == {}
-    assert sorted(parts for _, parts in backend.pages) == [[[b"a", b"b"]], [[b"h"]], [[b"q", b"r"]]]
-    for server, parts in backend.pages:
-        assert {connection.locate("t", row).server for part in parts for row in part} == {server}
+    first, second = (connection.locate("t", row).server for row in (b"a", b"q"))
+    assert backend.pages == [(first, [b"a", b"b"], [2]), (second, [b"h", b"q", b"r"], [1, 2])]
     assert written(connection) == ALL
     assert batches(backend) == []
 
@@ -105,7 +111,7 @@ def test_gateway_gets_it_whole_and_nothing_is_looked_up(runtime: SimRuntime) -> 
     backend = cluster(runtime, GATEWAY)
     connection = connected(backend)
     assert write(connection, page_of()) == {}
-    assert backend.pages == [(None, [ROWS])]
+    assert backend.pages == [(None, ROWS, [len(ROWS)])]
     assert [call.method for call in backend.calls if call.method == "read_meta"] == []
     assert written(connection) == ALL
 

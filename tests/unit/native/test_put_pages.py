@@ -24,20 +24,32 @@ SERVER = ServerName("rs1", 16020, 1)
 PLACES = [RegionLocation(RegionInfo(b"t", start, end, 1), SERVER) for start, end in ((b"", b"m"), (b"m", b""))]
 
 
-@given(st.lists(put_pages(min_rows=1), min_size=1, max_size=2))
-def test_call_of_pages_is_the_call_of_their_puts(pages: list[PutPage]) -> None:
-    placed = list(zip(PLACES, pages, strict=False))
-    made = PageCall(placed)
-    expected = MultiCall([Action(place, put) for place, page in placed for put in page.puts()], nonce_group=0)
+@given(put_pages(min_rows=1), st.data())
+def test_call_of_a_page_is_the_call_of_its_puts(page: PutPage, data: st.DataObject) -> None:
+    border = data.draw(st.integers(0, len(page)))
+    counts = [(place, rows) for place, rows in zip(PLACES, (border, len(page) - border), strict=True) if rows]
+    of_rows = [place for place, rows in counts for _ in range(rows)]
+    made = PageCall(page, counts)
+    actions = [Action(place, put) for place, put in zip(of_rows, page.puts(), strict=True)]
+    expected = MultiCall(actions, nonce_group=0)
     assert made.param == expected.param
     assert made.cells == expected.cells
+
+
+@pytest.mark.parametrize("rows", [127, 128, 129, 20_000])
+def test_many_rows_are_numbered_in_each_region(rows: int) -> None:
+    keys = pa.array([b"%05d" % number for number in range(rows)], pa.large_binary())
+    page = PutPage(keys, pa.array([7] * rows), (b"cf:a",), (keys,))
+    made = PageCall(page, [(PLACES[0], rows - 1), (PLACES[1], 1)])
+    places = [PLACES[0]] * (rows - 1) + [PLACES[1]]
+    expected = MultiCall([Action(place, put) for place, put in zip(places, page.puts(), strict=True)], nonce_group=0)
+    assert made.param == expected.param
 
 
 def call() -> PageCall:
     """Two rows in one region, one in another."""
     keys = pa.array([b"a", b"b", b"q"], pa.large_binary())
-    page = PutPage(keys, pa.array([7, 7, 7]), (b"cf:a",), (keys,))
-    return PageCall([(PLACES[0], page.part(0, 2)), (PLACES[1], page.part(2, 3))])
+    return PageCall(PutPage(keys, pa.array([7, 7, 7]), (b"cf:a",), (keys,)), [(PLACES[0], 2), (PLACES[1], 1)])
 
 
 def answer(*regions: dict[str, Any]) -> framing.Response:
@@ -96,4 +108,4 @@ def test_what_was_not_done_is_an_error(
 def test_page_without_a_place_is_refused() -> None:
     keys = pa.array([b"a"], pa.large_binary())
     with pytest.raises(Unsupported, match="addresses servers"):
-        PageCall([(None, PutPage(keys, pa.array([7]), (b"cf:a",), (keys,)))])
+        PageCall(PutPage(keys, pa.array([7]), (b"cf:a",), (keys,)), [(None, 1)])
