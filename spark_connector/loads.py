@@ -166,7 +166,7 @@ class Page:
 
     @property
     def cell_count(self) -> int:
-        return len(self._page) * len(self._page.columns)
+        return sum(len(values) - values.null_count for values in self._page.values)
 
     def __len__(self) -> int:
         return len(self._page)

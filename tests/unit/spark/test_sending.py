@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from random import Random
 
 import pytest
 
@@ -20,6 +21,7 @@ from metaclient.model import Cell, CellType, Delete, Increment, Put
 from metaclient.runtime import SimRuntime
 from spark_connector.loads import Mutations, Page, bytes_of_mutation, cells_of_mutation
 from spark_connector.sending import BATCHES_BUFFERED, Sender
+from tests.unit.pages import put_pages
 
 
 @pytest.fixture
@@ -299,35 +301,31 @@ def test_sizes_of_mutations() -> None:
     assert bytes_of_mutation(put(1, size=100)) == bytes_of_mutation(put(1, size=0)) + 100
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 99), st.integers(0, 50)), max_size=40),
-    st.integers(1, 20),
-    st.integers(1, 500),
-)
+@given(put_pages(), st.randoms(use_true_random=False), st.integers(1, 4), st.integers(1, 500))
 def test_pages_are_sorted_cut_and_counted_as_mutations_are(
-    given_rows: list[tuple[int, int]], rows: int, byte_count: int
+    ordered: PutPage, random: Random, rows: int, byte_count: int
 ) -> None:
-    puts = [put(number, size=size) for number, size in given_rows]
+    order = list(range(len(ordered)))
+    random.shuffle(order)
+    shuffled = ordered.changed(lambda array: array.take(pa.array(order, pa.int64())))
+    puts = shuffled.puts()
     mutations = Mutations()
     for one in puts:
         mutations.add(one)
-    loads = (mutations, Page(page(puts)), Page(page(puts[:7])).joined([Page(page(puts[7:]))]))
+    halves = [Page(shuffled.part(0, len(puts) // 2)), Page(shuffled.part(len(puts) // 2, len(puts)))]
+    loads = (mutations, Page(shuffled), halves[0].joined(halves[1:]))
     for load in loads:
-        assert (len(load), load.byte_count, load.cell_count) == (
-            len(puts),
-            sum(map(bytes_of_mutation, puts)),
-            len(puts),
-        )
-    ordered = [load.sorted() for load in loads]
-    keys = [[load.rows()[index] for index in range(len(load))] for load in ordered]
-    assert keys[0] == keys[1] == keys[2] == sorted(keys[0])
+        assert len(load) == len(puts)
+        assert load.byte_count == sum(map(bytes_of_mutation, puts))
+        assert load.cell_count == sum(map(cells_of_mutation, puts))
+    in_order = [load.sorted() for load in loads]
+    for load in in_order:
+        assert [load.rows()[index] for index in range(len(load))] == sorted(one.row for one in puts)
     begin = 0
     while begin < len(puts):
-        ends = {load.until(begin, rows, byte_count) for load in ordered}
-        (end,) = ends
+        (end,) = {load.until(begin, rows, byte_count) for load in in_order}
         assert begin < end <= begin + rows
-        parts = [load.part(begin, end) for load in ordered]
-        assert len({(len(part), part.byte_count) for part in parts}) == 1
+        assert len({load.part(begin, end).byte_count for load in in_order}) == 1
         begin = end
 
 
