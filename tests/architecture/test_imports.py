@@ -44,6 +44,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "metaclient.multi",
             "metaclient.operations",
             "metaclient.pool",
+            "metaclient.put_pages",
             "metaclient.region_walk",
             "metaclient.scanner",
             "metaclient.table",
