@@ -27,11 +27,13 @@ from metaclient.model import Cell, CellType, Delete, Increment, Put
 from spark_connector import rowkey
 from spark_connector.catalog import Catalog, CellColumn, FamilyColumn, KeyPart
 from spark_connector.codecs.base import BadValueError, Codec
+from spark_connector.codecs.values import date_of, instant_of
 from spark_connector.layouts import CELL_COLUMNS, MAP_COLUMNS, Layout
 from spark_connector.ranges import bytes_of
 from spark_connector.types import DataType
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
     from spark_connector.options import Options
@@ -165,6 +167,11 @@ class _Columns:
         self._timestamps = _timestamps(batch, options, timestamp)
         names = _written_names(batch.schema.names, options)
         fields = {name: catalog.field(name) for name in names}
+        for name, field in fields.items():
+            try:
+                _check_years(batch.column(name), field.type)
+            except BadValueError as error:
+                raise BadValueError(f"{self._where}, column {name}: {error}") from None
         by_part = {field: name for name, field in fields.items() if isinstance(field, KeyPart)}
         self._key_columns = [batch.column(by_part[part]) for part in catalog.key]
         self._fields = [(name, field) for name, field in fields.items() if not isinstance(field, KeyPart)]
@@ -206,7 +213,7 @@ class _Columns:
         """The bytes of a column's cells; null where there is none to write."""
         import pyarrow as pa
 
-        cells = _plain(column, field.codec, field.type)
+        cells = _encoded_array(column, field.codec, field.type)
         if cells is None:
             pairs = zip(rows.to_pylist(), column.to_pylist(), strict=True)
             encoded = [None if value is None else self._encoded(row, field, value, field.type) for row, value in pairs]
@@ -216,9 +223,9 @@ class _Columns:
     def _row_keys(self) -> pa.Array:
         import pyarrow as pa
 
-        plain = self._plain_row_keys()
-        if plain is not None:
-            return plain
+        at_once = self._encoded_row_keys()
+        if at_once is not None:
+            return at_once
         rows: list[bytes] = []
         values_of = zip(*(column.to_pylist() for column in self._key_columns), strict=True)
         for index, values in enumerate(values_of):
@@ -228,13 +235,14 @@ class _Columns:
                 raise BadValueError(f"{self._where}, row {index + 1} of a batch: {error}") from None
         return pa.array(rows, pa.large_binary())
 
-    def _plain_row_keys(self) -> pa.Array | None:
-        """The keys all at once where they are text or bytes as they stand; None where they are not, or one is wrong."""
+    def _encoded_row_keys(self) -> pa.Array | None:
+        """The keys all at once where they are one value each; None where they are not, or one is wrong."""
         import pyarrow.compute as pc
 
         (part, *others), (column, *_) = self._catalog.key, self._key_columns
-        rows = _plain(column, part.codec, part.type)
-        if others or part.length is not None or rows is None or rows.null_count:
+        rows = _encoded_array(column, part.codec, part.type)
+        is_filled_up = part.length not in (None, part.codec.width(part.type))
+        if others or is_filled_up or rows is None or rows.null_count:
             return None
         lengths = pc.min_max(pc.binary_length(rows)).as_py()
         is_right = not len(rows) or (lengths["min"] and lengths["max"] <= keys.ROW_LENGTH_MAX)
@@ -327,17 +335,69 @@ class _Columns:
         return column
 
 
-def _plain(column: pa.Array, codec: Codec, type: DataType) -> pa.Array | None:
-    """The cells' bytes of a column whose values are that already; None for others."""
+def _encoded_array(column: pa.Array, codec: Codec, type: DataType) -> pa.Array | None:
+    """The cells' bytes of a whole column, null where a value is; None where they must be encoded one by one."""
+    import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    return column.cast(pa.large_binary()) if codec.is_plain(type) and not codec.writes_nulls(type) else None
+    if codec.writes_nulls(type):
+        return None
+    if codec.is_plain(type):
+        return column.cast(pa.large_binary())
+    kept = _kept(column)
+    raw = None if kept is None else codec.encode_array(kept, type)
+    if raw is None:
+        return None
+    borders = np.arange(len(column) + 1, dtype=np.int64) * raw.shape[1]
+    cells = pa.Array.from_buffers(
+        pa.large_binary(), len(column), [None, pa.py_buffer(borders), pa.py_buffer(np.ascontiguousarray(raw))]
+    )
+    return pc.if_else(column.is_valid(), cells, pa.scalar(None, pa.large_binary())) if column.null_count else cells
+
+
+def _kept(column: pa.Array) -> np.ndarray | None:
+    """Values of a fixed width as Arrow keeps them, 0 for nulls; None for others."""
+    import pyarrow.types as kinds
+
+    column = _as_number(column)
+    kind = column.type
+    if not (kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind)):
+        return None
+    if column.null_count:
+        column = column.fill_null(False if kinds.is_boolean(kind) else 0)
+    found: np.ndarray = column.to_numpy(zero_copy_only=False)
+    return found
+
+
+def _as_number(column: pa.Array) -> pa.Array:
+    """Days and microseconds for dates and times; others as they are."""
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
+    if kinds.is_date32(column.type):
+        return column.cast(pa.int32())
+    is_micros = kinds.is_timestamp(column.type) and column.type.unit == "us"
+    return column.cast(pa.int64()) if is_micros else column
+
+
+def _check_years(column: pa.Array, type: DataType) -> None:
+    """BadValueError for a day or an instant that nobody could read again."""
+    import pyarrow.compute as pc
+
+    show = date_of if type.name == "date" else instant_of if type.name.startswith("timestamp") else None
+    numbers = _as_number(column)
+    if show is None or numbers is column:
+        return
+    for number in pc.min_max(numbers).as_py().values():
+        if number is not None:
+            show(number, type)
 
 
 def _values(column: pa.Array, codec: Codec, type: DataType) -> tuple[list[Any], bool]:
     """Python's values of a column, and whether they are already the cells' bytes."""
-    plain = _plain(column, codec, type)
-    return (column.to_pylist(), False) if plain is None else (plain.to_pylist(), True)
+    at_once = _encoded_array(column, codec, type)
+    return (column.to_pylist(), False) if at_once is None else (at_once.to_pylist(), True)
 
 
 def _timestamps(batch: pa.RecordBatch, options: Options, job: int) -> list[int]:

@@ -3,7 +3,8 @@
 A codec is asked with the column's type each time and keeps no state, so that one object serves all columns and travels
 inside a pickle by its name. Subclass :class:`Codec` for your own encoding and name it by its dotted path in a catalog
 (``"coder": "my_package.MyCodec"``): ``encode`` and ``decode`` are enough; ``order`` and ``is_canonical`` let conditions
-be answered by HBase, ``width`` and ``decode_array`` let Arrow be built without a Python object for each cell.
+be answered by HBase, ``width``, ``decode_array`` and ``encode_array`` let Arrow be read and written without a Python
+object for each cell.
 
 Filters are compiled from *spans*: unions of ranges of encoded bytes that hold every encoding of every value for which a
 comparison is true. A span may be too wide, as Spark tests the condition again; it is never too narrow.
@@ -82,6 +83,10 @@ class Codec(ABC):
         ``raw`` is uint8 of shape (rows, width). Answers the values as Arrow keeps them (bool, whole numbers, floats,
         days as int32, microseconds as int64), and which rows are no value of the type (None: all are good).
         """
+        return None
+
+    def encode_array(self, values: np.ndarray, type: DataType) -> np.ndarray | None:
+        """The other way: values as Arrow keeps them into uint8 of shape (rows, width); None where there is none."""
         return None
 
     # -- parts of a composite row key

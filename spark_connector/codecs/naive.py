@@ -36,6 +36,7 @@ _LONG = _STRUCTS["bigint"]
 _INT = _STRUCTS["int"]
 _TIMES = frozenset({"timestamp", "timestamp_ntz"})
 _WIDTHS = {name: each.size for name, each in _STRUCTS.items()} | {"boolean": 1, "date": 8} | dict.fromkeys(_TIMES, 8)
+_DAY_MS = values.DAY_MS
 _DTYPES = {"tinyint": ">i1", "smallint": ">i2", "int": ">i4", "bigint": ">i8", "float": ">f4", "double": ">f8"}
 
 
@@ -128,6 +129,19 @@ class NaiveCodec(Codec):
         if type.name == "date" or type.name in _TIMES:
             return times_of_millis(raw.view(">i8").reshape(-1).astype("i8"), type)
         return None
+
+    def encode_array(self, values: np.ndarray, type: DataType) -> np.ndarray | None:
+        if type.name in _DTYPES:
+            wire = values.astype(_DTYPES[type.name])
+        elif type.name == "boolean":
+            wire = values.astype("u1") * 0xFF
+        elif type.name == "date":
+            wire = (values.astype("i8") * _DAY_MS).astype(">i8")
+        elif type.name in _TIMES:
+            wire = (values // 1000).astype(">i8")
+        else:
+            return None
+        return wire.view("u1").reshape(len(values), wire.itemsize)
 
 
 def times_of_millis(millis: np.ndarray, type: DataType) -> tuple[np.ndarray, np.ndarray | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import re
 
 import pytest
 
@@ -14,14 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaclient.model import Cell, Put
-from spark_connector.catalog import Catalog
+from spark_connector.catalog import Catalog, CellColumn
 from spark_connector.codecs.base import BadValueError
 from spark_connector.mutations import page_from_batch, rows_from_batch
 from spark_connector.options import Options
 
-CATALOG = Catalog.from_mapping(
-    "t", "id STRING :id, s STRING cf:s, i INT cf:i, l BIGINT cf:l, d DOUBLE cf:d, b BINARY cf:b, f BOOLEAN cf:f"
+COLUMNS = (
+    "id STRING :id, s STRING cf:s, i INT cf:i, l BIGINT cf:l, d DOUBLE cf:d, b BINARY cf:b, f BOOLEAN cf:f, "
+    "h SMALLINT cf:h, y TINYINT cf:y, e FLOAT cf:e, day DATE cf:day, at TIMESTAMP cf:at, then TIMESTAMP_NTZ cf:then"
 )
+CATALOG = Catalog.from_mapping("t", COLUMNS)
 rows = st.fixed_dictionaries(
     {
         "id": st.text(min_size=1, max_size=5),
@@ -31,6 +32,12 @@ rows = st.fixed_dictionaries(
         "d": st.none() | st.floats(),
         "b": st.none() | st.binary(max_size=5),
         "f": st.none() | st.booleans(),
+        "h": st.none() | st.integers(-(2**15), 2**15 - 1),
+        "y": st.none() | st.integers(-(2**7), 2**7 - 1),
+        "e": st.none() | st.floats(width=32, allow_nan=False),
+        "day": st.none() | st.dates(),
+        "at": st.none() | st.datetimes(timezones=st.just(datetime.UTC)),
+        "then": st.none() | st.datetimes(),
     }
 )
 SCHEMA = pa.schema(
@@ -42,27 +49,78 @@ SCHEMA = pa.schema(
         ("d", pa.float64()),
         ("b", pa.binary()),
         ("f", pa.bool_()),
+        ("h", pa.int16()),
+        ("y", pa.int8()),
+        ("e", pa.float32()),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", "UTC")),
+        ("then", pa.timestamp("us")),
     ]
 )
 
 
-@given(
-    st.lists(rows, max_size=5),
-    st.sampled_from(["skip", "empty"]),
-    st.sampled_from(["naive", "orderedbytes", "phoenix"]),
-)
-def test_quick_is_general(given_rows: list[dict[str, object]], nulls: str, encoder: str) -> None:
-    options = Options.parse({"hbase.spark.write.nulls": nulls, "hbase.spark.query.encoder": encoder})
+def encoded_one_by_one(batch: pa.RecordBatch, catalog: Catalog, nulls: str) -> list[Put]:
+    """What must come out, by nothing but each codec's ``encode``."""
+    made = []
+    for row in batch.to_pylist():
+        key = catalog.key[0]
+        cells = []
+        for name, value in row.items():
+            field = catalog.field(name)
+            if not isinstance(field, CellColumn) or (value is None and nulls == "skip"):
+                continue
+            cells.append(Cell(field.column, 7, b"" if value is None else field.codec.encode(value, field.type)))
+        if cells:
+            made.append(Put(key.codec.encode(row[key.name], key.type), tuple(cells)))
+    return made
+
+
+@pytest.mark.parametrize("coder", ["naive", "orderedbytes", "phoenix", "json"])
+@given(st.lists(rows, max_size=5), st.sampled_from(["skip", "empty"]))
+def test_pages_hold_what_the_codec_makes_of_each_value(
+    coder: str, given_rows: list[dict[str, object]], nulls: str
+) -> None:
+    catalog = Catalog.from_mapping("t", COLUMNS, default_coder=coder)
+    options = Options.parse({"hbase.spark.write.nulls": nulls})
     batch = pa.RecordBatch.from_pylist(given_rows, schema=SCHEMA)
     try:
-        expected = list(rows_from_batch(batch, CATALOG, options, 7))
-    except BadValueError as error:
-        with pytest.raises(BadValueError, match=re.escape(str(error))):
-            page_from_batch(batch, CATALOG, options, 7)
+        expected = encoded_one_by_one(batch, catalog, nulls)
+    except BadValueError:
+        with pytest.raises(BadValueError, match="write to t"):
+            page_from_batch(batch, catalog, options, 7)
+        with pytest.raises(BadValueError, match="write to t"):
+            list(rows_from_batch(batch, catalog, options, 7))
         return
-    page = page_from_batch(batch, CATALOG, options, 7)
+    page = page_from_batch(batch, catalog, options, 7)
     assert page is not None
     assert page.puts() == expected
+    assert list(rows_from_batch(batch, catalog, options, 7)) == expected
+
+
+def test_numbers_are_keys_all_at_once() -> None:
+    catalog = Catalog.from_mapping("t", "id BIGINT :id, s STRING cf:s")
+    batch = pa.record_batch([pa.array([-1, 258]), pa.array(["x", "y"])], names=["id", "s"])
+    page = page_from_batch(batch, catalog, Options(), 7)
+    assert page is not None
+    assert page.rows.to_pylist() == [b"\xff" * 8, b"\0" * 6 + b"\1\2"]
+    missing = pa.record_batch([pa.array([1, None], pa.int64()), pa.array(["x", "y"])], names=["id", "s"])
+    with pytest.raises(BadValueError, match="row 2 of a batch"):
+        page_from_batch(missing, catalog, Options(), 7)
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([2**31 - 1], pa.int32()).cast(pa.date32()),
+        pa.array([2**62], pa.int64()).cast(pa.timestamp("us", "UTC")),
+    ],
+    ids=["day", "at"],
+)
+def test_years_that_python_has_not_are_refused(column: pa.Array) -> None:
+    name = "day" if pa.types.is_date(column.type) else "at"
+    batch = pa.record_batch([pa.array(["a"]), column], names=["id", name])
+    with pytest.raises(BadValueError, match=f"write to t, column {name}: .* outside of the years 1 to 9999"):
+        page_from_batch(batch, CATALOG, Options(), 7)
 
 
 @pytest.mark.parametrize(
