@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metaclient.model import Cell, Put
@@ -77,6 +77,7 @@ def encoded_one_by_one(batch: pa.RecordBatch, catalog: Catalog, nulls: str) -> l
 
 @pytest.mark.parametrize("coder", ["naive", "orderedbytes", "phoenix", "json"])
 @given(st.lists(rows, max_size=5), st.sampled_from(["skip", "empty"]))
+@settings(max_examples=50)
 def test_pages_hold_what_the_codec_makes_of_each_value(
     coder: str, given_rows: list[dict[str, object]], nulls: str
 ) -> None:
