@@ -331,6 +331,9 @@ class Config:
     table_state_ttl_s: float = _field(2.0, _TIME)  # ours: HBase reads it from the primary each time (spec 0.5)
 
     # -- deadlines: one operation has one, its attempts share it
+    # Ours: open(), the first contact. HBase's 10 s for a socket (hbase.ipc.client.socket.timeout.connect) and 5 s for
+    # the answer: a wrong address or a hung server is reported while the user still waits. Never more than an operation.
+    open_timeout_s: float = _field(15.0, _DEADLINE)
     operation_timeout_s: float = _field(120.0, _DEADLINE, "hbase.client.operation.timeout", _MS, 1_200_000)
     # Of calls on system tables, and of lookups that somebody asks for by name: locate, regions, warm_up, meta_replicas.
     meta_operation_timeout_s: float = _following(

@@ -13,10 +13,11 @@ from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import entry_points
 from os import PathLike
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from metaclient import keys
 from metaclient.backend import Backend, BackendFactory, Capabilities
+from metaclient.cluster_url import chosen_url
 from metaclient.config import Config, MetaMode
 from metaclient.errors import ConfigError, ConnectionClosed, Unsupported
 from metaclient.location_cache import decoded
@@ -67,7 +68,7 @@ _FAMILY_OPTIONS = {
 
 
 def connect(
-    url: str = "fake:",
+    url: str | None = None,
     *,
     meta_mode: MetaMode | str | None = None,
     config: ConfigSource = None,
@@ -76,15 +77,17 @@ def connect(
 ) -> Connection:
     """Connect to a cluster.
 
-    ``url`` names the backend and the place; ``config`` is an hbase-site.xml, a mapping of HBase's properties or a
-    :class:`Config`; ``options`` are fields of it. Unknown names raise :class:`ConfigError` with the nearest known one.
+    ``url`` names the backend and the place; without it the environment's ``METACLIENT_URL`` does, or the quorum of
+    ``config``. Nothing else does: :class:`ConfigError` where all three are missing. ``config`` is an hbase-site.xml (or
+    the folder that holds it), a mapping of HBase's properties or a :class:`Config`; ``options`` are fields of it.
+    Unknown names raise :class:`ConfigError` with the nearest known one.
 
     >>> with connect("scripted:?meta_replicas=3", meta_mode="LoadBalance") as connection:
     ...     connection.create_table("t", {"cf": {}}, splits=[b"m"])
     ...     len(connection.regions("t"))
     2
     """
-    return Connection(url=url, meta_mode=meta_mode, config=config, runtime=runtime, **options)
+    return Connection(url=url, meta_mode=meta_mode, config=config, runtime=runtime, _by_gateway=False, **options)
 
 
 def connect_to(
@@ -135,6 +138,7 @@ class Connection:
         _backend: Backend | None = None,
         _owns_backend: bool = True,
         _owns_runtime: bool | None = None,
+        _by_gateway: bool = True,
         **options: Any,
     ) -> None:
         _check_one_of("transport", transport, TRANSPORTS)
@@ -146,11 +150,15 @@ class Connection:
         self.compat = compat
         self.table_prefix = None if table_prefix is None else _as_bytes(table_prefix, "table_prefix")
         self.table_prefix_separator = _as_bytes(table_prefix_separator, "table_prefix_separator")
-        by_gateway = f"thrift1://{self.host}:{self.port}?transport={transport}&protocol={protocol}"
-        self.url = url or (f"{_backend.name}:" if _backend is not None else by_gateway)
         if timeout is not None:
             options.setdefault("rpc_timeout_s", timeout / 1000)
         self.config = Config.of(config, meta_mode=meta_mode, **options)
+        if _backend is not None:
+            self.url = url or f"{_backend.name}:"
+        elif url is None and _by_gateway:
+            self.url = f"{_gateway_url(self.host, self.port)}?transport={transport}&protocol={protocol}"
+        else:
+            self.url = chosen_url(url, self.config.properties)
         self._owns_runtime = runtime is None if _owns_runtime is None else _owns_runtime
         self._runtime: Runtime = runtime or ThreadRuntime(
             max_tasks=self.config.threads_max, max_queued=self.config.queue_max
@@ -183,6 +191,13 @@ class Connection:
         state = "closed" if self._is_closed else "open" if self._is_open else "new"
         return f"<metaclient.Connection {self.url} {self.meta_mode.value} {state}>"
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a connection, and a table or batch of it, cannot be pickled: it has sockets and threads of this process. "
+            "Send its url and config, which can be pickled, and make a connection in the other process; "
+            "export_locations() and import_locations() hand over the cached regions"
+        )
+
     # -- life ------------------------------------------------------------------------------------------------
 
     @property
@@ -202,7 +217,8 @@ class Connection:
         if self._is_open:
             return
         self._check_meta_mode()
-        self._executor.call(self._backend.open, deadline=self._deadline())
+        until = self._runtime.now() + min(self.config.open_timeout_s, self.config.operation_timeout_s)
+        self._executor.call(self._backend.open, deadline=until)
         self._telemetry.look_for_sdk()
         self._is_open = True
 
@@ -487,14 +503,38 @@ def _backend_for(url: str, runtime: Runtime, config: Config) -> Backend:
     scheme = url.partition(":")[0]
     known = {point.name: point for point in entry_points(group=BACKENDS)}
     if ":" not in url or scheme not in known:
-        near = difflib.get_close_matches(scheme, known, n=1)
-        hint = f"did you mean {near[0]}:?" if near else f"known are {', '.join(f'{name}:' for name in sorted(known))}"
-        raise ConfigError(f"no backend is registered for the url {url!r}: {hint}")
+        raise ConfigError(f"no backend is registered for the url {url!r}: {_scheme_hint(url, scheme, sorted(known))}")
     try:
         factory: BackendFactory = known[scheme].load()
     except ImportError as error:
         raise ConfigError(f"the backend {scheme}: cannot be loaded: {error}") from error
     return factory(url, runtime=runtime, properties=config.properties)
+
+
+def _scheme_hint(url: str, scheme: str, known: Sequence[str]) -> str:
+    """What to write instead of a url whose scheme is unknown, or missing as in ``host:9090``."""
+    near = difflib.get_close_matches(scheme, known, n=1)
+    if "://" not in url and not near:
+        address = url.lstrip("/") or "HOST:PORT"
+        return (
+            f"it has no scheme; write thrift2://{address} or thrift1://{address} for a Thrift gateway, "
+            f"hbase://{address} for ZooKeeper, or hbase+rpc://{address} for a master"
+        )
+    if scheme == "hbase+zk":  # HBase 3's own name
+        return "write hbase:// for ZooKeeper"
+    return f"did you mean {near[0]}:?" if near else f"known are {', '.join(f'{name}:' for name in known)}"
+
+
+def _gateway_url(host: str, port: int) -> str:
+    """The url of happybase's host and port; ConfigError where the host is more than a host."""
+    if "://" in host:
+        raise ConfigError(f"'host' is a name or an address, got {host!r}; write connect({host!r}), or url={host!r}")
+    if host.count(":") == 1:
+        name, _, digits = host.partition(":")
+        raise ConfigError(f"'host' is a name or an address, got {host!r}; write host={name!r}, port={digits}")
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"  # an IPv6 address
+    return f"thrift1://{host}:{port}"
 
 
 def _check_one_of(name: str, value: object, allowed: Sequence[str]) -> None:

@@ -307,6 +307,12 @@ class Row(dict[bytes, Any]):
         self.region = region
         self.lag_s = lag_s
 
+    def __missing__(self, column: object) -> Any:
+        """Raise the KeyError of ``row[column]``; for text it explains that columns are bytes."""
+        if isinstance(column, str):
+            raise KeyError(f"columns are bytes: write row[{column.encode()!r}] instead of row[{column!r}]")
+        raise KeyError(column)
+
 
 @dataclass(frozen=True, slots=True, init=False)
 class Get:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from metaclient.connection import Connection
 from metaclient.errors import ConnectionClosed, NoConnectionsAvailable
@@ -52,6 +52,12 @@ class ConnectionPool:
         except BaseException:
             self.close()
             raise
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            "a connection pool cannot be pickled: it has sockets and threads of this process. Make a pool in the other "
+            "process from the same arguments"
+        )
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[Connection]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
 from metaclient.cli.session import Session, common, to_text
+from metaclient.cluster_url import chosen_url
+from metaclient.config import Config
 from metaclient.errors import MetaClientError
 from spark_connector.session import ensure_java, ensure_python, need_pyspark
 
@@ -50,10 +53,8 @@ def _job(command: F) -> F:
     @common
     @functools.wraps(command)
     def wrapper(session: Session, master: str, confs: Sequence[str], options: Sequence[str], **arguments: Any) -> None:
-        if session.url == "fake:":
-            raise click.UsageError(
-                "--url (or METACLIENT_URL) is missing: Spark's workers need one, as thrift2://host:port"
-            )
+        need_pyspark()
+        session = replace(session, url=chosen_url(session.url, Config.of(session.config).properties))
         given: dict[str, str] = {**_pairs("--option", options)}
         if session.config is not None:
             given["hbase.spark.config.location"] = session.config
@@ -78,7 +79,6 @@ def _pairs(name: str, texts: Sequence[str]) -> dict[str, str]:
 @contextmanager
 def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
     """A session that ends with the command; what Spark raises is told as ours are."""
-    need_pyspark()
     ensure_java()
     ensure_python()
     from py4j.protocol import Py4JError

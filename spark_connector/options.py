@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from metaclient.cluster_url import url_of_properties
 from metaclient.config import Config, property_names
 from metaclient.errors import ConfigError
 from metaclient.model import Durability, Scan
@@ -216,20 +217,14 @@ class Options:
 
     @property
     def connection_url(self) -> str:
-        """``url``; else what the ZooKeeper properties say."""
-        if self.url is not None:
-            return self.url
-        properties = dict(self.properties)
-        quorum = properties.get("hbase.zookeeper.quorum", "").strip()
-        if not quorum:
+        """``url``; else the cluster that HBase's properties name."""
+        found = self.url or url_of_properties(dict(self.properties))
+        if found is None:
             raise ConfigError(
                 "option url is missing, such as thrift2://gateway:9090 or hbase://zk1,zk2:2181; hbase.zookeeper.quorum "
                 "would do, too"
             )
-        port = properties.get("hbase.zookeeper.property.clientPort", "2181").strip()
-        hosts = (host.strip() for host in quorum.split(","))
-        servers = ",".join(host if ":" in host else f"{host}:{port}" for host in hosts if host)
-        return f"hbase://{servers}{properties.get('zookeeper.znode.parent', '/hbase').strip()}"
+        return found
 
     def client_key(self) -> ClientKey:
         """Equal for options that one client can serve (add user and process where clients are kept)."""

@@ -8,16 +8,17 @@ import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, NoReturn, TypeVar, cast
 
 import click
 from rich.console import Console
 from rich.table import Table as RichTable
 
+from metaclient.cluster_url import ENVIRONMENT, NoClusterNamed
 from metaclient.connection import Connection, connect
 from metaclient.errors import MetaClientError
 
-__all__ = ["Session", "common", "from_text", "to_text"]
+__all__ = ["Session", "common", "fail", "from_text", "to_text"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,13 +27,20 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Session:
     """One run of a command."""
 
-    url: str
+    url: str | None  # None: the configuration names the cluster, or nothing does
     config: str | None
     meta_mode: str | None
     as_json: bool
 
     def connect(self, **options: Any) -> Connection:
-        return connect(self.url, config=self.config, meta_mode=self.meta_mode, **options)
+        connection = connect(self.url, config=self.config, meta_mode=self.meta_mode, **options)
+        if connection.url.startswith("fake:") and not self.as_json:
+            click.echo(
+                f"note: {connection.url} is a cluster in memory that ends with this command; `metaclient fake serve` "
+                "starts one that stays",
+                err=True,
+            )
+        return connection
 
     def say(self, text: str) -> None:
         """For people only."""
@@ -57,23 +65,28 @@ class Session:
 
 
 def common(command: F) -> F:
-    """Add the options that every command has; the function gets a Session first. Failures end with exit code 1."""
+    """Add the options that every command has; the function gets a Session first. Failures end as in :func:`fail`."""
 
     @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
-    @click.option("--url", default="fake:", envvar="METACLIENT_URL", show_default=True, help="The cluster.")
+    @click.option(
+        "--url",
+        envvar=ENVIRONMENT,
+        show_envvar=True,
+        help="The cluster: thrift2://gateway:9090, hbase://zk1,zk2:2181, ...  [default: the quorum of --config]",
+    )
     @click.option("--config", type=click.Path(exists=True), help="hbase-site.xml, or the folder that holds it.")
     @click.option("--meta-mode", help="None, HedgedRead or LoadBalance.")
     @click.option("-v", "--verbose", count=True, help="Log what happens; twice for more.")
     @functools.wraps(command)
     def wrapper(
-        as_json: bool, url: str, config: str | None, meta_mode: str | None, verbose: int, **arguments: Any
+        as_json: bool, url: str | None, config: str | None, meta_mode: str | None, verbose: int, **arguments: Any
     ) -> None:
         _log_to_stderr(verbose)
         session = Session(url, config, meta_mode, as_json)
         try:
             command(session, **arguments)
         except MetaClientError as error:
-            _fail(session, error)
+            fail(error, as_json=as_json)
         except ValueError as error:
             raise click.UsageError(str(error)) from error
 
@@ -86,18 +99,22 @@ def _log_to_stderr(verbose: int) -> None:
         logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
 
 
-def _fail(session: Session, error: MetaClientError) -> None:
-    session.document(
-        {
+def fail(error: MetaClientError, *, as_json: bool) -> NoReturn:
+    """End the command: the error as one line on standard error, and as a document with ``--json``.
+
+    Exit code 2 where no cluster was named, which is wrong use of the command, and 1 for every other failure.
+    """
+    if as_json:
+        document = {
             "error": type(error).__name__,
             "message": str(error),
             "disposition": error.disposition.value,
             "may_have_applied": error.may_have_applied,
             "attempts": [str(attempt) for attempt in error.attempts],
         }
-    )
+        click.echo(json.dumps(document, indent=2))
     click.echo(f"{type(error).__name__}: {error}", err=True)
-    raise SystemExit(1)
+    raise SystemExit(2 if isinstance(error, NoClusterNamed) else 1)
 
 
 def to_text(data: bytes) -> str:

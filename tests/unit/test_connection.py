@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
+import pickle
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -473,3 +475,25 @@ def test_connection_that_cannot_open_closes_what_it_has_made() -> None:
         with pytest.raises(ServerUnreachable):
             connect_to(backend, runtime=runtime)
         assert backend.is_closed
+
+
+# -- what a stranger reads -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("take", [lambda c: c, lambda c: c.table("t"), lambda c: c.table("t").batch()])
+def test_pickling_a_connection_says_what_to_send_instead(
+    connection: Connection, take: Callable[[Connection], object]
+) -> None:
+    with pytest.raises(TypeError, match=r"cannot be pickled.*Send its url and config"):
+        pickle.dumps(take(connection))
+
+
+def test_pickling_a_pool_says_what_to_send_instead() -> None:
+    pool = metaclient.ConnectionPool(1, url="scripted:")
+    with pytest.raises(TypeError, match=r"pool cannot be pickled.*same arguments"):
+        pickle.dumps(pool)
+    pool.close()
+
+
+def test_a_table_can_still_be_copied(connection: Connection) -> None:
+    assert copy.copy(connection.table("t")).connection is connection

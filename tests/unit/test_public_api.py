@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
+import pickle
 from typing import Any
 
 import pytest
@@ -38,7 +40,7 @@ ALL = [
 ]
 
 SIGNATURES: dict[Any, str] = {
-    metaclient.connect: "url='fake:', *, meta_mode=None, config=None, runtime=None, **options",
+    metaclient.connect: "url=None, *, meta_mode=None, config=None, runtime=None, **options",
     Connection.table: "self, name, use_prefix=True",
     Connection.tables: "self",
     Connection.create_table: "self, name, families, *, splits=None, region_replication=1",
@@ -140,3 +142,17 @@ def test_errors_have_one_root_and_answer_two_questions(name: str) -> None:
 def test_rows_have_the_promised_attributes() -> None:
     row = metaclient.Row({b"cf:a": b"1"})
     assert (row.stale, row.replica_id, row.server, row.region) == (False, 0, None, None)
+
+
+def test_a_column_as_text_is_a_key_error_that_says_bytes() -> None:
+    row = metaclient.Row({b"cf:a": b"1"}, stale=True)
+    with pytest.raises(KeyError, match=r"columns are bytes: write row\[b'cf:a'\] instead of row\['cf:a'\]"):
+        row["cf:a"]  # type: ignore[index]  # that is the point
+    with pytest.raises(KeyError) as caught:
+        row[b"cf:b"]
+    assert caught.value.args == (b"cf:b",)
+    assert b"cf:b" not in row
+    assert "cf:a" not in row
+    assert row.get(b"cf:b") is None
+    for same in (pickle.loads(pickle.dumps(row)), copy.copy(row), copy.deepcopy(row)):
+        assert (same, same.stale) == (row, True)
