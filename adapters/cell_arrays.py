@@ -8,6 +8,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from metaclient.backend import PutPage
+from metaclient.errors import ExtraMissing
 from metaclient.model import Result
 
 if TYPE_CHECKING:
@@ -38,9 +39,7 @@ def libraries() -> tuple[Any, Any]:
         import pyarrow
         import pyarrow.compute
     except ImportError as error:
-        raise ImportError(
-            f"{error}; cells become Arrow with numpy and pyarrow: pip install 'hbase-metaclient[spark]'"
-        ) from error
+        raise ExtraMissing.of("cells in Arrow", error.name, extra="spark") from error
     return np, pyarrow
 
 

@@ -15,10 +15,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from benchmarks.figure import Outcome
-from benchmarks.pictures import PlotsMissing, png
+from benchmarks.pictures import png
 from benchmarks.report import number, write
 from benchmarks.scenario import Run, Scenario, as_one
 from benchmarks.scenarios import SCENARIOS
+from metaclient.errors import ExtraMissing
 
 __all__ = ["bench", "group_of", "main"]
 
@@ -121,6 +122,8 @@ def _run(scenario: Scenario, quick: bool, console: Console) -> Run:
     try:
         with console.status(f"{scenario.name}: {escape(scenario.shows)}"):
             outcome, error = scenario.run(quick), None
+    except ExtraMissing as raised:
+        outcome, error = Outcome((), {}), str(raised)
     except Exception as raised:
         outcome, error = Outcome((), {}), f"{type(raised).__name__}: {raised}"
         Console(stderr=True).print(escape(traceback.format_exc()))
@@ -142,7 +145,7 @@ def _draw(run: Run, file: Path, console: Console) -> None:
         return
     try:
         drawn = png(run.outcome.charts[0])
-    except PlotsMissing as error:
+    except ExtraMissing as error:
         console.print(f"[yellow]no picture:[/] {escape(str(error))}")
         return
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -6,23 +6,19 @@ import io
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.figure import Chart, Lines
+from metaclient.errors import ExtraMissing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["INSTALL", "PlotsMissing", "png"]
+__all__ = ["png"]
 
-INSTALL = "pip install 'hbase-metaclient[plots]'"
 SIZE_INCHES = (8.0, 4.0)
 DOTS_PER_INCH = 110
 
 
-class PlotsMissing(ImportError):
-    """matplotlib is not installed; the message has the command that installs it."""
-
-
 def png(chart: Chart) -> bytes:
-    """The chart as a PNG file; PlotsMissing without matplotlib."""
+    """The chart as a PNG file; ExtraMissing without matplotlib."""
     figure = _figure()
     axes = figure.subplots()
     _lines(axes, chart) if isinstance(chart, Lines) else _bars(axes, chart)
@@ -45,7 +41,7 @@ def _figure() -> Any:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise PlotsMissing(f"pictures need matplotlib: {INSTALL}") from error
+        raise ExtraMissing.of("a picture", error.name, extra="plots") from error
     figure = Figure(figsize=SIZE_INCHES, layout="constrained")
     FigureCanvasAgg(figure)
     return figure

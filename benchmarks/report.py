@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks.figure import Chart, Figure
-from benchmarks.pictures import PlotsMissing, png
+from benchmarks.pictures import png
 from benchmarks.scenario import Run
+from metaclient.errors import ExtraMissing
 
 __all__ = ["number", "write"]
 
@@ -36,7 +37,7 @@ def write(runs: Sequence[Run], folder: Path, *, is_quick: bool) -> tuple[Path, s
         pictures: list[bytes] = []
         try:
             pictures = _pictures(run, folder)
-        except PlotsMissing as error:
+        except ExtraMissing as error:
             notice = str(error)
         sections.append(_section(run, pictures))
     page = folder / PAGE

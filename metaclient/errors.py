@@ -4,6 +4,7 @@
 
     MetaClientError
      +- ConfigError                    (also a ValueError) a wrong url, option or property
+     |   +- ExtraMissing               (also an ImportError) an optional package is not installed
      +- Unsupported                    the backend cannot do this
      +- ConnectionClosed               used after close()
      +- TableNotFound  TableDisabled  TableExists  NoSuchFamily
@@ -53,6 +54,7 @@ __all__ = [
     "ConnectionClosed",
     "DeadlineExceeded",
     "Disposition",
+    "ExtraMissing",
     "LocationUnknown",
     "MetaClientError",
     "NoConnectionsAvailable",
@@ -147,6 +149,19 @@ class MetaClientError(Exception):
 
 class ConfigError(MetaClientError, ValueError):
     """A url, option or property is wrong; the message names it and the nearest right one."""
+
+
+class ExtraMissing(ConfigError, ImportError):
+    """A package of one of our extras is not installed; the message has the command that installs it.
+
+    >>> print(ExtraMissing.of("virtual time", "greenlet", extra="sim"))
+    virtual time needs greenlet: pip install 'hbase-metaclient[sim]'
+    """
+
+    @classmethod
+    def of(cls, what: str, package: str | None, *, extra: str) -> ExtraMissing:
+        """The error for ``what``, which needs ``package``, which ``extra`` installs."""
+        return cls(f"{what} needs {package}: pip install 'hbase-metaclient[{extra}]'")  # quoted: zsh expands []
 
 
 class Unsupported(MetaClientError, NotImplementedError):

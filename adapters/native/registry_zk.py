@@ -17,8 +17,8 @@ from adapters.native.url import Endpoint
 from metaclient import metarow
 from metaclient.errors import (
     CallTimeout,
-    ConfigError,
     ConnectionClosed,
+    ExtraMissing,
     ServerNotRunning,
     ServerUnreachable,
 )
@@ -144,8 +144,7 @@ def _import_kazoo() -> Any:
         import kazoo.exceptions
         import kazoo.handlers.threading
     except ImportError as error:
-        raise ConfigError(
-            "hbase:// asks ZooKeeper and needs kazoo: pip install 'hbase-metaclient[native]'; "
-            "hbase+rpc://MASTER:16000 asks the masters and needs nothing"
-        ) from error
+        # hbase+rpc:// asks the masters and needs no extra.
+        what = "hbase:// (unlike hbase+rpc://MASTER:16000) asks ZooKeeper, which"
+        raise ExtraMissing.of(what, error.name, extra="native") from error
     return kazoo

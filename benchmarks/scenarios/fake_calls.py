@@ -19,12 +19,12 @@ from __future__ import annotations
 import time
 from bisect import insort
 from collections.abc import Callable, Mapping, Sequence
-
-from sortedcontainers import SortedDict
+from typing import Any
 
 import metaclient
 from benchmarks.figure import Bars, Figure, Outcome
 from benchmarks.scenario import Scenario
+from metaclient.errors import ExtraMissing
 
 ROUNDS = 5
 CELLS = 10
@@ -38,7 +38,7 @@ class SortedVersions:
     """A sorted dictionary with versions: (row, column, -timestamp) -> value; the newest version comes first."""
 
     def __init__(self) -> None:
-        self._cells = SortedDict()
+        self._cells = _sorted_dict()
 
     def put(self, row: bytes, data: Mapping[bytes, bytes]) -> None:
         now = int(time.time() * 1000)
@@ -51,6 +51,14 @@ class SortedVersions:
             if key[1] not in found:
                 found[key[1]] = self._cells[key]
         return found
+
+
+def _sorted_dict() -> Any:
+    try:
+        from sortedcontainers import SortedDict
+    except ImportError as error:
+        raise ExtraMissing.of("this benchmark", error.name, extra="bench") from error
+    return SortedDict()
 
 
 class LeanRows:

@@ -7,7 +7,9 @@ Every command takes ``--json`` (one document on standard output, nothing else th
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.metadata import entry_points
+from typing import Any
 
 import click
 
@@ -18,7 +20,9 @@ from metaclient.cli.doctor import doctor
 from metaclient.cli.fake import fake
 from metaclient.cli.hbase import hbase
 from metaclient.cli.places import locate, meta, regions
+from metaclient.cli.session import fail
 from metaclient.cli.tables import create, drop, tables
+from metaclient.errors import ConfigError, MetaClientError
 
 __all__ = ["main"]
 
@@ -35,8 +39,39 @@ class _Commands(click.Group):
         if own is not None:
             return own
         found = list(entry_points(group="metaclient.commands", name=name))
-        command = found[0].load() if found else None
+        if not found:
+            return None
+        try:
+            command = found[0].load()
+        except ImportError as error:
+            return _unavailable(name, error)
         return command if isinstance(command, click.Command) else None
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run the command; errors that a command of another package leaves to us end as those of ours do."""
+        as_json = "--json" in context.args
+        try:
+            return super().invoke(context)
+        except MetaClientError as error:
+            fail(error, as_json=as_json)
+
+
+def _unavailable(name: str, error: ImportError) -> click.Command:
+    """A command in place of one whose package cannot be imported: one broken package must not break the others."""
+    why = f"{type(error).__name__}: {error}"
+
+    def refuse(arguments: Sequence[str]) -> None:
+        if isinstance(error, MetaClientError):
+            raise error
+        raise ConfigError(f"the command {name!r} cannot be loaded: {why}; install what is missing") from error
+
+    return click.Command(
+        name,
+        callback=refuse,
+        params=[click.Argument(["arguments"], nargs=-1, type=click.UNPROCESSED)],
+        context_settings={"ignore_unknown_options": True},
+        short_help=f"(not available: {why})",
+    )
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

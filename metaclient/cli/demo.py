@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from importlib.metadata import entry_points
 from typing import Any
 
 import click
@@ -19,11 +18,13 @@ from rich.live import Live
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from metaclient.cli.clusters import cluster_class
 from metaclient.cli.picture import bar, sparkline
 from metaclient.cli.session import Session, common
 from metaclient.connection import Connection
-from metaclient.errors import ConfigError, MetaClientError
+from metaclient.errors import MetaClientError
 from metaclient.runtime import SimRuntime
+from metaclient.runtime.simulation import import_greenlet
 
 __all__ = ["demo"]
 
@@ -186,10 +187,8 @@ class _Morning:
 @common
 def demo(session: Session) -> None:
     """See what meta replicas do to a cluster, in under a minute, with nothing to install."""
-    found = list(entry_points(group="metaclient.clusters", name="fake"))
-    if not found:
-        raise ConfigError("the fake cluster is not installed: pip install hbase-metaclient")
-    cluster_type = found[0].load()
+    import_greenlet()  # virtual time needs it: refuse before anything is drawn
+    cluster_type = cluster_class("fake")
     results = [_Seen(mode) for mode in MODES]
     if session.as_json:
         for number, mode in enumerate(MODES):

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeVar
 
-from metaclient.errors import ConnectionClosed, Overloaded
+from metaclient.errors import ConnectionClosed, ExtraMissing, Overloaded
 from metaclient.runtime.timers import Timer, Timers
 from metaclient.runtime.waiting import Blocking, Lock, Task, closed_error
 
@@ -203,7 +203,7 @@ class SimRuntime(Blocking):
     def __init__(
         self, seed: int = 0, *, start_ms: int = 1_700_000_000_000, preempt: float = 0.0, max_tasks: int = 1_000_000
     ) -> None:
-        self._greenlet = _import_greenlet()
+        self._greenlet = import_greenlet()
         self.seed = seed
         self.rng = random.Random(seed)
         # Its own source: what the programme draws must not depend on how often its tasks were switched.
@@ -492,9 +492,10 @@ class _Driving:
         self._runtime._limit = _INFINITY
 
 
-def _import_greenlet() -> Any:
+def import_greenlet() -> Any:
+    """Return the package greenlet; raise ExtraMissing where it is not installed."""
     try:
         import greenlet
     except ImportError as error:
-        raise ImportError("SimRuntime needs greenlet: pip install hbase-metaclient[sim]") from error
+        raise ExtraMissing.of("virtual time (SimRuntime)", error.name, extra="sim") from error
     return greenlet

@@ -773,5 +773,5 @@ def test_keyboard_interrupt_in_a_task_reaches_the_user() -> None:
 
 def test_missing_greenlet_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "greenlet", None)
-    with pytest.raises(ImportError, match=r"pip install hbase-metaclient\[sim\]"):
+    with pytest.raises(ImportError, match=r"pip install 'hbase-metaclient\[sim\]'"):
         SimRuntime()

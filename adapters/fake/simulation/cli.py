@@ -19,6 +19,7 @@ from adapters.fake.simulation.spec import DURATION_S, Spec, drawn
 from adapters.fake.simulation.timeline import picture, text
 from adapters.fake.simulation.trial import Report, run
 from adapters.fake.simulation.world import World
+from metaclient.runtime.simulation import import_greenlet
 
 __all__ = ["sim"]
 
@@ -51,6 +52,7 @@ def run_command(
     seeds: int, start: int, jobs: int, duration: float, until_failure: bool, defect: str, as_json: bool
 ) -> None:
     """Run many seeds on all cores; exit code 1 when one of them breaks a promise."""
+    import_greenlet()  # virtual time needs it: refuse before anything is drawn
     _check_defect(defect)
     console = Console(stderr=True)
     jobs = min(jobs or cores(), seeds)
@@ -95,6 +97,7 @@ def replay_command(
     seed: int, duration: float, shrink: bool, picture_file: Path | None, defect: str, as_json: bool
 ) -> None:
     """Run SEED again and tell what happened; exit code 1 when it breaks a promise."""
+    import_greenlet()  # virtual time needs it: refuse before anything is drawn
     _check_defect(defect)
     console = Console(stderr=True)
     report, world = _replayed(drawn(seed, duration_s=duration, defect=defect))
