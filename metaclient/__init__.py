@@ -32,6 +32,8 @@ from metaclient.errors import (
     Unsupported,
 )
 from metaclient.errors import NoConnectionsAvailable as NoConnectionsAvailable
+from metaclient.errors import NoSuchReplica as NoSuchReplica
+from metaclient.errors import TableNotDisabled as TableNotDisabled
 from metaclient.meta_reader import MetaReplicaStatus
 from metaclient.model import Consistency, RegionLocation, RegionLocations, Row
 from metaclient.pool import ConnectionPool
@@ -39,8 +41,8 @@ from metaclient.table import Table
 
 __version__ = "0.1.0"
 
-# Exactly what api.md promises. happybase's other names (DEFAULT_HOST, DEFAULT_PORT, NoConnectionsAvailable) are
-# attributes, so that `import metaclient as happybase` goes on working.
+# Frozen. Attributes beside them: happybase's other names (DEFAULT_HOST, DEFAULT_PORT, NoConnectionsAvailable), so that
+# `import metaclient as happybase` goes on working, and errors that are rarely caught by name.
 __all__ = [
     "Batch",
     "BatchError",

@@ -19,7 +19,7 @@ from metaclient import keys
 from metaclient.backend import Backend, BackendFactory, Capabilities
 from metaclient.cluster_url import chosen_url
 from metaclient.config import Config, MetaMode
-from metaclient.errors import ConfigError, ConnectionClosed, Unsupported
+from metaclient.errors import ConfigError, ConnectionClosed, TableNotDisabled, Unsupported
 from metaclient.location_cache import decoded
 from metaclient.locator import Locator
 from metaclient.meta_reader import MetaReader, MetaReplicaStatus
@@ -323,7 +323,15 @@ class Connection:
         if disable and self.is_table_enabled(name):
             self.disable_table(name)
         table = self._table_name(name)
-        self._admin("delete_table", self._backend.delete_table, table)
+        try:
+            self._admin("delete_table", self._backend.delete_table, table)
+        except TableNotDisabled as error:
+            raise TableNotDisabled(
+                f"cannot delete table {keys.printable(table)!r}: it is not disabled; call disable_table() first, or "
+                "delete_table(name, disable=True)",
+                attempts=error.attempts,
+                detail=error.detail,
+            ) from error
         self._locator.cache.clear(table)
 
     def enable_table(self, name: bytes | str) -> None:

@@ -7,7 +7,7 @@
      |   +- ExtraMissing               (also an ImportError) an optional package is not installed
      +- Unsupported                    the backend cannot do this
      +- ConnectionClosed               used after close()
-     +- TableNotFound  TableDisabled  TableExists  NoSuchFamily
+     +- TableNotFound  TableDisabled  TableNotDisabled  TableExists  NoSuchFamily
      +- RequestRefused                 the server's final no: read-only, denied, insane
      +- RegionUnavailable              the region is not where we asked
      |   +- NotServingRegion
@@ -15,6 +15,7 @@
      |   |   +- RegionOpening
      |   +- WrongRegion                the row is outside of the region we named
      |   +- RegionOffline              meta knows no server for this replica
+     |   |   +- NoSuchReplica          the region has fewer replicas: final
      |   +- LocationUnknown            meta answered, but with nothing usable
      |   +- ServerStopped              the server says that it is going down
      |   +- ServerUnreachable          refused, reset or closed connection
@@ -59,6 +60,7 @@ __all__ = [
     "MetaClientError",
     "NoConnectionsAvailable",
     "NoSuchFamily",
+    "NoSuchReplica",
     "NotServingRegion",
     "Overloaded",
     "ReadsDisabled",
@@ -75,6 +77,7 @@ __all__ = [
     "ServerUnreachable",
     "TableDisabled",
     "TableExists",
+    "TableNotDisabled",
     "TableNotFound",
     "Throttled",
     "Unsupported",
@@ -179,9 +182,15 @@ class TableNotFound(MetaClientError):
 
 
 class TableDisabled(MetaClientError):
-    """The table is disabled, or in between; for an admin call also: it must be disabled and is not."""
+    """The table is disabled, or on the way to or from it: the call needs an enabled one."""
 
     java_class = "org.apache.hadoop.hbase.TableNotEnabledException"
+
+
+class TableNotDisabled(MetaClientError):
+    """The table is enabled, and the admin call (to delete, truncate or enable it) needs a disabled one."""
+
+    java_class = "org.apache.hadoop.hbase.TableNotDisabledException"
 
 
 class TableExists(MetaClientError):
@@ -250,6 +259,12 @@ class RegionOffline(RegionUnavailable):
     """hbase:meta knows the region, but no server for this replica of it."""
 
     java_class = "org.apache.hadoop.hbase.client.RegionOfflineException"
+
+
+class NoSuchReplica(RegionOffline):
+    """The region has no replica of this id, as the primary hbase:meta says: asking again cannot help."""
+
+    disposition = Disposition.FATAL
 
 
 class LocationUnknown(RegionUnavailable):

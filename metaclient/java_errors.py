@@ -19,7 +19,6 @@ __all__ = ["JAVA_ERRORS", "error_class", "is_certainly_not_applied", "made", "on
 
 _HBASE = "org.apache.hadoop.hbase."
 ALIASES: Mapping[str, type[MetaClientError]] = {
-    _HBASE + "TableNotDisabledException": errors.TableDisabled,
     _HBASE + "NamespaceNotFoundException": errors.RequestRefused,
     _HBASE + "NamespaceExistException": errors.RequestRefused,
     _HBASE + "InvalidFamilyOperationException": errors.NoSuchFamily,
@@ -79,6 +78,7 @@ _REFUSALS = (
     errors.Overloaded,
     errors.TableNotFound,
     errors.TableDisabled,
+    errors.TableNotDisabled,
     errors.TableExists,
     errors.NoSuchFamily,
     errors.RequestRefused,
@@ -107,6 +107,7 @@ _TEXTS: tuple[tuple[str, type[MetaClientError]], ...] = (
     ("cannot get the location for replica", errors.RegionOffline),
     ("no meta location available", errors.ServerNotRunning),
     ("is disabled.", errors.TableDisabled),
+    (", state=enabled", errors.TableNotDisabled),
     (", state=", errors.TableDisabled),  # an admin call on a table that is not in the state that it needs
     ("table name already in use", errors.TableExists),
     ("table does not exist", errors.TableNotFound),

@@ -40,6 +40,7 @@ from metaclient.errors import (
     Disposition,
     LocationUnknown,
     MetaClientError,
+    NoSuchReplica,
     RegionMoved,
     RegionOffline,
     TableDisabled,
@@ -129,9 +130,11 @@ def _row_of(lookup: Lookup) -> str:
 
 def _unplaced(region: RegionLocations, replica_id: int, lookup: Lookup) -> str:
     """Why a replica has no place: it waits for a server (its columns are there, and empty), or there is none at all."""
-    text = f"there is no server for replica {replica_id} of {_row_of(lookup)}"
     known = len(region.replicas)
-    return text if replica_id < known else f"{text}: hbase:meta knows replicas 0 to {known - 1} of its region"
+    if replica_id < known:
+        return f"there is no server for replica {replica_id} of {_row_of(lookup)}"
+    has = f"replicas 0 to {known - 1}" if known > 1 else "replica 0 only"
+    return f"there is no replica {replica_id} of {_row_of(lookup)}: its region has {has}"
 
 
 def listed(
@@ -311,6 +314,9 @@ class Locator:
             return found
         if not reload:
             return self._meta_region(replica_id, True, deadline)
+        if replica_id >= len(places):
+            known = len(places) - 1
+            raise NoSuchReplica(f"there is no replica {replica_id} of hbase:meta: the registry knows 0 to {known}")
         raise RegionOffline(f"the registry knows no server for replica {replica_id} of hbase:meta")
 
     def _cached(self, lookup: Lookup) -> RegionLocations | None:
@@ -437,15 +443,19 @@ class Locator:
                 return LocationUnknown(f"a newer region than the one of {_row_of(lookup)} is known")
             if found.region.at(flight.replica_id) is None:
                 unplaced[:] = [found.region]
-                return RegionOffline(_unplaced(found.region, flight.replica_id, lookup))
+                # HBase writes empty columns for replicas that wait for a server (RegionStateStore), so that their
+                # number is known from the start: what the primary does not show will not come.
+                is_final = meta_replica == 0 and flight.replica_id >= len(found.region.replicas)
+                kind = NoSuchReplica if is_final else RegionOffline
+                return kind(_unplaced(found.region, flight.replica_id, lookup))
             return found
 
         try:
             found, meta_replica = self._reader.read(lookup, scan, judge, until)
-        except RegionOffline:
+        except RegionOffline as error:
             if unplaced:  # what is known is kept, and the primary is asked until it knows more
                 self.cache.insert(lookup.table, unplaced, flight.generation)
-                if self._reader.confirms:
+                if self._reader.confirms and not isinstance(error, NoSuchReplica):
                     self._reader.on_wrong_location(unplaced[0].region)
             raise
         lowest = found.neighbours[-1] if found.neighbours else found.region

@@ -34,6 +34,7 @@ from metaclient.errors import (
     RequestRefused,
     TableDisabled,
     TableExists,
+    TableNotDisabled,
     TableNotFound,
 )
 from metaclient.model import META_TABLE, ServerName, TableDescriptor, TableState
@@ -44,7 +45,6 @@ __all__ = ["Master", "TableRecord"]
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_NOT_DISABLED = "org.apache.hadoop.hbase.TableNotDisabledException"
 _NO_NAMESPACE = "org.apache.hadoop.hbase.NamespaceNotFoundException"
 _NAMESPACE_EXISTS = "org.apache.hadoop.hbase.NamespaceExistException"
 _CONSTRAINT = "org.apache.hadoop.hbase.constraint.ConstraintException"
@@ -262,7 +262,9 @@ class Master:
         if table == META_TABLE:
             raise RequestRefused("hbase:meta cannot be disabled, enabled or dropped", detail=_CONSTRAINT)
         if found.state is not TableState.DISABLED:
-            raise TableDisabled(_about(table, f"is {found.state.name}, disable it first"), detail=_NOT_DISABLED)
+            raise TableNotDisabled(
+                _about(table, f"is {found.state.name}, disable it first"), detail=TableNotDisabled.java_class
+            )
         return found
 
     def set_table_state(self, table: bytes, state: TableState) -> None:

@@ -13,12 +13,11 @@ from itertools import pairwise
 from adapters.fake.master import Master, TableRecord
 from adapters.fake.region_states import RegionGroup, RegionNode
 from metaclient import keys
-from metaclient.errors import RequestRefused, TableDisabled
+from metaclient.errors import RequestRefused, TableNotDisabled
 from metaclient.model import META_TABLE, RegionInfo, ServerName, TableDescriptor, TableState
 
 __all__ = ["alter", "create", "delete", "disable", "enable", "truncate"]
 
-_NOT_DISABLED = "org.apache.hadoop.hbase.TableNotDisabledException"
 _INSANE = "org.apache.hadoop.hbase.DoNotRetryIOException"
 
 
@@ -70,7 +69,9 @@ def disable(master: Master, table: bytes) -> None:
 def enable(master: Master, table: bytes) -> None:
     """EnableTableProcedure: regions go back to where they were, if that server is alive."""
     if master.record(table).state is TableState.ENABLED:
-        raise TableDisabled(f"table {table.decode(errors='replace')!r} is not disabled", detail=_NOT_DISABLED)
+        raise TableNotDisabled(
+            f"table {table.decode(errors='replace')!r} is not disabled", detail=TableNotDisabled.java_class
+        )
     master.set_table_state(table, TableState.ENABLING)
     nodes = _nodes(master, table)
     master.assignment.assign(nodes, _retained(nodes))

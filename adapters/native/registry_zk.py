@@ -144,7 +144,6 @@ def _import_kazoo() -> Any:
         import kazoo.exceptions
         import kazoo.handlers.threading
     except ImportError as error:
-        # hbase+rpc:// asks the masters and needs no extra.
-        what = "hbase:// (unlike hbase+rpc://MASTER:16000) asks ZooKeeper, which"
+        what = "hbase:// asks ZooKeeper (hbase+rpc://MASTER:16000 does not), which"
         raise ExtraMissing.of(what, error.name, extra="native") from error
     return kazoo

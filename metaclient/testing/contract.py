@@ -49,6 +49,7 @@ from metaclient.errors import (
     NoSuchFamily,
     TableDisabled,
     TableExists,
+    TableNotDisabled,
     TableNotFound,
     Unsupported,
 )
@@ -1501,7 +1502,7 @@ class _Tables(_Contract):
 
     def test_enabled_table_cannot_be_deleted(self, table: Table) -> None:
         table.put(b"r", {b"cf:a": b"1"})
-        with pytest.raises(MetaClientError):
+        with pytest.raises(TableNotDisabled):
             table.connection.delete_table(table.name)
         assert table.name in table.connection.tables()
         assert table.row(b"r") == {b"cf:a": b"1"}

@@ -36,6 +36,7 @@ from metaclient.errors import (
     ServerUnreachable,
     TableDisabled,
     TableExists,
+    TableNotDisabled,
     TableNotFound,
     WrongRegion,
 )
@@ -610,7 +611,7 @@ class ScriptedBackend:
         self._called("delete_table", deadline, table=table)
         with self._lock:
             if self._table(table).state is not TableState.DISABLED:
-                raise TableDisabled(f"table {keys.printable(table)!r} must be disabled before it is deleted")
+                raise TableNotDisabled(f"table {keys.printable(table)!r} must be disabled before it is deleted")
             del self._tables[table]
             self._parents = [row for row in self._parents if not row.row.startswith(table + b",")]
             self._meta = None
@@ -626,7 +627,8 @@ class ScriptedBackend:
     def _set_state(self, table: bytes, state: TableState) -> None:
         with self._lock:
             if self._table(table).state is state:
-                raise TableDisabled(f"table {keys.printable(table)!r} is {state.name} already")
+                kind = TableNotDisabled if state is TableState.ENABLED else TableDisabled
+                raise kind(f"table {keys.printable(table)!r} is {state.name} already")
             self._table(table).state = state
             self._meta = None
 

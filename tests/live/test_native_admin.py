@@ -16,7 +16,7 @@ from metaclient.errors import (
     NotServingRegion,
     RequestRefused,
     ServerUnreachable,
-    TableDisabled,
+    TableNotDisabled,
     TableNotFound,
 )
 from metaclient.model import Cell, FamilyDescriptor, Put
@@ -159,7 +159,7 @@ def test_what_is_wrong_is_said(
 ) -> None:
     with pytest.raises(TableNotFound):
         admin.regions(b"no_such_table", until())
-    with pytest.raises(TableDisabled):
+    with pytest.raises(TableNotDisabled):
         admin.delete_table(filled.name, until())  # HBase: it must be disabled first
     with pytest.raises(ConfigError, match="no live region server"):
         admin.move_region(native.locate(filled.name, b"15").region.encoded_name, until(), server="nowhere:1")

@@ -25,8 +25,8 @@ from metaclient.errors import (
     Overloaded,
     RetriesExhausted,
     ServerUnreachable,
-    TableDisabled,
     TableExists,
+    TableNotDisabled,
     TableNotFound,
     Unsupported,
 )
@@ -73,7 +73,7 @@ def test_tables_are_made_listed_and_deleted(connection: Connection) -> None:
     assert [entry.region.start_key for entry in connection.regions("new")] == [b"", b"a", b"m"]
     with pytest.raises(TableExists):
         connection.create_table("new", {"cf": {}})
-    with pytest.raises(TableDisabled):
+    with pytest.raises(TableNotDisabled, match=r"it is not disabled; call disable_table\(\) first, or .*disable=True"):
         connection.delete_table("new")
     assert connection.is_table_enabled("new")
     connection.delete_table("new", disable=True)

@@ -14,10 +14,12 @@ from metaclient.errors import (
     DeadlineExceeded,
     LocationUnknown,
     MetaClientError,
+    NoSuchReplica,
     NotServingRegion,
     RegionMoved,
     RegionOffline,
     RegionOpening,
+    RetriesExhausted,
     ServerUnreachable,
     TableDisabled,
     TableNotFound,
@@ -397,13 +399,39 @@ def test_replicas_of_a_region_are_found_together_and_lost_one_by_one() -> None:
         assert r.reads() == 2
 
 
-def test_replica_that_does_not_exist_is_offline_and_the_region_is_cached_all_the_same() -> None:
-    with rig(retries=0) as r:
-        with pytest.raises(MetaClientError, match=r"RegionOffline.*knows replicas 0 to 0 of its region"):
-            r.locate(b"a", replica_id=5)
+def test_replica_that_does_not_exist_fails_at_once_and_the_region_is_cached_all_the_same() -> None:
+    with rig(region_replication=3) as r:
+        with pytest.raises(NoSuchReplica, match=r"no replica 7 of row 'a' .* its region has replicas 0 to 2"):
+            r.locate(b"a", replica_id=7)
         reads = r.reads()
         r.locate(b"a")
         assert r.reads() == reads
+
+
+def test_unknown_replica_of_any_read_fails_at_once() -> None:
+    with rig(region_replication=3, latency_s=0.001) as r:
+        table = r.connection.table(TABLE)
+        for read in (
+            lambda: table.row(b"a", consistency="TIMELINE", replica_id=7),
+            lambda: table.rows([b"a", b"z"], consistency="TIMELINE", replica_id=7),
+            lambda: list(table.scan(consistency="TIMELINE", replica_id=7)),
+            lambda: r.connection.locate(TABLE, b"a", replica_id=7),
+            lambda: list(r.connection.table("hbase:meta").scan(consistency="TIMELINE", replica_id=7)),
+        ):
+            with pytest.raises(MetaClientError) as caught:
+                read()
+            failed = getattr(caught.value, "failed", {b"": caught.value})
+            assert {type(error) for error in failed.values()} == {NoSuchReplica}
+        assert r.runtime.now() < 1.0
+
+
+def test_replica_that_waits_for_a_server_is_waited_for() -> None:
+    """Only a replica that hbase:meta does not have at all is final; one without a server may get one."""
+    with rig(region_replication=2, retries=2) as r:
+        r.backend.unplace(TABLE, b"a", replica_id=1)
+        with pytest.raises(RetriesExhausted) as caught:
+            r.locate(b"a", replica_id=1)
+        assert len(caught.value.attempts) == 3
 
 
 # ---- one flight per region

@@ -14,6 +14,7 @@ from metaclient.errors import (
     CallTimeout,
     DeadlineExceeded,
     NoSuchFamily,
+    NoSuchReplica,
     NotServingRegion,
     RegionOffline,
     RequestRefused,
@@ -236,15 +237,15 @@ def test_named_replica_is_asked_and_nobody_else(runtime: SimRuntime, replica_id:
     assert [row.replica_id for _, row in table.scan(replica_id=replica_id)] == [replica_id] * 3
 
 
-def test_replica_that_does_not_exist_runs_out_of_attempts(runtime: SimRuntime) -> None:
-    """Scenario 52: RegionOffline -> retries -> exhausted."""
+def test_replica_that_does_not_exist_is_not_asked_for_again(runtime: SimRuntime) -> None:
+    """Unlike in HBase's client (scenario 52: RegionOffline, retries, exhausted): the primary's word is final."""
     backend = cluster(runtime)
     table = connected(backend, retries=3).table("t")
     for read in (lambda: table.row(b"a", replica_id=7), lambda: table.rows([b"a"], replica_id=7)):
-        with pytest.raises(RetriesExhausted) as caught:
+        with pytest.raises(NoSuchReplica) as caught:
             read()
-        assert len(caught.value.attempts) == 4
-        assert "RegionOffline" in caught.value.attempts[0].error
+        assert len(caught.value.attempts) <= 1
+    assert runtime.now() < 0.1  # no pause between attempts
 
 
 def test_stopping_server_of_the_primary_gives_a_stale_answer(runtime: SimRuntime) -> None:

@@ -14,25 +14,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 from metaclient import errors, java_errors
 from metaclient.config import Config
 from metaclient.errors import (
+    Attempt,
     CallTimeout,
     DeadlineExceeded,
     Disposition,
     MetaClientError,
+    NoSuchReplica,
     NotServingRegion,
     RegionOffline,
     RetriesExhausted,
     TableDisabled,
     TableExists,
+    TableNotDisabled,
     TableNotFound,
 )
 from metaclient.keys import printable
 from metaclient.model import META_TABLE
+from metaclient.retry import pause_s
 
 __all__ = ["IO_EXCEPTION", "Asked", "JavaError", "batch_error", "of_call"]
 
@@ -41,7 +45,7 @@ IO_EXCEPTION = "java.io.IOException"
 _RETRIES_EXHAUSTED = _HBASE + "client.RetriesExhaustedException"
 _WITH_DETAILS = _HBASE + "client.RetriesExhaustedWithDetailsException"
 _REMOTE = _HBASE + "ipc.RemoteWithExtrasException"
-_NOT_DISABLED = _HBASE + "TableNotDisabledException"
+_NOT_DISABLED = str(TableNotDisabled.java_class)
 _NAMESPACE_EXISTS = _HBASE + "NamespaceExistException"
 _NO_NAMESPACE = _HBASE + "NamespaceNotFoundException"
 #: Calls that the master refuses; what others say of a table, the gateway's client has found out by itself.
@@ -111,14 +115,14 @@ def of_call(method: str, error: MetaClientError, config: Config, now_ms: int, as
         if method in _BY_MASTER:
             return _raised(java, name)
         return JavaError(java, name, can_retry=False)
-    if isinstance(error, TableDisabled):
+    if isinstance(error, TableDisabled | TableNotDisabled):
         return _of_state(method, name)
     java = java_class_of(error)
     if java == _NAMESPACE_EXISTS:
         return _raised(java, f"Namespace {asked.namespace} already exists")
     if java == _NO_NAMESPACE:
         return _raised(java, asked.namespace)
-    if isinstance(error, RetriesExhausted | DeadlineExceeded):
+    if isinstance(error, RetriesExhausted | DeadlineExceeded | NoSuchReplica):
         return _exhausted(error, config, now_ms, asked)
     return server_error(error)
 
@@ -148,16 +152,28 @@ def _exhausted(error: MetaClientError, config: Config, now_ms: int, asked: Asked
     unplaced = _unplaced(asked)
     if isinstance(_cause(error), RegionOffline) and asked.table != META_TABLE and not asked.is_scan:
         return JavaError(_RETRIES_EXHAUSTED, unplaced[1], can_retry=True)
-    elapsed_s = error.attempts[-1].elapsed_s if error.attempts else 0.0
+    attempts = _attempts(error, config)
+    elapsed_s = attempts[-1].elapsed_s if attempts else 0.0
     begun = datetime.fromtimestamp(now_ms / 1000 - elapsed_s, UTC)
     caller = f"RpcRetryingCaller{{globalStartTime={_iso(begun)}, pause={round(config.pause_s * 1000)}, "
     caller += f"maxAttempts={config.retries + 1}}}"
     lines = [
         f"{_iso(begun + timedelta(seconds=one.elapsed_s))}, {caller}, {_java_line(one.error, unplaced)}"
-        for one in error.attempts
+        for one in attempts
     ]
     message = f"Failed after attempts={len(lines)}, exceptions:\n" + "\n".join(lines)
     return JavaError(_RETRIES_EXHAUSTED, message, can_retry=True)
+
+
+def _attempts(error: MetaClientError, config: Config) -> Sequence[Attempt]:
+    """The attempts of the Java client: unlike ours, it goes on asking for a replica that does not exist."""
+    if not isinstance(error, NoSuchReplica) or not error.attempts:
+        return error.attempts
+    first, elapsed_s, made = error.attempts[0], error.attempts[0].elapsed_s, []
+    for number in range(1, config.retries + 2):
+        made.append(replace(first, number=number, elapsed_s=elapsed_s))
+        elapsed_s += pause_s(number, unit_s=config.pause_s)
+    return made
 
 
 def _unplaced(asked: Asked) -> tuple[str, str]:
@@ -181,7 +197,7 @@ def _cause(error: MetaClientError) -> BaseException | None:
 def _java_line(said: str, unplaced: tuple[str, str]) -> str:
     """``NotServingRegion: text`` in Java's words."""
     kind, _, text = said.partition(": ")
-    if kind == RegionOffline.__name__:
+    if kind in (RegionOffline.__name__, NoSuchReplica.__name__):
         return ": ".join(unplaced)
     java = getattr(getattr(errors, kind, None), "java_class", None) or IO_EXCEPTION
     return f"{java}: {text}"

@@ -17,6 +17,7 @@ from metaclient.errors import (
     RequestRefused,
     TableDisabled,
     TableExists,
+    TableNotDisabled,
     TableNotFound,
 )
 from metaclient.model import FamilyDescriptor, Get, TableDescriptor, TableState
@@ -118,7 +119,7 @@ def test_enabling_brings_regions_back_to_their_servers(world: Any) -> None:
     after = [row.locations.placed() for row in world.rows_of(b"t")]
     assert [[copy.server for copy in row] for row in before] == [[copy.server for copy in row] for row in after]
     assert world.value(b"t", b"r") == b"kept"
-    with pytest.raises(TableDisabled) as error:
+    with pytest.raises(TableNotDisabled) as error:
         world.backend.enable_table(b"t", world.deadline(60))
     assert error.value.detail.endswith("TableNotDisabledException")
 
@@ -126,7 +127,7 @@ def test_enabling_brings_regions_back_to_their_servers(world: Any) -> None:
 def test_drop_needs_a_disabled_table_and_leaves_nothing(world: Any) -> None:
     world.create(b"t", [b"m"])
     place = world.place(b"t")
-    with pytest.raises(TableDisabled) as error:
+    with pytest.raises(TableNotDisabled) as error:
         world.backend.delete_table(b"t", world.deadline(60))
     assert error.value.detail.endswith("TableNotDisabledException")
     world.cluster.disable_table("t")

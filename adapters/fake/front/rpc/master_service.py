@@ -20,7 +20,7 @@ from adapters.native.protocol.messages import EMPTY
 from adapters.native.protocol.names import region_info_from, server_from, server_message, table_from, table_message
 from adapters.native.protocol.protobuf import Message, decode, encode
 from adapters.native.protocol.schemas import family_from, table_schema_from, table_schema_message
-from metaclient.errors import NoSuchFamily, RequestRefused, TableDisabled
+from metaclient.errors import NoSuchFamily, RequestRefused, TableNotDisabled
 from metaclient.model import META_TABLE, ServerName, TableDescriptor, TableState
 
 if TYPE_CHECKING:
@@ -34,7 +34,6 @@ Fields = Mapping[str, Any]
 
 _HBASE = "org.apache.hadoop.hbase."
 _NO_NAMESPACE = _HBASE + "NamespaceNotFoundException"
-_NOT_DISABLED = _HBASE + "TableNotDisabledException"
 _UNKNOWN_REGION = _HBASE + "UnknownRegionException"
 _NO_FAMILY = _HBASE + "InvalidFamilyOperationException"
 _FLUSH_TABLE = "flush-table-proc"
@@ -186,7 +185,7 @@ class MasterService:
     def _enable_table(self, request: Fields) -> bytes:
         table = table_from(request["table_name"])
         if self._cluster.master.record(table).state is TableState.ENABLED:
-            raise TableDisabled(f"tableName={table.decode()}, state=ENABLED", detail=_NOT_DISABLED)
+            raise TableNotDisabled(f"tableName={table.decode()}, state=ENABLED", detail=TableNotDisabled.java_class)
         return self._procedure(lambda: self._cluster.enable_table(table))
 
     def _disable_table(self, request: Fields) -> bytes:
