@@ -19,7 +19,7 @@ from metaclient import keys
 from metaclient.backend import Backend, BackendFactory, Capabilities
 from metaclient.cluster_url import chosen_url
 from metaclient.config import Config, MetaMode
-from metaclient.errors import ConfigError, ConnectionClosed, TableNotDisabled, Unsupported
+from metaclient.errors import CallTimeout, ConfigError, ConnectionClosed, TableNotDisabled, Unsupported
 from metaclient.location_cache import decoded
 from metaclient.locator import Locator
 from metaclient.meta_reader import MetaReader, MetaReplicaStatus
@@ -217,8 +217,14 @@ class Connection:
         if self._is_open:
             return
         self._check_meta_mode()
-        until = self._runtime.now() + min(self.config.open_timeout_s, self.config.operation_timeout_s)
-        self._executor.call(self._backend.open, deadline=until)
+        timeout_s = min(self.config.open_timeout_s, self.config.operation_timeout_s)
+        try:
+            self._executor.call(self._backend.open, deadline=self._runtime.now() + timeout_s)
+        except CallTimeout as error:
+            raise CallTimeout(
+                f"{self.url} did not answer within {timeout_s:g} s: {error}; check the address and the server, or "
+                "raise open_timeout_s"
+            ) from error
         self._telemetry.look_for_sdk()
         self._is_open = True
 

@@ -6,6 +6,7 @@ is known and not placed. Kazoo keeps the session and its own threads; every ques
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -19,18 +20,27 @@ from metaclient.errors import (
     CallTimeout,
     ConnectionClosed,
     ExtraMissing,
+    Overloaded,
     ServerNotRunning,
     ServerUnreachable,
 )
 from metaclient.model import MetaReplica, ServerName
-from metaclient.runtime import Runtime
+from metaclient.runtime import Pending, Runtime
 
 __all__ = ["ZooKeeperRegistry"]
 
+_log = logging.getLogger(__name__)
+# Kazoo logs each attempt as a warning, which Python prints where no logging is set up. A handler of the user's still
+# gets them.
+logging.getLogger("kazoo").addHandler(logging.NullHandler())
+
 _META = re.compile(r"meta-region-server(?:-(\d{1,5}))?")
 _MAGIC = b"PBUF"
-#: A session of a client that only reads; ZooKeeper shortens or lengthens it to what it allows.
-SESSION_S = 30.0
+#: A session of a client that only reads; ZooKeeper shortens or lengthens it to what it allows. Kazoo waits as long for
+#: a server that is silent: less than ``open_timeout_s``, so that the next server is tried in time.
+SESSION_S = 10.0
+#: How long close() waits for the end of the session.
+CLOSE_S = 0.5
 
 
 class ZooKeeperRegistry:
@@ -53,9 +63,9 @@ class ZooKeeperRegistry:
         with self._lock:
             self._is_closed = True
             client, self._client = self._client, None
-        if client is not None:
-            client.stop()
-            client.close()
+        ended = self._end(client) if client is not None else None
+        if ended is not None:
+            self._runtime.wait_first((ended,), self._runtime.now() + CLOSE_S)
 
     def meta_replicas(self, deadline: float) -> list[MetaReplica]:
         names = self._ask("get_children_async", self._parent, deadline)
@@ -127,15 +137,35 @@ class ZooKeeperRegistry:
             event.wait(self._left_s(deadline, "hbase:meta"))
             if not client.connected:
                 self._drop(client)
-                raise ServerUnreachable(f"no ZooKeeper can be reached at {self._hosts}")
+                raise ServerUnreachable(
+                    f"no ZooKeeper can be reached at {self._hosts}; check the address, and that ZooKeeper runs there"
+                )
         return client
 
     def _drop(self, client: Any) -> None:
         with self._lock:
             if self._client is client:
                 self._client = None
-        client.stop()
-        client.close()
+        self._end(client)
+
+    def _end(self, client: Any) -> Pending[None] | None:
+        """End a session in the background: kazoo waits for its threads, for as long as a server is silent to them.
+
+        None: the runtime is closed, and the session was ended here.
+        """
+
+        def end() -> None:
+            try:
+                client.stop()
+                client.close()
+            except self._kazoo.exceptions.KazooException as error:
+                _log.debug("the session with ZooKeeper at %s did not end: %s", self._hosts, error)
+
+        try:
+            return self._runtime.start_daemon(end, name="zookeeper-end")
+        except (ConnectionClosed, Overloaded):
+            end()
+            return None
 
 
 def _import_kazoo() -> Any:

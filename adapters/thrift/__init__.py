@@ -6,11 +6,17 @@ Behind a gateway its own Java client finds the regions for data calls. Our looku
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 
 from adapters.thrift.thrift1 import Thrift1Backend
 from adapters.thrift.thrift2 import Thrift2Backend
 from metaclient.runtime import Runtime
+
+# Without a handler Python prints their warnings; what goes wrong is in our own errors. A handler of the user's still
+# gets them.
+for _name in ("happybase", "thriftpy2"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
 
 __all__ = ["Thrift1Backend", "Thrift2Backend", "thrift1_factory", "thrift2_factory"]
 

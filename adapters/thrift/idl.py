@@ -9,7 +9,7 @@ from types import ModuleType
 
 import thriftpy2
 
-__all__ = ["THRIFT1_FILE", "THRIFT2_FILE", "thrift1", "thrift1_gateway", "thrift2"]
+__all__ = ["THRIFT1_FILE", "THRIFT2_FILE", "thrift1", "thrift1_gateway", "thrift1_service", "thrift2"]
 
 THRIFT1_FILE = Path(__file__).with_name("hbase1.thrift")
 THRIFT2_FILE = Path(__file__).with_name("hbase2.thrift")
@@ -32,3 +32,12 @@ def thrift1() -> ModuleType:
 def thrift1_gateway() -> ModuleType:
     """Thrift 1 as HBase's gateway speaks it: what happybase's copy has, ``canRetry``, and the calls it lacks."""
     return thriftpy2.load(str(THRIFT1_FILE), module_name="metaclient_hbase1_thrift")
+
+
+@cache
+def thrift1_service() -> type:
+    """happybase's service with one call more: ``getThriftServerType``, which a gateway answers by itself."""
+    theirs, ours = thrift1().Hbase, thrift1_gateway().Hbase
+    added = "getThriftServerType"
+    members = {f"{added}_{part}": getattr(ours, f"{added}_{part}") for part in ("args", "result")}
+    return type("Hbase", (theirs,), {**members, "thrift_services": [*theirs.thrift_services, added]})

@@ -497,3 +497,26 @@ def test_pickling_a_pool_says_what_to_send_instead() -> None:
 
 def test_a_table_can_still_be_copied(connection: Connection) -> None:
     assert copy.copy(connection.table("t")).connection is connection
+
+
+# -- the first contact -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "after_s"), [({}, 15.0), ({"open_timeout_s": 3}, 3.0), ({"operation_timeout_s": 2}, 2.0)]
+)
+def test_a_first_contact_that_hangs_fails_within_15_s(
+    backend: ScriptedBackend, options: dict[str, Any], after_s: float
+) -> None:
+    backend.on("open").hangs()
+    with pytest.raises(CallTimeout, match=rf"did not answer within {after_s:g} s.*open_timeout_s"):
+        connect_to(backend, runtime=backend.runtime, **options)
+    assert backend.runtime.now() == pytest.approx(after_s, abs=1.0)
+
+
+def test_after_the_first_contact_an_operation_has_its_own_time(backend: ScriptedBackend) -> None:
+    connection = connect_to(backend, runtime=backend.runtime)
+    backend.on("get").hangs()
+    with pytest.raises(DeadlineExceeded):
+        connection.table("t").row(b"a")
+    assert backend.runtime.now() == pytest.approx(120.0, abs=1.0)

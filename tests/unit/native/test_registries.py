@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+import adapters.thrift  # noqa: F401 - sets up the loggers of happybase and thriftpy2
 from adapters.native import NativeBackend, native_factory
 from adapters.native.connections import Connections
 from adapters.native.protocol import admin_messages, messages
@@ -328,3 +331,46 @@ def test_master_that_is_gone_is_looked_for_again(master: Callable[..., Master]) 
         asked.backend.table_names(asked.until())
     assert asked.backend.admin._master is None
     assert asked.backend.table_names(asked.until()) == [b"b", b"ns:a"]
+
+
+# -- a first contact that fails ----------------------------------------------------------------------------------------
+
+
+class SilentKazoo:
+    """Stands for a KazooClient whose server accepts the connection and says nothing: its stop() waits for it."""
+
+    connected = False
+
+    def __init__(self, **_: Any) -> None:
+        self.is_released = threading.Event()
+        self.is_ended = threading.Event()
+
+    def start_async(self) -> threading.Event:
+        return threading.Event()
+
+    def stop(self) -> None:
+        assert self.is_released.wait(WAIT_S)
+
+    def close(self) -> None:
+        self.is_ended.set()
+
+
+def test_giving_up_on_a_silent_zookeeper_does_not_wait_for_it(
+    runtime: ThreadRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kazoo = pytest.importorskip("kazoo.client")
+    made: list[SilentKazoo] = []
+    monkeypatch.setattr(kazoo, "KazooClient", lambda **options: made.append(SilentKazoo(**options)) or made[-1])
+    backend = native_factory("hbase://127.0.0.1:1", runtime=runtime, properties={})
+    with pytest.raises(ServerUnreachable, match="check the address"):
+        backend.open(runtime.now() + 0.01)
+    assert not made[0].is_ended.is_set()  # it goes on in the background, and ends when it can
+    made[0].is_released.set()
+    assert made[0].is_ended.wait(WAIT_S)
+    backend.close()
+
+
+@pytest.mark.parametrize("name", ["kazoo", "happybase", "thriftpy2"])
+def test_loggers_of_other_packages_are_quiet_until_the_user_sets_up_logging(name: str) -> None:
+    """Python prints warnings of a logger without any handler to standard error."""
+    assert any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger(name).handlers)
