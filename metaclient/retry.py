@@ -43,6 +43,7 @@ from metaclient.errors import (
 from metaclient.reads.budget import CallBudget
 from metaclient.runtime import Runtime
 from metaclient.telemetry import Telemetry
+from metaclient.wording import counted
 
 __all__ = ["BACKOFF", "Retrier", "pause_s"]
 
@@ -267,7 +268,7 @@ class _Operation(Generic[T]):
         advice = "raise operation_timeout_s" if out_of_time else "raise retries or look at the server"
         elapsed_s = self._runtime.now() - self._begun
         final = kind(
-            f"{self._what()}: {len(self._attempts)} attempt(s) in {elapsed_s:.3f} s failed, "
+            f"{self._what()}: {counted(len(self._attempts), 'attempt')} in {elapsed_s:.3f} s failed, "
             f"the last with {self._attempts[-1].error}{self._asked(error)}; see .attempts, or {advice}",
             may_have_applied=self._maybe_applied,
             attempts=self._attempts,

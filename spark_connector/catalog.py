@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from metaclient import keys
 from metaclient.errors import ConfigError
+from metaclient.wording import counted
 from spark_connector.codecs import Codec, codec_named
 from spark_connector.rowkey import KeyPart
 from spark_connector.types import DataType, parse_type
@@ -274,7 +275,7 @@ class _Reader:
         self._need_support(where, codec, type)
         length, width = self._length(where, given), codec.width(type)
         if length is not None and width is not None and length != width:
-            raise ConfigError(f"{where}: length is {length}, but {type} takes {width} bytes")
+            raise ConfigError(f"{where}: length is {length}, but {type} takes {counted(width, 'byte')}")
         if length is not None and width is None and codec.is_self_delimiting(type):
             raise ConfigError(f"{where}: {type} of {codec.name} knows its own end; take the length away")
         length = length if length is not None else None if codec.is_self_delimiting(type) and width is None else width

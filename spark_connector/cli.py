@@ -14,6 +14,7 @@ from metaclient.cli.session import Session, common, to_text
 from metaclient.cluster_url import chosen_url
 from metaclient.config import Config
 from metaclient.errors import MetaClientError
+from metaclient.wording import counted
 from spark_connector.session import ensure_java, ensure_python, need_pyspark
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ def row_count(session: Session, begin: Begin, table: str, **arguments: Any) -> N
     with begin() as running:
         rows = job(running, table, url=session.url, progress=_progress(session), **arguments, **options)
     session.document({"table": table, "rows": rows})
-    session.say(f"{rows} rows")
+    session.say(counted(rows, "row"))
 
 
 @spark.command("copy-table")
@@ -164,7 +165,9 @@ def copy_table(session: Session, begin: Begin, table: str, **arguments: Any) -> 
             "retries": done.retries,
         }
     )
-    session.say(f"{done.rows} rows, {done.cells} cells copied to {target['table']} at {target['url']}")
+    session.say(
+        f"{counted(done.rows, 'row')}, {counted(done.cells, 'cell')} copied to {target['table']} at {target['url']}"
+    )
 
 
 @spark.command("verify-replication")
@@ -238,7 +241,7 @@ def _show(session: Session, df: DataFrame) -> None:
     rows = [row.asDict() for row in df.collect()]
     session.document({"columns": df.columns, "rows": [{k: _plain(v) for k, v in row.items()} for row in rows]})
     session.table("", df.columns, [[_plain(value) for value in row.values()] for row in rows])
-    session.say(f"{len(rows)} rows")
+    session.say(counted(len(rows), "row"))
 
 
 def _plain(value: Any) -> Any:

@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metaclient import keys
+from metaclient.wording import counted
 from spark_connector.codecs.base import BadValueError, Codec
 from spark_connector.codecs.spans import Cut, Span, Spans, prefix_span, union_spans
 from spark_connector.types import DataType
@@ -57,7 +58,7 @@ class KeyPart:
         data = self.codec.encode(value, self.type)
         if self.length is not None and len(data) != self.length:
             if not self.is_padded or len(data) > self.length:
-                raise BadValueError(f"the part takes {self.length} bytes, the value has {len(data)}")
+                raise BadValueError(f"the part takes {counted(self.length, 'byte')}, the value has {len(data)}")
             return data.ljust(self.length, b"\0")
         delimiter = self.delimiter
         if delimiter and delimiter in data:
@@ -133,7 +134,9 @@ def split(parts: Sequence[KeyPart], row: bytes) -> tuple[bytes, ...]:
         if part.is_last:
             data = row[at:]
             if part.length is not None and len(data) != part.length:
-                raise BadValueError(f"row key column {part.name} takes {part.length} bytes, {len(data)} are left")
+                raise BadValueError(
+                    f"row key column {part.name} takes {counted(part.length, 'byte')}, {len(data)} left"
+                )
             found.append(data)
             break
         length = _length(part, row, at)
@@ -145,7 +148,9 @@ def split(parts: Sequence[KeyPart], row: bytes) -> tuple[bytes, ...]:
 def _length(part: KeyPart, row: bytes, at: int) -> int:
     if part.length is not None:
         if len(row) - at < part.length:
-            raise BadValueError(f"row key column {part.name} takes {part.length} bytes, {len(row) - at} are left")
+            raise BadValueError(
+                f"row key column {part.name} takes {counted(part.length, 'byte')}, {len(row) - at} left"
+            )
         return part.length
     delimiter = part.delimiter
     if not delimiter:

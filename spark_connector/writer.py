@@ -24,6 +24,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 from metaclient import keys
 from metaclient.errors import ConfigError
 from metaclient.runtime import ThreadRuntime
+from metaclient.wording import counted
 from spark_connector import clients, destination, lookup_counts
 from spark_connector.arrow import arrow_schema
 from spark_connector.mutations import check_writable, page_from_batch, rows_from_batch
@@ -214,7 +215,14 @@ def _told(messages: list[WriteMessage]) -> str:
     rows, cells, size, retries = (
         sum(getattr(one, name) for one in messages) for name in ("rows", "cells", "bytes", "retries")
     )
-    return f"{rows} mutations, {cells} cells, {size} bytes, {retries} retries"
+    return ", ".join(
+        (
+            counted(rows, "mutation"),
+            counted(cells, "cell"),
+            counted(size, "byte"),
+            counted(retries, "retry", "retries"),
+        )
+    )
 
 
 def write(

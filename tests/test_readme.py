@@ -14,6 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from metaclient.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
@@ -94,6 +97,19 @@ def test_examples_run_as_typed(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(document: Path) -> None:
     assert broken_links(document) == []
+
+
+@pytest.mark.slow
+def test_readme_shows_what_the_demo_prints() -> None:
+    """The demo is on virtual time and from one seed, so that its figures are the same on every machine."""
+    result = CliRunner(env={"COLUMNS": "80"}).invoke(main, ["demo"])
+    assert result.exit_code == 0, result.output
+    printed = [line.rstrip() for line in result.stdout.splitlines()]
+    first = next(at for at, line in enumerate(printed) if line.startswith("metaclient demo"))
+    last = next(at for at, line in enumerate(printed) if line.startswith("The primary served"))
+    shown = re.search(r"^```text\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    assert shown[1].splitlines() == printed[first:last], "paste the output of `COLUMNS=80 metaclient demo`"
 
 
 # --- the checker ----------------------------------------------------------------------------------------------------

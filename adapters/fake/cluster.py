@@ -36,6 +36,7 @@ from metaclient import keys
 from metaclient.errors import ConfigError, ConnectionClosed, DeadlineExceeded, RegionUnavailable, RequestRefused
 from metaclient.model import LATEST_TIMESTAMP, META_TABLE, Cell, RegionInfo, ServerName, TableDescriptor
 from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime
+from metaclient.wording import counted
 
 if TYPE_CHECKING:
     from adapters.fake.front.serving import Front, FrontLimits
@@ -111,8 +112,8 @@ class FakeCluster:
         observe(self)
 
     def __repr__(self) -> str:
-        live = len(self.master.live)
-        return f"FakeCluster({live} of {len(self.servers_by_host)} servers live, {len(self.master.tables)} tables)"
+        live, servers = len(self.master.live), counted(len(self.servers_by_host), "server")
+        return f"FakeCluster({live} of {servers} live, {counted(len(self.master.tables), 'table')})"
 
     def __enter__(self) -> FakeCluster:
         return self
@@ -390,7 +391,9 @@ class FakeCluster:
                 return
             if self.runtime.now() >= deadline:
                 shown = ", ".join(behind[:5]) + (", ..." if len(behind) > 5 else "")
-                raise DeadlineExceeded(f"{len(behind)} replicas are not up to date after {timeout:g} s: {shown}")
+                raise DeadlineExceeded(
+                    f"not up to date after {timeout:g} s: {counted(len(behind), 'replica')}: {shown}"
+                )
             self.runtime.sleep(min(_REPLICATED_PAUSE_S, timeout))
 
     def _behind(self, wanted: dict[Sink, int], asked: dict[Sink, float]) -> list[str]:

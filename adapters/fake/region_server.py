@@ -64,6 +64,7 @@ from metaclient.model import (
     TableDescriptor,
 )
 from metaclient.runtime import Runtime
+from metaclient.wording import counted
 
 __all__ = ["OpenRequest", "Peers", "RegionServer", "ServerState"]
 
@@ -209,7 +210,7 @@ class RegionServer:
         self.update_quick()
 
     def __repr__(self) -> str:
-        return f"RegionServer({self.name}, {self.state.value}, {len(self.online)} regions)"
+        return f"RegionServer({self.name}, {self.state.value}, {counted(len(self.online), 'region')})"
 
     def time_ms(self) -> int:
         return self._runtime.time_ms() + self.clock_skew_ms

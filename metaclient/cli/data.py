@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any, TypeVar
@@ -10,6 +11,7 @@ import click
 
 from metaclient.cli.session import Session, common, from_text, to_text
 from metaclient.model import Row
+from metaclient.wording import counted
 
 __all__ = ["delete", "get", "put", "scan"]
 
@@ -58,7 +60,7 @@ def get(
     session.document({"table": table, "found": bool(found), **_as_json(from_text(row), found)})
     session.table(f"{table} {row}", ("column", "timestamp", "value"), _shown(found))
     source = f"replica {found.replica_id} on {found.server}" if found.server else "the gateway"
-    session.say(f"{len(found)} cells from {source}{', maybe stale' if found.stale else ''}")
+    session.say(f"{counted(len(found), 'cell')} from {source}{', maybe stale' if found.stale else ''}")
 
 
 @click.command()
@@ -78,7 +80,7 @@ def put(session: Session, table: str, row: str, cells: Sequence[str], timestamp:
     with session.connect() as connection:
         connection.table(table).put(from_text(row), data, timestamp=timestamp)
     session.document({"table": table, "row": row, "written": len(data)})
-    session.say(f"{len(data)} cells written")
+    session.say(f"{counted(len(data), 'cell')} written")
 
 
 @click.command()
@@ -127,17 +129,21 @@ def scan(
             columns=[from_text(column) for column in columns] or None,
             filter=filter_text,
             include_timestamp=True,
-            limit=limit,
+            limit=limit + 1,  # one more than is shown, to know whether there is more
             reverse=reverse,
             consistency=consistency,
             replica_id=replica,
         )
-        rows = [(key, row) for key, row in islice(found, limit) if isinstance(row, Row)]
-    session.document({"table": table, "rows": [_as_json(key, row) for key, row in rows]})
+        rows = [(key, row) for key, row in islice(found, limit + 1) if isinstance(row, Row)]
+    following = to_text(rows.pop()[0]) if len(rows) > limit else None
+    session.document({"table": table, "rows": [_as_json(key, row) for key, row in rows], "next": following})
     session.table(
         table,
         ("row", "column", "timestamp", "value"),
         [(to_text(key), *cell) for key, row in rows for cell in _shown(row)],
     )
     stale = sum(row.stale for _, row in rows)
-    session.say(f"{len(rows)} rows{f', {stale} of them maybe stale' if stale else ''}")
+    session.say(f"{counted(len(rows), 'row')}{f', {stale} of them maybe stale' if stale else ''}")
+    if following is not None:
+        onward = f"--start {shlex.quote(following)} those that follow"
+        click.echo(f"there are more rows: --limit shows more than {limit}, {onward}", err=True)

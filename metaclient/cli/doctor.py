@@ -13,6 +13,7 @@ from metaclient.config import MetaMode
 from metaclient.connection import Connection
 from metaclient.errors import MetaClientError
 from metaclient.model import META_TABLE, Row
+from metaclient.wording import counted
 
 __all__ = ["Verdict", "doctor", "examine"]
 
@@ -55,13 +56,14 @@ def examine(connection: Connection) -> Iterator[Verdict]:
         )
         return
     copies = connection.meta_replicas()
-    yield Verdict("good", "cluster", f"answers, and the registry names {len(copies)} meta replica(s)")
+    yield Verdict("good", "cluster", f"answers, and the registry names {counted(len(copies), 'meta replica')}")
     if len(copies) == 1:
         yield Verdict(
             "warning",
             "replicas",
             "hbase:meta has one copy: every lookup of every client goes to it",
-            "set hbase.meta.replica.count=3 on the masters (and restart the active one)",
+            "in HBase's shell: alter 'hbase:meta', {REGION_REPLICATION => 3} (no restart; before HBase 2.4: set "
+            "hbase.meta.replica.count=3 on the masters and restart the active one)",
         )
         return
     yield _spread([copy.server for copy in copies])
@@ -79,13 +81,16 @@ def _spread(servers: list[str | None]) -> Verdict:
     unplaced = sum(server is None for server in servers)
     if unplaced:
         return Verdict(
-            "bad", "placement", f"{unplaced} copies of hbase:meta have no server", "look at the master's log"
+            "bad",
+            "placement",
+            f"{unplaced} of {len(servers)} copies of hbase:meta without a server",
+            "see the master's log",
         )
     if len(set(servers)) < len(servers):
         return Verdict(
             "warning",
             "placement",
-            f"{len(servers)} copies of hbase:meta on {len(set(servers))} server(s): one crash takes several",
+            f"{len(servers)} copies of hbase:meta on {counted(len(set(servers)), 'server')}: one crash takes several",
             "run the balancer, or add region servers",
         )
     return Verdict("good", "placement", f"each of the {len(servers)} copies is on a server of its own")
@@ -107,7 +112,7 @@ def _primary(connection: Connection) -> tuple[Verdict, Rows | None]:
         rows = _rows(connection, 0)
     except MetaClientError as error:
         return _unreadable(0, error, "it is the judge of all lookups: look at its region server"), None
-    return Verdict("good", "replica 0", f"{len(rows)} rows read"), rows
+    return Verdict("good", "replica 0", f"{counted(len(rows), 'row')} read"), rows
 
 
 def _secondary(connection: Connection, replica_id: int, primary: Rows | None) -> Verdict:
@@ -122,16 +127,16 @@ def _secondary(connection: Connection, replica_id: int, primary: Rows | None) ->
         except MetaClientError as error:
             return _unreadable(replica_id, error, "look at its server")
         if primary is None:  # told of under its own name: there is nothing to compare with
-            return Verdict("good", about, f"{len(rows)} rows read")
+            return Verdict("good", about, f"{counted(len(rows), 'row')} read")
         behind = sum(rows.get(key) != row for key, row in primary.items()) + len(rows.keys() - primary.keys())
         lag_s = max((row.lag_s or 0.0 for row in rows.values()), default=0.0)
         if not behind and lag_s <= LAG_WORTH_A_WORD_S:
-            return Verdict("good", about, f"{len(rows)} rows read, all as in the primary")
+            return Verdict("good", about, f"{counted(len(rows), 'row')} read, all as in the primary")
     lag = f", {lag_s:.1f} s behind" if lag_s else ""
     return Verdict(
         "warning",
         about,
-        f"{len(rows)} rows read, {behind} not as in the primary{lag}",
+        f"{counted(len(rows), 'row')} read, {behind} not as in the primary{lag}",
         "set hbase.region.replica.replication.catalog.enabled=true on all servers"
         " (if it is set: regions may just be moving, look again)",
     )

@@ -15,6 +15,7 @@ import click
 from metaclient.cli.clusters import cluster_class
 from metaclient.cli.session import Session, common
 from metaclient.config import Config
+from metaclient.wording import counted
 
 __all__ = ["fake"]
 
@@ -70,7 +71,9 @@ def _show(session: Session, front: Any, servers: int, meta_replicas: int) -> Non
     urls = {f"{name}_url": url for name, url in addresses.items()}
     ports = {f"{name}_port": getattr(front, f"{name}_port") for name in ("thrift1", "thrift2", "rpc", "status")}
     session.document({"host": front.host, **ports, **urls, "servers": servers, "meta_replicas": meta_replicas})
-    session.say(f"a fake HBase of {servers} servers and {meta_replicas} meta replicas; Ctrl-C ends it")
+    session.say(
+        f"a fake HBase of {counted(servers, 'server')} and {counted(meta_replicas, 'meta replica')}; Ctrl-C ends it"
+    )
     for name, url in addresses.items():
         session.say(f"{name:<8} {url}")
     if "thrift2" in addresses:

@@ -12,6 +12,7 @@ import click
 
 from metaclient.cli.clusters import cluster_class
 from metaclient.cli.session import Session, common
+from metaclient.wording import counted
 
 __all__ = ["hbase"]
 
@@ -62,7 +63,7 @@ def down(session: Session, folder: str | None) -> None:
     ended = [process["name"] for process in cluster.status()["processes"] if process["state"] != "down"]
     cluster.down()
     session.document({"ended": ended, "folder": str(cluster.folder)})
-    session.say(f"{len(ended)} processes ended; their logs stay in {cluster.folder}")
+    session.say(f"{counted(len(ended), 'process', 'processes')} ended; their logs stay in {cluster.folder}")
 
 
 @hbase.command()

@@ -9,6 +9,7 @@ import click
 from metaclient.cli.picture import bar
 from metaclient.cli.session import Session, common, from_text, to_text
 from metaclient.model import RegionLocation
+from metaclient.wording import counted
 
 __all__ = ["locate", "meta", "regions"]
 
@@ -65,7 +66,7 @@ def regions(session: Session, table: str) -> None:
             for at in found
         ],
     )
-    session.say(f"{len(found)} region replicas")
+    session.say(counted(len(found), "region replica"))
 
 
 @click.command()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import click
 
 from metaclient.cli.session import Session, common, from_text, to_text
+from metaclient.wording import counted
 
 __all__ = ["create", "drop", "tables"]
 
@@ -19,7 +20,7 @@ def tables(session: Session) -> None:
         names = [to_text(name) for name in connection.tables()]
     session.document({"tables": names})
     session.table("", ("table",), [(name,) for name in names])
-    session.say(f"{len(names)} tables")
+    session.say(counted(len(names), "table"))
 
 
 @click.command()
@@ -41,7 +42,7 @@ def create(
             region_replication=replicas,
         )
     session.document({"created": table, "regions": len(splits) + 1, "region_replication": replicas})
-    session.say(f"{table} created with {len(splits) + 1} regions")
+    session.say(f"{table} created with {counted(len(splits) + 1, 'region')}")
 
 
 @click.command()

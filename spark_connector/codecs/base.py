@@ -17,6 +17,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from metaclient.wording import counted
 from spark_connector.codecs.fitting import Fitted, fitted
 from spark_connector.codecs.spans import START, Cut, Span, Spans, union_spans
 from spark_connector.types import FLOATS, DataType
@@ -105,7 +106,7 @@ class Codec(ABC):
         if width is None:
             raise BadValueError(f"{self.name} {type} has no length of its own")
         if len(data) - start < width:
-            raise BadValueError(f"{type} takes {width} bytes, {len(data) - start} are left")
+            raise BadValueError(f"{type} takes {counted(width, 'byte')}, {len(data) - start} left")
         return width
 
     # -- conditions

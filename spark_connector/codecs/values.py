@@ -10,6 +10,7 @@ import struct
 from decimal import Decimal
 
 from metaclient import keys
+from metaclient.wording import counted
 from spark_connector.codecs.base import BadValueError
 from spark_connector.types import INTEGERS, DataType
 
@@ -48,7 +49,7 @@ def wrong_type(value: object, type: DataType) -> BadValueError:
 
 def need_width(data: bytes, width: int, type: DataType) -> None:
     if len(data) != width:
-        raise BadValueError(f"{type} takes {width} bytes, these are {len(data)}: {keys.printable(data)}")
+        raise BadValueError(f"{type} takes {counted(width, 'byte')}, got {len(data)}: {keys.printable(data)}")
 
 
 def integer_of(value: object, type: DataType) -> int:

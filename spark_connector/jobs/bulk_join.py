@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from metaclient import multi
 from metaclient.errors import ConfigError
+from metaclient.wording import counted
 from spark_connector import clients, lookup_counts, rowkey
 from spark_connector.arrow import BatchBuilder, arrow_schema
 from spark_connector.catalog import Catalog, KeyPart
@@ -95,9 +96,9 @@ def _key_columns(schema: StructType, catalog: Catalog, on: str | Sequence[str] |
     else:
         names = [on] if isinstance(on, str) else list(on)
         if len(names) != len(parts):
+            key = f"{counted(len(parts), 'part')} ({', '.join(part.name for part in parts)})"
             raise ConfigError(
-                f"the row key has {len(parts)} parts ({', '.join(part.name for part in parts)}) and 'on' names "
-                f"{len(names)} columns: a key must be given whole"
+                f"the row key has {key} and 'on' names {counted(len(names), 'column')}: a key must be given whole"
             )
     for name, part in zip(names, parts, strict=True):
         _check_key(schema, name, part)

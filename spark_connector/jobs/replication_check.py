@@ -24,6 +24,7 @@ from metaclient import keys, multi
 from metaclient.errors import ConfigError
 from metaclient.model import Consistency, Result
 from metaclient.scanner import TableScanner
+from metaclient.wording import counted
 from spark_connector import clients, lookup_counts, planning, reading
 from spark_connector.jobs.comparison import Block, Compared, Verdict, blocks, digest_of, judged, merged
 from spark_connector.jobs.progress import Progress, watched
@@ -230,8 +231,8 @@ def _check_peer(peer: _Side) -> None:
         descriptor = connection._describe(peer.query.table)
     if peer.replica_id is not None and peer.replica_id >= descriptor.region_replication:
         raise ConfigError(
-            f"table '{keys.printable(descriptor.name)}' has {descriptor.region_replication} copies of each region, "
-            f"so there is no replica {peer.replica_id}"
+            f"table '{keys.printable(descriptor.name)}' has {counted(descriptor.region_replication, 'copy', 'copies')} "
+            f"of each region, so there is no replica {peer.replica_id}"
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from metaclient.errors import MetaClientError
+from metaclient.wording import counted
 from spark_connector import lookup_counts, planning, reading
 from spark_connector.jobs.progress import Progress, watched
 from spark_connector.jobs.splits import Key, over_splits, planned_splits, scan_options
@@ -62,7 +63,9 @@ def row_count(
     with watched(spark, f"row_count {parsed.table}", len(splits), progress):
         rows = sum(int(line.rows) for line in counts(spark, query, splits).collect())
     if expected is not None and rows != expected:
-        raise UnexpectedCount(f"table {parsed.table!r} has {rows} rows, not the expected {expected}", rows=rows)
+        raise UnexpectedCount(
+            f"table {parsed.table!r} has {counted(rows, 'row')}, not the expected {expected}", rows=rows
+        )
     return rows
 
 

@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "metaclient.keys",
             "metaclient.metarow",
             "metaclient.model",
+            "metaclient.wording",
         ),
     ),
     ("runtime", ("metaclient.runtime",)),

@@ -189,4 +189,40 @@ def test_doctor_tells_a_lagging_copy_what_to_set() -> None:
 def test_doctor_of_a_cluster_with_one_copy_says_what_to_set() -> None:
     result = run("doctor", url="fake:?meta_replicas=1")
     assert result.exit_code == 0
-    assert "hbase.meta.replica.count=3" in result.stdout
+    assert "the registry names 1 meta replica\n" in result.stdout
+    assert "alter 'hbase:meta', {REGION_REPLICATION => 3}" in " ".join(result.stdout.split())
+
+
+def test_a_scan_that_stops_at_its_limit_says_that_there_is_more_and_how_to_see_it() -> None:
+    result = run("scan", "t", "--limit", "1")
+    assert "1 row\n" in result.stdout
+    assert "there are more rows" in result.stderr
+    assert r"--start 'z\x00'" in result.stderr
+    assert [row["row"] for row in document("scan", "t", "--start", r"z\x00")["rows"]] == [r"z\x00"]
+
+
+@pytest.mark.parametrize(("limit", "rows", "following"), [("1", 1, r"z\x00"), ("2", 2, None), ("1000", 2, None)])
+def test_a_scan_as_json_names_the_row_that_follows(limit: str, rows: int, following: str | None) -> None:
+    found = document("scan", "t", "--limit", limit)
+    assert (len(found["rows"]), found["next"]) == (rows, following)
+    assert ("there are more rows" in run("scan", "t", "--limit", limit, "--json").stderr) is (rows == 1)
+
+
+def test_a_complete_scan_says_nothing_about_more() -> None:
+    assert "more rows" not in run("scan", "t").stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("tables",), "1 table\n"),
+        (("get", "t", "a"), "1 cell from"),
+        (("put", "t", "a", "cf:x=1"), "1 cell written"),
+        (("scan", "t", "--prefix", "a"), "1 row\n"),
+        (("create", "singular", "cf"), "created with 1 region\n"),
+        (("regions", "singular"), "1 region replica\n"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_one_is_singular(arguments: tuple[str, ...], words: str) -> None:
+    assert words in run(*arguments).stdout

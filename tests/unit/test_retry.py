@@ -272,7 +272,7 @@ def test_error_names_operation_table_row_and_what_to_do(runtime: SimRuntime) -> 
     with pytest.raises(RetriesExhausted) as caught:
         connection.table("t").row(b"a\x00")
     message = str(caught.value)
-    for part in ("get", "'t'", r"a\x00", "2 attempt(s)", "CallQueueTooBig: full", "raise retries"):
+    for part in ("get", "'t'", r"a\x00", "2 attempts in", "CallQueueTooBig: full", "raise retries"):
         assert part in message, part
     assert "\n" not in message
     assert caught.value.attempts[0].server == str(backend.servers[0])

@@ -36,6 +36,7 @@ from typing import Protocol, TypeAlias
 
 from metaclient.errors import ConfigError, ConnectionClosed, MetaClientError, Overloaded, Unsupported
 from metaclient.runtime import Runtime, SimRuntime, Task
+from metaclient.wording import counted
 
 __all__ = ["CONNECTIONS_MAX", "IDLE_TIMEOUT_S", "Client", "Listener", "Listening", "hang_up"]
 
@@ -115,7 +116,7 @@ class Listener:
             raise
 
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else f"{len(self._clients)} clients"
+        state = "closed" if self._is_closed else counted(len(self._clients), "client")
         return f"Listener({self.name} at {self.host}:{self.port}, {state})"
 
     def __enter__(self) -> Listener:

@@ -20,6 +20,7 @@ from adapters.fake.simulation.timeline import picture, text
 from adapters.fake.simulation.trial import Report, run
 from adapters.fake.simulation.world import World
 from metaclient.runtime.simulation import import_greenlet
+from metaclient.wording import counted
 
 __all__ = ["sim"]
 
@@ -64,7 +65,7 @@ def run_command(
             summary.add(result)
             progress.update(bar, advance=1, failures=len(summary.failures), speed=summary.simulated_per_core_s)
             if not console.is_terminal and summary.seeds % _TOLD_EVERY == 0:
-                console.print(f"{summary.seeds} of {seeds} seeds, {len(summary.failures)} failed")
+                console.print(f"{summary.seeds} of {counted(seeds, 'seed')}, {len(summary.failures)} failed")
             if result.violations:
                 progress.console.print(f"[red]seed {result.seed}:[/] {escape(str(result.violations[0])[:300])}")
 
@@ -153,7 +154,7 @@ def _show(done: Summary, start: int) -> None:
     verdict = f"[red]{len(done.failures)} failed[/]" if done.failures else "[green]no violation[/]"
     last = start + done.seeds - 1
     console.print(
-        f"{done.seeds} seeds from {start} to {last}: {verdict}; {done.operations} operations, "
+        f"{counted(done.seeds, 'seed')} from {start} to {last}: {verdict}; {counted(done.operations, 'operation')}, "
         f"{done.simulated_s:.0f} simulated s in {done.real_s:.1f} s "
         f"({done.simulated_per_core_s:.0f} simulated s for each s of a core)"
     )
@@ -176,7 +177,7 @@ def _smallest(report: Report, console: Console) -> Report:
         return shrunk(
             report,
             on_run=lambda number, spec: status.update(
-                f"shrinking, run {number}: {len(spec.faults)} faults, {len(spec.clients)} clients"
+                f"shrinking, run {number}: {counted(len(spec.faults), 'fault')}, {counted(len(spec.clients), 'client')}"
             ),
         )
 
@@ -194,7 +195,9 @@ def _explain(spec: Spec, console: Console) -> None:
 def _tell(report: Report, world: World) -> None:
     console = Console(highlight=False, soft_wrap=True)
     spec = report.spec
-    console.print(f"seed {spec.seed}, digest {report.digest}: {len(report.violations)} violation(s)", markup=False)
+    console.print(
+        f"seed {spec.seed}, digest {report.digest}: {counted(len(report.violations), 'violation')}", markup=False
+    )
     for violation in report.violations[:_SHOWN_MAX]:
         console.print(f"  {violation}", markup=False)
     if len(report.violations) > _SHOWN_MAX:
@@ -202,7 +205,7 @@ def _tell(report: Report, world: World) -> None:
     if report.is_good:
         return
     console.print(f"replay: {spec.replay_line} --shrink", markup=False)
-    console.print(f"schedule: {len(spec.faults)} fault(s), {len(spec.clients)} client(s)")
+    console.print(f"schedule: {counted(len(spec.faults), 'fault')}, {counted(len(spec.clients), 'client')}")
     for fault in spec.faults:
         console.print(f"  {fault}", markup=False)
     console.print("timeline:")

@@ -12,6 +12,7 @@ from xml.sax.saxutils import escape
 from adapters.fake.simulation.history import NEVER, Operation, Outcome
 from adapters.fake.simulation.injector import Struck
 from adapters.fake.simulation.world import Violation, World
+from metaclient.wording import counted
 
 __all__ = ["picture", "text"]
 
@@ -75,7 +76,9 @@ def picture(world: World, violations: Sequence[Violation]) -> str:
         if operation.client in lane_of and operation.group == operation.number
     ]
     parts += [_mark(one, height, scale) for one in violations]
-    title = f"seed {world.spec.seed}: {len(violations)} violation(s), {len(world.history)} operations"
+    title = (
+        f"seed {world.spec.seed}: {counted(len(violations), 'violation')}, {counted(len(world.history), 'operation')}"
+    )
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{_WIDTH}" height="{height}" font-family="sans-serif">',

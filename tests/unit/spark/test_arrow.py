@@ -147,7 +147,7 @@ def test_batches_are_bounded_and_never_cut_a_row(monkeypatch: pytest.MonkeyPatch
         ),
         (result(1, (b"f:s", b"\xff")), ["table t", "column s (f:s)", "no UTF-8 at byte 0", r"\xFF"]),
         (result(1, (b"g:x", b"abc")), ["table t", "column m (family g)", "bigint takes 8 bytes"]),
-        (Result(b"ab", [Cell(b"f:i", 1, b"")]), ["table t", "row ab", "row key column a takes 4 bytes, 2 are left"]),
+        (Result(b"ab", [Cell(b"f:i", 1, b"")]), ["table t", "row ab", "row key column a takes 4 bytes, 2 left"]),
     ],
 )
 def test_a_bad_cell_is_named_or_null(bad: Result, words: list[str]) -> None:

@@ -228,7 +228,7 @@ def test_a_key_is_split_into_what_it_was_joined_of(data: st.DataObject) -> None:
 
 @pytest.mark.parametrize(
     ("row", "words"),
-    [(b"e", "column region takes 2 bytes, 1 are left"), (b"eu123", "column id takes 8 bytes, 3 are left")],
+    [(b"e", "column region takes 2 bytes, 1 left"), (b"eu123", "column id takes 8 bytes, 3 left")],
 )
 def test_a_key_that_does_not_fit_says_where(row: bytes, words: str) -> None:
     with pytest.raises(BadValueError) as caught:

@@ -183,8 +183,8 @@ def _same(item: object, value: object, type: DataType) -> bool:
 @pytest.mark.parametrize(
     ("codec_name", "type_name", "data", "words"),
     [
-        ("naive", "int", b"abc", "int takes 4 bytes, these are 3: abc"),
-        ("naive", "bigint", b"", "bigint takes 8 bytes, these are 0"),
+        ("naive", "int", b"abc", "int takes 4 bytes, got 3: abc"),
+        ("naive", "bigint", b"", "bigint takes 8 bytes, got 0"),
         ("naive", "string", b"a\xff", "no UTF-8 at byte 1"),
         ("naive", "decimal(4,2)", b"\0\0\0\x03\x01", "does not fit decimal(4,2) without losing digits"),
         ("naive", "decimal(4,2)", b"\0\0\0\x02\x7f\xff", "more digits than decimal(4,2)"),
