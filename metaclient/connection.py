@@ -510,10 +510,11 @@ class Connection:
 _NOTHING: AbstractContextManager[object] = nullcontext()
 
 
-def _backend_for(url: str, runtime: Runtime, config: Config) -> Backend:
+def _backend_for(url: object, runtime: Runtime, config: Config) -> Backend:
     """The backend that is registered for the url's scheme."""
     if not isinstance(url, str):
-        raise ConfigError(f"'url' must be text such as 'fake:', got {type(url).__name__}")
+        hint = "; HBase's properties are given as config=" if isinstance(url, Mapping | Config) else ""
+        raise ConfigError(f"'url' must be text such as 'thrift2://gateway:9090', got {type(url).__name__}{hint}")
     scheme = url.partition(":")[0]
     known = {point.name: point for point in entry_points(group=BACKENDS)}
     if ":" not in url or scheme not in known:
@@ -528,6 +529,8 @@ def _backend_for(url: str, runtime: Runtime, config: Config) -> Backend:
 def _scheme_hint(url: str, scheme: str, known: Sequence[str]) -> str:
     """What to write instead of a url whose scheme is unknown, or missing as in ``host:9090``."""
     near = difflib.get_close_matches(scheme, known, n=1)
+    if url.endswith(".xml"):
+        return f"a configuration is given as config={url!r}"
     if "://" not in url and not near:
         address = url.lstrip("/") or "HOST:PORT"
         return (

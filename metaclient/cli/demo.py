@@ -230,7 +230,8 @@ def _picture(results: list[_Seen], running: int | None) -> Group:
     for replica in range(META_REPLICAS):
         storm.add_column("primary" if replica == 0 else f"replica {replica}", width=18)
     trouble = _table(
-        f"\n2. Lookups per second; the primary's server is killed at {KILL_AT_S} s, a replica's hangs from {HANG_AT_S} s"
+        f"\n2. Lookups per second; the primary's server is killed at {KILL_AT_S} s, "
+        f"a replica's hangs from {HANG_AT_S} s"
     )
     trouble.add_column(f"second 0 to {PART_S}", width=PART_S)
     for title in ("done", "failed", "longest wait"):

@@ -143,6 +143,8 @@ def test_a_table_on_a_fake_of_one_command_is_announced_as_lost() -> None:
         ("//host:9090", r"thrift2://host:9090"),
         ("thrift://host:9090", r"did you mean thrift[12]:"),
         ("hbase+zk://zk1", r"write hbase://"),
+        ("conf/hbase-site.xml", r"given as config='conf/hbase-site.xml'"),
+        ({"hbase.zookeeper.quorum": "zk1"}, r"'url' must be text .* given as config="),
         ("http://host:8080", r"known are .*thrift2\+http:"),
     ],
 )
