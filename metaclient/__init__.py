@@ -19,6 +19,7 @@ from metaclient.connection import Connection, connect
 from metaclient.errors import (
     BatchError,
     ConfigError,
+    ConfigWarning,
     ConnectionClosed,
     DeadlineExceeded,
     MetaClientError,
@@ -48,6 +49,7 @@ __all__ = [
     "BatchError",
     "Config",
     "ConfigError",
+    "ConfigWarning",
     "Connection",
     "ConnectionClosed",
     "ConnectionPool",

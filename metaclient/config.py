@@ -23,29 +23,44 @@ DIVERGENCES (ours, HBase's, why):
 - ``scan_caching``: 1000, HBase 2147483647: a batch has a bound in rows and not in bytes alone.
 - A timeout of 0 or less is "unlimited" in HBase. Here every wait has a deadline: refused as a keyword, 24 hours with
   a warning as a property (a file that serves Java programs as well should go on working).
-- Properties that look like ours and are unknown are refused; HBase ignores them. ``<!DOCTYPE>`` and ``xi:include``
-  are refused, Hadoop follows them; ``${name}`` sees the other properties of the file, not the environment.
+- A property that has no effect gives a warning or is refused (``hbase_properties`` has the rule); HBase ignores it.
+  ``hbase.client.primaryCallTimeout.scan`` has an effect, HBase's reference guide alone names it.
+- ``hbase.meta.replicas.use=false`` sets the mode None, which is HBase's default and not ours.
+- ``<!DOCTYPE>`` and ``xi:include`` are refused, Hadoop follows them; ``${name}`` sees the other properties of the file,
+  not the environment.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import enum
-import inspect
+import logging
 import numbers
 import os
 import re
-import warnings
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
 from xml.parsers import expat
 
-from metaclient.errors import ConfigError
+from metaclient.errors import ConfigError, ConfigWarning
+from metaclient.hbase_properties import (
+    CLIENT_PREFIXES,
+    MAPPING,
+    NameKind,
+    Properties,
+    hbase_names,
+    is_from_file,
+    kind_of,
+    nearest_name,
+    refuse_or_warn,
+    warn,
+)
 
-__all__ = ["Config", "MetaMode", "property_names"]
+__all__ = ["Config", "MetaMode", "checked_properties", "fields_given", "property_names"]
+
+_LOGGER = logging.getLogger(__name__)
 
 
 class MetaMode(enum.Enum):
@@ -243,8 +258,10 @@ class _Spec:
     optional: bool = False  # None has a meaning of its own
 
 
-def _field(default: object, rule: _Rule, key: str = "", unit: _Unit = _PLAIN, hbase: object = None) -> Any:
-    spec = _Spec(rule, key, unit, hbase, optional=default is None)
+def _field(
+    default: object, rule: _Rule, key: str = "", unit: _Unit = _PLAIN, hbase: object = None, *, old_key: str = ""
+) -> Any:
+    spec = _Spec(rule, key, unit, hbase, old_key=old_key, optional=default is None)
     return dataclasses.field(default=default, metadata={"spec": spec})
 
 
@@ -253,31 +270,7 @@ def _following(parent: str, rule: _Rule, key: str, unit: _Unit, *, old_key: str 
     return dataclasses.field(default=None, metadata={"spec": spec})
 
 
-class _Properties(Mapping[str, str]):
-    """A read-only mapping that can be pickled and hashed (``MappingProxyType`` cannot)."""
-
-    __slots__ = ("_items",)
-
-    def __init__(self, items: Mapping[str, str]) -> None:
-        self._items = dict(items)
-
-    def __getitem__(self, name: str) -> str:
-        return self._items[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._items)
-
-    def __len__(self) -> int:
-        return len(self._items)
-
-    def __hash__(self) -> int:
-        return hash(frozenset(self._items.items()))
-
-    def __repr__(self) -> str:
-        return f"<{len(self)} properties>"  # site files hold passwords, and a repr ends in a log
-
-
-_NONE_GIVEN = _Properties({})
+_NONE_GIVEN = Properties({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -365,7 +358,15 @@ class Config:
 
     # -- hedged reads of user tables (spec 4). Microseconds in HBase!
     hedge_delay_get_s: float = _field(0.010, _TIME, "hbase.client.primaryCallTimeout.get", _US, 10_000)
-    hedge_delay_scan_s: float = _field(1.0, _TIME, "hbase.client.replicaCallTimeout.scan", _US, 1_000_000)
+    # HBase's reference guide names the old key; HBase reads the new one only. Whoever writes the old one means this.
+    hedge_delay_scan_s: float = _field(
+        1.0,
+        _TIME,
+        "hbase.client.replicaCallTimeout.scan",
+        _US,
+        1_000_000,
+        old_key="hbase.client.primaryCallTimeout.scan",
+    )
     hedge_delay_multiget_s: float = _field(0.010, _TIME, "hbase.client.primaryCallTimeout.multiget", _US, 10_000)
     # Ours: adaptive waits for this quantile of recent calls, within min and max; the fixed delay until enough is known.
     hedge_delay: str = _field("adaptive", _one_of("fixed", "adaptive"), hbase="fixed")
@@ -421,7 +422,7 @@ class Config:
             raise ConfigError("properties (keyword): HBase's properties act when given as config={name: value}")
         if isinstance(config, Config):
             return config.replace(**given)
-        return cls._of_properties({} if config is None else _properties_of(config), given)
+        return cls._of_properties(_properties_of({} if config is None else config), given)
 
     @classmethod
     def _of_properties(cls, properties: Mapping[str, _Property], options: Mapping[str, object]) -> Config:
@@ -430,8 +431,7 @@ class Config:
         read = {**_read_fields(properties), **{name: (value, "keyword") for name, value in options.items()}}
         values: dict[str, Any] = {name: value for name, (value, _) in read.items()}
         sources = dict.fromkeys(_SPECS, "default") | {name: source for name, (_, source) in read.items()}
-        texts = {name: each.text for name, each in properties.items()}
-        return cls(**values, properties=texts, _sources=sources)
+        return cls(**values, properties=_as_given(properties), _sources=sources)
 
     def replace(self, **options: object) -> Config:
         """A copy with these fields changed. What follows a changed field follows it; None makes a field follow again.
@@ -458,7 +458,7 @@ class Config:
 
     def _lift_pause(self) -> None:
         if self.pause_overloaded_s < self.pause_s:
-            _warn(f"pause_overloaded_s = {self.pause_overloaded_s} is lifted to pause_s = {self.pause_s}", UserWarning)
+            warn(f"pause_overloaded_s = {self.pause_overloaded_s} is lifted to pause_s = {self.pause_s}", ConfigWarning)
             self._set("pause_overloaded_s", self.pause_s)
 
     def __repr__(self) -> str:
@@ -507,85 +507,103 @@ def _checked(name: str, rule: _Rule, value: object) -> object:
 class _Property(NamedTuple):
     name: str
     text: str
-    source: str  # file:line, or "mapping"
+    source: str  # file:line, or MAPPING
 
 
 _OWN_PREFIX = "metaclient."
-_OURS = ("hbase.client.", "hbase.locator.", "hbase.rpc.", "hbase.ipc.client.", _OWN_PREFIX)
-_OPEN_FAMILIES = ("hbase.client.header.", "hbase.rpc.tls.")  # HBase lets the user, or X509Util, name what follows
 _DEPRECATED: Final[Mapping[str, str]] = {  # old name -> what to do
     "hbase.meta.replicas.use": "write hbase.locator.meta.replicas.mode=HedgedRead",
     "hbase.meta.replicas.mode": "never released; write hbase.locator.meta.replicas.mode",
     "hbase.client.pause.cqtbe": "write hbase.client.pause.server.overloaded",
-    "hbase.client.master_registry.hedged.fanout": "write hbase.client.bootstrap.hedged.fanout",
-    "hbase.client.primaryCallTimeout.scan": "no HBase reads it; write hbase.client.replicaCallTimeout.scan",
+    "hbase.client.primaryCallTimeout.scan": "HBase does not read it; write hbase.client.replicaCallTimeout.scan",
 }
 _EARLY_MODE = _Word({"HighAvailable": MetaMode.HEDGED_READ, "LoadBalance": MetaMode.LOAD_BALANCE})
 _FLAG = _Word({"true": True, "false": False})
 
 
-def _names(table: str) -> frozenset[str]:
-    """Full names from lines of a prefix and the names below it."""
-    lines = (line.split() for line in table.splitlines())
-    return frozenset(prefix + name for prefix, *names in filter(None, lines) for name in names)
-
-
-# HBase's other names below our prefixes: every literal in the main sources of 3.x (4d417aac), branch-2 and 2.6, as a
-# site file that serves Java programs must not be refused. They have no effect here and are kept for the backends.
-_OTHERS: Final = _names(
-    """
-    hbase.client. async.connection.impl backpressure.enabled bootstrap.hedged.fanout
-    hbase.client. bootstrap.initial_refresh_delay_secs bootstrap.min_secs_between_refreshes bootstrap.node.limit
-    hbase.client. bootstrap.refresh_interval_secs bootstrap.servers bufferedmutator.classname catalog.timeout
-    hbase.client. connection.impl connection.metacache.invalidate-interval.ms default.rpc.codec dns.interface
-    hbase.client. dns.nameserver exponential-backoff.max failure.map.cleanup.interval fast.fail.cleanup.duration
-    hbase.client. fast.fail.interceptor.impl fast.fail.mode.enabled fastfail.threshold instance.id ipc.pool.size
-    hbase.client. ipc.pool.type keytab.automatic.renewal keytab.file keytab.principal keyvalue.maxsize
-    hbase.client. localityCheck.threadPoolSize locks.heartbeat.time.buffer.ms log.batcherrors.details
-    hbase.client. log.detail.period.ms log.scanner.activity log.scanner.latency.cutoff
-    hbase.client. master.state.cache.timeout.sec master_registry.initial_refresh_delay_secs
-    hbase.client. master_registry.min_secs_between_refreshes master_registry.refresh_interval_secs
-    hbase.client. max.perregion.tasks max.perrequest.heapsize max.perrequest.rows max.perserver.tasks
-    hbase.client. max.retries.in.queue max.submit.heapsize max.total.tasks metrics.enable metrics.scope
-    hbase.client. netty.tls.enabled netty.tls.handshaketimeout netty.tls.verify.server.hostname
-    hbase.client. perserver.requests.threshold prefetch.limit procedure.future.get.timeout.msec registry.impl
-    hbase.client. request.controller.impl retries.by.server rpc.codec rpc.compressor sasl.provider.class
-    hbase.client. sasl.provider.extras scanner.async.prefetch serverside.retries.multiplier
-    hbase.client. statistics.backoff-policy sync.wait.timeout.msec table.metrics.enable threshold.log.details
-    hbase.client. threshold.log.region.details use.scanner.timeout.period.for.next.calls userprovider.class
-    hbase.client. write.buffer write.buffer.maxmutations write.buffer.periodicflush.timeout.ms
-    hbase.client. write.buffer.periodicflush.timertick.ms zookeeper.observer.mode zookeeper.property.clientPort
-    hbase.client. zookeeper.quorum
-    hbase.ipc.client. call.purge.timeout connect.max.retries connection.idle-scan-interval.ms connection.maxidletime
-    hbase.ipc.client. connection.minIdleTimeBeforeClose failed.servers.expiry fallback-to-simple-auth-allowed
-    hbase.ipc.client. idlethreshold kill.max socket.timeout.connect socket.timeout.read socket.timeout.write
-    hbase.ipc.client. specificThreadForWriting tcpkeepalive tcpnodelay write.queueSize
-    hbase.rpc. callerfactory.class client.event-loop.config client.impl controllerfactory.class
-    hbase.rpc. crypto.encryption.aes.cipher.class crypto.encryption.aes.cipher.keySizeBits
-    hbase.rpc. crypto.encryption.aes.cipher.transform crypto.encryption.aes.enabled protection
-    hbase.rpc. rows.size.threshold.reject rows.warning.threshold server.impl shortoperation.retry.pause.time
-    hbase.rpc. shortoperation.timeout
-    """
+# Read by backends, which get all properties: the place of the cluster, and what the native backend cannot do.
+_OF_BACKENDS: Final = frozenset(
+    {"hbase.client.bootstrap.servers", "hbase.client.netty.tls.enabled", "hbase.rpc.protection"}
 )
-_KNOWN: Final = (
-    {spec.key for spec in _SPECS.values() if spec.key}
-    | {_OWN_PREFIX + name for name in _SPECS}
-    | set(_DEPRECATED)
-    | _OTHERS
+# Below a prefix of the client, and read by servers: no reason for a warning about a file that both share.
+_OF_SERVERS: Final = (
+    "hbase.rpc.rows.size.threshold.reject",
+    "hbase.rpc.rows.warning.threshold",
+    "hbase.rpc.server.impl",
+    "hbase.rpc.tls.",
 )
+# Client properties of HBase that have no effect here, and what to do instead; all others of them just have none.
+_INSTEAD: Final[Mapping[str, str]] = {
+    "hbase.client.ipc.pool.size": "write ?connections=N into a thrift url; HBase's own RPC needs one per server",
+    "hbase.client.keyvalue.maxsize": "the server's hbase.server.keyvalue.maxsize limits cells",
+    "hbase.client.max.total.tasks": "write metaclient.threads_max",
+    "hbase.client.registry.impl": "the scheme of the url chooses: hbase:// asks ZooKeeper, hbase+rpc:// the masters",
+    "hbase.client.write.buffer": "give batch_size to Table.batch",
+    "hbase.ipc.client.specificThreadForWriting": "no call is interrupted here, so writes need no thread of their own",
+}
+_OWN_NAMES: Final = frozenset(_OWN_PREFIX + name for name in _SPECS)
+_HONOURED: Final = _OWN_NAMES | _OF_BACKENDS | {spec.key for spec in _SPECS.values() if spec.key}
 
 
 def property_names() -> frozenset[str]:
-    """HBase's properties and ours that this module knows, as HBase writes them (some have capitals)."""
-    return frozenset(_KNOWN)
+    """HBase's client properties and ours, as HBase writes them (some have capitals); not all have an effect."""
+    return _HONOURED | set(_DEPRECATED) | {name for name in hbase_names() if name.startswith(CLIENT_PREFIXES)}
+
+
+def fields_given(properties: Mapping[str, object]) -> frozenset[str]:
+    """The fields that these properties set, also to the value that is the default."""
+    return frozenset(_read_fields({name: _property_of(name, value) for name, value in properties.items()}))
+
+
+def checked_properties(properties: Mapping[str, str], source: str) -> Mapping[str, str]:
+    """Properties whose names were judged before, in another process say: ``Config.of`` takes them without a warning."""
+    return Properties(properties, dict.fromkeys(properties, source))
+
+
+def _as_given(properties: Mapping[str, _Property]) -> Properties:
+    return Properties(
+        {name: each.text for name, each in properties.items()}, {name: each.source for name, each in properties.items()}
+    )
+
+
+def _judged(properties: Mapping[str, _Property]) -> dict[str, _Property]:
+    """Raise or warn for each property that has no effect (hbase_properties has the rule); return those to be kept."""
+    return {name: each for name, each in properties.items() if _is_kept(each)}
+
+
+def _is_kept(given: _Property) -> bool:
+    """True unless nothing could read it: it is misspelt, in a file."""
+    if given.name in _FIELDS:
+        raise ConfigError(
+            f"{given.name} ({given.source}): fields are keywords; as a property write {_OWN_PREFIX}{given.name}"
+        )
+    if given.name.startswith(_OWN_PREFIX):
+        _require_known([given.name], _OWN_NAMES, given.source, "property")
+    elif given.name in _DEPRECATED:
+        warn(f"{given.name} ({given.source}) is deprecated: {_DEPRECATED[given.name]}", DeprecationWarning)
+    elif given.name not in _HONOURED:
+        return _is_unread_kept(given)
+    return True
+
+
+def _is_unread_kept(given: _Property) -> bool:
+    name, source = given.name, given.source
+    is_client = name.startswith(CLIENT_PREFIXES)
+    kind, near = kind_of(name)
+    if kind is NameKind.MISSPELT or (is_client and kind is not NameKind.HBASE):
+        refuse_or_warn(name, source, near or nearest_name(name, property_names()))
+        return False
+    is_for_all = is_client and not (is_from_file(source) and name.startswith(_OF_SERVERS))
+    if is_for_all or (kind is NameKind.STRANGE and not is_from_file(source)):
+        instead = f": {_INSTEAD[name]}" if name in _INSTEAD else ""
+        warn(f"{name} ({source}) has no effect here{instead}", ConfigWarning)
+    elif kind is not NameKind.HBASE:
+        _LOGGER.debug("%s (%s) is the property of another program", name, source)
+    return True
 
 
 def _read_fields(properties: Mapping[str, _Property]) -> dict[str, tuple[object, str]]:
     """Field -> (value, source) from properties; of several names for a field the most specific one wins."""
-    for each in properties.values():
-        _require_known_property(each)
-        if each.name in _DEPRECATED:
-            _warn(f"{each.name} ({each.source}) is deprecated: {_DEPRECATED[each.name]}", DeprecationWarning)
     read: dict[str, tuple[object, str]] = {}
     for name, spec in _SPECS.items():
         for key, unit in ((spec.old_key, spec.unit), (spec.key, spec.unit), (_OWN_PREFIX + name, spec.rule.own)):
@@ -606,6 +624,8 @@ def _read_old_mode(properties: Mapping[str, _Property], mode: object) -> dict[st
         return {"meta_mode": (early_mode, early.source)}
     if use and is_used and mode in (None, MetaMode.NONE):
         return {"meta_mode": (MetaMode.HEDGED_READ, use.source)}
+    if use and not is_used and mode is None:  # said, and not only the default: the primary alone
+        return {"meta_mode": (MetaMode.NONE, use.source)}
     return {}
 
 
@@ -621,54 +641,49 @@ def _value_of(given: _Property, rule: _Rule, unit: _Unit) -> object:
 
 def _unlimited(given: _Property) -> float:
     # Not refused, as a keyword is: the file may be shared with Java programs, for which the value is right.
-    _warn(f"{given.name} = {given.text} ({given.source}) is no limit in HBase; 24 hours are used", UserWarning)
+    warn(f"{given.name} = {given.text} ({given.source}) is no limit in HBase; 24 hours are used", ConfigWarning)
     return _UNLIMITED_S
-
-
-def _require_known_property(given: _Property) -> None:
-    if given.name in _FIELDS:
-        raise ConfigError(
-            f"{given.name} ({given.source}): fields are keywords; as a property write {_OWN_PREFIX}{given.name}"
-        )
-    if given.name.startswith(_OURS) and not given.name.startswith(_OPEN_FAMILIES):
-        _require_known([given.name], _KNOWN, given.source, "property")
 
 
 def _require_known(names: Iterable[str], known: Collection[str], source: str, what: str) -> None:
     for name in names:
         if name not in known:
-            nearest = difflib.get_close_matches(name, known, n=1)
-            advice = f"did you mean {nearest[0]}?" if nearest else "nothing known is near; remove it"
+            nearest = nearest_name(name, known)
+            advice = f"did you mean {nearest}?" if nearest else "nothing known is near; remove it"
             raise ConfigError(f"{_cut(name)} ({source}): no such {what}; {advice}")
 
 
 def _properties_of(config: object) -> dict[str, _Property]:
+    if isinstance(config, Properties):  # another Config's: judged when that was made
+        return {name: _Property(name, text, config.source(name)) for name, text in config.items()}
     if isinstance(config, Mapping):
-        return {name: _property_of(name, value) for name, value in config.items()}
+        return _judged({name: _property_of(name, value) for name, value in config.items()})
     path = os.fspath(config) if isinstance(config, str | os.PathLike) else None
     if not path or not isinstance(path, str):
         allowed = "a path to hbase-site.xml or its folder, a mapping of HBase's properties, a Config, None"
         raise _refusal("config", config, "keyword", "none of what can be read", allowed)
-    return _read_site(_site_path(path))
+    return _judged(_read_site(_site_path(path)))
 
 
-def _read_only(properties: object) -> _Properties:
+def _read_only(properties: object) -> Properties:
     if not isinstance(properties, Mapping):
         raise _refusal("properties", properties, "keyword", "not a mapping", "a mapping of names to text")
-    return _Properties({name: _property_of(name, value).text for name, value in properties.items()})
+    if isinstance(properties, Properties):
+        return properties
+    return Properties({name: _property_of(name, value).text for name, value in properties.items()})
 
 
 def _property_of(name: object, value: object) -> _Property:
     if not isinstance(name, str):
-        raise _refusal("a property's name", name, "mapping", "not text", "text, such as hbase.rpc.timeout")
+        raise _refusal("a property's name", name, MAPPING, "not text", "text, such as hbase.rpc.timeout")
     try:
         if isinstance(value, bool):
-            return _Property(name, str(value).lower(), "mapping")
+            return _Property(name, str(value).lower(), MAPPING)
         if isinstance(value, str | numbers.Real):
-            return _Property(name, str(value).strip(), "mapping")
+            return _Property(name, str(value).strip(), MAPPING)
     except ValueError:  # an int of more digits than Python prints
         pass
-    raise _refusal(name, value, "mapping", "not a property's value", "text, a number or a bool")
+    raise _refusal(name, value, MAPPING, "not a property's value", "text, a number or a bool")
 
 
 # ---------------------------------------------------------------------------------------------------- hbase-site.xml
@@ -812,11 +827,3 @@ def _refusal(name: str, value: object, source: str, why: object, allowed: str) -
 
 def _cut(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
-
-
-def _warn(message: str, category: type[Warning]) -> None:
-    """Warn in the name of the package's caller: Python hides a DeprecationWarning that names a library's line."""
-    frame, level = inspect.currentframe(), 1
-    while frame and frame.f_globals.get("__name__", "").partition(".")[0] == __name__.partition(".")[0]:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level)

@@ -52,6 +52,7 @@ __all__ = [
     "CallQueueTooBig",
     "CallTimeout",
     "ConfigError",
+    "ConfigWarning",
     "ConnectionClosed",
     "DeadlineExceeded",
     "Disposition",
@@ -165,6 +166,10 @@ class ExtraMissing(ConfigError, ImportError):
     def of(cls, what: str, package: str | None, *, extra: str) -> ExtraMissing:
         """The error for ``what``, which needs ``package``, which ``extra`` installs."""
         return cls(f"{what} needs {package}: pip install 'hbase-metaclient[{extra}]'")  # quoted: zsh expands []
+
+
+class ConfigWarning(UserWarning):
+    """A property has no effect, or another effect than in HBase; a warning, not an error: the program goes on."""
 
 
 class Unsupported(MetaClientError, NotImplementedError):

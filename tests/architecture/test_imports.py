@@ -31,7 +31,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("runtime", ("metaclient.runtime",)),
-    ("config", ("metaclient.cluster_url", "metaclient.config", "metaclient.telemetry")),
+    ("config", ("metaclient.cluster_url", "metaclient.config", "metaclient.hbase_properties", "metaclient.telemetry")),
     ("SPI", ("metaclient.backend",)),
     ("policies", ("metaclient.reads", "metaclient.replicas", "metaclient.retry")),
     ("locator", ("metaclient.location_cache", "metaclient.locator", "metaclient.meta_reader")),

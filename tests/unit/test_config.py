@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 
 from metaclient import config as config_module
-from metaclient.config import Config, MetaMode
-from metaclient.errors import ConfigError, MetaClientError
+from metaclient.config import Config, MetaMode, checked_properties, fields_given
+from metaclient.errors import ConfigError, ConfigWarning, MetaClientError
+from metaclient.hbase_properties import source_of
 
 MODE = "hbase.locator.meta.replicas.mode"
 SELECTOR = "hbase.locator.meta.replicas.mode.loadbalance.selector"
@@ -201,7 +202,9 @@ def test_mode_junk_names_the_three(junk: object) -> None:
         ({"hbase.meta.replicas.use": True}, MetaMode.HEDGED_READ),
         ({"hbase.meta.replicas.use": "TRUE", MODE: "None"}, MetaMode.HEDGED_READ),
         ({"hbase.meta.replicas.use": "true", MODE: "LoadBalance"}, MetaMode.LOAD_BALANCE),
-        ({"hbase.meta.replicas.use": "false"}, None),
+        ({"hbase.meta.replicas.use": "false"}, MetaMode.NONE),
+        ({"hbase.meta.replicas.use": "false", MODE: "LoadBalance"}, MetaMode.LOAD_BALANCE),
+        ({"hbase.meta.replicas.mode": "LoadBalance", "hbase.meta.replicas.use": "false"}, MetaMode.LOAD_BALANCE),
         ({"hbase.meta.replicas.use": "false", MODE: "None"}, MetaMode.NONE),
         ({"hbase.meta.replicas.mode": "HighAvailable"}, MetaMode.HEDGED_READ),
         ({"hbase.meta.replicas.mode": "LoadBalance"}, MetaMode.LOAD_BALANCE),
@@ -229,7 +232,6 @@ def test_junk_under_an_old_name_is_refused(key: str, value: str, mode: dict[str,
     ("old", "new"),
     [
         ("hbase.client.pause.cqtbe", "hbase.client.pause.server.overloaded"),
-        ("hbase.client.master_registry.hedged.fanout", "hbase.client.bootstrap.hedged.fanout"),
         ("hbase.client.primaryCallTimeout.scan", "hbase.client.replicaCallTimeout.scan"),
     ],
 )
@@ -247,9 +249,13 @@ def test_overloaded_pause_old_key_is_honoured_and_new_key_wins() -> None:
         assert Config.of(both).pause_overloaded_s == 0.4
 
 
-def test_dead_scan_key_has_no_effect() -> None:
-    with pytest.warns(DeprecationWarning, match="no HBase reads it"):
-        assert Config.of({"hbase.client.primaryCallTimeout.scan": 1}).hedge_delay_scan_s == 1.0
+def test_scan_key_of_the_reference_guide_is_not_lost() -> None:
+    """HBase's guide tells people to write it, and HBase itself does not read it."""
+    both = {"hbase.client.primaryCallTimeout.scan": 1_000, "hbase.client.replicaCallTimeout.scan": 2_000}
+    with pytest.warns(DeprecationWarning, match="HBase does not read it"):
+        assert Config.of({"hbase.client.primaryCallTimeout.scan": 1_000}).hedge_delay_scan_s == 0.001
+    with pytest.warns(DeprecationWarning, match="HBase does not read it"):
+        assert Config.of(both).hedge_delay_scan_s == 0.002
 
 
 def test_overloaded_pause_smaller_than_pause_is_lifted() -> None:
@@ -550,54 +556,145 @@ def test_no_such_property(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "hbase.client.connection.metacache.invalidate-interval.ms",  # the client's, not ours
+        "hbase.client.connection.metacache.invalidate-interval.ms",
         "hbase.client.registry.impl",
-        "hbase.client.bootstrap.servers",
         "hbase.client.bootstrap.hedged.fanout",
+        "hbase.client.master_registry.hedged.fanout",
         "hbase.client.bootstrap.refresh_interval_secs",
-        "hbase.client.bootstrap.initial_refresh_delay_secs",
-        "hbase.client.bootstrap.min_secs_between_refreshes",
-        "hbase.masters",
-        "hbase.master.port",
-        "zookeeper.registry.async.get.timeout",
-        "zookeeper.znode.parent",
-        "zookeeper.znode.metaserver",
         "hbase.ipc.client.failed.servers.expiry",
-        "hbase.ipc.client.socket.timeout.connect",
-        "hbase.ipc.client.socket.timeout.read",
-        "hbase.ipc.client.socket.timeout.write",
-        "hbase.ipc.client.connect.max.retries",
         "hbase.ipc.client.connection.minIdleTimeBeforeClose",
+        "hbase.ipc.client.specificThreadForWriting",
         "hbase.client.ipc.pool.size",
-        "hbase.client.perserver.requests.threshold",
         "hbase.client.backpressure.enabled",
         "hbase.client.statistics.backoff-policy",
-        "hbase.client.exponential-backoff.max",
-        "hbase.status.published",
-        "hbase.status.listener.class",
-        "hbase.client.metrics.enable",
-        "hbase.meta.table.suffix",
         "hbase.client.keyvalue.maxsize",  # of hbase-default.xml
-        "hbase.client.write.buffer",
-        "hbase.client.max.total.tasks",
         "hbase.client.localityCheck.threadPoolSize",
-        "hbase.ipc.client.tcpnodelay",
-        "hbase.ipc.client.fallback-to-simple-auth-allowed",
         "hbase.rpc.shortoperation.timeout",
-        "hbase.rpc.rows.warning.threshold",
-        "hbase.rpc.protection",
         "hbase.client.keytab.file",
-        "hbase.rpc.tls.keystore.location",  # names that go on as the user or another class likes
-        "hbase.client.header.tenant",
-        "hbase.region.replica.replication.catalog.enabled",  # the server's
-        "hbase.zookeeper.quorum",
-        "fs.defaultFS",
+        "hbase.client.header.tenant",  # the user names what follows the prefix
     ],
 )
+def test_client_property_without_effect_is_told_in_mappings_and_files(name: str, site_file: Path) -> None:
+    with pytest.warns(ConfigWarning, match=re.escape(f"{name} (mapping) has no effect here")):
+        config = Config.of({name: "as given"})
+    assert dict(config.properties) == {name: "as given"}, "a backend of another package may read it"
+    assert config.replace(properties={}) == Config()
+    site_file.write_text(site((name, "as given")))
+    with pytest.warns(ConfigWarning, match=re.escape(f"{name} ({site_file}:3) has no effect here")) as caught:
+        Config.of(site_file)
+    assert [Path(each.filename).name for each in caught] == [Path(__file__).name], "once, and where the caller is"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "hbase.client.bootstrap.servers",  # of the native backend
+        "hbase.client.netty.tls.enabled",
+        "hbase.rpc.protection",
+        "hbase.masters",
+        "hbase.zookeeper.quorum",
+        "zookeeper.znode.parent",
+        "hbase.master.port",  # of servers
+        "zookeeper.registry.async.get.timeout",
+        "zookeeper.znode.metaserver",
+        "hbase.status.listener.class",
+        "hbase.meta.table.suffix",
+        "hbase.region.replica.replication.catalog.enabled",
+        "hbase.region.meta.replica.replication.enabled",
+        "hbase.zookeeper.property.autopurge.purgeInterval",
+        "fs.defaultFS",  # of other programs
+        "ipc.client.connect.max.retries",
+        "hadoop.security.authentication",
+        "phoenix.query.timeoutMs",
+    ],
+)
+@pytest.mark.filterwarnings("error")
 def test_other_property_is_kept_for_the_backends(name: str) -> None:
     config = Config.of({name: "as given"})
     assert dict(config.properties) == {name: "as given"}
     assert config.replace(properties={}) == Config()
+
+
+#: What a site file of a real cluster holds, for all of its programs.
+REAL_SITE = {
+    "hbase.rootdir": "hdfs://ns1/hbase",
+    "hbase.cluster.distributed": "true",
+    "hbase.zookeeper.quorum": "zk1,zk2,zk3",
+    "hbase.zookeeper.property.clientPort": "2181",
+    "hbase.zookeeper.property.dataDir": "/var/zookeeper",
+    "hbase.wal.provider": "asyncfs",
+    "hbase.regionserver.handler.count": "60",
+    "hbase.hregion.majorcompaction": "604800000",
+    "hbase.coprocessor.region.classes": "com.example.Observer",
+    "hbase.bucketcache.ioengine": "offheap",
+    "hbase.rpc.tls.keystore.location": "/etc/hbase/keystore",
+    "hbase.rpc.rows.warning.threshold": "5000",
+    "hfile.block.cache.size": "0.4",
+    "hadoop.proxyuser.hive.hosts": "*",
+    "dfs.client.read.shortcircuit": "true",
+    "dfs.replication": "3",
+    "io.storefile.bloom.block.size": "131072",
+    "phoenix.schema.isNamespaceMappingEnabled": "true",
+    "com.example.hbase.quota": "7",
+    "hbase.example.only.ours.to.know": "1",
+}
+
+
+@pytest.mark.filterwarnings("error")
+def test_site_file_of_a_real_cluster_is_read_without_a_word(site_file: Path) -> None:
+    site_file.write_text(site(*REAL_SITE.items()))
+    config = Config.of(site_file)
+    assert dict(config.properties) == REAL_SITE
+    assert config.replace(properties={}) == Config()
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("hbase.meta.scaner.caching", "hbase.meta.scanner.caching"),
+        ("hbase.meta.replica.cuont", "hbase.meta.replica.count"),
+        ("hbase.zookeeper.quorom", "hbase.zookeeper.quorum"),
+        ("hbase.zookeeper.property.clientport", "hbase.zookeeper.property.clientPort"),
+        ("hbse.zookeeper.quorum", "hbase.zookeeper.quorum"),
+        ("zookeper.znode.parent", "zookeeper.znode.parent"),
+        ("hbase.regionserver.handlr.count", "hbase.regionserver.handler.count"),
+    ],
+)
+def test_misspelt_name_outside_of_the_clients_prefixes_is_refused(name: str, nearest: str, site_file: Path) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"{name} (mapping): no such property; did you mean {nearest}?")):
+        Config.of({name: "1"})
+    site_file.write_text(site((name, "1")))
+    with pytest.warns(ConfigWarning, match=re.escape(f"({site_file}:3): no such property; did you mean {nearest}?")):
+        assert name not in Config.of(site_file).properties
+
+
+def test_name_that_hbase_does_not_know_is_told_in_a_mapping() -> None:
+    with pytest.warns(ConfigWarning, match=re.escape("hbase.example.only.ours (mapping) has no effect here")):
+        assert Config.of({"hbase.example.only.ours": "1"}).properties["hbase.example.only.ours"] == "1"
+
+
+@pytest.mark.filterwarnings("error")
+def test_properties_of_a_config_are_judged_once() -> None:
+    with pytest.warns(ConfigWarning):
+        first = Config.of({"hbase.client.write.buffer": "1", "hbase.rpc.timeout": "5000"})
+    again = Config.of(first.properties)
+    assert again == first
+    assert source_of(pickle.loads(pickle.dumps(again.properties)), "hbase.rpc.timeout") == "mapping"
+    moved = checked_properties({"hbase.client.write.bufer": "1"}, "a driver")
+    assert source_of(Config.of(moved).properties, "hbase.client.write.bufer") == "a driver"
+
+
+def test_fields_given_counts_defaults_that_are_written_out() -> None:
+    assert fields_given({"hbase.client.retries.number": 15, "hbase.rootdir": "/", "metaclient.pause_s": 1}) == {
+        "retries",
+        "pause_s",
+    }
+
+
+@pytest.mark.parametrize("name", ["hbase." + "x" * 1_000_000, "hbase." + "a.b" * 300_000])
+def test_name_of_a_megabyte_does_not_take_a_minute(name: str) -> None:
+    with pytest.warns(ConfigWarning):
+        Config.of({name: "1"})
 
 
 # ------------------------------------------------------------------------------------------------------------- a value
@@ -656,6 +753,7 @@ def test_replace_leaves_the_old_one_and_checks_the_new_one() -> None:
     assert config.replace(meta_try_timeout_s=1).replace(meta_try_timeout_s=None).meta_try_timeout_s is None
 
 
+@pytest.mark.filterwarnings("ignore::metaclient.ConfigWarning")
 def test_repr_shows_what_differs_and_no_property() -> None:
     secret = {"hbase.rpc.tls.keystore.password": "hunter2", "hbase.rpc.timeout": "5000"}
     config = Config.of(secret, meta_mode="LoadBalance")
@@ -790,7 +888,10 @@ def test_refused_value_names_file_and_line(site_file: Path) -> None:
 
 def test_unknown_name_and_order_name_file_and_line(site_file: Path) -> None:
     site_file.write_text(site(("hbase.rpc.timeot", "1")))
-    with pytest.raises(ConfigError, match=re.escape(f"hbase.rpc.timeot ({site_file}:3): no such property")):
+    with pytest.warns(ConfigWarning, match=re.escape(f"hbase.rpc.timeot ({site_file}:3): no such property; did you")):
+        assert Config.of(site_file) == Config()
+    site_file.write_text(site(("metaclient.rpc_timeout", "1")))
+    with pytest.raises(ConfigError, match=re.escape(f"metaclient.rpc_timeout ({site_file}:3): no such property")):
         Config.of(site_file)
     site_file.write_text(site(("hbase.client.locate.prefetch.limit", "5000")))
     with pytest.raises(ConfigError, match=re.escape(f"locate_prefetch = 5000 ({site_file}:3) is more than")):

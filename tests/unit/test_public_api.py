@@ -17,6 +17,7 @@ ALL = [
     "BatchError",
     "Config",
     "ConfigError",
+    "ConfigWarning",
     "Connection",
     "ConnectionClosed",
     "ConnectionPool",
@@ -131,7 +132,7 @@ def test_warm_up_takes_the_table_first() -> None:
 @pytest.mark.parametrize("name", [name for name in ALL if isinstance(getattr(metaclient, name), type)])
 def test_errors_have_one_root_and_answer_two_questions(name: str) -> None:
     found = getattr(metaclient, name)
-    if issubclass(found, Exception):
+    if issubclass(found, Exception) and not issubclass(found, Warning):
         assert issubclass(found, MetaClientError)
         error = found("text", failed={}) if name == "BatchError" else found("text")
         assert error.disposition.value in ("relocate", "backoff", "next_replica", "fatal")

@@ -1,0 +1,203 @@
+"""Decides from a property's name alone what becomes of it: known to HBase, misspelt, or of another program.
+
+``hbase_properties.txt`` holds the names that HBase itself reads. ``metaclient.config`` and the backends apply the rule
+below to every name that they do not honour; docs/configuration.md has the same table for users.
+
+======================================================  ======================  =====================
+a name that nothing here honours                        given in a mapping      read from a file
+======================================================  ======================  =====================
+``metaclient.*``                                        refused                 refused
+``hbase.client.*`` and the like, unknown to HBase       refused                 warning, then ignored
+any other, unknown to HBase and near a known one        refused                 warning, then ignored
+a client property of HBase                              warning                 warning
+a server property of HBase that the backend ignores     warning                 DEBUG
+``hbase.*`` or ``zookeeper.*``, near nothing known      warning                 DEBUG
+any other: the property of another program              DEBUG                   DEBUG
+======================================================  ======================  =====================
+
+A refusal is a ``ConfigError`` with the nearest known name. A warning is a Python warning of the category
+``ConfigWarning``, attributed to the line that called this product: Python's default filter shows it once per line and
+name, and ``warnings.simplefilter("error", metaclient.ConfigWarning)`` makes it an exception.
+"""
+
+from __future__ import annotations
+
+import difflib
+import enum
+import inspect
+import logging
+import warnings
+from collections.abc import Collection, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from metaclient.errors import ConfigError, ConfigWarning
+
+__all__ = [
+    "CLIENT_PREFIXES",
+    "MAPPING",
+    "NameKind",
+    "Properties",
+    "hbase_names",
+    "is_from_file",
+    "kind_of",
+    "nearest_name",
+    "refuse_or_warn",
+    "source_of",
+    "warn",
+    "warn_unread",
+]
+
+_LOGGER = logging.getLogger(__name__)
+#: The source of a property that was given in Python; any other source is a file and a line.
+MAPPING: Final = "mapping"
+#: The properties of HBase's client, and ours. Other names are those of servers, tools and other programs.
+CLIENT_PREFIXES: Final = ("hbase.client.", "hbase.locator.", "hbase.rpc.", "hbase.ipc.client.", "metaclient.")
+_OUR_PACKAGES: Final = ("metaclient", "adapters", "spark_connector")
+_FIRST_WORDS: Final = ("hbase", "zookeeper", "metaclient")
+#: From this likeness on (``difflib``) a name is taken for a misspelt one. 0.85 finds two wrong letters in the shortest
+#: name (hbase.masters), and not another last word behind a prefix of two words.
+LIKENESS: Final = 0.85
+_LIKENESS_OF_FIRST_WORD: Final = 0.6
+#: A name is compared with at most this many of its characters: a name of a megabyte must not take a minute.
+_NAME_CHARS_MAX: Final = 200
+_NAMES_FILE: Final = Path(__file__).with_name("hbase_properties.txt")
+#: Read from the design of HBASE-18070 and from early patches and guides; no release of HBase reads them, we do.
+_NEVER_RELEASED: Final = (
+    "hbase.client.primaryCallTimeout.scan",
+    "hbase.meta.replicas.mode",
+    "hbase.region.meta.replica.replication.enabled",
+)
+
+
+class NameKind(enum.Enum):
+    """What a name is, whoever may honour it."""
+
+    HBASE = "known to HBase"
+    MISSPELT = "unknown, and near a known name"
+    STRANGE = "begins as HBase's names do, and is near none of them"
+    FOREIGN = "of another program"
+
+
+class Properties(Mapping[str, str]):
+    """Properties as text that ``Config`` has checked, and the source of each; can be pickled and hashed.
+
+    Two are equal when names and texts are, wherever they came from.
+    """
+
+    __slots__ = ("_items", "_sources")
+
+    def __init__(self, items: Mapping[str, str], sources: Mapping[str, str] | None = None) -> None:
+        self._items = dict(items)
+        self._sources = dict(sources or {})
+
+    def __getitem__(self, name: str) -> str:
+        return self._items[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __hash__(self) -> int:
+        return hash(frozenset(self._items.items()))
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} properties>"  # site files hold passwords, and a repr ends in a log
+
+    def source(self, name: str) -> str:
+        """``file:line``, or ``mapping``."""
+        return self._sources.get(name, MAPPING)
+
+
+def source_of(properties: Mapping[str, object], name: str) -> str:
+    """Where a property came from: ``file:line``, or ``mapping`` when it was given in Python."""
+    return properties.source(name) if isinstance(properties, Properties) else MAPPING
+
+
+def is_from_file(source: str) -> bool:
+    return source != MAPPING
+
+
+@cache
+def hbase_names() -> frozenset[str]:
+    """The names that HBase reads, without the prefixes."""
+    return frozenset(name for name in _lines() if not name.endswith(".")) | frozenset(_NEVER_RELEASED)
+
+
+@cache
+def _prefixes() -> tuple[str, ...]:
+    return tuple(name for name in _lines() if name.endswith("."))
+
+
+def _lines() -> list[str]:
+    lines = _NAMES_FILE.read_text(encoding="ascii").splitlines()
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+def kind_of(name: str) -> tuple[NameKind, str | None]:
+    """What the name is, and for a misspelt one the nearest known name.
+
+    >>> kind_of("hbase.regionserver.handler.count")[0], kind_of("dfs.replication")[0]
+    (<NameKind.HBASE: 'known to HBase'>, <NameKind.FOREIGN: 'of another program'>)
+    >>> kind_of("hbase.meta.replica.cuont")[1]
+    'hbase.meta.replica.count'
+    """
+    if name in hbase_names():
+        return NameKind.HBASE, None
+    first = name[:_NAME_CHARS_MAX].partition(".")[0]
+    if not difflib.get_close_matches(first, _FIRST_WORDS, n=1, cutoff=_LIKENESS_OF_FIRST_WORD):
+        return NameKind.FOREIGN, None
+    if any(name.startswith(prefix) and name != prefix for prefix in _prefixes()):
+        near = nearest_name(name, _under(_prefixes()), LIKENESS)
+        return (NameKind.MISSPELT, near) if near else (NameKind.HBASE, None)
+    near = nearest_name(name, hbase_names(), LIKENESS)
+    return (NameKind.MISSPELT, near) if near else (NameKind.STRANGE, None)
+
+
+def _under(prefixes: tuple[str, ...]) -> list[str]:
+    """The known names below the prefixes: others are allowed there, but not beside them by a slip."""
+    return [name for name in hbase_names() if name.startswith(prefixes)]
+
+
+def nearest_name(name: str, known: Collection[str], likeness: float = 0.6) -> str | None:
+    """The known name that is most like this one, if any is like it."""
+    near = difflib.get_close_matches(name[:_NAME_CHARS_MAX], known, n=1, cutoff=likeness)
+    return near[0] if near else None
+
+
+def refuse_or_warn(name: str, source: str, near: str | None) -> None:
+    """Raise ``ConfigError`` for an unknown name of a mapping; warn of one of a file, which other programs share."""
+    advice = f"did you mean {near}?" if near else "nothing known is near; remove it"
+    message = f"{_cut(name)} ({source}): no such property; {advice}"
+    if not is_from_file(source):
+        raise ConfigError(message)
+    warn(f"{message} It is ignored", ConfigWarning)
+
+
+def warn_unread(properties: Mapping[str, str], reads: Collection[str], reader: str) -> None:
+    """Warn of each server property that was given in Python and that ``reader``, the backend, does not read.
+
+    ``Config`` has judged the client's properties already. A file is shared with servers, so it gives no warning.
+    """
+    for name in properties:
+        if name in reads or name.startswith(CLIENT_PREFIXES) or kind_of(name)[0] is not NameKind.HBASE:
+            continue
+        if is_from_file(source_of(properties, name)):
+            _LOGGER.debug("%s (%s) has no effect on %s", name, source_of(properties, name), reader)
+        else:
+            warn(f"{name} ({MAPPING}) has no effect: {reader} does not read it", ConfigWarning)
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn in the name of our caller: Python hides a DeprecationWarning that names a library's line."""
+    frame, level = inspect.currentframe(), 1
+    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _OUR_PACKAGES:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:97]}..."
