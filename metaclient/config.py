@@ -356,7 +356,7 @@ class Config:
     retry_budget_burst: int = _field(10, _COUNT)  # ours: what a quiet client may spend at once
     start_log_errors: int = _field(5, _COUNT, "hbase.client.start.log.errors.counter", hbase=5)  # warn above it
 
-    # -- hedged reads of user tables (spec 4). Microseconds in HBase!
+    # -- hedged reads of user tables. Microseconds in HBase! The plan and the budget are those of HedgedRead of meta, too.
     hedge_delay_get_s: float = _field(0.010, _TIME, "hbase.client.primaryCallTimeout.get", _US, 10_000)
     # HBase's reference guide names the old key; HBase reads the new one only. Whoever writes the old one means this.
     hedge_delay_scan_s: float = _field(
@@ -374,9 +374,10 @@ class Config:
     hedge_delay_min_s: float = _field(0.001, _TIME)  # timers and threads are not finer than that
     hedge_delay_max_s: float = _field(1.0, _TIME)  # HBase's longest fixed delay, that of scans
     hedge_samples_min: int = _field(20, _SIZE)  # the fewest that have a 95th percentile
-    # Ours: staged asks one more replica per delay, and so costs less where the second one answers (HBase: spec 4.1).
+    # Ours: staged asks one more replica per delay, and so costs less where the second one answers.
     hedge_plan: str = _field("staged", _one_of("staged", "all_at_once"), hbase="all_at_once")
-    hedge_budget: float = _field(0.05, _BUDGET)  # ours: hedges per call over all; what hedge_quantile leads to
+    # Ours: hedges per call over all; what hedge_quantile leads to. Lookups in hbase:meta have at least 1.
+    hedge_budget: float = _field(0.05, _BUDGET)
     hedge_budget_burst: int = _field(10, _COUNT)  # ours: what a quiet client may spend at once
 
     # -- scans of user tables

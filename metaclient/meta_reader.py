@@ -5,7 +5,7 @@ One read of meta:
 1. The registry's replicas (known, refreshed in the background) and their health make a view; the selector answers an
    order of ids; ids without a server are skipped and the primary is added as the last resort.
 2. LoadBalance and None ask one after the other, each within its own time; HedgedRead asks the primary now, the first
-   secondary after the delay, and so on. After a fault of a server its other replicas are not tried in this read.
+   secondary after the delay, and so on (``hedge_plan``: staged; all_at_once: all secondaries after the delay). After a fault of a server its other replicas are not tried in this read.
 3. An answer of a secondary that ``judge`` finds negative (no rows, a hole, garbage) proves nothing: a re-opened replica
    answers "no rows, no error" for a minute. The primary is asked next, whatever stood next on the list; only what it
    says reaches the caller. The secondary is blamed when it was contradicted some times in a row, not for a moment's lag
@@ -47,7 +47,7 @@ from metaclient.model import META_TABLE, MetaReplica, RegionInfo, ServerName
 from metaclient.reads.budget import HedgeBudget
 from metaclient.reads.delay import LatencyWindow
 from metaclient.reads.executor import Executor
-from metaclient.reads.plan import Leg, one_replica, staged
+from metaclient.reads.plan import Leg, all_at_once, one_replica, staged
 from metaclient.replicas import (
     HealthState,
     Lookup,
@@ -113,7 +113,8 @@ class MetaReader:
         )
         self._selector = selector_named(config.meta_selector, self._stale)
         self._is_final = bool(getattr(self._selector, "is_final", False))
-        self._hedge_budget = HedgeBudget(ratio=1.0, burst=config.hedge_budget_burst)
+        # A lookup waits for the fixed delay, so that few hedge: each may, once, and more often where all reads may.
+        self._hedge_budget = HedgeBudget(ratio=max(1.0, config.hedge_budget), burst=config.hedge_budget_burst)
         self._latency = LatencyWindow()
         self._lags_s: dict[int, float] = {}  # as the replicas last told; one store a page, no lock
         self._refutations: dict[int, int] = {}  # by replica id, in a row; guarded by the lock
@@ -379,7 +380,8 @@ class MetaReader:
         if not places:
             raise self._nowhere()
         if mode is MetaMode.HEDGED_READ:
-            return staged(places, delay_s=self._config.meta_hedge_delay_s, timeout_s=rpc_s)
+            make = staged if self._config.hedge_plan == "staged" else all_at_once
+            return make(places, delay_s=self._config.meta_hedge_delay_s, timeout_s=rpc_s)
         return self._in_turn(places, rpc_s)
 
     def _selected(self, lookup: Lookup, view: MetaView) -> tuple[int, ...]:

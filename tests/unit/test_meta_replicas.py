@@ -583,6 +583,29 @@ def test_hedged_meta_read_asks_one_more_replica_after_each_delay() -> None:
         assert r.connection.stats()["meta"]["hedges"] == 2
 
 
+def test_hedge_plan_is_not_ignored_for_meta() -> None:
+    """all_at_once is HBase's plan: after one delay every secondary is asked."""
+    with rig(meta_mode="HedgedRead", hedge_plan="all_at_once", meta_replicas=4) as r:
+        for replica in (0, 1, 2):
+            r.backend.on("read_meta", replica=replica).hangs()
+        r.locate(b"a")
+        asked = [(call.replica_id, round(call.at_s, 1)) for call in r.backend.calls if call.method == "read_meta"]
+        assert sorted(asked) == [(0, 0.0), (1, 1.0), (2, 1.0), (3, 1.0)]
+        assert r.connection.stats()["meta"]["hedges"] == 3
+
+
+@pytest.mark.parametrize(("budget", "hedges"), [(0.05, 1 + 10), (1000, 2 * 10)])
+def test_hedge_budget_is_not_ignored_for_meta(budget: float, hedges: int) -> None:
+    options: dict[str, Any] = {"meta_rpc_timeout_s": 5.0, "hedge_budget_burst": 1, "hedge_budget": budget}
+    with rig(meta_mode="HedgedRead", hedge_plan="all_at_once", **options) as r:
+        r.backend.on("read_meta", replica=0).delays(3.0)
+        for replica in (1, 2):
+            r.backend.on("read_meta", replica=replica).delays(1.5)
+        for _ in range(10):
+            look(r)
+        assert 0.8 * hedges <= r.connection.stats()["meta"]["hedges"] <= hedges
+
+
 def test_hedged_meta_read_with_a_healthy_primary_asks_nobody_else() -> None:
     with rig(meta_mode="HedgedRead") as r:
         look(r, 20)
