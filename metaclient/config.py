@@ -356,9 +356,9 @@ class Config:
     retry_budget_burst: int = _field(10, _COUNT)  # ours: what a quiet client may spend at once
     start_log_errors: int = _field(5, _COUNT, "hbase.client.start.log.errors.counter", hbase=5)  # warn above it
 
-    # -- hedged reads of user tables. Microseconds in HBase! The plan and the budget are those of HedgedRead of meta, too.
+    # -- hedged reads of user tables; plan and budget are those of HedgedRead of meta, too. Microseconds in HBase!
     hedge_delay_get_s: float = _field(0.010, _TIME, "hbase.client.primaryCallTimeout.get", _US, 10_000)
-    # HBase's reference guide names the old key; HBase reads the new one only. Whoever writes the old one means this.
+    # HBase's reference guide names the old key; HBase reads the new one only. The old one is honoured.
     hedge_delay_scan_s: float = _field(
         1.0,
         _TIME,
@@ -578,6 +578,9 @@ def _is_kept(given: _Property) -> bool:
         raise ConfigError(
             f"{given.name} ({given.source}): fields are keywords; as a property write {_OWN_PREFIX}{given.name}"
         )
+    if "." not in given.name and not is_from_file(given.source):  # a field, misspelt, or a setting of something else
+        near = nearest_name(given.name, _FIELDS)
+        refuse_or_warn(given.name, given.source, near and _OWN_PREFIX + near)
     if given.name.startswith(_OWN_PREFIX):
         _require_known([given.name], _OWN_NAMES, given.source, "property")
     elif given.name in _DEPRECATED:

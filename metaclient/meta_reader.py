@@ -4,8 +4,9 @@ One read of meta:
 
 1. The registry's replicas (known, refreshed in the background) and their health make a view; the selector answers an
    order of ids; ids without a server are skipped and the primary is added as the last resort.
-2. LoadBalance and None ask one after the other, each within its own time; HedgedRead asks the primary now, the first
-   secondary after the delay, and so on (``hedge_plan``: staged; all_at_once: all secondaries after the delay). After a fault of a server its other replicas are not tried in this read.
+2. LoadBalance and None ask one after the other, each within its own time. HedgedRead asks the primary now, the first
+   secondary after the delay, and so on (``hedge_plan`` staged), or all secondaries after the delay (all_at_once). After
+   a fault of a server its other replicas are not tried in this read.
 3. An answer of a secondary that ``judge`` finds negative (no rows, a hole, garbage) proves nothing: a re-opened replica
    answers "no rows, no error" for a minute. The primary is asked next, whatever stood next on the list; only what it
    says reaches the caller. The secondary is blamed when it was contradicted some times in a row, not for a moment's lag

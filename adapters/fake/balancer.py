@@ -5,9 +5,10 @@ on one server while another is free. Balancing (:func:`plan_moves`), in this ord
 
 1. copies of one range that share a server are separated, a secondary moves, never the primary;
 2. servers are evened out to within one region by moving user regions;
-3. copies of hbase:meta come last and move for reason 1 only: their caches stay warm (seed 000, 6.3.5).
+3. copies of hbase:meta come last and move for reason 1 only: their caches stay warm (HBASE-18070's design).
 
-Mirrors the outcome of HBase's BaseLoadBalancer.roundRobinAssignment and RegionReplicaGroupingCostFunction.
+Mirrors the outcome of HBase's BaseLoadBalancer.roundRobinAssignment and RegionReplicaGroupingCostFunction. Without
+``keeps_copies_apart`` only step 2 is done, and copies may meet: the outcome of SimpleLoadBalancer (HBase 2.6).
 
 DIVERGENCES: a plan instead of a random walk over cost functions; one server is one host and one rack; hbase:meta is
 kept apart and sticky, which HBase does not do.
@@ -100,9 +101,11 @@ def replica_cost(picture: Picture) -> int:
     return sum((len(group) - 1) ** 2 for held in picture.values() for group in _by_range(held).values())
 
 
-def plan_moves(picture: Picture) -> list[Move]:
+def plan_moves(picture: Picture, *, keeps_copies_apart: bool = True) -> list[Move]:
     """What to move, in order; empty when the cluster is as it should be."""
-    state = _State(picture)
+    state = _State(picture, keeps_copies_apart)
+    if not keeps_copies_apart:
+        return state.even_out()
     apart = [move for move in state.separate() if not move.copy.is_meta]
     meta = [move for move in state.moves if move.copy.is_meta]
     even = state.even_out()
@@ -119,7 +122,8 @@ def _by_range(copies: Sequence[Copy]) -> dict[Range, list[Copy]]:
 class _State:
     """The picture while a plan is made: moves are applied to it as they are found."""
 
-    def __init__(self, picture: Picture) -> None:
+    def __init__(self, picture: Picture, keeps_copies_apart: bool) -> None:
+        self._keeps_copies_apart = keeps_copies_apart
         self.held: dict[ServerName, dict[bytes, Copy]] = {
             server: {copy.name: copy for copy in copies} for server, copies in sorted(picture.items())
         }
@@ -187,7 +191,7 @@ class _State:
             (
                 copy
                 for copy in self.held[source].values()
-                if not copy.is_meta and target not in self.holders[copy.range]
+                if not copy.is_meta and not (self._keeps_copies_apart and target in self.holders[copy.range])
             ),
             None,
         )

@@ -20,7 +20,7 @@ from adapters.fake import balancer, region_procedures, table_procedures
 from adapters.fake.backend import FakeBackend
 from adapters.fake.call import Call
 from adapters.fake.chores import Chore, Chores, Sessions
-from adapters.fake.config import ClusterConfig, nearest
+from adapters.fake.config import STOCHASTIC_BALANCER, ClusterConfig, nearest
 from adapters.fake.faults import Faults
 from adapters.fake.handlers import Handlers
 from adapters.fake.master import Master
@@ -60,21 +60,29 @@ Rows = Mapping[bytes, Mapping[bytes, bytes]] | Iterable[tuple[bytes, Mapping[byt
 
 
 class FakeCluster:
-    """Master, region servers, registry and file system; see api.md for the fixed part of its methods."""
+    """Master, region servers, registry and file system.
+
+    ``config`` is a mapping of our settings or of HBase's properties, or a :class:`ClusterConfig`; the argument
+    ``meta_replicas`` goes before its ``hbase.meta.replica.count``.
+    """
 
     def __init__(
         self,
         servers: int = 5,
-        meta_replicas: int = 3,
+        meta_replicas: int | None = None,
         seed: int = 0,
         runtime: Runtime | None = None,
         config: ClusterConfig | Mapping[str, object] | None = None,
     ) -> None:
-        if servers < 1 or meta_replicas < 1:
+        if servers < 1 or (meta_replicas is not None and meta_replicas < 1):
             raise ConfigError(f"servers and meta_replicas must be at least 1, got {servers} and {meta_replicas}")
+        settings = ClusterConfig.of(config)
+        if meta_replicas is not None:
+            settings = settings.replace(meta_replicas=meta_replicas)
+        settings.warn_of_settings_without_effect()
         self._owns_runtime = runtime is None
         self.runtime: Runtime = ThreadRuntime(seed=seed, name="fake-hbase") if runtime is None else runtime
-        self.config = ClusterConfig.of(config).settled(isinstance(self.runtime, SimRuntime))
+        self.config = settings.settled(isinstance(self.runtime, SimRuntime))
         self.network = Network(self.runtime, self.config.latency_s_min or 0.0, self.config.latency_s_max or 0.0)
         self.network.on_change(self._update_quick)
         self.filesystem = FileSystem()
@@ -106,7 +114,7 @@ class FakeCluster:
         #: As in ``hbase:meta``'s folder of a real cluster: another one with each cluster.
         self.cluster_id = str(uuid5(NAMESPACE_URL, f"fake:{seed}:{self._last_start_code}"))
         self.front: Front | None = None
-        self.master.start(meta_replicas)
+        self.master.start(self.config.meta_replicas)
         self._chores.start()
         self._let_replicas_open(is_start=True)
         observe(self)
@@ -341,7 +349,8 @@ class FakeCluster:
 
     def balance(self) -> int:
         """Run the balancer once; the number of regions that moved."""
-        moves = balancer.plan_moves(self.master.picture())
+        keeps_apart = self.config.balancer == STOCHASTIC_BALANCER
+        moves = balancer.plan_moves(self.master.picture(), keeps_copies_apart=keeps_apart)
         for move in moves:
             node = self.master.states.by_name.get(move.copy.name)
             if node is not None and node.state is RegionState.OPEN and node.server == move.source:
@@ -630,8 +639,8 @@ class FakeCluster:
         config = self.config
         return [
             Chore("sessions", config.session_check_s, self._look_at_sessions),
-            Chore("meta-refresher", config.meta_refresh_s or 0.0, self.refresh_meta),
-            Chore("refresher", config.refresh_s or 0.0, self.refresh),
+            Chore("meta-refresher", config.meta_refresh_period_s, self.refresh_meta),
+            Chore("refresher", config.refresh_s, self.refresh),
             Chore("replica-reads", _REPLICA_CHORE_S, self._replica_chore, self._has_waiting_replicas),
             Chore("housekeeping", _HOUSEKEEPING_S, self._housekeeping),
             Chore("catalog-janitor", config.catalog_janitor_s, self._janitor),
@@ -645,7 +654,8 @@ class FakeCluster:
     def refresh_meta(self) -> None:
         """One round of the refresher for hbase:meta; a changed primary is flushed first (see config)."""
         primary = self.master.meta_primary_server()
-        if self.config.meta_flush_on_refresh and primary is not None and primary.is_running:
+        flushes = self.config.meta_flush_on_refresh and not self.config.replication.pushes_meta
+        if flushes and primary is not None and primary.is_running:
             region = primary.regions.get(keys.meta_region_name(0))
             if region is not None and region.memstore_bytes:
                 primary.flush_region(region)

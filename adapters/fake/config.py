@@ -1,13 +1,16 @@
 """Stores every size, limit and delay of a fake cluster, under our names (seconds, bytes) and under HBase's.
 
+Order of precedence, highest first: an argument of ``FakeCluster`` or a name in a ``fake:`` url, a field of ours in the
+mapping, HBase's property. Two of HBase's names for one field must agree.
+
 DIVERGENCES from HBase's defaults, so that a cluster in memory is pleasant to use at once:
 
-- ``session_timeout_s`` is 6 s (HBase: 90 s), as in the runs behind spec/native.md;
+- ``meta_replicas`` is 3 (HBase: 1);
+- ``session_timeout_s`` is 6 s (HBase: 90 s), as on a local cluster of ours;
 - region replication is on, for hbase:meta and for user tables (HBase: off); see ``replication/config.py``;
-- where it is switched off, the store file refresher is on, 0.3 s for hbase:meta and 1 s for user tables (HBase: off),
-  because it is the only other way for secondaries to see new data;
-- with the refresher, hbase:meta is flushed whenever it has changed since the last look (HBase: every 5 minutes or on
-  request), which gives its secondaries the lag of a busy HBase 2.6;
+- where the store file refresher is on and nothing is pushed to the copies of hbase:meta, hbase:meta is flushed whenever
+  it has changed since the last look (HBase: every 5 minutes or on request), which gives its secondaries the lag of a
+  busy HBase 2.6;
 - archived logs are deleted at once (HBase: after 10 minutes), which is memory here;
 - the balancer does not run by itself (HBase: every 5 minutes): a test calls ``balance()``.
 """
@@ -21,9 +24,25 @@ from dataclasses import dataclass, field
 
 from adapters.fake.replication.config import ReplicationConfig
 from adapters.fake.storage import StorageConfig
-from metaclient.errors import ConfigError
+from metaclient.config import property_names
+from metaclient.errors import ConfigError, ConfigWarning
+from metaclient.hbase_properties import (
+    CLIENT_PREFIXES,
+    NameKind,
+    Properties,
+    is_from_file,
+    kind_of,
+    refuse_or_warn,
+    source_of,
+    warn,
+    warn_unread,
+)
 
-__all__ = ["ClusterConfig", "nearest", "setting_names"]
+__all__ = ["SIMPLE_BALANCER", "STOCHASTIC_BALANCER", "ClusterConfig", "honoured_names", "nearest", "setting_names"]
+
+#: HBase's balancers whose outcome the fake has; the words of ``hbase.master.loadbalancer.class``.
+STOCHASTIC_BALANCER, SIMPLE_BALANCER = "StochasticLoadBalancer", "SimpleLoadBalancer"
+_META_COPIES_MAX = 0x10000  # RegionInfo's replica ids are two bytes
 
 
 def nearest(name: str, known: list[str]) -> str:
@@ -72,16 +91,16 @@ class ClusterConfig:
     registry_lag_s: float = 0.0  # a new meta location is told to clients that much later
     region_open_s: float | None = None  # RegionOpening for that long; on virtual time 0.1 s (native.md 5.8: 0.05-0.3)
     region_close_s: float | None = None  # "is closing"; on virtual time 0.05 s (native.md 5.8: 0.05-0.15)
+    balancer: str = STOCHASTIC_BALANCER  # hbase.master.loadbalancer.class: SimpleLoadBalancer evens out and no more
     balancer_period_s: float = 0.0  # hbase.balancer.period; 0 = only when asked
     catalog_janitor_s: float = 300.0  # hbase.catalogjanitor.interval: split parents leave hbase:meta
     failover_piles_replicas: bool = False  # native.md 5.7: after a failover, copies share a server until balanced
 
     # -- region replicas --------------------------------------------------------------------------------------
+    meta_replicas: int = 3  # hbase.meta.replica.count, when the cluster starts
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
-    #: hbase.regionserver.storefile.refresh.period; 0 = off. None: off with region replication, else 1 s.
-    refresh_s: float | None = None
-    #: hbase.regionserver.meta.storefile.refresh.period; 0 = off. None: off with region replication, else 0.3 s.
-    meta_refresh_s: float | None = None
+    refresh_s: float = 0.0  # hbase.regionserver.storefile.refresh.period: all tables, hbase:meta too; 0 = off
+    meta_refresh_s: float = 0.0  # hbase.regionserver.meta.storefile.refresh.period: if the general one is 0
     meta_flush_on_refresh: bool = True  # flush a changed hbase:meta before its replicas look at the files
     wait_for_primary_flush: bool = True  # hbase.region.replica.wait.for.primary.flush
     reads_disabled_s: float | None = None  # after each open of a secondary; on virtual time 0.1 s (5.8: 0.03-0.16)
@@ -89,38 +108,70 @@ class ClusterConfig:
     meta_rows_torn_s: float = 0.0  # native.md 0.2: then with 3 cells of each row that long
 
     def __post_init__(self) -> None:
-        for item in dataclasses.fields(self):
-            value = getattr(self, item.name)
-            if isinstance(value, int | float) and not isinstance(value, bool) and value < 0:
-                raise ConfigError(f"{item.name} must not be negative, got {value!r}")
-        for name in ("handlers", "meta_handlers", "call_queue_max", "session_timeout_s", "session_check_s"):
+        for owner in (self, self.storage, self.replication):
+            _require_numbers(owner)
+        positive = (
+            "handlers",
+            "meta_handlers",
+            "call_queue_max",
+            "session_timeout_s",
+            "session_check_s",
+            "meta_replicas",
+        )
+        for name in positive:
             if not getattr(self, name):
                 raise ConfigError(f"{name} must be more than 0")
+        if self.meta_replicas > _META_COPIES_MAX:
+            raise ConfigError(f"meta_replicas must be at most {_META_COPIES_MAX}, got {self.meta_replicas}")
+        if self.balancer not in (STOCHASTIC_BALANCER, SIMPLE_BALANCER):
+            raise ConfigError(f"balancer: {_balancer_refusal(self.balancer)}")
+        if (self.latency_s_min or 0.0) > (float("inf") if self.latency_s_max is None else self.latency_s_max):
+            raise ConfigError(f"latency_s_min = {self.latency_s_min} is more than latency_s_max = {self.latency_s_max}")
         # StorefileRefresherChore refuses to start: a file could be cleaned away between two looks.
-        refresh_s, meta_refresh_s = self.refresh_s or 0.0, self.meta_refresh_s or 0.0
-        if max(refresh_s, meta_refresh_s) > self.storage.archive_ttl_s / 2:
+        if max(self.refresh_s, self.meta_refresh_s) > self.storage.archive_ttl_s / 2:
             raise ConfigError(
                 f"refresh_s and meta_refresh_s must be at most half of the archive's time to live "
-                f"({self.storage.archive_ttl_s:g} s), got {refresh_s:g} and {meta_refresh_s:g}"
+                f"({self.storage.archive_ttl_s:g} s), got {self.refresh_s:g} and {self.meta_refresh_s:g}"
             )
+
+    @property
+    def meta_refresh_period_s(self) -> float:
+        """How often copies of hbase:meta look at files: as all tables do if these do, as in HRegionServer."""
+        return self.refresh_s or self.meta_refresh_s
 
     def settled(self, is_virtual: bool) -> ClusterConfig:
         """The same with every ``None`` decided for this kind of runtime."""
         chosen = {name: (lifelike if is_virtual else 0.0) for name, lifelike in _LIFELIKE.items()}
-        pushes = self.replication
-        chosen["refresh_s"] = 0.0 if pushes.enabled else _REFRESH_S
-        chosen["meta_refresh_s"] = 0.0 if pushes.enabled or pushes.catalog_enabled else _META_REFRESH_S
+        if self.latency_s_max is not None:
+            chosen["latency_s_min"] = min(chosen["latency_s_min"], self.latency_s_max)
+        chosen["latency_s_max"] = max(chosen["latency_s_max"], self.latency_s_min or 0.0)
         undecided = {name: value for name, value in chosen.items() if getattr(self, name) is None}
         return dataclasses.replace(self, **undecided)  # type: ignore[arg-type]  # all of them are floats
 
+    def warn_of_settings_without_effect(self) -> None:
+        """Warn of settings that others overrule, as HBase's servers do in silence."""
+        if self.replication.enabled and not self.replication.catalog_enabled:  # ServerRegionReplicaUtil
+            warn(
+                "hbase.region.replica.replication.catalog.enabled=false has no effect: "
+                "hbase.region.replica.replication.enabled=true includes hbase:meta",
+                ConfigWarning,
+            )
+        if self.refresh_s and self.meta_refresh_s not in (0.0, self.refresh_s):  # HRegionServer
+            warn(
+                "hbase.regionserver.meta.storefile.refresh.period has no effect: "
+                "hbase.regionserver.storefile.refresh.period is set and includes hbase:meta",
+                ConfigWarning,
+            )
+
     def replace(self, **changes: object) -> ClusterConfig:
-        """A copy with some settings changed; unknown names raise ConfigError."""
-        _check_names(changes)
-        return dataclasses.replace(self, **changes)  # type: ignore[arg-type]  # names checked, types are the caller's
+        """A copy with some settings changed, also flat ones (``replication_lock_step``); unknown names are refused."""
+        return _with(self, changes)
 
     @classmethod
     def of(cls, config: ClusterConfig | Mapping[str, object] | None = None) -> ClusterConfig:
-        """From a mapping of field names or HBase property names (HBase's units); other HBase properties are ignored.
+        """From a mapping of field names or HBase property names (HBase's units).
+
+        A property that has no effect on a fake cluster gives a warning or is refused, as docs/configuration.md says.
 
         >>> ClusterConfig.of({"zookeeper.session.timeout": "2000", "handlers": 5}).session_timeout_s
         2.0
@@ -134,9 +185,6 @@ class ClusterConfig:
         return _from_mapping(config)
 
 
-#: The refresher's periods where replicas have nothing else to follow their primaries by.
-_REFRESH_S, _META_REFRESH_S = 1.0, 0.3
-
 #: What an undecided delay is on virtual time.
 _LIFELIKE = {
     "latency_s_min": 0.0001,
@@ -145,6 +193,20 @@ _LIFELIKE = {
     "region_close_s": 0.05,
     "reads_disabled_s": 0.1,
 }
+
+
+def _require_numbers(owner: object) -> None:
+    for item in dataclasses.fields(owner):  # type: ignore[arg-type]  # one of the three classes
+        value = getattr(owner, item.name)
+        kind = str(item.type)
+        if kind.startswith("int") and (isinstance(value, bool) or not isinstance(value, int)):
+            raise ConfigError(f"{item.name} must be a whole number, got {value!r}")
+        if kind.startswith("float") and value is not None and not isinstance(value, int | float):
+            raise ConfigError(f"{item.name} must be a number, got {value!r}")
+        if kind.startswith("bool") and value is not None and not isinstance(value, bool):
+            raise ConfigError(f"{item.name} must be True or False, got {value!r}")
+        if isinstance(value, int | float) and not 0 <= value < float("inf"):
+            raise ConfigError(f"{item.name} must not be negative or infinite, got {value!r}")
 
 
 def _milliseconds(value: object) -> float:
@@ -166,6 +228,18 @@ def _number(value: object) -> float:
     return float(str(value))
 
 
+def _balancer(value: object) -> str:
+    """The balancer of a Java class, with or without its package."""
+    word = str(value).strip().rpartition(".")[2]
+    if word not in (STOCHASTIC_BALANCER, SIMPLE_BALANCER):
+        raise ValueError(_balancer_refusal(value))
+    return word
+
+
+def _balancer_refusal(value: object) -> str:
+    return f"Java classes cannot be loaded; allowed: {STOCHASTIC_BALANCER}, {SIMPLE_BALANCER}; got {value!r}"
+
+
 #: HBase's name -> ours and how its unit becomes ours.
 _HBASE_KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "hbase.regionserver.handler.count": ("handlers", _integer),
@@ -174,6 +248,9 @@ _HBASE_KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "hbase.client.scanner.timeout.period": ("scanner_lease_s", _milliseconds),
     "hbase.server.scanner.max.result.size": ("scan_page_bytes_max", _integer),
     "zookeeper.session.timeout": ("session_timeout_s", _milliseconds),
+    "hbase.meta.replica.count": ("meta_replicas", _integer),
+    "hbase.master.loadbalancer.class": ("balancer", _balancer),
+    "hbase.master.logcleaner.ttl": ("old_wal_ttl_s", _milliseconds),
     "hbase.balancer.period": ("balancer_period_s", _milliseconds),
     "hbase.catalogjanitor.interval": ("catalog_janitor_s", _milliseconds),
     "hbase.regionserver.storefile.refresh.period": ("refresh_s", _milliseconds),
@@ -185,13 +262,15 @@ _STORAGE_KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "hbase.hregion.memstore.block.multiplier": ("blocking_multiplier", _integer),
     "hbase.hstore.compaction.min": ("compaction_min_files", _integer),
     "hbase.hstore.compaction.max": ("compaction_max_files", _integer),
+    "hbase.regionserver.maxlogs": ("wal_files_max", _integer),
+    "hbase.server.keyvalue.maxsize": ("cell_bytes_max", _integer),
     "hbase.master.hfilecleaner.ttl": ("archive_ttl_s", _milliseconds),
 }
 _SINK = "hbase.region.read-replica.sink."
 _REPLICATION_KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "hbase.region.replica.replication.enabled": ("enabled", _boolean),
     "hbase.region.replica.replication.catalog.enabled": ("catalog_enabled", _boolean),
-    "hbase.region.meta.replica.replication.enabled": ("catalog_enabled", _boolean),  # seed 000's name for it
+    "hbase.region.meta.replica.replication.enabled": ("catalog_enabled", _boolean),  # the name in HBASE-18070's design
     "hbase.region.replica.storefile.refresh": ("refreshes_under_pressure", _boolean),
     "hbase.region.replica.storefile.refresh.memstore.multiplier": ("memstore_multiplier", _number),
     "hbase.regionserver.replication.handler.count": ("handlers", _integer),
@@ -207,9 +286,22 @@ _REPLICATION_KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     f"{_SINK}max-pending-size.soft-limit-percentage": ("pending_soft_share", _number),
     f"{_SINK}flush.min-interval.secs": ("flush_interval_s", _number),
 }
+#: Field of ClusterConfig, or "" for its own -> HBase's names for what is in it.
+_KEYS = {"": _HBASE_KEYS, "storage": _STORAGE_KEYS, "replication": _REPLICATION_KEYS}
+_HONOURED = frozenset(name for keys in _KEYS.values() for name in keys)
+#: Server properties that have a setting here in another unit or meaning, and what to write.
+_INSTEAD = {
+    "hbase.regionserver.global.memstore.size": "a share of a heap; write memstore_global_bytes",
+    "hbase.regionserver.logroll.period": "logs are rolled by length; write wal_roll_entries",
+}
 #: ``replication_lock_step`` is ``lock_step`` of the replication: flat names for urls.
 _REPLICATION_PREFIX = "replication_"
 _PARTS: dict[str, type] = {"storage": StorageConfig, "replication": ReplicationConfig}
+
+
+def honoured_names() -> frozenset[str]:
+    """The properties of HBase that have an effect on a fake cluster."""
+    return _HONOURED
 
 
 def _field_names() -> list[str]:
@@ -218,7 +310,7 @@ def _field_names() -> list[str]:
 
 
 def setting_names() -> list[str]:
-    """What a ``fake:`` url may set: numbers, flags and times."""
+    """What a ``fake:`` url may set: numbers, flags, words and times."""
     return [name for name in _field_names() if name not in _PARTS]
 
 
@@ -230,30 +322,73 @@ def _check_names(names: Mapping[str, object]) -> None:
 
 
 def _from_mapping(config: Mapping[str, object]) -> ClusterConfig:
-    ours: dict[str, object] = {}
-    parts: dict[str, dict[str, object]] = {name: {} for name in _PARTS}
-    for name, value in config.items():
-        for known, target in (
-            (_HBASE_KEYS, ours),
-            (_STORAGE_KEYS, parts["storage"]),
-            (_REPLICATION_KEYS, parts["replication"]),
-        ):
-            if name in known:
-                field_name, convert = known[name]
-                target[field_name] = _converted(name, value, convert)
-        if "." in name:
+    """HBase's properties first, then our names over them."""
+    for name in config:
+        if not isinstance(name, str):
+            raise ConfigError(f"a setting's name must be text, got {name!r}")
+    _judge_unread(config)
+    made = ClusterConfig()
+    for part, keys in _KEYS.items():
+        values = _hbase_values(config, keys)
+        if part and values:
+            values = {part: dataclasses.replace(getattr(made, part), **values)}
+        made = dataclasses.replace(made, **values)  # type: ignore[arg-type]  # names are the tables', values converted
+    # A site file may hold any name, also one without a dot: such names are ours in a mapping only.
+    ours = {} if isinstance(config, Properties) else {name: value for name, value in config.items() if "." not in name}
+    return _with(made, ours)
+
+
+def _hbase_values(
+    config: Mapping[str, object], keys: Mapping[str, tuple[str, Callable[[object], object]]]
+) -> dict[str, object]:
+    """Field -> value; ConfigError when two of HBase's names say different things about one field."""
+    values: dict[str, object] = {}
+    names: dict[str, str] = {}
+    for name in filter(config.__contains__, keys):
+        field_name, convert = keys[name]
+        try:
+            value = _converted(name, config[name], convert)
+        except ConfigError as error:
+            if convert is not _balancer or not is_from_file(source_of(config, name)):
+                raise
+            warn(f"{error}; {STOCHASTIC_BALANCER} is used", ConfigWarning)  # a file of a cluster that has the class
             continue
-        if name.startswith(_REPLICATION_PREFIX) and name in _field_names():
-            inner = name.removeprefix(_REPLICATION_PREFIX)
-            parts["replication"][inner] = _typed(inner, value, ReplicationConfig)
-        else:
-            ours[name] = _typed(name, value, ClusterConfig)
-    _check_names(ours)
-    for name, settings in parts.items():
-        if settings:
-            base = ours.get(name, _PARTS[name]())
-            ours[name] = dataclasses.replace(base, **settings)  # type: ignore[type-var]  # a dataclass
-    return ClusterConfig(**ours)  # type: ignore[arg-type]  # names checked, values converted
+        if field_name in values and values[field_name] != value:
+            other = names[field_name]
+            raise ConfigError(f"{other} = {config[other]!r} and {name} = {config[name]!r} contradict each other")
+        values[field_name], names[field_name] = value, name
+    return values
+
+
+def _judge_unread(config: Mapping[str, object]) -> None:
+    """Raise or warn for each property that has no effect here; ``metaclient.hbase_properties`` has the rule."""
+    if isinstance(config, Properties):  # the client's Config has judged the names; what is left are servers' own
+        warn_unread(config, _HONOURED, "a fake cluster")
+        return
+    for name in config:
+        if "." not in name or name in _HONOURED:
+            continue
+        kind, near = kind_of(name)
+        if kind is NameKind.MISSPELT:
+            refuse_or_warn(name, source_of(config, name), near)
+        elif name.startswith(CLIENT_PREFIXES) or name in property_names():
+            warn(f"{name} has no effect on a cluster: give it to connect(config=...)", ConfigWarning)
+        elif kind is not NameKind.FOREIGN:
+            instead = f": {_INSTEAD[name]}" if name in _INSTEAD else ""
+            warn(f"{name} has no effect on a fake cluster{instead}", ConfigWarning)
+
+
+def _with(config: ClusterConfig, settings: Mapping[str, object]) -> ClusterConfig:
+    """A copy with settings of ours over it, as values or as a url's text."""
+    _check_names(settings)
+    inner = {name: value for name, value in settings.items() if name.startswith(_REPLICATION_PREFIX)}
+    ours = {name: _typed(name, value, ClusterConfig) for name, value in settings.items() if name not in inner}
+    if inner:
+        fields = {name.removeprefix(_REPLICATION_PREFIX): value for name, value in inner.items()}
+        typed = {name: _typed(name, value, ReplicationConfig) for name, value in fields.items()}
+        base = ours.get("replication", config.replication)
+        ours["replication"] = dataclasses.replace(base, **typed)  # type: ignore[type-var]  # a dataclass
+    return dataclasses.replace(config, **ours)  # type: ignore[arg-type]  # names checked, values typed
 
 
 def _converted(name: str, value: object, convert: Callable[[object], object]) -> object:
@@ -267,7 +402,10 @@ def _typed(name: str, value: object, owner: type[ClusterConfig] | type[Replicati
     """Text from a url becomes what the field holds; anything else is taken as it is."""
     if not isinstance(value, str):
         return value
-    annotations = {item.name: str(item.type) for item in dataclasses.fields(owner)}
-    kind = annotations.get(name, "")
-    convert = _integer if kind == "int" else _boolean if kind == "bool" else _number
-    return _converted(name, value, convert) if kind else value
+    if name == "balancer":
+        return _converted(name, value, _balancer)
+    kinds = {item.name: str(item.type).removesuffix(" | None") for item in dataclasses.fields(owner)}
+    convert = {"int": _integer, "bool": _boolean, "float": _number}.get(kinds[name])
+    if convert is None:
+        raise ConfigError(f"{name} cannot be written as text")
+    return _converted(name, value, convert)

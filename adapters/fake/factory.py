@@ -6,28 +6,38 @@
   program that closes one connection before it opens the next would lose its data without a word. (On a virtual
   clock a name belongs to that clock: a cluster cannot live in two times.)
 
-Both take ``?servers=5&meta_replicas=3&seed=0`` and any number, flag or time of :class:`ClusterConfig` by its name.
+Both take ``?servers=5&seed=0`` and any number, flag, word or time of :class:`ClusterConfig` by its name, such as
+``meta_replicas=3``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from adapters.fake.backend import FakeBackend
 from adapters.fake.cluster import FakeCluster
-from adapters.fake.config import ClusterConfig, nearest, setting_names
+from adapters.fake.config import ClusterConfig, honoured_names, nearest, setting_names
 from metaclient.errors import ConfigError
+from metaclient.hbase_properties import CLIENT_PREFIXES
 from metaclient.runtime import Runtime, SimRuntime
 
 __all__ = ["backend_factory", "close_named_clusters", "named_cluster"]
 
 SCHEME = "fake"
-_SIZES = ("servers", "meta_replicas", "seed")
-_META_REPLICAS_KEY = "hbase.meta.replica.count"
+_SIZES = ("servers", "seed")
 
-#: (name, runtime's id or 0) -> cluster and the query that made it. Entries are only added by ``setdefault``: atomic.
-_named: dict[tuple[str, int], tuple[FakeCluster, str]] = {}
+
+class _Given(NamedTuple):
+    """What a named cluster was made with: it cannot be given other settings later."""
+
+    query: str
+    properties: str
+
+
+#: (name, runtime's id or 0) -> cluster and what made it. Entries are only added by ``setdefault``: atomic.
+_named: dict[tuple[str, int], tuple[FakeCluster, _Given]] = {}
 
 
 def backend_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> FakeBackend:
@@ -51,16 +61,24 @@ def named_cluster(
     """The cluster behind ``fake:NAME``: for killing servers of it while connections use it."""
     is_virtual = isinstance(runtime, SimRuntime)
     key = (name, id(runtime) if is_virtual else 0)
+    given = _Given(query, _server_settings(properties or {}))
     found = _named.get(key)
     if found is None or found[0].network.is_closed:
         made = _made(query, runtime if is_virtual else None, properties or {})
         _named.pop(key, None)
-        found = _named.setdefault(key, (made, query))
+        found = _named.setdefault(key, (made, given))
         if found[0] is not made:
             made.close()  # somebody was faster
-    if query and query != found[1]:
-        raise ConfigError(f"fake:{name} is there already, made with {found[1] or 'nothing'!r}, not {query!r}")
+    for now, before in zip(given, found[1], strict=True):
+        if now and now != before:
+            raise ConfigError(f"fake:{name} is there already, made with {before or 'nothing'!r}, not {now!r}")
     return found[0]
+
+
+def _server_settings(properties: Mapping[str, str]) -> str:
+    """The servers' properties as text to compare; the client's may differ from connection to connection."""
+    names = sorted(name for name in properties if name in honoured_names() and not name.startswith(CLIENT_PREFIXES))
+    return ", ".join(f"{name}={properties[name]}" for name in names)
 
 
 def close_named_clusters() -> None:
@@ -73,15 +91,7 @@ def close_named_clusters() -> None:
 def _made(query: str, runtime: Runtime | None, properties: Mapping[str, str]) -> FakeCluster:
     settings = _parsed(query)
     sizes = {name: _size(name, settings.pop(name)) for name in _SIZES if name in settings}
-    if _META_REPLICAS_KEY in properties:
-        sizes.setdefault("meta_replicas", _size(_META_REPLICAS_KEY, properties[_META_REPLICAS_KEY]))
-    config = ClusterConfig.of({**_server_side(properties), **settings})
-    return FakeCluster(runtime=runtime, config=config, **sizes)
-
-
-def _server_side(properties: Mapping[str, str]) -> dict[str, object]:
-    """HBase's own names only: the client's settings are none of the cluster's business."""
-    return {name: value for name, value in properties.items() if "." in name and not name.startswith("metaclient.")}
+    return FakeCluster(runtime=runtime, config=ClusterConfig.of(properties).replace(**settings), **sizes)
 
 
 def _parsed(query: str) -> dict[str, str]:
@@ -90,6 +100,8 @@ def _parsed(query: str) -> dict[str, str]:
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in known:
             raise ConfigError(f"a fake: url has no {name!r}{nearest(name, known)}")
+        if name in settings:
+            raise ConfigError(f"a fake: url has {name!r} twice: {settings[name]!r} and {value!r}")
         settings[name] = value
     return settings
 

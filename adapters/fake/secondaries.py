@@ -179,7 +179,7 @@ class Secondaries:
 
     def _refresh(self, secondary: _Secondary) -> bool:
         if self.refresh_fails:
-            period = (self._config.meta_refresh_s if secondary.is_meta else self._config.refresh_s) or 0.0
+            period = self._config.meta_refresh_period_s if secondary.is_meta else self._config.refresh_s
             silent_s = self._runtime.now() - secondary.refreshed_at
             if silent_s > self._config.storage.archive_ttl_s - period:
                 secondary.region.reads_enabled = False

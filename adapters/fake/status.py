@@ -132,7 +132,7 @@ def _replication(cluster: FakeCluster) -> Picture:
             }
             for host, server in cluster.servers_by_host.items()
         },
-        "meta_refresh_s": cluster.config.meta_refresh_s,
+        "meta_refresh_s": cluster.config.meta_refresh_period_s,
         "refresh_s": cluster.config.refresh_s,
         "secondaries": len(ages),
         "oldest_refresh_s": max(ages.values(), default=0.0),
@@ -141,7 +141,10 @@ def _replication(cluster: FakeCluster) -> Picture:
 
 
 def _mode(cluster: FakeCluster) -> str:
-    config = cluster.config.replication
-    if config.enabled:
-        return "region replication"
-    return "region replication of hbase:meta" if config.catalog_enabled else "store file refresher"
+    """What keeps copies up to date; the refresher may run beside pushes."""
+    config = cluster.config
+    if config.replication.pushes_user_tables:
+        return "region replication" if config.replication.pushes_meta else "region replication of user tables"
+    if config.replication.pushes_meta:
+        return "region replication of hbase:meta"
+    return "store file refresher" if config.meta_refresh_period_s else "none"

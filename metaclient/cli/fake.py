@@ -44,26 +44,31 @@ def fake() -> None:
 
 @fake.command()
 @click.option("--servers", type=click.IntRange(min=1), default=5, show_default=True, help="Region servers.")
-@click.option("--meta-replicas", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option(
+    "--meta-replicas",
+    type=click.IntRange(min=1),
+    default=None,
+    help="Copies of hbase:meta.  [default: hbase.meta.replica.count of --config, else 3]",
+)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @_port("--thrift1-port", "0", "HBase's Thrift 1 (happybase)")
 @_port("--thrift2-port", "0", "HBase's Thrift 2")
 @_port("--rpc-port", "none", "HBase's own RPC")
 @_port("--status-port", "0", "The status page")
 @common
-def serve(session: Session, servers: int, meta_replicas: int, host: str, **ports: int | None) -> None:
+def serve(session: Session, servers: int, meta_replicas: int | None, host: str, **ports: int | None) -> None:
     """Serve a new cluster until Ctrl-C or SIGTERM; its data goes with it."""
     properties = _properties(session.config)
     with cluster_class("fake")(servers=servers, meta_replicas=meta_replicas, config=properties) as cluster:
         front = cluster.serve(host, **ports, gateway=properties)
         with _until_told(cluster.runtime) as ended:
-            _show(session, front, servers, meta_replicas)
+            _show(session, front, servers, cluster.config.meta_replicas)
             ended.result()
     session.say("ended")
 
 
 def _properties(path: str | None) -> Mapping[str, object]:
-    return {} if path is None else dict(Config.of(path).properties)
+    return {} if path is None else Config.of(path).properties
 
 
 def _show(session: Session, front: Any, servers: int, meta_replicas: int) -> None:

@@ -547,7 +547,7 @@ def test_unknown_property_that_looks_like_ours_names_the_nearest(name: str, near
         Config.of({name: "1"})
 
 
-@pytest.mark.parametrize("name", ["metaclient.properties", "metaclient.", "hbase.client."])
+@pytest.mark.parametrize("name", ["metaclient.properties", "metaclient.", "hbase.client.", "servers", "zzz", "retrys"])
 def test_no_such_property(name: str) -> None:
     with pytest.raises(ConfigError, match="no such property"):
         Config.of({name: "1"})

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING
 from adapters.fake.front.meta_scan import families_of, row_getter
 from metaclient import multi
 from metaclient.backend import MetaScan, Outcome
-from metaclient.config import Config
+from metaclient.config import Config, fields_given
 from metaclient.connection import connect_to
+from metaclient.hbase_properties import warn_unread
 from metaclient.model import (
     META_TABLE,
     Check,
@@ -246,8 +247,8 @@ def _whole_rows(pieces: Generator[Result, None, None], limit: int) -> Generator[
 
 
 def _settings(config: Mapping[str, object]) -> Config:
-    """HBase's ways, except where a property says otherwise."""
-    given, ours = Config.of(config), Config()
-    return given.replace(
-        **{name: value for name, value in GATEWAY_SETTINGS.items() if getattr(given, name) == getattr(ours, name)}
-    )
+    """HBase's ways, except where a property says otherwise, be it with the value that is our default."""
+    properties = Config.of(config).properties
+    warn_unread(properties, (), "the client inside of a gateway")
+    given = fields_given(properties)
+    return Config.of(properties, **{name: value for name, value in GATEWAY_SETTINGS.items() if name not in given})

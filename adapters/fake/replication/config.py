@@ -1,7 +1,7 @@
 """Stores every limit and delay of region replication, in our units; :mod:`adapters.fake.config` knows HBase's names.
 
 DIVERGENCES from HBase's defaults: replication is on (HBase: both keys false); each replica has its own pace (HBase:
-lock step); of hbase:meta only ``info`` is pushed (HBase: all four families; seed 000, 5 decides).
+lock step); of hbase:meta only ``info`` is pushed (HBase: all four families; the design of HBASE-18070 decides).
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ __all__ = ["ReplicationConfig"]
 class ReplicationConfig:
     """How primaries push and how replicas take it; the sink's keys begin with ``hbase.region.read-replica.sink.``."""
 
-    enabled: bool = True  # hbase.region.replica.replication.enabled: all tables, hbase:meta too
+    #: hbase.region.replica.replication.enabled. True: all tables, hbase:meta too, as in HBase; False: no user table;
+    #: None: user tables, so that the catalog's key alone can switch hbase:meta off.
+    enabled: bool | None = None
     catalog_enabled: bool = True  # hbase.region.replica.replication.catalog.enabled: hbase:meta alone
     all_meta_families: bool = False  # push table, ns and rep_barrier too, as HBase does today
     lock_step: bool = False  # each batch to all replicas, the next when all have answered: HBase's way
@@ -42,6 +44,14 @@ class ReplicationConfig:
     open_flush_gather_s: float = 0.02
     refreshes_under_pressure: bool = True  # hbase.region.replica.storefile.refresh
     memstore_multiplier: float = 4.0  # hbase.region.replica.storefile.refresh.memstore.multiplier
+
+    @property
+    def pushes_user_tables(self) -> bool:
+        return self.enabled is not False
+
+    @property
+    def pushes_meta(self) -> bool:
+        return self.enabled is True or self.catalog_enabled
 
     @property
     def pending_bytes_soft(self) -> int:

@@ -38,13 +38,13 @@ def is_on(config: ReplicationConfig, descriptor: TableDescriptor) -> bool:
     """Do primaries of this table push to their replicas? (ServerRegionReplicaUtil; the general key includes meta.)"""
     if descriptor.region_replication < 2:
         return False
-    return config.enabled or (config.catalog_enabled and descriptor.name == META_TABLE)
+    return config.pushes_meta if descriptor.name == META_TABLE else config.pushes_user_tables
 
 
 def _has_sink(config: ReplicationConfig, descriptor: TableDescriptor) -> bool:
     """``hbase:meta`` gets copies without being opened again: its primary is ready for them while it is alone."""
     if descriptor.name == META_TABLE:
-        return config.enabled or config.catalog_enabled
+        return config.pushes_meta
     return is_on(config, descriptor)
 
 

@@ -168,7 +168,7 @@ def _settings(dice: Chance) -> dict[str, object]:
 def _replication(dice: Chance) -> dict[str, object]:
     way = dice.random()
     if way < 0.15:
-        return {"replication_enabled": False, "replication_catalog_enabled": dice.random() < 0.5}
+        return {"replication_enabled": False, "replication_catalog_enabled": dice.random() < 0.5, "refresh_s": 1.0}
     return {
         "replication_lock_step": way > 0.85,
         "replication_all_meta_families": dice.random() < 0.2,

@@ -11,9 +11,9 @@ from metaclient.errors import ConfigError, NotServingRegion, ReadsDisabled, Requ
 from metaclient.model import FamilyDescriptor, Scan, TableDescriptor
 
 #: No pushes: secondaries follow files.
-FILES_ONLY = {"replication_enabled": False}
-#: Nothing by itself: tests say when a secondary looks at its primary's files.
-BY_HAND = {**FILES_ONLY, "refresh_s": 0.0}
+FILES_ONLY = {"replication_enabled": False, "refresh_s": 1.0}
+#: Nothing by itself, as in HBase: tests say when a secondary looks at its primary's files.
+BY_HAND = {"replication_enabled": False}
 
 
 def _refresh(world: Any, table: bytes, replica_id: int, row: bytes = b"") -> None:

@@ -361,14 +361,13 @@ def test_only_info_is_pushed_unless_all_is_asked_for(make: Callable[..., Any], i
     "key", ["hbase.region.replica.replication.catalog.enabled", "hbase.region.meta.replica.replication.enabled"]
 )
 def test_catalog_key_is_for_meta_alone(make: Callable[..., Any], key: str) -> None:
-    """server.md 2.1; the seed's own key is an alias."""
+    """ServerRegionReplicaUtil; the second is the name in the design of HBASE-18070."""
     world = make(config={"hbase.region.replica.replication.enabled": "false", key: "true"})
     world.create(b"t", copies=2)
     assert _sink(world) is None
     assert _sink(world, b"hbase:meta") is not None
     off = make(config={"hbase.region.replica.replication.enabled": "false", key: "false"})
     assert _sink(off, b"hbase:meta") is None
-    assert off.cluster.config.meta_refresh_s == 0.3
 
 
 def test_meta_gets_more_and_fewer_copies_without_being_reopened(make: Callable[..., Any]) -> None:
