@@ -144,6 +144,10 @@ class Connection:
         _check_one_of("transport", transport, TRANSPORTS)
         _check_one_of("protocol", protocol, PROTOCOLS)
         _check_one_of("compat", compat, COMPAT_MODES)
+        if url is not None or _backend is not None:
+            _refuse_gateway_arguments(host, port, transport, protocol)
+        if timeout is not None and options.get("rpc_timeout_s") is not None:
+            raise ConfigError("'timeout' (milliseconds) is happybase's word for rpc_timeout_s, which is given, too")
         self.host = host or DEFAULT_HOST
         self.port = port or DEFAULT_PORT
         self.timeout = timeout
@@ -552,6 +556,18 @@ def _gateway_url(host: str, port: int) -> str:
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"  # an IPv6 address
     return f"thrift1://{host}:{port}"
+
+
+def _refuse_gateway_arguments(host: str | None, port: int | None, transport: str, protocol: str) -> None:
+    """happybase's arguments name a Thrift 1 gateway: beside a url they would have no effect."""
+    for name, value, default in (
+        ("host", host, DEFAULT_HOST),
+        ("port", port, DEFAULT_PORT),
+        ("transport", transport, TRANSPORTS[0]),
+        ("protocol", protocol, PROTOCOLS[0]),
+    ):
+        if value is not None and value != default:
+            raise ConfigError(f"{name!r} = {value!r} has no effect beside a url: write it into the url")
 
 
 def _check_one_of(name: str, value: object, allowed: Sequence[str]) -> None:

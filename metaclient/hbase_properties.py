@@ -150,16 +150,18 @@ def kind_of(name: str) -> tuple[NameKind, str | None]:
     first = name[:_NAME_CHARS_MAX].partition(".")[0]
     if not difflib.get_close_matches(first, _FIRST_WORDS, n=1, cutoff=_LIKENESS_OF_FIRST_WORD):
         return NameKind.FOREIGN, None
-    if any(name.startswith(prefix) and name != prefix for prefix in _prefixes()):
-        near = nearest_name(name, _under(_prefixes()), LIKENESS)
-        return (NameKind.MISSPELT, near) if near else (NameKind.HBASE, None)
+    for prefix in _prefixes():
+        if name.startswith(prefix) and name != prefix:
+            return _kind_below(prefix, name)
     near = nearest_name(name, hbase_names(), LIKENESS)
     return (NameKind.MISSPELT, near) if near else (NameKind.STRANGE, None)
 
 
-def _under(prefixes: tuple[str, ...]) -> list[str]:
-    """The known names below the prefixes: others are allowed there, but not beside them by a slip."""
-    return [name for name in hbase_names() if name.startswith(prefixes)]
+def _kind_below(prefix: str, name: str) -> tuple[NameKind, str | None]:
+    """Any name may follow a prefix that HBase leaves open, but for a slip of one that HBase itself reads there."""
+    known = [each.removeprefix(prefix) for each in hbase_names() if each.startswith(prefix)]
+    near = nearest_name(name.removeprefix(prefix), known, LIKENESS)
+    return (NameKind.MISSPELT, prefix + near) if near else (NameKind.HBASE, None)
 
 
 def nearest_name(name: str, known: Collection[str], likeness: float = 0.6) -> str | None:

@@ -73,6 +73,8 @@ def _pairs(name: str, texts: Sequence[str]) -> dict[str, str]:
         key, sign, value = text.partition("=")
         if not sign or not key:
             raise click.UsageError(f"{name} is NAME=VALUE, got {text!r}")
+        if key in found:
+            raise click.UsageError(f"{name} {key} is given twice: {found[key]!r} and {value!r}")
         found[key] = value
     return found
 

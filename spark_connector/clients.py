@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import metaclient
+from metaclient.config import checked_properties
 from metaclient.errors import ConfigError
 from metaclient.runtime import ThreadRuntime
 from spark_connector.options import ClientKey, Options
@@ -101,7 +102,8 @@ def lease(options: Options) -> Iterator[metaclient.Connection]:
         _close_old(ours)
         client = ours.by_key.get(key)
         if client is None:
-            connection = metaclient.connect(options.connection_url, config=dict(options.properties))
+            properties = checked_properties(dict(options.properties), "Spark option")  # by Options.parse
+            connection = metaclient.connect(options.connection_url, config=properties)
             client = ours.by_key[key] = _Client(connection, _runtime.now())
         client.leases += 1
     try:

@@ -22,6 +22,7 @@ from typing import Any, TypeAlias
 from metaclient.cluster_url import url_of_properties
 from metaclient.config import Config, property_names
 from metaclient.errors import ConfigError
+from metaclient.hbase_properties import hbase_names
 from metaclient.model import Durability, Scan
 from spark_connector import option_values as kinds
 from spark_connector.catalog import Catalog
@@ -44,8 +45,6 @@ _CLIENT_PREFIXES = ("hbase.", "zookeeper.", "metaclient.")
 _WITHOUT_EFFECT = frozenset({"hbase.spark.use.hbasecontext"})
 #: Above this likeness an unknown name is taken for a slip. Measured on one- and two-letter slips of all our names.
 _LIKENESS = 0.85
-#: HBase's names with capitals that ``metaclient.config`` does not know: Spark hands all names on in lower case.
-_CASED = ("hbase.zookeeper.property.clientPort", "hbase.zookeeper.property.dataDir")
 
 _JOB = WriteTimestamp()
 
@@ -146,6 +145,7 @@ class Options:
                     properties[_PROPERTY_CASE.get(name, name)] = value
         if "path" in given and "table" not in values and "catalog_text" not in values:
             values["table"] = given["path"].strip()  # load("ns:table")
+        Config.of(properties)  # refuses, on the driver, a property that is misspelt or has a wrong value
         made = cls(**values, properties=tuple(sorted(properties.items())))  # type: ignore[arg-type]  # read by kind
         made._check()
         return made
@@ -242,7 +242,7 @@ class Options:
 
 
 _FIELDS = {field.metadata[_NAME].lower(): field for field in dataclasses.fields(Options) if _NAME in field.metadata}
-_PROPERTY_CASE = {name.lower(): name for name in (*property_names(), *_CASED)}
+_PROPERTY_CASE = {name.lower(): name for name in (*property_names(), *hbase_names())}
 _NAMES = tuple(field.metadata[_NAME] for field in _FIELDS.values())
 
 

@@ -687,14 +687,16 @@ class RegionServer:
         """MemStoreFlusher above the global mark: flush the biggest primaries until the server is under it.
 
         A secondary cannot be flushed; one that is much bigger than every primary looks at its primary's files instead,
-        which frees what they cover (server.md 3.7).
+        which frees what they cover. Where the server has primaries, hbase.region.replica.storefile.refresh switches it
+        off.
         """
         regions = sorted(self.regions.values(), key=lambda region: region.memstore_bytes, reverse=True)
         primaries = [region for region in regions if region.is_primary]
         secondaries = [region for region in regions if not region.is_primary]
+        may_refresh = self.config.replication.refreshes_under_pressure or not primaries
         used = sum(region.memstore_bytes for region in regions)
         while used > self.config.memstore_global_bytes and (primaries or secondaries):
-            if secondaries and self._is_secondary_first(secondaries[0], primaries):
+            if secondaries and may_refresh and self._is_secondary_first(secondaries[0], primaries):
                 relieved = secondaries.pop(0)
                 before = relieved.memstore_bytes
                 self.secondaries.refresh_one(relieved.info.name)
@@ -707,12 +709,8 @@ class RegionServer:
                 break
 
     def _is_secondary_first(self, secondary: Region, primaries: Sequence[Region]) -> bool:
-        config = self.config.replication
-        if not primaries or not primaries[0].memstore_bytes:
-            return True
-        if not config.refreshes_under_pressure:
-            return False
-        return secondary.memstore_bytes > config.memstore_multiplier * primaries[0].memstore_bytes
+        multiplier = self.config.replication.memstore_multiplier
+        return not primaries or secondary.memstore_bytes > multiplier * primaries[0].memstore_bytes
 
     def roll_logs(self, entries_max: int) -> None:
         """Begin new log files when the current ones are long, and flush what keeps old ones from the archive."""

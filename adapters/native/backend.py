@@ -33,7 +33,7 @@ from adapters.native.registry_zk import ZooKeeperRegistry
 from adapters.native.scanners import SYSTEM_PRIORITY, Scanners
 from adapters.native.scans import Scanner, cells_of, no_cells, open_param, page_of
 from adapters.native.security import Security
-from adapters.native.url import NativeUrl
+from adapters.native.url import PROPERTIES, NativeUrl
 from metaclient.backend import (
     Action,
     Answer,
@@ -47,6 +47,7 @@ from metaclient.backend import (
     ScanPage,
 )
 from metaclient.errors import MetaClientError, RegionOffline
+from metaclient.hbase_properties import warn_unread
 from metaclient.model import (
     Append,
     Check,
@@ -103,6 +104,7 @@ class NativeBackend:
 
     def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
         parsed = NativeUrl.parse(url, properties)
+        warn_unread(properties or {}, PROPERTIES, "HBase's own RPC")
         self._runtime = runtime
         self._connections = Connections(runtime, Security.of(properties or {}, user=parsed.user))
         self._registry: Registry

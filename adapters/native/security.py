@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from adapters.native.protocol import framing
-from metaclient.errors import Unsupported
+from metaclient.errors import ConfigError, Unsupported
 
 __all__ = ["Security"]
 
@@ -38,7 +38,10 @@ class Security:
                 f"hbase.security.authentication={authentication}: HBase's own RPC is spoken with simple authentication "
                 f"only; {_OTHER_WAY}"
             )
-        if properties.get("hbase.client.netty.tls.enabled", "false").strip().lower() == "true":
+        tls = properties.get("hbase.client.netty.tls.enabled", "false").strip().lower()
+        if tls not in ("true", "false"):
+            raise ConfigError(f"hbase.client.netty.tls.enabled must be true or false, got {tls!r}")
+        if tls == "true":
             raise Unsupported(
                 f"hbase.client.netty.tls.enabled=true: HBase's own RPC is spoken without TLS; {_OTHER_WAY}"
             )

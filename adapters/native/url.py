@@ -9,12 +9,24 @@ from urllib.parse import parse_qsl, urlsplit
 
 from metaclient.errors import ConfigError
 
-__all__ = ["Endpoint", "NativeUrl"]
+__all__ = ["PROPERTIES", "Endpoint", "NativeUrl"]
 
 ZOOKEEPER_PORT = 2181
 MASTER_PORT = 16000
 ZNODE_PARENT = "/hbase"
 _OPTIONS = ("user",)
+_PORT_KEY = "hbase.zookeeper.property.clientPort"
+#: The properties of HBase that the native backend reads; those of ``security.py`` too.
+PROPERTIES = frozenset(
+    {
+        "hbase.client.bootstrap.servers",
+        "hbase.masters",
+        "hbase.security.authentication",
+        "hbase.zookeeper.quorum",
+        _PORT_KEY,
+        "zookeeper.znode.parent",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +77,20 @@ class NativeUrl:
                     f"{url!r} names nobody to ask: write hbase+rpc://MASTER:16000,... or set hbase.masters"
                 )
             return cls(addresses, True, user=options.get("user"))
-        port = properties.get("hbase.zookeeper.property.clientPort", str(ZOOKEEPER_PORT))
-        default = int(port) if port.isdigit() else ZOOKEEPER_PORT
-        addresses = _addresses(url, parts.netloc or properties.get("hbase.zookeeper.quorum", ""), default)
+        addresses = _addresses(url, parts.netloc or properties.get("hbase.zookeeper.quorum", ""), _port(properties))
         if not addresses:
             raise ConfigError(
                 f"{url!r} names no ZooKeeper: write hbase://HOST:2181/hbase or set hbase.zookeeper.quorum"
             )
         parent = parts.path.rstrip("/") or properties.get("zookeeper.znode.parent", ZNODE_PARENT)
         return cls(addresses, False, parent, options.get("user"))
+
+
+def _port(properties: Mapping[str, str]) -> int:
+    text = properties.get(_PORT_KEY, str(ZOOKEEPER_PORT)).strip()
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:6]) <= 65_535):
+        raise ConfigError(f"{_PORT_KEY} must be a port from 1 to 65535, got {text[:50]!r}")
+    return int(text)
 
 
 def _options(url: str, query: str) -> dict[str, str]:
@@ -85,6 +102,8 @@ def _options(url: str, query: str) -> dict[str, str]:
             raise ConfigError(f"{url!r} has an unknown option {name!r}: {hint}")
         if not value:
             raise ConfigError(f"{url!r}: {name} must not be empty")
+        if name in options:
+            raise ConfigError(f"{url!r} has {name} twice: {options[name]!r} and {value!r}")
         options[name] = value
     return options
 

@@ -11,9 +11,10 @@ from typing import Any, ClassVar
 from adapters.thrift.binary import RowReader, read_row, read_rows
 from adapters.thrift.channel import Channel
 from adapters.thrift.transport import Link
-from adapters.thrift.url import Gateway, ThriftUrl
+from adapters.thrift.url import PROPERTIES, Gateway, ThriftUrl
 from metaclient.backend import Addressing, BatchSemantics, Capabilities
 from metaclient.errors import MetaClientError
+from metaclient.hbase_properties import warn_unread
 from metaclient.model import Result
 from metaclient.runtime import Runtime
 
@@ -31,6 +32,7 @@ class GatewayBackend(ABC):
 
     def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
         parsed = ThriftUrl.parse(url, properties)
+        warn_unread(properties or {}, PROPERTIES, f"{parsed.scheme}:")
         self._runtime = runtime
         self._channel = Channel(
             parsed,

@@ -7,8 +7,9 @@
     thrift2+http://...[/PATH]                 Thrift 2 in HTTP requests
     thrift2+tls://...                         Thrift 2 over TLS; ?ca=FILE, ?verify=false
 
-Every form takes ``transport=buffered|framed``, ``protocol=binary|compact``, ``connections=N`` (at most, a gateway) and
-``retries_inside_s=SECONDS`` (how long the gateway itself may go on trying).
+Every form takes ``connections=N`` (at most, per gateway) and ``retries_inside_s=SECONDS`` (how long the gateway itself
+may go on trying), every form but HTTP ``transport=buffered|framed`` and ``protocol=binary|compact``. An option that is
+unknown, given twice or without effect is refused.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from metaclient.errors import ConfigError
 
-__all__ = ["DEFAULT_PORT", "Gateway", "ThriftUrl"]
+__all__ = ["DEFAULT_PORT", "PROPERTIES", "Gateway", "ThriftUrl"]
 
 DEFAULT_PORT = 9090
 SCHEMES = ("thrift1", "thrift2", "thrift2+http", "thrift2+tls")
@@ -32,6 +33,10 @@ CONNECTIONS = 32
 #: HBase's default of 15 retries with pauses from 100 ms on (hbase.client.retries.number, hbase.client.pause).
 RETRIES_INSIDE_S = 128.0
 _OPTIONS = ("transport", "protocol", "connections", "retries_inside_s", "ca", "verify")
+_FRAMED_KEY = "hbase.regionserver.thrift.framed"
+_COMPACT_KEY = "hbase.regionserver.thrift.compact"
+#: The properties of HBase that a Thrift backend reads.
+PROPERTIES = frozenset({_FRAMED_KEY, _COMPACT_KEY})
 
 
 class Gateway(NamedTuple):
@@ -84,7 +89,10 @@ class ThriftUrl:
             raise ConfigError(f"{url!r} names no gateway: write {parts.scheme}://HOST:PORT")
         if parts.path.strip("/") and not parts.scheme.endswith("+http"):
             raise ConfigError(f"{url!r} has a path, which only thrift2+http:// can use")
-        options = _options(url, parts.query, properties or {})
+        options = _options(url, parts.query)
+        _refuse_without_effect(url, parts.scheme, options)
+        if not parts.scheme.endswith("+http"):  # HBase's HTTP servlet knows neither frames nor the compact protocol
+            options = {**_site_options(properties or {}), **options}
         return cls(
             parts.scheme,
             tuple(_gateway(text, url) for text in parts.netloc.split(",")),
@@ -98,17 +106,37 @@ class ThriftUrl:
         )
 
 
-def _options(url: str, query: str, properties: Mapping[str, str]) -> dict[str, str]:
+def _site_options(properties: Mapping[str, str]) -> dict[str, str]:
+    """The gateway's own settings, where the site file has them."""
+    flags = ("false", "true")
+    return {
+        "transport": TRANSPORTS[flags.index(_choice(_FRAMED_KEY, properties, flags))],
+        "protocol": PROTOCOLS[flags.index(_choice(_COMPACT_KEY, properties, flags))],
+    }
+
+
+def _refuse_without_effect(url: str, scheme: str, options: Mapping[str, str]) -> None:
+    if not scheme.endswith("+tls"):
+        for name in ("ca", "verify"):
+            if name in options:
+                raise ConfigError(f"{url!r}: {name} has no effect without TLS: write thrift2+tls://")
+    elif "ca" in options and options.get("verify", "true").lower() == "false":
+        raise ConfigError(f"{url!r}: ca has no effect with verify=false: leave one of them out")
+    if scheme.endswith("+http"):
+        for name in ("transport", "protocol"):
+            if name in options:
+                raise ConfigError(f"{url!r}: {name} has no effect over HTTP, which HBase serves unframed and binary")
+
+
+def _options(url: str, query: str) -> dict[str, str]:
     options: dict[str, str] = {}
-    if properties.get("hbase.regionserver.thrift.framed", "").lower() == "true":
-        options["transport"] = "framed"
-    if properties.get("hbase.regionserver.thrift.compact", "").lower() == "true":
-        options["protocol"] = "compact"
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in _OPTIONS:
             near = difflib.get_close_matches(name, _OPTIONS, n=1)
             hint = f"did you mean {near[0]}?" if near else f"known are {', '.join(_OPTIONS)}"
             raise ConfigError(f"{url!r} has an unknown option {name!r}: {hint}")
+        if name in options:
+            raise ConfigError(f"{url!r} has {name} twice: {options[name]!r} and {value!r}")
         options[name] = value
     return options
 

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from metaclient.cli.clusters import cluster_class
 from metaclient.cli.picture import bar, sparkline
-from metaclient.cli.session import Session, common
+from metaclient.cli.session import Session, common, refuse_options
 from metaclient.connection import Connection
 from metaclient.errors import MetaClientError
 from metaclient.runtime import SimRuntime
@@ -187,6 +187,7 @@ class _Morning:
 @common
 def demo(session: Session) -> None:
     """See what meta replicas do to a cluster, in under a minute, with nothing to install."""
+    refuse_options("url", "config", "meta_mode")
     import_greenlet()  # virtual time needs it: refuse before anything is drawn
     cluster_type = cluster_class("fake")
     results = [_Seen(mode) for mode in MODES]

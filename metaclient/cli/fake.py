@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from metaclient.cli.clusters import cluster_class
-from metaclient.cli.session import Session, common
+from metaclient.cli.session import Session, common, refuse_options
 from metaclient.config import Config
 from metaclient.wording import counted
 
@@ -58,6 +58,7 @@ def fake() -> None:
 @common
 def serve(session: Session, servers: int, meta_replicas: int | None, host: str, **ports: int | None) -> None:
     """Serve a new cluster until Ctrl-C or SIGTERM; its data goes with it."""
+    refuse_options("url", "meta_mode")
     properties = _properties(session.config)
     with cluster_class("fake")(servers=servers, meta_replicas=meta_replicas, config=properties) as cluster:
         front = cluster.serve(host, **ports, gateway=properties)

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from metaclient.cli.clusters import cluster_class
-from metaclient.cli.session import Session, common
+from metaclient.cli.session import Session, common, refuse_options
 from metaclient.wording import counted
 
 __all__ = ["hbase"]
@@ -24,8 +24,12 @@ _folder = click.option(
     help="Where the cluster keeps its data and logs; another folder is another cluster.",
 )
 
+#: Common options of commands that connect: a cluster's own settings are arguments of `up`.
+_NOT_FOR_CLUSTERS = ("url", "config", "meta_mode")
+
 
 def _running(folder: str | None) -> Any:
+    refuse_options(*_NOT_FOR_CLUSTERS)
     clusters = cluster_class("hbase")
     return clusters.at(folder or clusters.default_folder())
 
@@ -43,6 +47,7 @@ def hbase() -> None:
 @common
 def up(session: Session, version: str, region_servers: int, meta_replicas: int, folder: str | None) -> None:
     """Start a cluster and leave it running; `down` ends it."""
+    refuse_options(*_NOT_FOR_CLUSTERS)
     clusters = cluster_class("hbase")
     cluster = clusters(version, region_servers, meta_replicas, folder=folder or clusters.default_folder())
     cluster.up()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -18,7 +19,7 @@ from metaclient.cluster_url import ENVIRONMENT, NoClusterNamed
 from metaclient.connection import Connection, connect
 from metaclient.errors import MetaClientError
 
-__all__ = ["Session", "common", "fail", "from_text", "to_text"]
+__all__ = ["Session", "common", "fail", "from_text", "refuse_options", "to_text"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -91,6 +92,16 @@ def common(command: F) -> F:
             raise click.UsageError(str(error)) from error
 
     return cast(F, wrapper)
+
+
+def refuse_options(*names: str) -> None:
+    """End the command as wrong use where the command line has one of these common options: it has no effect here."""
+    context = click.get_current_context()
+    for name in names:
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(
+                f"--{name.replace('_', '-')} has no effect on `{context.command_path}`: leave it out"
+            )
 
 
 def _log_to_stderr(verbose: int) -> None:

@@ -40,6 +40,7 @@ from metaclient.errors import (
     TableNotFound,
     WrongRegion,
 )
+from metaclient.hbase_properties import warn_unread
 from metaclient.model import (
     Check,
     FamilyDescriptor,
@@ -666,10 +667,13 @@ def _is_stale(place: RegionLocation | None) -> bool:
 
 def backend_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> ScriptedBackend:
     """``scripted:?servers=3&meta_replicas=3``: a small honest cluster of its own."""
+    warn_unread(properties, (), "scripted:")
     options: dict[str, int] = {}
     for name, value in parse_qsl(urlsplit(url).query, keep_blank_values=True):
         if name not in ("servers", "meta_replicas"):
             raise ConfigError(f"scripted: has no option {name!r}; it knows servers and meta_replicas")
+        if name in options:
+            raise ConfigError(f"scripted: has the option {name!r} twice")
         if not value.isdigit() or int(value) < 1:
             raise ConfigError(f"scripted: option {name} must be a number from 1 on, got {value!r}")
         options[name] = int(value)

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -37,6 +38,32 @@ def document(*arguments: str) -> dict:
     result = run(*arguments, "--json")
     assert result.exit_code == 0, result.output
     return json.loads(result.stdout)
+
+
+@pytest.mark.parametrize(
+    ("command", "option"),
+    [
+        (["demo"], "--url"),
+        (["demo"], "--meta-mode"),
+        (["fake", "serve"], "--url"),
+        (["fake", "serve"], "--meta-mode"),
+        (["hbase", "up"], "--url"),
+        (["hbase", "status"], "--meta-mode"),
+        (["hbase", "kill", "master"], "--url"),
+    ],
+)
+def test_common_option_without_effect_is_refused(command: list[str], option: str) -> None:
+    result = CliRunner().invoke(main, [*command, option, "fake:"])
+    assert result.exit_code == 2
+    assert f"{option} has no effect on" in result.output
+
+
+def test_url_of_the_environment_is_no_option_that_somebody_gave(tmp_path: Path) -> None:
+    """Else whoever has set METACLIENT_URL could start no cluster."""
+    result = CliRunner().invoke(
+        main, ["hbase", "status", "--folder", str(tmp_path)], env={"METACLIENT_URL": "thrift2://gw"}
+    )
+    assert "has no effect" not in result.output
 
 
 def test_get_prints_one_json_document_with_where_the_row_came_from() -> None:
@@ -128,7 +155,9 @@ def test_commands_of_other_packages_are_listed_and_found() -> None:
 
 def test_the_demo_shows_all_modes_and_that_ours_leaves_the_primary_alone() -> None:
     """README: "LoadBalance ... 0 %" of the storm at the primary, and no failed lookup in trouble."""
-    modes = {mode["mode"]: mode for mode in document("demo")["modes"]}
+    result = CliRunner().invoke(main, ["demo", "--json"])
+    assert result.exit_code == 0, result.output
+    modes = {mode["mode"]: mode for mode in json.loads(result.stdout)["modes"]}
     assert set(modes) == {"None (the default)", "HedgedRead", "Java's LoadBalance", "LoadBalance"}
     ours, default, java = modes["LoadBalance"], modes["None (the default)"], modes["Java's LoadBalance"]
     assert ours["primary_share"] <= 0.01

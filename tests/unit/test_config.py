@@ -601,7 +601,9 @@ def test_client_property_without_effect_is_told_in_mappings_and_files(name: str,
         "hbase.meta.table.suffix",
         "hbase.region.replica.replication.catalog.enabled",
         "hbase.region.meta.replica.replication.enabled",
-        "hbase.zookeeper.property.autopurge.purgeInterval",
+        "hbase.zookeeper.property.autopurge.purgeInterval",  # HBase hands on what follows the prefix
+        "hbase.zookeeper.property.dataLogDir",
+        "hbase.zookeeper.property.tickTime",
         "fs.defaultFS",  # of other programs
         "ipc.client.connect.max.retries",
         "hadoop.security.authentication",

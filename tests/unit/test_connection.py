@@ -520,3 +520,14 @@ def test_after_the_first_contact_an_operation_has_its_own_time(backend: Scripted
     with pytest.raises(DeadlineExceeded):
         connection.table("t").row(b"a")
     assert backend.runtime.now() == pytest.approx(120.0, abs=1.0)
+
+
+@pytest.mark.parametrize("given", [{"host": "gw"}, {"port": 1}, {"transport": "framed"}, {"protocol": "compact"}])
+def test_happybase_argument_beside_a_url_is_not_ignored(given: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="has no effect beside a url"):
+        Connection(url="thrift2://gateway", autoconnect=False, **given)
+
+
+def test_timeout_beside_rpc_timeout_is_not_ignored() -> None:
+    with pytest.raises(ConfigError, match="rpc_timeout_s, which is given, too"):
+        Connection(timeout=1000, rpc_timeout_s=5.0, autoconnect=False)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,8 +18,10 @@ from adapters.fake import (
     close_named_clusters,
     named_cluster,
 )
+from adapters.fake.front.gateway import GatewayClient
 from metaclient.backend import Backend
-from metaclient.errors import ConfigError, ConnectionClosed
+from metaclient.connection import Connection, connect
+from metaclient.errors import ConfigError, ConfigWarning, ConnectionClosed
 from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime
 
 
@@ -168,3 +172,137 @@ def test_cluster_closes_as_a_context_and_twice(runtime: SimRuntime) -> None:
         assert "2 of 2 servers" in repr(cluster)
     cluster.close()
     assert cluster.network.is_closed
+
+
+# -- settings that would have no effect ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [
+        ("hbase.meta.replica.cuont", "hbase.meta.replica.count"),
+        ("hbase.regionserver.handlers.count", "hbase.regionserver.handler.count"),
+        ("hbase.master.loadbalancer.clas", "hbase.master.loadbalancer.class"),
+        ("zookeeper.sesion.timeout", "zookeeper.session.timeout"),
+        ("hbase.region.replica.replication.catlog.enabled", "hbase.region.replica.replication.catalog.enabled"),
+    ],
+)
+def test_misspelt_server_property_is_refused(name: str, near: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(f"{name} (mapping): no such property; did you mean {near}?")):
+        FakeCluster(config={name: "1"})
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("hbase.regionserver.thread.compaction.small", "has no effect on a fake cluster"),
+        ("hbase.regionserver.global.memstore.size", "write memstore_global_bytes"),
+        ("hbase.client.retries.number", "give it to connect(config=...)"),
+        ("metaclient.retries", "give it to connect(config=...)"),
+        ("hbase.only.ours.to.know", "has no effect on a fake cluster"),
+    ],
+)
+def test_server_property_without_effect_is_told_once(runtime: SimRuntime, name: str, told: str) -> None:
+    with pytest.warns(ConfigWarning, match=re.escape(told)) as caught:
+        FakeCluster(config={name: "1"}, runtime=runtime).close()
+    assert [Path(each.filename).name for each in caught] == [Path(__file__).name]
+
+
+@pytest.mark.filterwarnings("error")
+def test_property_of_another_program_is_nobodys_business(runtime: SimRuntime) -> None:
+    FakeCluster(config={"dfs.replication": "3", "com.example.x": "1"}, runtime=runtime).close()
+
+
+def test_server_property_reaches_a_fake_and_is_told_of_by_others(runtime: SimRuntime) -> None:
+    count = {"hbase.meta.replica.count": "2"}
+    with connect("fake:", config=count, runtime=runtime) as connection:
+        assert len(connection.meta_replicas()) == 2
+    for url in ("scripted:", "thrift2://gateway", "hbase+rpc://master"):
+        with pytest.warns(ConfigWarning, match="hbase.meta.replica.count .* has no effect"):
+            Connection(url=url, config=count, runtime=runtime, autoconnect=False)
+    with pytest.warns(ConfigWarning, match="hbase.regionserver.msginterval .* has no effect: a fake cluster"):
+        connect("fake:", config={"hbase.regionserver.msginterval": "5"}, runtime=runtime).close()
+
+
+@pytest.mark.filterwarnings("error")
+def test_site_file_of_servers_is_read_without_a_word(runtime: SimRuntime, tmp_path: Path) -> None:
+    names = ("hbase.rootdir", "hbase.meta.replica.count", "hbase.regionserver.msginterval", "hbase.zookeeper.quorum")
+    lines = "".join(f"<property><name>{name}</name><value>2</value></property>" for name in names)
+    (tmp_path / "hbase-site.xml").write_text(f"<configuration>{lines}</configuration>")
+    with connect("fake:", config=tmp_path, runtime=runtime) as connection:
+        assert len(connection.meta_replicas()) == 2
+    for url in ("scripted:", "thrift2://gateway", "hbase+rpc://master"):
+        Connection(url=url, config=tmp_path, runtime=runtime, autoconnect=False)
+
+
+def test_balancer_that_cannot_be_loaded_is_refused_and_in_a_file_replaced(runtime: SimRuntime, tmp_path: Path) -> None:
+    key, value = "hbase.master.loadbalancer.class", "org.apache.hadoop.hbase.rsgroup.RSGroupBasedLoadBalancer"
+    with pytest.raises(ConfigError, match="Java classes cannot be loaded; allowed: StochasticLoadBalancer, Simple"):
+        FakeCluster(config={key: value})
+    with pytest.raises(ConfigError, match="Java classes cannot be loaded"):
+        _backend("fake:?balancer=Mine", runtime)
+    assert _backend("fake:?balancer=SimpleLoadBalancer", runtime).cluster.config.balancer == "SimpleLoadBalancer"
+    line = f"<property><name>{key}</name><value>{value}</value></property>"
+    (tmp_path / "hbase-site.xml").write_text(f"<configuration>{line}</configuration>")
+    with pytest.warns(ConfigWarning, match="StochasticLoadBalancer is used"):
+        connect("fake:", config=tmp_path, runtime=runtime).close()
+
+
+def test_contradictory_settings_are_refused(runtime: SimRuntime) -> None:
+    general, catalog = (f"hbase.region.replica.replication.{word}enabled" for word in ("", "catalog."))
+    design = "hbase.region.meta.replica.replication.enabled"
+    for wrong in (
+        {catalog: "true", design: "false"},
+        {"latency_s_min": 0.2, "latency_s_max": 0.1},
+        {"handlers": 2.5},
+        {"handlers": True},
+        {"wait_for_primary_flush": 1},
+        {"session_timeout_s": float("nan")},
+        {"hbase.hregion.memstore.flush.size": "-1"},
+        {"hbase.meta.replica.count": "0"},
+        {5: 5},
+    ):
+        with pytest.raises(ConfigError):
+            ClusterConfig.of(wrong)  # type: ignore[arg-type]  # that is the point
+    with pytest.warns(ConfigWarning, match=f"{catalog}=false has no effect"):
+        FakeCluster(config={general: "true", catalog: "false"}, runtime=runtime).close()
+    with pytest.warns(ConfigWarning, match="meta.storefile.refresh.period has no effect"):
+        FakeCluster(config={"refresh_s": 2, "meta_refresh_s": 1}, runtime=runtime).close()
+    for url in ("fake:?servers=2&servers=3", "fake:?replication_retries=1&replication_retries=1"):
+        with pytest.raises(ConfigError, match="twice"):
+            _backend(url, runtime)
+
+
+def test_one_latency_alone_takes_the_other_along() -> None:
+    assert ClusterConfig(latency_s_min=0.1).settled(is_virtual=True).latency_s_max == 0.1
+    assert ClusterConfig(latency_s_max=0.00001).settled(is_virtual=True).latency_s_min == 0.00001
+
+
+def test_names_of_ours_go_before_those_of_hbase_and_arguments_before_both(runtime: SimRuntime) -> None:
+    given = {"hbase.meta.replica.count": "2", "meta_replicas": 4}
+    for config in (given, dict(reversed(given.items()))):
+        assert ClusterConfig.of(config).meta_replicas == 4
+    assert FakeCluster(meta_replicas=1, config=given, runtime=runtime).config.meta_replicas == 1
+    url = backend_factory("fake:?meta_replicas=5", runtime=runtime, properties={"hbase.meta.replica.count": "2"})
+    assert url.cluster.config.meta_replicas == 5
+    assert ClusterConfig().replace(replication_lock_step=True).replication.lock_step
+
+
+def test_named_cluster_takes_no_other_server_properties_later(runtime: SimRuntime) -> None:
+    two, pause = {"hbase.meta.replica.count": "2"}, {"hbase.client.pause": "7"}
+    cluster = named_cluster("sized", "meta_replicas=4", runtime=runtime, properties=two)
+    for properties in ({}, two, {**two, **pause}, pause):
+        assert named_cluster("sized", runtime=runtime, properties=properties) is cluster
+    with pytest.raises(ConfigError, match=r"there already, made with 'hbase.meta.replica.count=2'"):
+        named_cluster("sized", runtime=runtime, properties={"hbase.meta.replica.count": "3"})
+
+
+@pytest.mark.parametrize(("given", "retries"), [({}, 4), ({"hbase.client.retries.number": "15"}, 15)])
+def test_gateway_honours_a_property_that_is_our_default(
+    runtime: SimRuntime, given: dict[str, str], retries: int
+) -> None:
+    cluster = FakeCluster(runtime=runtime)
+    client = GatewayClient(cluster, "gateway", given)
+    assert client.config.retries == retries
+    with pytest.warns(ConfigWarning, match="the client inside of a gateway does not read it"):
+        GatewayClient(cluster, "another", {"hbase.meta.replica.count": "2"})

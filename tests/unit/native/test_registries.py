@@ -78,6 +78,7 @@ def test_urls(url: str, properties: dict[str, str], endpoints: list[tuple[str, i
         ("hbase+rpc://m1/hbase", "has a path"),
         ("hbase://zk1?usr=me", "did you mean user"),
         ("hbase://zk1?user=", "must not be empty"),
+        ("hbase://zk1?user=ada&user=bob", "has user twice"),
         ("hbase://zk1:port", "bad address"),
         ("hbase://me@zk1", "bad address"),
         ("hbase://[::1", "is not a url"),
@@ -87,6 +88,17 @@ def test_urls(url: str, properties: dict[str, str], endpoints: list[tuple[str, i
 def test_bad_urls_say_what_is_wrong(url: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         NativeUrl.parse(url)
+
+
+@pytest.mark.parametrize("port", ["", "zk", "0", "65536", "-1", "21.81", "9" * 5000, "２１８１"])  # noqa: RUF001 - digits
+def test_port_that_is_none_is_not_taken_for_the_usual_one(port: str) -> None:
+    with pytest.raises(ConfigError, match=r"hbase.zookeeper.property.clientPort must be a port from 1 to 65535"):
+        NativeUrl.parse("hbase://zk1", {"hbase.zookeeper.property.clientPort": port})
+
+
+def test_tls_flag_that_is_none_is_not_taken_for_false(runtime: ThreadRuntime) -> None:
+    with pytest.raises(ConfigError, match=r"hbase.client.netty.tls.enabled must be true or false, got 'yes'"):
+        native_factory("hbase+rpc://m1", runtime=runtime, properties={"hbase.client.netty.tls.enabled": "yes"})
 
 
 def test_kerberos_is_refused_at_the_door(runtime: ThreadRuntime) -> None:

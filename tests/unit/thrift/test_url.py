@@ -20,8 +20,9 @@ def test_all_forms() -> None:
     assert [str(one) for one in url.gateways] == ["a:1", "b:9090", "[::1]:3"]
     assert ThriftUrl.parse("thrift2+http://a/thrift").path == "/thrift"
     assert ThriftUrl.parse("thrift2+http://a").is_http
-    tls = ThriftUrl.parse("thrift2+tls://a?ca=/etc/ca.pem&verify=false")
-    assert (tls.is_tls, tls.ca_file, tls.verifies) == (True, "/etc/ca.pem", False)
+    tls = ThriftUrl.parse("thrift2+tls://a?ca=/etc/ca.pem")
+    assert (tls.is_tls, tls.ca_file, tls.verifies) == (True, "/etc/ca.pem", True)
+    assert not ThriftUrl.parse("thrift2+tls://a?verify=false").verifies
 
 
 def test_hbase_site_gives_the_defaults() -> None:
@@ -48,11 +49,24 @@ def test_hbase_site_gives_the_defaults() -> None:
         ("thrift2://a?connections=1.5", "from 1 on"),
         ("thrift2://a?connections=nan", "from 1 on"),
         ("thrift2://a?retries_inside_s=inf", "from 0 on"),
+        ("thrift2://a?connections=4&connections=5", "has connections twice"),
+        ("thrift2://a?ca=/etc/ca.pem", "ca has no effect without TLS"),
+        ("thrift1://a?verify=false", "verify has no effect without TLS"),
+        ("thrift2+tls://a?ca=/etc/ca.pem&verify=false", "ca has no effect with verify=false"),
+        ("thrift2+http://a?transport=framed", "transport has no effect over HTTP"),
+        ("thrift2+http://a?protocol=compact", "protocol has no effect over HTTP"),
     ],
 )
 def test_wrong_url_says_what_is_wrong(url: str, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         ThriftUrl.parse(url)
+
+
+@pytest.mark.parametrize("key", ["hbase.regionserver.thrift.framed", "hbase.regionserver.thrift.compact"])
+def test_flag_of_the_site_file_that_is_none_is_not_taken_for_false(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"{key} must be false or true, got 'yes'"):
+        ThriftUrl.parse("thrift2://a", {key: "yes"})
+    assert not ThriftUrl.parse("thrift2+http://a", {key: "true"}).is_framed, "HBase's servlet ignores it, too"
 
 
 @given(st.text(max_size=40))
