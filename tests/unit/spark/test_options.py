@@ -174,3 +174,28 @@ def test_ranges_unite_and_intersect() -> None:
     assert intersection(a, b) == (KeyRange(b"a", b"b"), KeyRange(b"e", b"f"), KeyRange(b"g", b"h"))
     assert union([*a, *b]) == (KeyRange(b"", b"c"), KeyRange(b"d", b""))
     assert union([KeyRange(b"b", b"a")]) == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [
+        ("hbase.spark.query.limmit", "hbase.spark.query.limit"),
+        ("hbase.spark.frobnicate", "no such option"),
+        ("hbase.rpc.timeot", "hbase.rpc.timeout"),
+        ("hbase.zookeeper.quorom", "hbase.zookeeper.quorum"),
+        ("metaclient.rpc_timeout", "metaclient.rpc_timeout_s"),
+    ],
+)
+def test_misspelt_property_is_refused_on_the_driver(name: str, nearest: str) -> None:
+    with pytest.raises(ConfigError, match=nearest):
+        Options.parse({"url": "thrift2://gateway", name: "1"})
+
+
+@pytest.mark.filterwarnings("error")
+def test_property_with_capitals_survives_sparks_lower_case() -> None:
+    names = (
+        "hbase.zookeeper.property.clientPort",
+        "hbase.zookeeper.property.maxClientCnxns",
+        "hbase.zookeeper.useMulti",
+    )
+    assert [name for name, _ in Options.parse({name.lower(): "7" for name in names}).properties] == sorted(names)
