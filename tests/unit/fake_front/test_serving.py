@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pytest
 
@@ -179,9 +180,23 @@ def test_markup_in_names_is_shown_and_not_obeyed() -> None:
 # -- the command ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ending", [signal.SIGTERM, signal.SIGINT])
-def test_command_serves_until_it_is_told_to_end(ending: signal.Signals) -> None:
-    command = [sys.executable, "-m", "metaclient", "fake", "serve", "--servers", "1", "--meta-replicas", "1", "--json"]
+SITE = "<configuration><property><name>hbase.meta.replica.count</name><value>2</value></property></configuration>"
+
+
+@pytest.mark.parametrize(
+    ("ending", "given", "meta_replicas"),
+    [
+        (signal.SIGTERM, ["--meta-replicas", "1"], 1),
+        (signal.SIGINT, [], 2),
+    ],
+    ids=["SIGTERM-option", "SIGINT-site file"],
+)
+def test_command_serves_the_replicas_of_its_file_until_it_is_told_to_end(
+    ending: signal.Signals, given: list[str], meta_replicas: int, tmp_path: Path
+) -> None:
+    (tmp_path / "hbase-site.xml").write_text(SITE)
+    options = ["--servers", "2", "--config", str(tmp_path), *given, "--json"]
+    command = [sys.executable, "-m", "metaclient", "fake", "serve", *options]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         lines: list[str] = []
@@ -192,6 +207,7 @@ def test_command_serves_until_it_is_told_to_end(ending: signal.Signals) -> None:
         with metaclient.connect(document["thrift2_url"]) as connection:
             connection.create_table("t", {"cf": {}})
             assert connection.tables() == [b"t"]
+            assert len(connection.meta_replicas()) == document["meta_replicas"] == meta_replicas
         assert fetched(document["status_url"])[0] == 200
         process.send_signal(ending)
         said, complaints = process.communicate(timeout=WAIT_S)
