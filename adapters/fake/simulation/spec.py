@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from adapters.fake.simulation.chance import Chance, chance
+from adapters.fake.simulation.lines import LinePreemption, drawn_lines
 from adapters.fake.simulation.schedule import KINDS, Fault, drawn_faults
 
 __all__ = ["DURATION_S", "ClientSpec", "Spec", "drawn"]
@@ -71,6 +72,7 @@ class Spec:
     faults: tuple[Fault, ...]
     has_deletes: bool
     defect: str = ""
+    lines: LinePreemption | None = None  # which modules are preempted between statements
 
     def with_faults(self, faults: tuple[Fault, ...]) -> Spec:
         return replace(self, faults=faults)
@@ -99,6 +101,7 @@ class Spec:
             "clients": [{"name": client.name, "options": dict(client.options)} for client in self.clients],
             "kinds": list(self.kinds),
             "faults": [fault.as_json() for fault in self.faults],
+            "lines": {"group": self.lines.group, "share": self.lines.share} if self.lines else None,
         }
 
 
@@ -129,6 +132,7 @@ def drawn(seed: int, *, duration_s: float = DURATION_S, defect: str = "") -> Spe
         faults=drawn_faults(chance(seed, "faults"), kinds, duration_s),
         has_deletes=has_deletes,
         defect=defect,
+        lines=drawn_lines(chance(seed, "lines")),
     )
 
 

@@ -11,6 +11,7 @@ from adapters.fake.simulation import coverage, defects
 from adapters.fake.simulation.calm import calm_down
 from adapters.fake.simulation.checkers import AFTER_CLOSE, CHECKERS, Checker
 from adapters.fake.simulation.coverage import Coverage
+from adapters.fake.simulation.lines import preempting
 from adapters.fake.simulation.spec import Spec
 from adapters.fake.simulation.world import Violation, World
 from metaclient.errors import MetaClientError
@@ -58,7 +59,7 @@ def run(spec: Spec, *, keep: list[World] | None = None) -> Report:
         if keep is not None:
             keep.append(world)
         try:
-            with world.watching_tasks():
+            with world.watching_tasks(), preempting(world.runtime, spec.lines):
                 _live(world)
         finally:
             digest = world.history.digest([world.runtime.digest(), *map(str, world.violations)])

@@ -1,0 +1,200 @@
+"""Preemption of simulated tasks between any two statements of chosen modules.
+
+A simulated task normally runs until it waits or takes a lock. Code that takes no lock is therefore never interrupted in
+the middle, though a thread would be. :func:`preempted_lines` closes that gap:
+
+1. The source of each chosen module is parsed, and a call of a checkpoint is put before each statement of its functions.
+2. The result is compiled, and the code objects of the module's functions and methods are replaced by the compiled ones.
+   Line numbers, closures and defaults stay, so that tracebacks and ``super()`` work as before.
+3. The checkpoint counts down. At zero the running task gives way, and the runtime's seeded chance draws the next count.
+   Equal seeds therefore still give equal runs.
+4. At the end of the block the original code objects are put back.
+
+A trace function (``sys.settrace``) would be shorter, but a greenlet that is switched inside of a trace function leaves
+tracing off for all other greenlets of the thread.
+
+Only statements are separated. ``self.count += 1`` stays one step, as it is for CPython's threads when no call is in it.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import CodeType, FunctionType, ModuleType
+
+from metaclient.runtime.simulation import SimRuntime
+
+__all__ = ["modules_below", "preempted_lines"]
+
+_CHECKPOINT = "__line_checkpoint__"  # ends with underscores, so that class bodies do not mangle it
+
+
+def modules_below(*packages: str, leave_out: Sequence[str] = ()) -> list[ModuleType]:
+    """Return the imported modules of these packages, sorted by name, without those below ``leave_out``.
+
+    >>> found = modules_below("metaclient.runtime", leave_out=["metaclient.runtime.threads"])
+    >>> [module.__name__ for module in found][:2]
+    ['metaclient.runtime', 'metaclient.runtime.line_preemption']
+    """
+
+    def is_below(name: str, above: str) -> bool:
+        return name == above or name.startswith(f"{above}.")
+
+    names = [name for name in sorted(sys.modules) if any(is_below(name, package) for package in packages)]
+    return [sys.modules[name] for name in names if not any(is_below(name, left) for left in leave_out)]
+
+
+@contextmanager
+def preempted_lines(runtime: SimRuntime, modules: Sequence[ModuleType], share: float) -> Iterator[None]:
+    """Let tasks of ``runtime`` give way before about this share of the statements of ``modules``, within the block.
+
+    A process can do this for one runtime at a time. The runtime's own modules must not be among them: a task that is
+    switched while the scheduler itself runs would corrupt it.
+
+    >>> with SimRuntime(3) as runtime, preempted_lines(runtime, [], 0.5):
+    ...     runtime.run(len, "abc")
+    3
+    """
+    if _countdown.runtime is not None:
+        raise RuntimeError("lines are being preempted already: one runtime at a time in a process")
+    own = [module.__name__ for module in modules if module.__name__.startswith("metaclient.runtime")]
+    if own:
+        raise ValueError(f"the scheduler cannot preempt itself: leave out {', '.join(own)}")
+    if not 0 < share <= 1:
+        raise ValueError(f"the share of preempted lines must be above 0 and at most 1, got {share!r}")
+    replaced: list[tuple[FunctionType, CodeType]] = []
+    _countdown.begin(runtime, share)
+    try:
+        for module in modules:
+            replaced.extend(_replace_code(module))
+        yield
+    finally:
+        for function, code in replaced:
+            function.__code__ = code
+        for module in modules:
+            vars(module).pop(_CHECKPOINT, None)
+        _countdown.end()
+
+
+class _Countdown:
+    """The state of the checkpoint: how many statements are left until the running task gives way."""
+
+    __slots__ = ("left", "runtime", "share")
+
+    def __init__(self) -> None:
+        self.runtime: SimRuntime | None = None
+        self.share = 0.0
+        self.left = 0
+
+    def begin(self, runtime: SimRuntime, share: float) -> None:
+        self.runtime, self.share = runtime, share
+        self._draw(runtime)
+
+    def end(self) -> None:
+        self.runtime = None
+
+    def _draw(self, runtime: SimRuntime) -> None:
+        self.left = 1 + int(runtime._chance.expovariate(self.share))
+
+    def checkpoint(self) -> None:
+        self.left -= 1
+        if self.left <= 0 and self.runtime is not None:
+            self._draw(self.runtime)
+            self.runtime._give_way()
+
+
+_countdown = _Countdown()
+
+
+def _replace_code(module: ModuleType) -> list[tuple[FunctionType, CodeType]]:
+    """Put the code with checkpoints into the module's functions; return what was replaced, for the way back."""
+    instrumented = _instrumented(module)
+    vars(module)[_CHECKPOINT] = _countdown.checkpoint
+    replaced = []
+    for function in _functions(module):
+        code = function.__code__
+        new = instrumented.get((code.co_qualname, code.co_firstlineno))
+        if new is not None and new.co_freevars == code.co_freevars:
+            function.__code__ = new
+            replaced.append((function, code))
+    return replaced
+
+
+@functools.cache
+def _instrumented(module: ModuleType) -> dict[tuple[str, int], CodeType]:
+    """Compile the module's source with checkpoints; its code objects by qualified name and first line."""
+    tree = _Checkpoints().visit(ast.parse(inspect.getsource(module)))
+    ast.fix_missing_locations(tree)
+    whole = compile(tree, module.__file__ or module.__name__, "exec", dont_inherit=True)
+    return {(code.co_qualname, code.co_firstlineno): code for code in _inside(whole)}
+
+
+def _inside(code: CodeType) -> Iterator[CodeType]:
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from _inside(constant)
+
+
+class _Checkpoints(ast.NodeTransformer):
+    """Puts a checkpoint before each statement of each function, but not before those of modules and classes."""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        self._mark(node)
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        self._mark(node)
+        return node
+
+    def _mark(self, node: ast.AST) -> None:
+        """Mark all lists of statements of a function, a loop, a branch or a handler, and those inside of them."""
+        for field in ("body", "orelse", "finalbody"):
+            statements = getattr(node, field, None)
+            if isinstance(statements, list):
+                setattr(node, field, [marked for one in statements for marked in self._marked(one)])
+        for part in (*getattr(node, "handlers", ()), *getattr(node, "cases", ())):
+            self._mark(part)
+
+    def _marked(self, statement: ast.stmt) -> list[ast.stmt]:
+        if isinstance(statement, ast.ClassDef):
+            self.generic_visit(statement)
+        else:
+            self._mark(statement)
+        if isinstance(statement, ast.Global | ast.Nonlocal):
+            return [statement]
+        call = ast.Call(func=ast.Name(id=_CHECKPOINT, ctx=ast.Load()), args=[], keywords=[])
+        return [ast.copy_location(ast.Expr(value=ast.copy_location(call, statement)), statement), statement]
+
+
+def _functions(module: ModuleType) -> Iterator[FunctionType]:
+    """Every function and method that the module defines, without those that it imports."""
+    for value in vars(module).values():
+        yield from _functions_of(value, module.__name__)
+
+
+def _functions_of(value: object, name: str) -> Iterator[FunctionType]:
+    match value:
+        case FunctionType():
+            if value.__module__ == name:
+                yield value
+            if (wrapped := getattr(value, "__wrapped__", None)) is not None:
+                yield from _functions_of(wrapped, name)
+        case staticmethod() | classmethod():
+            yield from _functions_of(value.__func__, name)
+        case property():
+            for accessor in (value.fget, value.fset, value.fdel):
+                yield from _functions_of(accessor, name)
+        case functools.cached_property():
+            yield from _functions_of(value.func, name)
+        case type():
+            if value.__module__ == name:
+                for member in vars(value).values():
+                    yield from _functions_of(member, name)
+        case _:
+            if value is not None and (wrapped := getattr(value, "__wrapped__", None)) is not None:
+                yield from _functions_of(wrapped, name)
