@@ -150,6 +150,17 @@ class MetaClientError(Exception):
     def message(self) -> str:
         return str(self)
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle and copy without calling the constructor, whose keyword arguments differ from class to class."""
+        return _rebuilt, (type(self), self.args), self.__dict__
+
+
+def _rebuilt(kind: type[MetaClientError], args: tuple[object, ...]) -> MetaClientError:
+    """Make an error of this class with these ``args``; its attributes are restored by pickle."""
+    made = kind.__new__(kind, *args)
+    made.args = args  # OSError, which TimeoutError is, sets them in its constructor only
+    return made
+
 
 class ConfigError(MetaClientError, ValueError):
     """A url, option or property is wrong; the message names it and the nearest right one."""
