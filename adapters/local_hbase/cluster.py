@@ -27,6 +27,7 @@ from typing import Any
 from adapters.local_hbase import jmx
 from adapters.local_hbase.admin import Admin
 from adapters.local_hbase.death_watch import DeathWatch, kill_all
+from adapters.local_hbase.folders import claim_folder, is_claimed, remove_below
 from adapters.local_hbase.jars import GATEWAY_VERSION, class_path, jar_folder
 from adapters.local_hbase.layout import Layout, Process, Role
 from adapters.local_hbase.ports import LOOPBACK, is_listening
@@ -191,12 +192,12 @@ class LocalHBase:
 
     def _make_folder(self) -> None:
         """Empty but for the logs of the last run: what this one waits for must not be found in them."""
-        logs, previous = self._layout.logs, self.folder / "logs.previous"
-        shutil.rmtree(self._layout.data, ignore_errors=True)
-        if logs.is_dir():
-            shutil.rmtree(previous, ignore_errors=True)
-            logs.rename(previous)
-        logs.mkdir(parents=True)
+        claim_folder(self.folder)
+        remove_below(self.folder, "data")
+        if self._layout.logs.is_dir():
+            remove_below(self.folder, "logs.previous")
+            self._layout.logs.rename(self.folder / "logs.previous")
+        self._layout.logs.mkdir()
         self._layout.save()
 
     def _start_all(self, progress: Progress, deadline: float) -> None:
@@ -254,7 +255,7 @@ class LocalHBase:
         for child in self._children.values():
             child.wait()
         self._children.clear()
-        shutil.rmtree(self._layout.data, ignore_errors=True)
+        remove_below(self.folder, "data")
         self.leave()
 
     def _spawn(self, name: str) -> Process:
@@ -444,9 +445,9 @@ class LocalHBase:
 def _run_folder(runtime: Runtime) -> Path:
     """A new folder for one run; the oldest ones of which nothing runs any more are removed."""
     runs = state_folder() / "runs"
-    runs.mkdir(parents=True, exist_ok=True)
+    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     old = sorted(path for path in runs.iterdir() if path.is_dir())
     for path in old[: -RUNS_KEPT or None]:
-        if not running(marker(path)):
+        if is_claimed(path) and not running(marker(path)):
             shutil.rmtree(path, ignore_errors=True)
     return runs / f"{runtime.time_ms()}-{runtime.rng.randrange(1 << 16):04x}"

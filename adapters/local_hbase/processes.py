@@ -20,11 +20,20 @@ _NAME = "-Dmetaclient.process="
 
 
 def spawn(command: list[str], log: Path, folder: Path) -> subprocess.Popen[bytes]:
-    """Start a JVM in a session of its own, so that Ctrl-C reaches us and not it; output goes to its log."""
-    log.parent.mkdir(parents=True, exist_ok=True)
+    """Start a JVM in a session of its own, so that Ctrl-C does not reach it; its output goes to its log.
+
+    What it writes is readable for this user only.
+    """
+    log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with log.open("ab") as output:
         return subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, cwd=folder, start_new_session=True
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            cwd=folder,
+            start_new_session=True,
+            umask=0o077,
         )
 
 

@@ -17,7 +17,7 @@ from adapters.local_hbase.death_watch import DeathWatch, kill_all
 from adapters.local_hbase.jars import jar_folder, pom
 from adapters.local_hbase.layout import Layout
 from adapters.local_hbase.ports import LOOPBACK, free_ports
-from adapters.local_hbase.processes import is_stopped, running, send_signal
+from adapters.local_hbase.processes import is_stopped, running, send_signal, spawn
 from adapters.local_hbase.settings import command, hbase_site, marker, write_configuration
 from adapters.local_hbase.tools import cache_folder, missing_tools, state_folder
 from metaclient.cli import main
@@ -166,6 +166,39 @@ def test_logs_of_an_earlier_run_are_put_aside(tmp_path: Path) -> None:
         assert list((tmp_path / "logs").iterdir()) == []
         (tmp_path / "logs" / "master.log").write_text(text, encoding="utf-8")
     assert (tmp_path / "logs.previous" / "master.log").read_text(encoding="utf-8") == "first"
+
+
+def test_data_of_a_stranger_is_never_deleted(tmp_path: Path) -> None:
+    """``LocalHBase(folder=X)`` must not delete ``X/data`` because it happens to have that name."""
+    precious = tmp_path / "data" / "thesis.txt"
+    precious.parent.mkdir()
+    precious.write_text("three years", encoding="utf-8")
+    cluster = LocalHBase(folder=tmp_path)
+    with pytest.raises(ConfigError, match=r"holds files that no local HBase wrote.*name a new or empty folder"):
+        cluster._make_folder()
+    cluster.down()
+    assert precious.read_text(encoding="utf-8") == "three years"
+
+
+def test_files_of_a_cluster_are_private(tmp_path: Path) -> None:
+    (tmp_path / "c").mkdir(mode=0o777)
+    cluster = LocalHBase(folder=tmp_path / "c")
+    cluster._make_folder()
+    assert (tmp_path / "c").stat().st_mode & 0o077 == 0
+    child = spawn(
+        [sys.executable, "-c", "open('made', 'w'); print('hello')"], tmp_path / "c/logs/x.log", tmp_path / "c"
+    )
+    child.wait(PATIENCE_S)
+    assert (tmp_path / "c" / "made").stat().st_mode & 0o077 == 0
+
+
+def test_data_goes_when_the_cluster_goes_down(tmp_path: Path) -> None:
+    cluster = LocalHBase(folder=tmp_path)
+    cluster._make_folder()
+    (tmp_path / "data").mkdir()
+    cluster.down()
+    assert not (tmp_path / "data").exists()
+    assert (tmp_path / "logs").exists()
 
 
 # -- nothing is left running ---------------------------------------------------------------------------------------
