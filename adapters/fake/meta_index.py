@@ -57,7 +57,7 @@ class MetaIndex:
         self._keys: list[SortKey] = []
         self._rows: list[bytes] = []
         self._families: dict[bytes, Families] = {}
-        self._marked: set[bytes] = set()
+        self._marked: dict[bytes, None] = {}  # as a set, but in the order of marking: equal seeds give equal runs
         self._is_unknown = True
         self._files: dict[int, StoreFile] = {}
         self._tear: Tear | None = None
@@ -67,7 +67,7 @@ class MetaIndex:
     def mark(self, rows: Iterable[bytes]) -> None:
         """These rows have changed."""
         with self._lock:
-            self._marked.update(rows)
+            self._marked.update(dict.fromkeys(rows))
 
     def mark_all(self) -> None:
         """Anything may have changed."""
@@ -91,7 +91,7 @@ class MetaIndex:
             if unseen and len(known) + len(new) != len(self._files):
                 self._is_unknown = True
             for file in unseen:
-                self._marked.update(file.keys)
+                self._marked.update(dict.fromkeys(file.keys))
 
     def tear(self, tear: Tear | None) -> None:
         with self._lock:
@@ -142,7 +142,7 @@ class MetaIndex:
             self._marked.clear()
             self._build()
         elif self._marked:
-            marked, self._marked = self._marked, set()
+            marked, self._marked = self._marked, {}
             for row in marked:
                 self._reread(row)
 

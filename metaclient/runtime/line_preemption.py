@@ -21,9 +21,10 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import sys
+import pkgutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from types import CodeType, FunctionType, ModuleType
 
 from metaclient.runtime.simulation import SimRuntime
@@ -34,18 +35,24 @@ _CHECKPOINT = "__line_checkpoint__"  # ends with underscores, so that class bodi
 
 
 def modules_below(*packages: str, leave_out: Sequence[str] = ()) -> list[ModuleType]:
-    """Return the imported modules of these packages, sorted by name, without those below ``leave_out``.
+    """Import these modules or packages with all that is below them; return all but those at or below ``leave_out``.
+
+    The result does not depend on what the process has imported before, so that it is the same in every run.
 
     >>> found = modules_below("metaclient.runtime", leave_out=["metaclient.runtime.threads"])
     >>> [module.__name__ for module in found][:2]
     ['metaclient.runtime', 'metaclient.runtime.line_preemption']
     """
+    return [module for package in packages for module in _below(package, frozenset(leave_out))]
 
-    def is_below(name: str, above: str) -> bool:
-        return name == above or name.startswith(f"{above}.")
 
-    names = [name for name in sorted(sys.modules) if any(is_below(name, package) for package in packages)]
-    return [sys.modules[name] for name in names if not any(is_below(name, left) for left in leave_out)]
+def _below(name: str, leave_out: frozenset[str]) -> Iterator[ModuleType]:
+    if name in leave_out:
+        return
+    module = import_module(name)
+    yield module
+    for found in pkgutil.iter_modules(getattr(module, "__path__", ())):  # sorted by name
+        yield from _below(f"{name}.{found.name}", leave_out)
 
 
 @contextmanager
