@@ -49,8 +49,6 @@ _FIXED = {
     _I32: Struct(">i"),
     _I64: Struct(">q"),
 }
-_REPLY = 0x80010002
-_uint = Struct(">I")
 _int = Struct(">i")
 _field = Struct(">bh")
 _binary_field = Struct(">bhi")
@@ -66,9 +64,10 @@ class NotOurs(Exception):
 
 
 class Incoming(Protocol):
-    """A reply as it arrives."""
+    """A reply as it arrives. ``head`` is how it must begin: type, method and sequence id of the call's reply."""
 
     data: bytes
+    head: bytes
 
     def more(self, at: int) -> bytes:
         """Wait for more; what stands before ``at`` is dropped, so that this becomes 0."""
@@ -326,21 +325,23 @@ def read_row(incoming: Incoming, reader: RowReader) -> Result:
 
 
 def _success(incoming: Incoming) -> tuple[int, int]:
-    """Where the value of a successful reply begins, and its type. Nothing is dropped: thriftpy2 may have to read it."""
-    while True:
-        data = incoming.data
-        try:
-            (version,) = _uint.unpack_from(data, 0)
-            at = 8 + _int.unpack_from(data, 4)[0] + 4
-            kind, number = _field.unpack_from(data, at)
-        except TooShort:
-            if len(data) >= 4 and _uint.unpack_from(data, 0)[0] != _REPLY:
-                raise NotOurs from None
-            incoming.more(0)
-            continue
-        if version != _REPLY or number != 0 or kind == _STOP:
+    """Where the value of a successful reply begins, and its type. Nothing is dropped: thriftpy2 may have to read it.
+
+    NotOurs when it is another message than the reply to this call, or carries no value.
+    """
+    head, data = incoming.head, incoming.data
+    at = len(head)
+    while len(data) < at + 3:
+        # Look at what is there before waiting for more: what is no reply of ours may be shorter than its head.
+        if not head.startswith(data[:at]) or (len(data) > at and data[at] == _STOP):
             raise NotOurs
-        return at + 3, kind
+        data = incoming.more(0)
+    if not data.startswith(head):
+        raise NotOurs
+    kind, number = _field.unpack_from(data, at)
+    if number != 0 or kind == _STOP:
+        raise NotOurs
+    return at + 3, kind
 
 
 def ended(incoming: Incoming, at: int) -> None:

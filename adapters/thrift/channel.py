@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from adapters.thrift.binary import RowReader
 from adapters.thrift.errors import Call, is_answer, translated
 from adapters.thrift.gateways import Gateways
+from adapters.thrift.messages import WrongReply
 from adapters.thrift.transport import Link, dial
 from adapters.thrift.url import Gateway, ThriftUrl
 from metaclient import keys
@@ -61,9 +62,7 @@ class Channel:
         only: Gateway | None = None,
     ) -> tuple[Any, Gateway]:
         """The same, and which gateway has answered: its scanners are known nowhere else."""
-        return self.ask(
-            lambda link: getattr(link.client, method)(*args), method, deadline, table, is_write=is_write, only=only
-        )
+        return self.ask(lambda link: link.call(method, *args), method, deadline, table, is_write=is_write, only=only)
 
     def ask(
         self,
@@ -90,10 +89,12 @@ class Channel:
             answer = ask(link)
         except Exception as error:
             if is_answer(error):
-                (gateways.drop if link.owed else gateways.give_back)(link)
+                (gateways.give_back if link.is_in_step else gateways.drop)(link)
             else:
                 is_silent = isinstance(error, TimeoutError)
-                gateways.drop(link, is_silent=is_silent, is_broken=isinstance(error, OSError) and not is_silent)
+                # Replies out of step are the fault of one connection, not of the gateway.
+                is_broken = isinstance(error, OSError) and not is_silent and not isinstance(error, WrongReply)
+                gateways.drop(link, is_silent=is_silent, is_broken=is_broken)
             made = self._error(error, link, method, table, is_write)
             if isinstance(made, NotServingRegion) and table is not None:
                 made = self._told_if_disabled(made, table, deadline)
@@ -101,7 +102,10 @@ class Channel:
         except BaseException:  # interrupted: the reply is still to come, and nobody will read it
             gateways.drop(link)
             raise
-        gateways.give_back(link)
+        if link.has_surplus:  # the answer is right, by its sequence id; what follows it belongs to no call
+            gateways.drop(link)
+        else:
+            gateways.give_back(link)
         return answer, link.gateway
 
     def _error(self, error: Exception, link: Link, method: str, table: bytes | None, is_write: bool) -> MetaClientError:

@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from thriftpy2.protocol.exc import TProtocolException
 from thriftpy2.thrift import TApplicationException, TException
 from thriftpy2.transport import TTransportException
 
@@ -103,7 +104,7 @@ def is_answer(error: BaseException) -> bool:
     """True when the gateway has answered and the connection can go on: HBase's own errors, and refusals."""
     if isinstance(error, TApplicationException):
         return error.type in _IN_STEP
-    return isinstance(error, TException) and not isinstance(error, TTransportException)
+    return isinstance(error, TException) and not isinstance(error, TTransportException | TProtocolException)
 
 
 def translated(error: BaseException, call: Call) -> MetaClientError:

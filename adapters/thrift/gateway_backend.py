@@ -76,7 +76,7 @@ class GatewayBackend(ABC):
 
         def ask(link: Link) -> Result:
             if link.rows is None:
-                return self._result_of(getattr(link.client, method)(*args()))
+                return self._result_of(link.call(method, *args()))
             return link.ask(method, args() if request is None else request, read_row)
 
         return self._channel.ask(ask, method, deadline, table)[0]
@@ -95,7 +95,7 @@ class GatewayBackend(ABC):
 
         def ask(link: Link) -> list[Result]:
             if link.rows is None:
-                return [self._result_of(one) for one in getattr(link.client, method)(*args())]
+                return [self._result_of(one) for one in link.call(method, *args())]
             return link.ask(method, args() if request is None else request, read_rows)
 
         return self._channel.ask(ask, method, deadline, table, only=only)[0]
@@ -107,8 +107,7 @@ class GatewayBackend(ABC):
 
         def ask(link: Link) -> list[Result]:
             if link.rows is None:
-                call = getattr(link.client, method)
-                return [self._result_of(one) for each in args for one in call(*each)]
+                return [self._result_of(one) for each in args for one in link.call(method, *each)]
             return list(chain.from_iterable(link.ask_each(method, args, read_rows)))
 
         return self._channel.ask(ask, method, deadline, table, only=only)[0]
@@ -125,7 +124,7 @@ class GatewayBackend(ABC):
 
         def ask(link: Link) -> None:
             if link.rows is None:
-                getattr(link.client, method)(*args())
+                link.call(method, *args())
             else:
                 link.say(method, request())
 

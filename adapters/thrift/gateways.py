@@ -7,9 +7,10 @@
    server behind it that hangs, and then the gateway answers others meanwhile.
 3. Whose time out is over is tried by one call. Until that one is answered, the gateway is out again, for twice as long:
    all the others would wait with it, and lookups among them would blame the meta replica that they had asked for.
-4. A connection is used by one call at a time. A call that timed out, broke, or was interrupted drops it: a late reply
-   must never be read as the answer to the next call. Thrift has nothing else to tell them apart.
-5. A connection that was idle is looked at before it is used again: gateways hang up after 60 s of silence.
+4. A connection is used by one call at a time. A call that timed out, broke, was interrupted, or got the reply to
+   another call (by its sequence id) drops it: a late reply must never be read as the answer to the next call.
+5. A connection is looked at before each use: gateways hang up after 60 s of silence, and bytes that nobody asked for
+   mean that the replies are out of step. Either way another connection is used, and no call fails.
 """
 
 from __future__ import annotations
@@ -34,8 +35,6 @@ SILENT_CALLS_MAX = 3
 #: For one connection: a gateway whose host swallows packets must leave time for the next one. HBase's clients take
 #: 10 s (hbase.ipc.client.socket.timeout.connect).
 CONNECT_S_MAX = 5.0
-#: Idle for less than this, a connection is used without a look.
-TRUSTED_IDLE_S = 0.5
 
 
 @dataclass(slots=True)
@@ -127,13 +126,13 @@ class Gateways:
                     )
 
     def _quick(self) -> Link | None:
-        """What most calls find: whose turn it is, is in, and has a connection that was used a moment ago."""
+        """What most calls find: the gateway whose turn it is, is in and has an idle connection."""
         gateway = self._order[(self._turn + 1) % len(self._order)]
         state = self._states[gateway]
         if state.failures or state.silent_calls or not state.idle or state.lent >= self._connections_max:
             return None
         link = state.idle[-1]
-        if self._runtime.now() - link.idle_since >= TRUSTED_IDLE_S:
+        if not link.stream.is_usable():
             return None
         self._turn += 1
         state.idle.pop()
@@ -159,10 +158,9 @@ class Gateways:
         return chosen
 
     def _usable(self, state: _State) -> Link | None:
-        now = self._runtime.now()
         while state.idle:
             link = state.idle.pop()
-            if now - link.idle_since < TRUSTED_IDLE_S or link.stream.is_usable():
+            if link.stream.is_usable():
                 return link
             link.close()
         return None
@@ -197,7 +195,6 @@ class Gateways:
             self._lent.discard(link)
             is_kept = not self._is_closed
             if is_kept:
-                link.idle_since = self._runtime.now()
                 state.idle.append(link)
             if self._waiting:
                 self._returned.notify_all()

@@ -1,6 +1,7 @@
-"""Writes by hand the requests that most calls are, in Thrift's binary protocol; ``binary`` reads the replies.
+"""Writes by hand the arguments of the most frequent calls, in Thrift's binary protocol; ``binary`` reads the replies.
 
-What is written here is, byte for byte, what thriftpy2 writes: a test compares the two.
+What is written here is, byte for byte, what thriftpy2 writes: a test compares the two. The head of the message, with
+the call's sequence id, is put before it by the connection that sends it (``transport.Link``).
 """
 
 from __future__ import annotations
@@ -16,33 +17,25 @@ from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Put, PutCells
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["get1", "get2", "put1", "put2", "put_page2", "puts2", "void_reply"]
+__all__ = ["get1", "get2", "put1", "put2", "put_page2", "puts2"]
 
-_CALL, _REPLY = 0x80010001, 0x80010002
 _BINARY = 11
-_uint = Struct(">I")
 _int = Struct(">i")
 _map_container = Struct(">bbi")
 
-
-def _head(method: str) -> bytes:
-    return _uint.pack(_CALL) + _int.pack(len(method)) + method.encode() + _int.pack(0)
-
-
-_GET2, _PUT2, _GET1, _PUT1 = _head("get"), _head("put"), _head("getRowWithColumns"), _head("mutateRows")
-_PUTS2 = _head("putMultiple")
 _EMPTY_MAP = _map_container.pack(_BINARY, _BINARY, 0)
 
 
 def get2(table: bytes, row: bytes) -> bytes:
     """``get`` of Thrift 2, of a whole row."""
-    return b"%b\x0b\0\1%b%b\x0c\0\2\x0b\0\1%b%b\0\0" % (_GET2, _int.pack(len(table)), table, _int.pack(len(row)), row)
+    pack = _int.pack
+    return b"\x0b\0\1%b%b\x0c\0\2\x0b\0\1%b%b\0\0" % (pack(len(table)), table, pack(len(row)), row)
 
 
 def put2(table: bytes, put: Put) -> bytes:
     """``put`` of Thrift 2."""
     pack, row = _int.pack, put.row
-    parts = [_PUT2, b"\x0b\0\1", pack(len(table)), table, b"\x0c\0\2\x0b\0\1", pack(len(row)), row]
+    parts = [b"\x0b\0\1", pack(len(table)), table, b"\x0c\0\2\x0b\0\1", pack(len(row)), row]
     parts += (b"\x0f\0\2\x0c", pack(len(put.cells)))
     for column, timestamp, value, _ in put.cells:
         family, _, qualifier = column.partition(b":")
@@ -57,7 +50,7 @@ def put2(table: bytes, put: Put) -> bytes:
 
 def puts2(table: bytes, puts: Sequence[Put]) -> bytes:
     """``putMultiple`` of Thrift 2."""
-    parts = [_PUTS2, b"\x0b\0\1", _int.pack(len(table)), table, b"\x0f\0\2\x0c", _int.pack(len(puts))]
+    parts = [b"\x0b\0\1", _int.pack(len(table)), table, b"\x0f\0\2\x0c", _int.pack(len(puts))]
     add = parts.append
     written = _PutWriter()
     for put in puts:
@@ -76,7 +69,7 @@ def put_page2(table: bytes, page: PutPage) -> bytes:
         cell = (_column_head(column), *_sized(values), b"\0")
         parts += (joined(*cell),) if values.null_count else cell
     parts += (b"\x0a\0\3", numbers(page.timestamps.to_numpy().astype(">i8")), _ending(page.durability, page.ttl_ms))
-    head = (_PUTS2, b"\x0b\0\1", _int.pack(len(table)), table, b"\x0f\0\2\x0c", _int.pack(len(page)))
+    head = (b"\x0b\0\1", _int.pack(len(table)), table, b"\x0f\0\2\x0c", _int.pack(len(page)))
     return b"".join((*head, together(joined(*parts)), b"\0"))
 
 
@@ -147,16 +140,14 @@ def _ending(durability: Durability, ttl_ms: int | None) -> bytes:
 def get1(table: bytes, row: bytes) -> bytes:
     """``getRowWithColumns`` of Thrift 1, without columns."""
     pack = _int.pack
-    return b"%b\x0b\0\1%b%b\x0b\0\2%b%b\x0d\0\4%b\0" % (
-        _GET1, pack(len(table)), table, pack(len(row)), row, _EMPTY_MAP
-    )  # fmt: skip
+    return b"\x0b\0\1%b%b\x0b\0\2%b%b\x0d\0\4%b\0" % (pack(len(table)), table, pack(len(row)), row, _EMPTY_MAP)
 
 
 def put1(table: bytes, put: Put) -> bytes:
     """``mutateRows`` of Thrift 1, of one row at the server's time."""
     pack, row = _int.pack, put.row
     end = b"\x02\0\4%b\0" % (b"\0" if put.durability is Durability.SKIP_WAL else b"\1")
-    parts = [_PUT1, b"\x0b\0\1", pack(len(table)), table, b"\x0f\0\2\x0c", pack(1)]
+    parts = [b"\x0b\0\1", pack(len(table)), table, b"\x0f\0\2\x0c", pack(1)]
     parts += (b"\x0b\0\1", pack(len(row)), row, b"\x0f\0\2\x0c", pack(len(put.cells)))
     for column, _, value, _ in put.cells:
         parts.append(
@@ -164,8 +155,3 @@ def put1(table: bytes, put: Put) -> bytes:
         )
     parts += (b"\0\x0d\0\3", _EMPTY_MAP, b"\0")
     return b"".join(parts)
-
-
-def void_reply(method: str) -> bytes:
-    """What a gateway answers when all is well and there is nothing to say."""
-    return _uint.pack(_REPLY) + _int.pack(len(method)) + method.encode() + _int.pack(0) + b"\0"

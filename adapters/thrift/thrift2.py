@@ -213,7 +213,7 @@ class Thrift2Backend(GatewayBackend):
     ) -> CellRows:
         def ask(link: Link) -> CellRows:
             if link.rows is None:
-                return CellRows.of([self._result_of(one) for one in getattr(link.client, method)(*args)])
+                return CellRows.of([self._result_of(one) for one in link.call(method, *args)])
             return link.ask(method, args, read_cells)
 
         return self._channel.ask(ask, method, deadline, table, only=only)[0]

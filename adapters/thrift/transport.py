@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import select
 import socket
 import ssl
 from collections.abc import Callable, Sequence
@@ -18,11 +19,12 @@ from typing import Any, Protocol, TypeVar
 
 from thriftpy2._compat import CYTHON
 from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
-from thriftpy2.thrift import TClient, TMessageType
-from thriftpy2.transport import TBufferedTransport, TFramedTransport
+from thriftpy2.thrift import TMessageType
+from thriftpy2.transport import TBufferedTransport, TFramedTransport, TTransportException
 
 from adapters.thrift.binary import Incoming, NotOurs, RowReader
-from adapters.thrift.requests import void_reply
+from adapters.thrift.messages import NotThrift, call_head, next_number, pack_number, read_reply, reply_head
+from adapters.thrift.peers import unknown_reply
 from adapters.thrift.url import Gateway, ThriftUrl
 from metaclient.errors import ServerUnreachable
 
@@ -39,8 +41,6 @@ TIMEOUT_S_MIN = 0.001
 FRAME_BYTES_MAX = 1 << 30
 _frame_size = Struct(">I")
 _timeval = Struct("ll")
-#: The replies of most writes, whole.
-_NOTHING_TO_SAY = frozenset(void_reply(method) for method in ("put", "putMultiple", "mutateRows"))
 
 
 class Stream(Protocol):
@@ -81,6 +81,9 @@ class SocketStream:
         self._timeout_s = 0.0
         self._reads = 0
         self._recv = sock.recv
+        poll = select.poll()  # 0.4 us; to peek and be told that there is nothing takes four times as long
+        poll.register(sock, select.POLLIN)
+        self._events = poll.poll
 
     def begin(self, deadline: float) -> None:
         self._deadline = deadline
@@ -124,17 +127,8 @@ class SocketStream:
         """Thrift's buffers call it; a socket has nothing to flush."""
 
     def is_usable(self) -> bool:
-        if self._is_tls:  # under a time-out of Python's a peek would wait for it
-            self._socket.setblocking(False)
-            self._timeout_s = 0.0
-        try:
-            # The SSL layer cannot peek; what is below it says the same: silence, data that nobody asked for, or an end.
-            socket.socket.recv(self._socket, 1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
+        # Bytes that can be read are an end, or an answer that nobody asked for; of TLS, too.
+        return not self._events(0) and not (self._is_tls and self._socket.pending())  # type: ignore[attr-defined]  # an SSLSocket has it
 
     def close(self) -> None:
         # A thread that is waiting in recv() wakes up at shutdown, not at close.
@@ -220,19 +214,23 @@ class HttpStream:
 class Reply:
     """A reply as it arrives; in a frame all of it is read before it is looked at.
 
-    ``begun`` is what came behind the reply before. Of the last one that was asked for, nothing more may come.
+    ``head`` is how the reply to this call begins in the binary protocol: its type, its method and its sequence id.
+    ``begun`` is what came behind the reply before. What is left in ``data`` at the end belongs to no call so far.
     """
 
-    def __init__(self, stream: Stream, *, is_framed: bool, begun: bytes = b"", is_last: bool = True) -> None:
+    __slots__ = ("_is_framed", "_stream", "data", "head")
+
+    def __init__(self, stream: Stream, head: bytes, *, is_framed: bool, begun: bytes = b"") -> None:
         self._stream = stream
         self._is_framed = is_framed
-        self._is_last = is_last
+        self.head = head
         self.data = self._frame() if is_framed else begun or stream.read(BUFFER_BYTES)
 
     def _frame(self) -> bytes:
-        size = _frame_size.unpack(self._exactly(_frame_size.size))[0]
+        head = self._exactly(_frame_size.size)
+        size = _frame_size.unpack(head)[0]
         if size > FRAME_BYTES_MAX:
-            raise ConnectionError(f"the gateway announces {size} bytes, more than the {FRAME_BYTES_MAX} of any answer")
+            raise NotThrift(unknown_reply(head))
         return self._exactly(size)
 
     def _exactly(self, size: int) -> bytes:
@@ -251,41 +249,96 @@ class Reply:
 
     def end(self, at: int) -> None:
         self.data = self.data[at:]
-        if self.data and (self._is_last or self._is_framed):
-            raise ConnectionError("the gateway sent more than one answer")
+        if self.data and self._is_framed:
+            raise ConnectionError("the gateway sent a frame that goes on behind its message")
 
     def read(self, size: int) -> bytes:
-        """For thriftpy2, when it has to read the whole message after all."""
+        """Return up to ``size`` bytes for thriftpy2, when it has to read the whole message; b"" at a frame's end."""
         if not self.data and not self._is_framed:
             return self._stream.read(size)
         data, self.data = self.data[:size], self.data[size:]
         return data
 
 
-class Link:
-    """A connection in use: Thrift's client on a stream, and the gateway at its other end.
+class _Source:
+    """Where thriftpy2's buffer gets its bytes: the reply that is being read. Nothing between two replies."""
 
-    ``rows`` reads rows by hand; None where the protocol is not the binary one, and the client must be asked. ``owed``
-    are replies that will still come: who meets them would take them for answers to something else.
+    __slots__ = ("reply",)
+
+    def __init__(self) -> None:
+        self.reply: Reply | None = None
+
+    def read(self, size: int) -> bytes:
+        return b"" if self.reply is None else self.reply.read(size)
+
+
+class Link:
+    """A connection in use: Thrift's calls on a stream, and the gateway at its other end.
+
+    ``rows`` reads rows by hand; None where the protocol is not the binary one, and thriftpy2 must read them.
+
+    Each call has a sequence id, and its reply must have the same (``messages``). ``owed`` counts replies that are still
+    to come, and ``has_surplus`` says that bytes came behind the last reply. A connection with either is not used again.
     """
 
-    __slots__ = ("_is_framed", "client", "gateway", "idle_since", "owed", "rows", "stream")
+    __slots__ = (
+        "_buffer",
+        "_incoming",
+        "_is_framed",
+        "_number",
+        "_outgoing",
+        "_service",
+        "_source",
+        "gateway",
+        "has_surplus",
+        "owed",
+        "rows",
+        "stream",
+    )
 
     def __init__(
-        self, gateway: Gateway, stream: Stream, client: Any, *, rows: RowReader | None = None, is_framed: bool = False
+        self,
+        gateway: Gateway,
+        stream: Stream,
+        service: Any,
+        *,
+        rows: RowReader | None = None,
+        is_framed: bool = False,
+        is_compact: bool = False,
+        decodes_text: bool = True,
     ) -> None:
         self.gateway = gateway
         self.stream = stream
-        self.client = client
         self.rows = rows
-        self.idle_since = 0.0
         self.owed = 0
+        self.has_surplus = False
+        self._service = service
         self._is_framed = is_framed
+        self._number = 0
+        self._source = _Source()
+        self._buffer = _transport(self._source)
+        protocol: Any = TCompactProtocol if is_compact else TBinaryProtocol
+        self._incoming = protocol(self._buffer, decode_response=decodes_text)
+        self._outgoing = protocol(_transport(stream, is_framed=is_framed), decode_response=decodes_text)
+
+    @property
+    def is_in_step(self) -> bool:
+        """False when the next bytes that arrive may belong to a call that is over."""
+        return not self.owed and not self.has_surplus
+
+    def call(self, method: str, *args: object) -> Any:
+        """Make any call, written and read by thriftpy2."""
+        number, head = self._send(method, args)
+        return self._received(method, number, Reply(self.stream, head, is_framed=self._is_framed))
 
     def ask(self, method: str, request: bytes | tuple[object, ...], read: Callable[[Incoming, RowReader], T]) -> T:
-        """Send a request, written by hand or as arguments, and read the reply by hand."""
-        self._send(method, request)
-        return self._answer(method, Reply(self.stream, is_framed=self._is_framed), read)
+        """Send a request, with its arguments written by hand or as objects, and read the reply by hand."""
+        number, head = self._send(method, request)
+        reply = Reply(self.stream, head, is_framed=self._is_framed)
+        answer = self._answer(method, number, reply, read)
+        if reply.data:
+            self.has_surplus = True
+        return answer
 
     def ask_each(
         self,
@@ -300,46 +353,68 @@ class Link:
         if not self.stream.is_pipelined:
             return [self.ask(method, request, read) for request in requests]
         self.owed = len(requests)
-        for request in requests:
-            self._send(method, request)
+        sent = [self._send(method, request) for request in requests]
         answers: list[T] = []
         begun = b""
-        while self.owed:
+        for number, head in sent:
             self.owed -= 1
-            reply = Reply(self.stream, is_framed=self._is_framed, begun=begun, is_last=not self.owed)
-            answers.append(self._answer(method, reply, read))
+            reply = Reply(self.stream, head, is_framed=self._is_framed, begun=begun)
+            answers.append(self._answer(method, number, reply, read))
             begun = reply.data
+        self.has_surplus = bool(begun)
         return answers
 
-    def _answer(self, method: str, reply: Reply, read: Callable[[Incoming, RowReader], T]) -> T:
+    def _answer(self, method: str, number: int, reply: Reply, read: Callable[[Incoming, RowReader], T]) -> T:
         assert self.rows is not None
         try:
             return read(reply, self.rows)
         except NotOurs:
-            self._received(method, reply)  # mostly an error, which it raises
+            self._received(method, number, reply)  # mostly an error, which it raises
             raise ConnectionError(f"the gateway's answer to {method} cannot be read") from None
 
     def say(self, method: str, request: bytes) -> None:
-        """Send a request that was written by hand, whose reply is nothing or an error."""
-        self._send(method, request)
-        self._received(method, Reply(self.stream, is_framed=self._is_framed))
+        """Send a request, with its arguments written by hand, whose reply is nothing or an error."""
+        number, head = self._send(method, request)
+        reply = Reply(self.stream, head, is_framed=self._is_framed)
+        if reply.data != head + b"\0":  # the whole reply when there is nothing to say
+            self._received(method, number, reply)
 
-    def _send(self, method: str, request: bytes | tuple[object, ...]) -> None:
+    def _send(self, method: str, request: bytes | tuple[object, ...]) -> tuple[int, bytes]:
+        """Send a call; return its sequence id, and how its reply begins in the binary protocol."""
+        number = self._number = next_number(self._number)
+        packed = pack_number(number)
         if isinstance(request, bytes):
-            self.stream.write(_frame_size.pack(len(request)) + request if self._is_framed else request)
+            head = call_head(method)
+            if self._is_framed:
+                size = _frame_size.pack(len(head) + len(packed) + len(request))
+                self.stream.write(b"%b%b%b%b" % (size, head, packed, request))
+            else:
+                self.stream.write(b"%b%b%b" % (head, packed, request))
             self.stream.flush()
-            return
-        protocol = self.client._oprot
-        protocol.write_message_begin(method, TMessageType.CALL, 0)
-        getattr(self.client._service, f"{method}_args")(*request).write(protocol)
-        protocol.write_message_end()
-        protocol.trans.flush()
+        else:
+            protocol = self._outgoing
+            protocol.write_message_begin(method, TMessageType.CALL, number)
+            getattr(self._service, f"{method}_args")(*request).write(protocol)
+            protocol.write_message_end()
+            protocol.trans.flush()
+        return number, reply_head(method) + packed
 
-    def _received(self, method: str, reply: Reply) -> Any:
-        if reply.data in _NOTHING_TO_SAY:
-            return None
-        protocol = _protocol(reply, decodes_text=self.client._iprot.decode_response)
-        return TClient(self.client._service, protocol)._recv(method)
+    def _received(self, method: str, number: int, reply: Reply) -> Any:
+        """Read a whole reply with thriftpy2, and notice what stands behind it."""
+        self._source.reply = reply
+        try:
+            return read_reply(self._incoming, self._service, method, number, reply.data)
+        finally:
+            self._source.reply = None
+            if reply.data or self._is_buffered():
+                self.has_surplus = True
+
+    def _is_buffered(self) -> bool:
+        """Return True if thriftpy2's buffer holds bytes behind the message: its source has no more, so it must."""
+        try:
+            return bool(self._buffer.read(1))
+        except (TTransportException, EOFError):
+            return False
 
     def close(self) -> None:
         self.stream.close()
@@ -360,16 +435,20 @@ def dial(
         stream = _http(url, gateway, now, deadline) if url.is_http else _tcp(url, gateway, now, deadline)
     except (OSError, ssl.SSLError) as error:
         raise ServerUnreachable(f"the Thrift gateway {gateway} cannot be reached: {error}") from error
-    protocol = _protocol(stream, is_framed=url.is_framed, is_compact=url.is_compact, decodes_text=decodes_text)
-    client = TClient(service, protocol)
-    return Link(gateway, stream, client, rows=None if url.is_compact else rows(), is_framed=url.is_framed)
+    return Link(
+        gateway,
+        stream,
+        service,
+        rows=None if url.is_compact else rows(),
+        is_framed=url.is_framed,
+        is_compact=url.is_compact,
+        decodes_text=decodes_text,
+    )
 
 
-def _protocol(stream: Any, *, decodes_text: bool, is_framed: bool = False, is_compact: bool = False) -> Any:
+def _transport(stream: Any, *, is_framed: bool = False) -> Any:
     buffered: Any = TFramedTransport if is_framed else TBufferedTransport  # which class depends on the platform
-    transport = buffered(stream, BUFFER_BYTES) if CYTHON else buffered(stream)
-    protocol: Any = TCompactProtocol if is_compact else TBinaryProtocol
-    return protocol(transport, decode_response=decodes_text)
+    return buffered(stream, BUFFER_BYTES) if CYTHON else buffered(stream)
 
 
 def _tcp(url: ThriftUrl, gateway: Gateway, now: Callable[[], float], deadline: float) -> SocketStream:

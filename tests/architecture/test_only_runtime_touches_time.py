@@ -98,7 +98,7 @@ ALLOWED: tuple[Allowance, ...] = (
     ),
     Allowance("adapters/local_hbase/ports.py", frozenset({"socket"}), "finds free ports for real servers"),
     Allowance("adapters/native/stream.py", frozenset({"socket"}), "speaks TCP to HBase's servers"),
-    Allowance("adapters/thrift/transport.py", frozenset({"socket"}), "speaks TCP to Thrift gateways"),
+    Allowance("adapters/thrift/transport.py", frozenset({"select", "socket"}), "speaks TCP to Thrift gateways"),
     Allowance("spark_connector/dataframe.py", frozenset({"socket"}), "asks which executor is on a server's machine"),
     Allowance("spark_connector/lookup_counts.py", frozenset({"socket"}), "executors report to the driver over TCP"),
 )

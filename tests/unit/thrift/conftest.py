@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import socket
 import ssl
+import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
-from thriftpy2.protocol import TBinaryProtocolFactory, TCompactProtocolFactory
+from thriftpy2.protocol import TBinaryProtocol, TBinaryProtocolFactory, TCompactProtocolFactory
 from thriftpy2.server import TThreadedServer
 from thriftpy2.thrift import TProcessor
-from thriftpy2.transport import TBufferedTransportFactory, TFramedTransportFactory, TServerSocket
+from thriftpy2.transport import TBufferedTransportFactory, TFramedTransportFactory, TMemoryBuffer, TServerSocket
 
 from adapters.thrift.idl import thrift2
 from metaclient.runtime import ThreadRuntime
@@ -23,6 +27,7 @@ from metaclient.runtime import ThreadRuntime
 T = thrift2()
 # Tests break connections on purpose: what the stand-in's threads have to say about that is noise.
 logging.getLogger("thriftpy2.server").disabled = True
+LONG_S = 60.0
 
 
 class Gateway:
@@ -143,3 +148,53 @@ def serve() -> Iterator[Callable[..., Gateway]]:
     for one in made:
         if not one._server.closed:
             one.stop()
+
+
+@pytest.fixture
+def http(serve: Callable[..., Any]) -> Iterator[ThreadingHTTPServer]:
+    gateway = serve()
+    processor = TProcessor(T.THBaseService, gateway)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = 1 << 16  # head and body leave together
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            if self.path == "/slow":
+                gateway.released.wait(LONG_S)
+            if self.path == "/wrong":
+                self.send_error(404)
+                return
+            out = TMemoryBuffer()
+            processor.process(TBinaryProtocol(TMemoryBuffer(body)), TBinaryProtocol(out))
+            answer = out.getvalue()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
+            self.end_headers()
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Not into the test's output."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield server
+    gateway.released.set()
+    server.shutdown()
+    server.server_close()
+    thread.join(LONG_S)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    if shutil.which("openssl") is None:
+        pytest.skip("making a certificate needs openssl")
+    folder = tmp_path_factory.mktemp("tls")
+    key, cert = folder / "key.pem", folder / "cert.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
+    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*made, *names, "-keyout", str(key), "-out", str(cert)], check=True, capture_output=True)
+    return cert, key

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from adapters.thrift.gateways import OUT_S, SILENT_CALLS_MAX, TRUSTED_IDLE_S, Gateways
+from adapters.thrift.gateways import OUT_S, SILENT_CALLS_MAX, Gateways
 from adapters.thrift.transport import Link
 from adapters.thrift.url import Gateway
 from metaclient.errors import ServerUnreachable
@@ -93,5 +93,4 @@ def test_all_out_means_that_whoever_comes_back_first_is_asked(runtime: SimRuntim
     rig = Rig(runtime)
     rig.hang()
     rig.dead.add(ALIVE)
-    runtime.run_for(TRUSTED_IDLE_S)
     assert Counter(link.gateway for link in rig.borrowed(10)) == {HUNG: 10}

@@ -8,20 +8,19 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from thriftpy2.protocol import TBinaryProtocol
-from thriftpy2.thrift import TClient
-from thriftpy2.transport import TMemoryBuffer
+from thriftpy2.thrift import TApplicationException, TMessageType
 
 from adapters.fake import FakeCluster
 from adapters.thrift.binary import Rows2, read_row, read_rows
 from adapters.thrift.idl import thrift2
+from adapters.thrift.messages import WrongReply, call_head, pack_number
 from adapters.thrift.thrift2 import Thrift2Backend, _pieces
 from adapters.thrift.transport import Link
 from adapters.thrift.url import Gateway
 from metaclient.errors import MetaClientError
 from metaclient.model import Cell, Get, Put, Result, Scan
 from metaclient.runtime import ThreadRuntime
-from tests.unit.thrift.test_binary import reply
+from tests.unit.thrift.test_binary import reply, written
 
 T2 = thrift2()
 METHOD = "getScannerRows"
@@ -57,13 +56,17 @@ class Script:
 
 
 def link_on(script: Script) -> Link:
-    client = TClient(T2.THBaseService, TBinaryProtocol(TMemoryBuffer()))
-    return Link(Gateway("gateway", 9090), script, client, rows=Rows2())
+    return Link(Gateway("gateway", 9090), script, T2.THBaseService, rows=Rows2())
 
 
-def page(*rows: bytes) -> bytes:
+def page(number: int, *rows: bytes) -> bytes:
+    """The reply to call ``number`` of a connection."""
     value = T2.TColumnValue(family=b"cf", qualifier=b"a", value=b"1", timestamp=7, type=4)
-    return reply(T2.THBaseService, METHOD, success=[T2.TResult(row=row, columnValues=[value]) for row in rows])
+    return reply(T2.THBaseService, METHOD, number, success=[T2.TResult(row=row, columnValues=[value]) for row in rows])
+
+
+def sent(number: int, arguments: bytes) -> bytes:
+    return call_head(METHOD) + pack_number(number) + arguments
 
 
 @given(
@@ -71,43 +74,90 @@ def page(*rows: bytes) -> bytes:
     sizes=st.lists(st.integers(1, 200), min_size=1, max_size=4),
 )
 def test_replies_in_any_pieces_are_told_apart(pages: list[list[bytes]], sizes: list[int]) -> None:
-    link = link_on(Script(b"".join(page(*rows) for rows in pages), sizes))
+    link = link_on(Script(b"".join(page(number, *rows) for number, rows in enumerate(pages, 1)), sizes))
     found = link.ask_each(METHOD, [b"?"] * len(pages), read_rows)
     assert [[one.row for one in rows] for rows in found] == pages
     assert link.owed == 0
 
 
 def test_all_is_sent_before_anything_is_read() -> None:
-    script = Script(page(b"r1") + page(b"r2"), [10_000])
+    script = Script(page(1, b"r1") + page(2, b"r2"), [10_000])
     link_on(script).ask_each(METHOD, [b"first", b"second"], read_rows)
-    assert script.done == [b"first", b"second", "read"]
+    assert script.done == [sent(1, b"first"), sent(2, b"second"), "read"]
 
 
 def test_where_calls_must_follow_one_another_they_do() -> None:
     """HTTP: a request's body is its call, and the next one waits for the answer."""
-    script = Script(page(b"r1") + page(b"r2"), [len(page(b"r1"))], is_pipelined=False)
+    script = Script(page(1, b"r1") + page(2, b"r2"), [len(page(1, b"r1"))], is_pipelined=False)
     link_on(script).ask_each(METHOD, [b"first", b"second"], read_rows)
-    assert script.done == [b"first", "read", b"second", "read"]
+    assert script.done == [sent(1, b"first"), "read", sent(2, b"second"), "read"]
 
 
 @pytest.mark.parametrize("surplus", [b"\0", b"another answer"])
-def test_nobody_asked_for_more(surplus: bytes) -> None:
-    link = link_on(Script(page(b"r1") + page(b"r2") + surplus, [10_000]))
-    with pytest.raises(ConnectionError, match="more than one answer"):
+def test_bytes_behind_the_last_reply_end_the_connection_and_not_the_call(surplus: bytes) -> None:
+    link = link_on(Script(page(1, b"r1") + page(2, b"r2") + surplus, [10_000]))
+    assert [[one.row for one in rows] for rows in link.ask_each(METHOD, [b"?"] * 2, read_rows)] == [[b"r1"], [b"r2"]]
+    assert not link.is_in_step
+
+
+@pytest.mark.parametrize("surplus", [b"\0", b"another answer"])
+def test_bytes_behind_the_only_reply_end_the_connection_and_not_the_call(surplus: bytes) -> None:
+    whole = reply(T2.THBaseService, "get", 1, success=T2.TResult(columnValues=[]))
+    link = link_on(Script(whole + surplus, [10_000]))
+    assert link.ask("get", b"?", read_row) == Result(b"", [])
+    assert not link.is_in_step
+
+
+@pytest.mark.parametrize("surplus", [b"\0", b"another answer"])
+def test_bytes_behind_an_error_or_a_void_reply_end_the_connection(surplus: bytes) -> None:
+    failed = reply(T2.THBaseService, "put", 1, io=T2.TIOError(message="gone"))
+    link = link_on(Script(failed + surplus, [10_000]))
+    with pytest.raises(T2.TIOError):
+        link.say("put", b"?")
+    assert not link.is_in_step
+    link = link_on(Script(reply(T2.THBaseService, "put", 1) + surplus, [10_000]))
+    link.say("put", b"?")
+    assert not link.is_in_step
+
+
+def test_reply_to_the_first_call_is_no_answer_to_the_second() -> None:
+    link = link_on(Script(page(1, b"r1") + page(1, b"r1"), [10_000]))
+    with pytest.raises(WrongReply, match=r"call 1 of 'getScannerRows' arrived instead of that to call 2"):
         link.ask_each(METHOD, [b"?"] * 2, read_rows)
 
 
-@pytest.mark.parametrize("surplus", [b"\0", b"another answer"])
-def test_second_answer_is_an_error(surplus: bytes) -> None:
-    """Also to a call that goes alone, as most do."""
-    whole = reply(T2.THBaseService, "get", success=T2.TResult(columnValues=[]))
-    with pytest.raises(ConnectionError, match="more than one answer"):
-        link_on(Script(whole + surplus, [10_000])).ask("get", b"?", read_row)
+def test_reply_to_another_method_is_no_answer() -> None:
+    link = link_on(Script(reply(T2.THBaseService, "put", 1), [10_000]))
+    with pytest.raises(WrongReply, match="'put'"):
+        link.ask(METHOD, b"?", read_rows)
+
+
+def test_error_of_another_call_is_not_raised_as_this_ones() -> None:
+    failed = reply(T2.THBaseService, METHOD, 2, io=T2.TIOError(message="gone"))
+    with pytest.raises(WrongReply):
+        link_on(Script(failed, [10_000])).ask(METHOD, b"?", read_rows)
+    said = TApplicationException(TApplicationException.INTERNAL_ERROR, "no")
+    refused = written(METHOD, TMessageType.EXCEPTION, said, 2)
+    with pytest.raises(WrongReply):
+        link_on(Script(refused, [10_000])).ask(METHOD, b"?", read_rows)
+
+
+def test_call_that_comes_back_is_no_reply() -> None:
+    """A peer that echoes what it gets has the right id and the right name, but not the right type."""
+    echo = sent(1, b"\0")
+    with pytest.raises(WrongReply, match="type 1"):
+        link_on(Script(echo, [10_000])).ask(METHOD, b"\0", read_rows)
+
+
+def test_reply_without_a_result_is_not_waited_for() -> None:
+    whole = reply(T2.THBaseService, "get", 1)
+    with pytest.raises(TApplicationException, match="without a result"):
+        link_on(Script(whole, [10_000])).ask("get", b"?", read_row)
 
 
 def test_behind_an_error_replies_are_owed() -> None:
-    failed = reply(T2.THBaseService, METHOD, io=T2.TIOError(message="gone"))
-    link = link_on(Script(page(b"r1") + failed + page(b"r3"), [7]))
+    failed = reply(T2.THBaseService, METHOD, 2, io=T2.TIOError(message="gone"))
+    link = link_on(Script(page(1, b"r1") + failed + page(3, b"r3"), [7]))
     with pytest.raises(T2.TIOError):
         link.ask_each(METHOD, [b"?"] * 3, read_rows)
     assert link.owed == 1

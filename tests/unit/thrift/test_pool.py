@@ -108,7 +108,7 @@ def test_reply_in_drops_ends_at_the_deadline(runtime: ThreadRuntime) -> None:
         connection, _ = listener.accept()
         with connection:
             connection.recv(65536)
-            for byte in b"\x80\x01\x00\x02\x00\x00\x00\x03get\x00\x00\x00\x00" + b"\x0c" * 1000:
+            for byte in b"\x80\x01\x00\x02\x00\x00\x00\x03get\x00\x00\x00\x01" + b"\x0c" * 1000:
                 if stop.wait(0.03):
                     return
                 try:
@@ -246,15 +246,14 @@ def test_protocol_error_drops_the_connection(runtime: ThreadRuntime, serve: Serv
     gateway = serve()
     client = Client(runtime, gateway)
     client.get()
-    (link,) = next(iter(client.backend._channel.gateways._states.values())).idle
 
-    class Broken:
-        def get(self, *args: object) -> None:
-            raise TApplicationException(TApplicationException.PROTOCOL_ERROR, "Required field 'row' was not present!")
+    def broken(table: bytes, get: Any) -> Any:
+        raise TApplicationException(TApplicationException.PROTOCOL_ERROR, "Required field 'row' was not present!")
 
-    link.client, link.rows = Broken(), None
+    gateway.hooks["get"] = broken
     with pytest.raises(BackendFault, match="Required field"):
         client.get()
+    del gateway.hooks["get"]
     assert client.get(b"again")[b"cf:row"] == b"again"
     assert len(gateway.connections) == 2
     client.backend.close()
