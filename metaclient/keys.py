@@ -29,6 +29,7 @@ __all__ = [
     "REPLICA_ID_MAX",
     "ROW_LENGTH_MAX",
     "column_name",
+    "column_sort_key",
     "contains",
     "earlier_end",
     "encoded_region_name",
@@ -329,6 +330,17 @@ def column_name(value: str | bytes, argument: str = "column", *, family_only_ok:
     if not _is_family(family):
         raise ValueError(f"{argument} '{printable(column)}': {_family_fault(family)}")
     return column
+
+
+def column_sort_key(column: bytes) -> tuple[bytes, bytes, bytes]:
+    """Return a key that sorts columns as HBase does: by the bytes of the family, then by those of the qualifier.
+
+    As one string ``cf1:z`` would come before ``cf:a``, because ``1`` is less than the colon.
+
+    >>> sorted([b"cf1:z", b"cf:b", b"cf:a", b"cf"], key=column_sort_key)
+    [b'cf', b'cf:a', b'cf:b', b'cf1:z']
+    """
+    return column.partition(b":")
 
 
 def printable(data: bytes, limit: int = 64) -> str:

@@ -19,6 +19,7 @@ from struct import Struct
 from struct import error as TooShort
 from typing import Any, ClassVar, Protocol, TypeAlias
 
+from metaclient.keys import column_sort_key
 from metaclient.model import Cell, CellType, PutCells, Result
 
 __all__ = [
@@ -111,7 +112,7 @@ class _Shape:
         self._struct = Struct(f">{layout}{len(constants[-1])}s")
         self._constants = tuple(constants)
         self._times = (time,) * len(columns)
-        order = sorted(range(len(columns)), key=columns.__getitem__)
+        order = sorted(range(len(columns)), key=lambda at: column_sort_key(columns[at]))
         is_kept = is_sorted or order == sorted(order)
         self._columns = tuple(columns) if is_kept else tuple(columns[index] for index in order)
         self._in_order: Callable[[tuple[Any, ...]], tuple[Any, ...]] | None = None if is_kept else itemgetter(*order)
@@ -200,7 +201,7 @@ class _Rows(ABC):
             self._shape = self._shape_of(lengths)
         self._lengths = lengths
         if not self._IS_SORTED:
-            cells.sort()
+            cells.sort(key=_column_order)
         return cells, at
 
     def _shape_of(self, lengths: Sequence[int]) -> _Shape:
@@ -274,8 +275,13 @@ class Rows1(_Rows):
 
     def _careful(self, data: bytes, at: int) -> tuple[Result, int]:
         fields, at = _struct(data, at)
-        cells = [Cell(column, cell.get(2, 0), cell[1]) for column, cell in sorted(fields.get(2, {}).items())]
+        cells = [Cell(column, cell.get(2, 0), cell[1]) for column, cell in fields.get(2, {}).items()]
+        cells.sort(key=_column_order)
         return Result(fields.get(1, b""), cells), at
+
+
+def _column_order(cell: Cell) -> tuple[bytes, bytes, bytes]:
+    return column_sort_key(cell[0])
 
 
 def rows_begin(incoming: Incoming) -> tuple[int, int]:

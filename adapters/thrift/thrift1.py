@@ -33,7 +33,7 @@ from metaclient.backend import (
     ScanPage,
 )
 from metaclient.errors import CallTimeout, ConfigError, MetaClientError, TableNotFound, Unsupported
-from metaclient.keys import printable
+from metaclient.keys import column_sort_key, printable
 from metaclient.model import (
     LATEST_TIMESTAMP,
     META_TABLE,
@@ -104,8 +104,9 @@ class Thrift1Backend(GatewayBackend):
     }
 
     def _result_of(self, wire: Any) -> Result:
-        cells = [Cell(column, cell.timestamp, cell.value) for column, cell in sorted(wire.columns.items())]
-        return Result(wire.row, cells)
+        columns = wire.columns
+        in_order = sorted(columns, key=column_sort_key)
+        return Result(wire.row, [Cell(one, columns[one].timestamp, columns[one].value) for one in in_order])
 
     def open(self, deadline: float) -> None:
         """Reach one gateway that answers, and make sure that it speaks Thrift 1; nothing is asked of HBase itself."""
@@ -192,7 +193,7 @@ class Thrift1Backend(GatewayBackend):
         if not get.columns or any(b":" not in column for column in get.columns):
             raise Unsupported("Thrift 1 reads several versions of single columns only: name them, or use thrift2:")
         made: list[Cell] = []
-        for column in sorted(set(get.columns)):
+        for column in sorted(set(get.columns), key=column_sort_key):
             if get.max_timestamp == LATEST_TIMESTAMP:
                 args: tuple[object, ...] = (table, get.row, column, get.max_versions, _NO_ATTRIBUTES)
                 found = self._call("getVer", *args, deadline=deadline, table=table)
@@ -307,7 +308,7 @@ class Thrift1Backend(GatewayBackend):
         columns = [column for column, _ in append.values]
         wire = T.TAppend(table=table, row=append.row, columns=columns, values=[value for _, value in append.values])
         found = self._call("append", wire, deadline=deadline, table=table, is_write=True)
-        by_column = zip(sorted(columns), found, strict=False)
+        by_column = zip(sorted(columns, key=column_sort_key), found, strict=False)  # the cells come without names
         return Result(append.row, tuple(Cell(column, one.timestamp, one.value) for column, one in by_column))
 
     def check_and_mutate(
@@ -408,7 +409,7 @@ class Thrift1Backend(GatewayBackend):
         found = self._call("getColumnDescriptors", table, deadline=deadline, table=table)
         if not found:
             raise TableNotFound(f"table {printable(table)!r} does not exist")
-        return TableDescriptor(table, tuple(_family_from(one) for _, one in sorted(found.items())))
+        return TableDescriptor(table, tuple(_family_from(found[name]) for name in sorted(found, key=column_sort_key)))
 
     def create_table(self, descriptor: TableDescriptor, splits: Sequence[bytes], deadline: float) -> None:
         if splits or descriptor.region_replication != 1:

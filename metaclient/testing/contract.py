@@ -912,6 +912,13 @@ class _Counters(_Contract):
         assert table.append(b"r", {b"cf:a": b""}) == {b"cf:a": b"one two"}
         assert table.row(b"r") == {b"cf:a": b"one two", b"cf:b": b"new"}
 
+    def test_append_to_several_families_answers_each_value_under_its_own_column(self, make_table: TableMaker) -> None:
+        table = make_table({"cf1": {}, "cf": {}})
+        columns = [b"cf:a", b"cf:b", b"cf1:a"]
+        for times in (1, 2):
+            found = table.append(b"r", {column: column for column in reversed(columns)})
+            assert list(found.items()) == [(column, column * times) for column in columns]
+
     def test_append_after_a_delete_starts_anew(self, table: Table) -> None:
         needs(table.connection, "append")
         table.append(b"r", {b"cf:a": b"old"})
@@ -1279,6 +1286,19 @@ class _Scans(_Contract):
         [(_, row)] = list(table.scan(sorted_columns=True))
         assert isinstance(row, OrderedDict)
         assert list(row) == [b"cf:a", b"cf:b", b"other:a"]
+
+    def test_family_whose_name_begins_with_another_ones_does_not_come_first(self, make_table: TableMaker) -> None:
+        """HBase sorts by family and then by qualifier: as one string ``cf1:z`` would come before ``cf:a``."""
+        table = make_table({"cf1": {}, "cf": {}, "cf-x": {}})
+        columns = [b"cf:", b"cf:a", b"cf:\xff", b"cf-x:m", b"cf1:a", b"cf1:z"]
+        for row in (b"r1", b"r2", b"r3"):
+            table.put(row, dict.fromkeys(reversed(columns), row))
+        self.disturb(table.connection, table)
+        for row in (b"r1", b"r2", b"r3"):
+            assert list(table.row(row)) == columns
+        assert [list(row) for _, row in table.scan(sorted_columns=True)] == [columns] * 3
+        assert [list(row) for _, row in table.rows([b"r1", b"r3"])] == [columns] * 2
+        assert list(table.row(b"r1", columns=[b"cf1:z", b"cf:a"])) == [b"cf:a", b"cf1:z"]
 
     def test_scan_that_is_left_in_the_middle_disturbs_nobody(self, wide_table: Table) -> None:
         scan = wide_table.scan(batch_size=2)

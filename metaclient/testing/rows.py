@@ -161,7 +161,7 @@ class TableRows:
             return []
         wanted = frozenset(query.columns)
         seen: list[Cell] = []
-        for name in sorted(columns, key=_by_family):
+        for name in sorted(columns, key=keys.column_sort_key):
             family = name.partition(b":")[0]
             if not wanted or name in wanted or family in wanted:
                 seen += _versions(columns, name, self._families[family], query, now_ms)
@@ -261,7 +261,7 @@ class TableRows:
             old = next(iter(self._newest(mutation.row, column, 1, now_ms)), None)
             value = _counted(old, change) if isinstance(change, int) else (old.value if old else b"") + change
             cells.append(Cell(column, max(now_ms, old.timestamp + 1) if old else now_ms, value))
-        return sorted(cells, key=lambda cell: _by_family(cell.column))
+        return sorted(cells, key=lambda cell: keys.column_sort_key(cell.column))
 
 
 def _versions(columns: _Row, name: bytes, family: FamilyDescriptor, query: Get | Scan, now_ms: int) -> list[Cell]:
@@ -313,8 +313,3 @@ def _stamp(timestamp: int, now_ms: int) -> int:
 
 def _timestamp_of(cell: Cell) -> int:
     return cell.timestamp
-
-
-def _by_family(column: bytes) -> tuple[bytes, bytes, bytes]:
-    """HBase's order: a family's bytes before a qualifier's. As one string, ``f-x:q`` would come before ``f:q``."""
-    return column.partition(b":")

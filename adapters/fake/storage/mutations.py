@@ -117,7 +117,8 @@ class Mutations:
         parts: dict[bytes, list[Cell]] = {}
         for cell in put.cells:
             parts.setdefault(self.column(cell.column)[0].name, []).append(cell)
-        return [edit for cells in parts.values() for edit in self.put(Put(put.row, tuple(cells)), now_ms)]
+        # In the order of families, as in HBase's family map, and so are the answers to increments and appends.
+        return [edit for _, cells in sorted(parts.items()) for edit in self.put(Put(put.row, tuple(cells)), now_ms)]
 
     def delete(self, delete: Delete, now_ms: int, read: ReadVersions) -> list[Edit]:
         """The markers of a delete; without cells, one for each family."""

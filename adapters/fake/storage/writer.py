@@ -158,7 +158,8 @@ class Writer:
 
     def _current_values(self, mutation: Increment | Append) -> tuple[Cell, ...]:
         pairs = mutation.amounts if isinstance(mutation, Increment) else mutation.values
-        return tuple(cell for column, _ in pairs for cell in self._newest(mutation.row, column, 1))
+        columns = sorted((column for column, _ in pairs), key=keys.column_sort_key)
+        return tuple(cell for column in columns for cell in self._newest(mutation.row, column, 1))
 
     def _put_cell(self, put: Put, now_ms: int, put_ms: int) -> bool:
         """The commonest write without detours: one small cell, to be synced.
