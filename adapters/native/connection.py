@@ -146,6 +146,7 @@ class Connection:
         self._stream: Stream | None = None
         self._frames = FrameReader()
         self._answered_at = float("-inf")
+        self._swept_at = float("-inf")
         self._has_answered = False
         self.late = 0
 
@@ -190,11 +191,11 @@ class Connection:
             raise CallTimeout(f"there was no time left for {what}")
         if now - self._answered_at > DOUBT_S:
             self._doubt()
+        if len(self._calls) >= CALLS_MAX:
+            self._fail_overdue()
         with self._lock:
             if self._state is State.CLOSED:
                 raise ConnectionResetError(f"{self!r} is closed")
-            if len(self._calls) >= CALLS_MAX:
-                self._overdue()  # nobody waits for them, or they would have been taken back
             if len(self._calls) >= CALLS_MAX or self._queued_bytes > QUEUED_BYTES_MAX:
                 raise Overloaded(
                     f"{len(self._calls)} calls to {self.address} are in flight and {self._queued_bytes} bytes are not "
@@ -333,7 +334,7 @@ class Connection:
 
     def _interrupted(self, error: BaseException) -> None:
         """Ctrl-C while we were sending or reading: what was half said cannot be gone on with, by anybody."""
-        self._end(ServerUnreachable(f"the connection to {self.address} was given up by another call: {error!r}"))
+        self._end(_given_up(self.address, error))
 
     def _stop_reading(self) -> None:
         with self._lock:
@@ -352,17 +353,17 @@ class Connection:
     def _receive(self, timeout_s: float) -> list[tuple[Call[Any] | Asked[Any], Response]]:
         """Read once: the answers that are complete now. The end, or nonsense, ends the connection."""
         stream = self._stream
+        answers: list[tuple[Call[Any] | Asked[Any], Response]] = []
         if stream is None:
-            return []
+            return answers
         try:
             data = stream.read(self._frames.missing, timeout_s)
             if data is None:
-                return []
+                return answers
             if not data:
                 self._end(EOFError("the server closed the connection"))
-                return []
+                return answers
             self._answered_at = self._now()
-            answers = []
             for frame in self._frames.feed(data):
                 response = parse_response(frame)
                 call = self._calls.pop(response[0], None)  # one reader, and dict.pop is atomic: no lock
@@ -371,10 +372,9 @@ class Connection:
                 else:
                     answers.append((call, response))
                     self._has_answered = True
-            return answers
         except (OSError, ProtocolError) as error:
             self._end(error)
-            return []
+        return answers  # those before the nonsense, too: they are in the table no more, so that nobody else fails them
 
     def _unmatched(self, response: Response) -> None:
         """Nobody waits for it, or it is not the answer to a call."""
@@ -384,18 +384,26 @@ class Connection:
             self.late += 1
 
     def _finish(self, answers: list[tuple[Call[Any] | Asked[Any], Response]]) -> None:
-        for call, response in answers:
-            if response.exception is not None:
-                call.fail(
-                    errors.from_exception(response.exception, f"{call.what} at {self.address}", is_write=call.is_write)
-                )
-                continue
+        """Hand out answers. Whatever interrupts that, no call whose answer was read is left without an outcome."""
+        for number, (call, response) in enumerate(answers):
             try:
-                value = call.decode(response)
-            except Exception as error:
-                call.fail(_decoded(error, call, self.address))
-            else:
-                call.complete(value)
+                self._finish_one(call, response)
+            except BaseException as error:
+                for rest, _ in answers[number:]:
+                    rest.fail(self._why(_given_up(self.address, error), rest, was_sent=True))
+                raise
+
+    def _finish_one(self, call: Call[Any] | Asked[Any], response: Response) -> None:
+        if response.exception is not None:
+            what = f"{call.what} at {self.address}"
+            call.fail(errors.from_exception(response.exception, what, is_write=call.is_write))
+            return
+        try:
+            value = call.decode(response)
+        except Exception as error:
+            call.fail(_decoded(error, call, self.address))
+        else:
+            call.complete(value)
 
     # -- the task ----------------------------------------------------------------------------------------------------
 
@@ -433,7 +441,11 @@ class Connection:
         return True
 
     def _take(self) -> bool:
-        """Wait until a reader is wanted, and be it; False when the connection is over."""
+        """Wait until a reader is wanted, and be it; False when the connection is over.
+
+        An idle connection is closed under the lock that found it idle: a call that is made now must find it closed, and
+        go to another one.
+        """
         with self._lock:
             while self._state is State.OPEN:
                 if self._is_wanted and not self._is_read and self._calls:
@@ -443,10 +455,10 @@ class Connection:
                     self._is_wanted = False
                 self._news.wait(self._now() + IDLE_S)
                 if not self._calls and not self._is_read and self._now() - self._answered_at >= IDLE_S:
-                    break
-            else:
-                return False
-        self._end(ConnectionClosed("it was idle"))
+                    self._state = State.CLOSED
+        stream = self._stream
+        if stream is not None:
+            stream.close()
         return False
 
     def _read_round(self) -> None:
@@ -454,19 +466,20 @@ class Connection:
         answers = self._receive(ROUND_S)
         with self._lock:
             self._is_read = False
-            over = self._overdue() if not answers else []
         self._finish(answers)
-        for call in over:
-            call.fail(CallTimeout(f"{call.what}: no answer within its time", may_have_applied=call.is_write))
+        # Also while answers to other calls keep coming: the callbacks of an overdue call must not wait for a pause.
+        if not answers or self._now() - self._swept_at >= ROUND_S:
+            self._fail_overdue()
 
-    def _overdue(self) -> list[Call[Any] | Asked[Any]]:
-        """Calls whose time is over and that nobody has taken back, taken out; under the lock."""
-        now = self._now()
-        calls = list(self._calls.items())  # a copy: the reader takes out, too
-        over = {call_id: call for call_id, call in calls if call.deadline < now}
-        for call_id in over:
-            self._calls.pop(call_id, None)
-        return list(over.values())
+    def _fail_overdue(self) -> None:
+        """Take out the calls whose time is over and that nobody has taken back, and fail them: callbacks may wait."""
+        with self._lock:
+            now = self._swept_at = self._now()
+            calls = list(self._calls.items())  # a copy: the reader takes out, too
+            over = [self._calls.pop(call_id, None) for call_id, call in calls if call.deadline < now]
+        for call in over:
+            if call is not None:
+                call.fail(CallTimeout(f"{call.what}: no answer within its time", may_have_applied=call.is_write))
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
@@ -507,6 +520,10 @@ class Connection:
                 made = translated(cause, is_write=is_write)
         made.__cause__ = cause
         return made
+
+
+def _given_up(address: str, error: BaseException) -> ServerUnreachable:
+    return ServerUnreachable(f"the connection to {address} was given up by another call: {error!r}")
 
 
 def _decoded(error: Exception, call: Call[Any] | Asked[Any], address: str) -> MetaClientError:

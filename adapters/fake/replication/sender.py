@@ -1,4 +1,4 @@
-"""Decides how a batch gets to its replica: where it is now, how often and how long it is tried (server.md 2.9).
+"""Decides how a batch gets to its replica: where it is now, how often and how long it is tried.
 
 Mirrors AsyncRegionReplicationRetryingCaller: each attempt asks anew where the replica is; ``replicateToReplica`` is
 tried up to ``retries`` times more, with HBase's growing pauses, within one operation timeout that counts from the
@@ -8,7 +8,7 @@ timeouts.
 :class:`SendSlots` bounds how many sends are in progress to one server: sends are blocking calls here, and a hung server
 with a thousand replicas must not take a thousand threads.
 
-DIVERGENCES: a primary that closes ends its retries (seed 000, 6.3.3), as does one whose server has died; a send of a
+DIVERGENCES: a primary that closes ends its retries, as does one whose server has died; a send of a
 server that hangs goes on when it wakes up.
 """
 
@@ -61,8 +61,10 @@ class Wire(Protocol):
         ...
 
 
-#: Carries something and says how to tell of its end; must not raise.
+#: Carries a batch and returns the function that reports its end; must not raise.
 Job = Callable[[], Callable[[], object]]
+#: Reports that a job will never run, and why.
+Refusal = Callable[[BaseException], object]
 
 
 class _Line:
@@ -73,7 +75,7 @@ class _Line:
     def __init__(self) -> None:
         self.busy = 0
         self.telling = 0
-        self.waiting: deque[Job] = deque()
+        self.waiting: deque[tuple[Job, Refusal]] = deque()
 
 
 class SendSlots:
@@ -89,22 +91,31 @@ class SendSlots:
         self._lock = runtime.lock()
         self._lines: dict[object, _Line] = {}  # of the keys that have a job
 
-    def run(self, key: object, job: Job) -> None:
-        """Start the job, or queue it; Overloaded when there is no task for it."""
+    def run(self, key: object, job: Job, refused: Refusal) -> None:
+        """Start the job, or queue it. ``refused`` is called with the error when there is no task for it."""
         with self._lock:
             line = self._lines.get(key)
             if line is None:
                 line = self._lines[key] = _Line()
             if line.busy >= self._slots or line.telling > len(line.waiting):
-                line.waiting.append(job)
+                line.waiting.append((job, refused))
                 return
             line.busy += 1
         try:
             self._runtime.start(self._work, key, line, job, name="replication-send")
-        except BaseException:
-            with self._lock:
-                self._leave(key, line)
-            raise
+        except (Overloaded, ConnectionClosed) as error:
+            for one in (refused, *self._given_up(key, line)):
+                one(error)
+
+    def _given_up(self, key: object, line: _Line) -> list[Refusal]:
+        """The task for this line could not be started: what was queued behind it has nobody to run it, either."""
+        with self._lock:
+            alone = line.busy == 1
+            waiting = [refused for _, refused in line.waiting] if alone else []
+            if alone:
+                line.waiting.clear()
+            self._leave(key, line)
+        return waiting
 
     def _work(self, key: object, line: _Line, job: Job) -> None:
         following: Job | None = job
@@ -122,7 +133,7 @@ class SendSlots:
         with self._lock:
             line.telling -= 1
             if line.waiting:
-                return line.waiting.popleft()
+                return line.waiting.popleft()[0]
             self._leave(key, line)
         return None
 
@@ -154,10 +165,7 @@ class ReplicaSender:
         rpc_s = config.marker_rpc_timeout_s if has_marker else config.rpc_timeout_s
         deadline = self._runtime.now() + timeout_s
         key = (self._kind, self._wire.place_of(batch.replica_id))
-        try:
-            self._slots.run(key, partial(self._carried, answer, batch, deadline, rpc_s))
-        except (Overloaded, ConnectionClosed) as error:
-            answer.fail(error)
+        self._slots.run(key, partial(self._carried, answer, batch, deadline, rpc_s), answer.fail)
         return answer
 
     def _carried(self, answer: Pending[None], batch: Batch, deadline: float, rpc_s: float) -> Callable[[], object]:
