@@ -26,7 +26,7 @@ from adapters.native.protocol.cellblock import decode_results
 from adapters.native.protocol.framing import Response
 from adapters.native.protocol.messages import CONDITION, MUTATE_RESPONSE, READ_PREAD, SCAN
 from adapters.native.protocol.mutations import condition_message
-from adapters.native.protocol.protobuf import decode, delimited, encode, varint
+from adapters.native.protocol.protobuf import ProtocolError, decode, delimited, encode, varint
 from adapters.native.protocol.queries import result_from, scan_message
 from adapters.native.registry_rpc import RpcRegistry
 from adapters.native.registry_zk import ZooKeeperRegistry
@@ -46,7 +46,7 @@ from metaclient.backend import (
     PutPage,
     ScanPage,
 )
-from metaclient.errors import MetaClientError, RegionOffline
+from metaclient.errors import MetaClientError, RegionOffline, ServerUnreachable
 from metaclient.hbase_properties import warn_unread
 from metaclient.model import (
     Append,
@@ -125,7 +125,12 @@ class NativeBackend:
 
     def open(self, deadline: float) -> None:
         """Reach the registry: who is not there, or no HBase, is told now and not at the first call."""
-        self._registry.meta_replicas(deadline)
+        try:
+            self._registry.meta_replicas(deadline)
+        except (ProtocolError, ServerUnreachable) as error:
+            if not isinstance(self._registry, RpcRegistry):
+                raise
+            raise self._registry.explained(error) from error
 
     def close(self) -> None:
         self._scanners.forget_all()

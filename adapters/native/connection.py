@@ -354,6 +354,7 @@ class Connection:
         """Read once: the answers that are complete now. The end, or nonsense, ends the connection."""
         stream = self._stream
         answers: list[tuple[Call[Any] | Asked[Any], Response]] = []
+        data: bytes | None = None
         if stream is None:
             return answers
         try:
@@ -372,8 +373,10 @@ class Connection:
                 else:
                     answers.append((call, response))
                     self._has_answered = True
-        except (OSError, ProtocolError) as error:
+        except OSError as error:
             self._end(error)
+        except ProtocolError as error:
+            self._end(errors.nonsense(error, self.address, b"" if self._has_answered else data))
         return answers  # those before the nonsense, too: they are in the table no more, so that nobody else fails them
 
     def _unmatched(self, response: Response) -> None:

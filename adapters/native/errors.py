@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from adapters.native.protocol.protobuf import ProtocolError
+from adapters.peers import described, recognised
 from metaclient import java_errors
 from metaclient.errors import (
     BackendFault,
@@ -22,7 +24,7 @@ from metaclient.errors import (
 )
 from metaclient.model import ServerName
 
-__all__ = ["from_batch", "from_exception", "from_procedure", "hung_up", "refused"]
+__all__ = ["from_batch", "from_exception", "from_procedure", "hung_up", "nonsense", "refused"]
 
 #: A put of a row that is outside of the region: HBase calls it insane, for a get it is WrongRegionException.
 _OUT_OF_RANGE = "requested row out of range"
@@ -75,9 +77,17 @@ def hung_up(address: str, service: str, what: str, *, has_answered: bool, is_wri
         text = (
             f"{address} closed the connection before its first answer to {what}: it is going down, or it refuses us. "
             f"HBase refuses so, without a word, when it has no {service} (a master is no region server), does not know "
-            "the cell codec, or wants Kerberos or TLS; its log says which"
+            "the cell codec, or wants Kerberos or TLS; its log says which. A server that is no HBase may do so, too"
         )
     return ServerUnreachable(text, may_have_applied=is_write)
+
+
+def nonsense(error: ProtocolError, address: str, first: bytes | None) -> ProtocolError:
+    """What a server sent is no answer. ``first`` is how its first answer begins: it may be no server of HBase."""
+    peer = recognised(first) if first else None
+    if peer is None:
+        return ProtocolError(f"{address} does not speak HBase's RPC, or not any more: {error}")
+    return ProtocolError(f"{address} does not speak HBase's RPC: {described(address, peer)}")
 
 
 def refused(exception: Mapping[str, Any], address: str, service: str) -> MetaClientError:

@@ -16,7 +16,8 @@ from adapters.native.protocol.framing import Response
 from adapters.native.protocol.names import server_from
 from adapters.native.protocol.protobuf import decode
 from adapters.native.url import Endpoint
-from metaclient.errors import CallTimeout, MetaClientError, ServerNotRunning, ServerUnreachable
+from adapters.peers import described, probed
+from metaclient.errors import CallTimeout, ConfigError, MetaClientError, ServerNotRunning, ServerUnreachable
 from metaclient.model import MetaReplica, ServerName
 from metaclient.runtime import Runtime
 
@@ -30,6 +31,8 @@ STAGGER_S = 0.25
 REFRESH_S = 300.0
 #: Servers that are remembered beside those of the url.
 LEARNT_MAX = 32
+#: For finding out what a server is that is no HBase.
+PROBES_S_MAX = 3.0
 
 
 class RpcRegistry:
@@ -62,6 +65,15 @@ class RpcRegistry:
     def cluster_id(self, deadline: float) -> str | None:
         return self._ask(b"GetClusterId", _cluster_id, deadline)
 
+    def explained(self, error: MetaClientError) -> MetaClientError:
+        """The error of a first contact: ConfigError with the url to write when a server of the url is no HBase."""
+        until = self._runtime.now() + PROBES_S_MAX
+        for endpoint in self._given:
+            peer = probed(endpoint.host, endpoint.port, now=self._runtime.now, deadline=until)
+            if peer is not None and "hbase+rpc" not in peer.schemes:
+                return ConfigError(f"hbase+rpc:// does not fit: {described(str(endpoint), peer)}")
+        return error
+
     def _ask(self, method: bytes, read: Callable[[Response], T], deadline: float) -> T:
         now, wait_first = self._runtime.now, self._runtime.wait_first
         waiting = list(self._order)
@@ -89,7 +101,9 @@ class RpcRegistry:
             for call in running:
                 call.cancel()
         if all(isinstance(error, ServerUnreachable) for error in failures):
-            raise ServerUnreachable(f"nobody of the registry can be reached; the last said: {failures[-1]}")
+            raise ServerUnreachable(
+                f"no master or region server of the registry is reachable; last error: {failures[-1]}"
+            )
         raise next(error for error in failures if not isinstance(error, ServerUnreachable))
 
     def _begin(self, endpoint: Endpoint, method: bytes, read: Callable[[Response], T], deadline: float) -> Call[T]:

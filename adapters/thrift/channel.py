@@ -37,6 +37,7 @@ class Channel:
         def connect(gateway: Gateway, deadline: float) -> Link:
             return dial(url, gateway, service, rows=rows, decodes_text=decodes_text, now=runtime.now, deadline=deadline)
 
+        self._scheme = url.scheme
         self._is_enabled = is_enabled
         self.gateways = Gateways(url.gateways, connect, runtime=runtime, connections_max=url.connections)
 
@@ -113,7 +114,7 @@ class Channel:
             return ConnectionClosed(
                 "the connection to the Thrift gateways was closed during the call", may_have_applied=is_write
             )
-        return translated(error, Call(method, table, is_write, str(link.gateway)))
+        return translated(error, Call(method, table, is_write, str(link.gateway), self._scheme))
 
     def _told_if_disabled(self, error: MetaClientError, table: bytes, deadline: float) -> MetaClientError:
         """A call on a disabled table may end as NotServingRegion, which would be tried again: ask what it is.

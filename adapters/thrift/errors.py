@@ -21,10 +21,13 @@ from thriftpy2.protocol.exc import TProtocolException
 from thriftpy2.thrift import TApplicationException, TException
 from thriftpy2.transport import TTransportException
 
+from adapters.peers import described, recognised
+from adapters.thrift.messages import NotThrift
 from metaclient import java_errors, keys
 from metaclient.errors import (
     BackendFault,
     CallTimeout,
+    ConfigError,
     MetaClientError,
     RequestRefused,
     ScannerLost,
@@ -78,6 +81,7 @@ class Call:
     table: bytes | None = None
     is_write: bool = False
     gateway: str = ""
+    scheme: str = ""
 
     def __str__(self) -> str:
         table = f" on table {keys.printable(self.table)!r}" if self.table else ""
@@ -124,6 +128,8 @@ def _translated(error: BaseException, call: Call) -> MetaClientError:
             return CallTimeout(text, may_have_applied=call.is_write)
         case TApplicationException():
             return _of_application(error, call)
+        case NotThrift() if (peer := recognised(error.first)) is not None:
+            return ConfigError(f"{call.scheme}:// does not fit: {described(call.gateway, peer)}")
         case OSError() | EOFError() | TTransportException():
             text = f"the connection to the Thrift gateway {call.gateway} broke during {call}: {error}"
             return ServerUnreachable(text, may_have_applied=call.is_write)
@@ -137,7 +143,7 @@ def _translated(error: BaseException, call: Call) -> MetaClientError:
 def _of_application(error: TApplicationException, call: Call) -> MetaClientError:
     said = _text(error.message) or str(error)
     if error.type == TApplicationException.UNKNOWN_METHOD:
-        return Unsupported(f"the Thrift gateway {call.gateway} is too old for {call}: {said}")
+        return Unsupported(f"the Thrift gateway {call.gateway} does not know {call}: {said}; {_other_service(call)}")
     if error.type == TApplicationException.INTERNAL_ERROR:
         # A null pointer or an illegal argument in the gateway; it tells its log, not us.
         hint = "usually a bad argument, such as an empty row or a filter that does not parse"
@@ -147,6 +153,16 @@ def _of_application(error: TApplicationException, call: Call) -> MetaClientError
             detail=said,
         )
     return BackendFault(f"{call}: the Thrift gateway {call.gateway} said {said}", may_have_applied=call.is_write)
+
+
+def _other_service(call: Call) -> str:
+    """Gateways before HBase 2.3 cannot be asked which of the two services they are."""
+    is_first = call.scheme.startswith("thrift1")
+    spoken, other = ("Thrift 1", "Thrift 2") if is_first else ("Thrift 2", "Thrift 1")
+    url = f"thrift2://{call.gateway}" if is_first else f"thrift1://{call.gateway}"
+    return (
+        f"it is a {other} gateway (then write {url}), or a {spoken} gateway of an HBase that is too old for this call"
+    )
 
 
 def _text(said: object) -> str:

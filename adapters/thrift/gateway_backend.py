@@ -8,17 +8,23 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from typing import Any, ClassVar
 
+from adapters.peers import described, probed
 from adapters.thrift.binary import RowReader, read_row, read_rows
 from adapters.thrift.channel import Channel
 from adapters.thrift.transport import Link
 from adapters.thrift.url import PROPERTIES, Gateway, ThriftUrl
 from metaclient.backend import Addressing, BatchSemantics, Capabilities
-from metaclient.errors import MetaClientError
+from metaclient.errors import CallTimeout, ConfigError, MetaClientError, ServerUnreachable, Unsupported
 from metaclient.hbase_properties import warn_unread
 from metaclient.model import Result
 from metaclient.runtime import Runtime
 
 __all__ = ["GatewayBackend"]
+
+#: The gateway answers the first call by itself, so that silence means that it does not understand us.
+OPEN_S_MAX = 10.0
+#: For finding out what else a server is that did not answer; with the above a first contact ends within 13 s.
+PROBES_S_MAX = 3.0
 
 
 class GatewayBackend(ABC):
@@ -29,9 +35,11 @@ class GatewayBackend(ABC):
     _decodes_text: ClassVar[bool]
     _reader: ClassVar[Callable[[], RowReader]]
     _abilities: ClassVar[Mapping[str, bool]] = {}
+    #: TThriftServerType of the gateways that it can use.
+    _server_type: ClassVar[int]
 
     def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
-        parsed = ThriftUrl.parse(url, properties)
+        parsed = self._url = ThriftUrl.parse(url, properties)
         warn_unread(properties or {}, PROPERTIES, f"{parsed.scheme}:")
         self._runtime = runtime
         self._channel = Channel(
@@ -49,6 +57,36 @@ class GatewayBackend(ABC):
             retries_inside_s=parsed.retries_inside_s,
             **self._abilities,
         )
+
+    def open(self, deadline: float) -> None:
+        """Reach one gateway, and make sure that it speaks the service, the transport and the protocol of the url.
+
+        ConfigError, with the url to write instead, when the server at that address is known to speak another one.
+        """
+        gateways, runtime = self._channel.gateways, self._runtime
+        link = gateways.borrow(deadline)
+        gateways.give_back(link)
+        until = min(deadline, runtime.now() + OPEN_S_MAX)
+        try:
+            spoken, _ = self._channel.ask(Link.server_type, "getThriftServerType", until, None, only=link.gateway)
+        except Unsupported:  # before 2.3 there was nothing to ask; that it answers is enough
+            return
+        except (CallTimeout, ServerUnreachable) as error:
+            raise self._misdirected(error, link.gateway) from error
+        if spoken != self._server_type:
+            found = f"{link.gateway} is a Thrift {spoken} gateway"
+            raise ConfigError(f"{found}: write thrift{spoken}: instead of {self.name}:")
+
+    def _misdirected(self, error: MetaClientError, gateway: Gateway) -> MetaClientError:
+        """The error of a first call that was not answered: what else the server is, where it can be found out."""
+        runtime = self._runtime
+        peer = probed(gateway.host, gateway.port, now=runtime.now, deadline=runtime.now() + PROBES_S_MAX)
+        if peer is None:
+            hint = "a server that is no Thrift gateway, or waits for another transport or protocol, behaves so, too"
+            return type(error)(f"{error}; {hint}: try ?transport=framed or ?protocol=compact")
+        if self._url.scheme in peer.schemes and self._url.dialect == peer.options:
+            return error  # it is what the url says: a bad moment, or the path of an HTTP url
+        return ConfigError(f"{error}; {described(str(gateway), peer)}")
 
     def close(self) -> None:
         self._channel.close()

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
+from io import StringIO
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import thriftpy2
 
-__all__ = ["THRIFT1_FILE", "THRIFT2_FILE", "thrift1", "thrift1_gateway", "thrift1_service", "thrift2"]
+__all__ = ["THRIFT1_FILE", "THRIFT2_FILE", "server_type", "thrift1", "thrift1_gateway", "thrift2"]
 
 THRIFT1_FILE = Path(__file__).with_name("hbase1.thrift")
 THRIFT2_FILE = Path(__file__).with_name("hbase2.thrift")
+#: What both services have, the same in both: happybase's copy of Thrift 1 lacks it.
+_SERVER_TYPE = """
+enum TThriftServerType { ONE = 1, TWO = 2 }
+service ServerType { TThriftServerType getThriftServerType() }
+"""
 
 
 @cache
@@ -29,15 +36,12 @@ def thrift1() -> ModuleType:
 
 
 @cache
-def thrift1_gateway() -> ModuleType:
-    """Thrift 1 as HBase's gateway speaks it: what happybase's copy has, ``canRetry``, and the calls it lacks."""
-    return thriftpy2.load(str(THRIFT1_FILE), module_name="metaclient_hbase1_thrift")
+def server_type() -> Any:
+    """The service that has only ``getThriftServerType``."""
+    return thriftpy2.load_fp(StringIO(_SERVER_TYPE), "metaclient_server_type_thrift").ServerType
 
 
 @cache
-def thrift1_service() -> type:
-    """happybase's service with one call more: ``getThriftServerType``, which a gateway answers by itself."""
-    theirs, ours = thrift1().Hbase, thrift1_gateway().Hbase
-    added = "getThriftServerType"
-    members = {f"{added}_{part}": getattr(ours, f"{added}_{part}") for part in ("args", "result")}
-    return type("Hbase", (theirs,), {**members, "thrift_services": [*theirs.thrift_services, added]})
+def thrift1_gateway() -> ModuleType:
+    """Thrift 1 as HBase's gateway speaks it: what happybase's copy has, ``canRetry``, and the calls it lacks."""
+    return thriftpy2.load(str(THRIFT1_FILE), module_name="metaclient_hbase1_thrift")

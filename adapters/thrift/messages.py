@@ -15,9 +15,15 @@ from typing import Any
 from thriftpy2.thrift import TApplicationException, TMessageType
 from thriftpy2.transport import TTransportException
 
-from adapters.thrift.peers import unknown_reply
-
-__all__ = ["NotThrift", "WrongReply", "call_head", "next_number", "pack_number", "read_reply", "reply_head"]
+__all__ = [
+    "NotThrift",
+    "WrongReply",
+    "call_head",
+    "next_number",
+    "pack_number",
+    "read_reply",
+    "reply_head",
+]
 
 _CALL, _REPLY = 0x80010001, 0x80010002
 _uint = Struct(">I")
@@ -31,7 +37,14 @@ class WrongReply(ConnectionError):
 
 
 class NotThrift(ConnectionError):
-    """What arrived is no message of the protocol that we speak."""
+    """What arrived is no message of the protocol that we speak.
+
+    ``first`` is how it begins, if it is the first answer of its connection: then the server may be something else.
+    """
+
+    def __init__(self, text: str, first: bytes = b"") -> None:
+        super().__init__(text)
+        self.first = first
 
 
 def next_number(number: int) -> int:
@@ -91,7 +104,8 @@ def _check_head(protocol: Any, method: str, number: int, first: bytes) -> None:
     except (OSError, EOFError, TTransportException):
         raise
     except Exception as error:  # each of thriftpy2's protocols has its own word for "this is not mine"
-        raise NotThrift(unknown_reply(first)) from error
+        text = f"the answer is no message of the Thrift protocol that the url names: it begins with {first[:16]!r}"
+        raise NotThrift(text, first if number == 1 else b"") from error
     name = name.decode(errors="replace") if isinstance(name, bytes) else name
     if (name, found) != (method, number):
         raise WrongReply(

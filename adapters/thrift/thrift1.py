@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 from adapters.thrift.binary import Rows1
 from adapters.thrift.cells import meta_row, widest
 from adapters.thrift.gateway_backend import GatewayBackend
-from adapters.thrift.idl import thrift1, thrift1_gateway, thrift1_service
+from adapters.thrift.idl import thrift1
 from adapters.thrift.ranges import WireRange, wire_range
 from adapters.thrift.requests import get1, put1
 from adapters.thrift.url import Gateway
@@ -32,7 +32,7 @@ from metaclient.backend import (
     Outcome,
     ScanPage,
 )
-from metaclient.errors import CallTimeout, ConfigError, MetaClientError, TableNotFound, Unsupported
+from metaclient.errors import MetaClientError, TableNotFound, Unsupported
 from metaclient.keys import column_sort_key, printable
 from metaclient.model import (
     LATEST_TIMESTAMP,
@@ -92,7 +92,8 @@ class Thrift1Backend(GatewayBackend):
     """The SPI over Thrift 1; see the module's docstring."""
 
     name = "thrift1"
-    _service = thrift1_service()
+    _server_type = 1  # TThriftServerType.ONE, which happybase's copy of the protocol does not have
+    _service = T.Hbase
     _decodes_text = False
     _reader = Rows1
     _abilities: ClassVar = {
@@ -107,20 +108,6 @@ class Thrift1Backend(GatewayBackend):
         columns = wire.columns
         in_order = sorted(columns, key=column_sort_key)
         return Result(wire.row, [Cell(one, columns[one].timestamp, columns[one].value) for one in in_order])
-
-    def open(self, deadline: float) -> None:
-        """Reach one gateway that answers, and make sure that it speaks Thrift 1; nothing is asked of HBase itself."""
-        try:
-            spoken = self._call("getThriftServerType", deadline=deadline)
-        except Unsupported:  # HBase before 2.3 does not know the call; that the gateway answers is enough
-            return
-        except CallTimeout as error:
-            raise CallTimeout(
-                f"{error}; a gateway that waits for another transport or protocol is silent, too: "
-                "try ?transport=framed or ?protocol=compact"
-            ) from error
-        if spoken == thrift1_gateway().TThriftServerType.TWO:
-            raise ConfigError("the gateway speaks Thrift 2: write thrift2: instead of thrift1:")
 
     # -- hbase:meta --------------------------------------------------------------------------------------------
 

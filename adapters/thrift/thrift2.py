@@ -27,7 +27,7 @@ from adapters.thrift.requests import get2, put2, put_page2, puts2
 from adapters.thrift.transport import Link
 from adapters.thrift.url import Gateway
 from metaclient.backend import Action, CellPage, MetaPage, MetaScan, PutPage, ScanPage
-from metaclient.errors import BackendFault, CallTimeout, ConfigError, MetaClientError, Unsupported
+from metaclient.errors import BackendFault, MetaClientError, Unsupported
 from metaclient.model import (
     META_TABLE,
     Append,
@@ -51,8 +51,6 @@ __all__ = ["Thrift2Backend"]
 
 T = thrift2()
 P = TypeVar("P", ScanPage, CellPage)
-#: The gateway answers this call by itself, so that silence means that it does not understand us.
-OPEN_S_MAX = 10.0
 #: A page of a scan is asked for in so many calls at once, if they have so many rows each.
 PIECES_MAX = 2
 PIECE_ROWS_MIN = 100
@@ -74,6 +72,7 @@ class Thrift2Backend(GatewayBackend):
     """The SPI over Thrift 2; see the module's docstring."""
 
     name = "thrift2"
+    _server_type = T.TThriftServerType.TWO
     _service = T.THBaseService
     _decodes_text = True
     _reader = Rows2
@@ -82,20 +81,6 @@ class Thrift2Backend(GatewayBackend):
 
     def _result_of(self, wire: Any) -> Result:
         return cells.result_of(b"", wire)
-
-    def open(self, deadline: float) -> None:
-        """Reach one gateway, and make sure that it speaks Thrift 2, in the way that the url says."""
-        try:
-            spoken = self._call("getThriftServerType", deadline=min(deadline, self._runtime.now() + OPEN_S_MAX))
-        except Unsupported:  # before 2.3 there was nothing to ask; that it answers is enough
-            return
-        except CallTimeout as error:
-            raise CallTimeout(
-                f"{error}; a gateway that waits for another transport or protocol is silent, too: "
-                "try ?transport=framed or ?protocol=compact"
-            ) from error
-        if spoken == T.TThriftServerType.ONE:
-            raise ConfigError("the gateway speaks Thrift 1: write thrift1: instead of thrift2:")
 
     # -- hbase:meta --------------------------------------------------------------------------------------------
 

@@ -23,8 +23,15 @@ from thriftpy2.thrift import TMessageType
 from thriftpy2.transport import TBufferedTransport, TFramedTransport, TTransportException
 
 from adapters.thrift.binary import Incoming, NotOurs, RowReader
-from adapters.thrift.messages import NotThrift, call_head, next_number, pack_number, read_reply, reply_head
-from adapters.thrift.peers import unknown_reply
+from adapters.thrift.idl import server_type
+from adapters.thrift.messages import (
+    NotThrift,
+    call_head,
+    next_number,
+    pack_number,
+    read_reply,
+    reply_head,
+)
 from adapters.thrift.url import Gateway, ThriftUrl
 from metaclient.errors import ServerUnreachable
 
@@ -41,6 +48,7 @@ TIMEOUT_S_MIN = 0.001
 FRAME_BYTES_MAX = 1 << 30
 _frame_size = Struct(">I")
 _timeval = Struct("ll")
+_FIRST_NUMBER = pack_number(1)
 
 
 class Stream(Protocol):
@@ -230,7 +238,8 @@ class Reply:
         head = self._exactly(_frame_size.size)
         size = _frame_size.unpack(head)[0]
         if size > FRAME_BYTES_MAX:
-            raise NotThrift(unknown_reply(head))
+            text = f"the gateway announces {size} bytes, more than the {FRAME_BYTES_MAX} of any answer"
+            raise NotThrift(text, head if self.head.endswith(_FIRST_NUMBER) else b"")
         return self._exactly(size)
 
     def _exactly(self, size: int) -> bytes:
@@ -325,6 +334,14 @@ class Link:
     def is_in_step(self) -> bool:
         """False when the next bytes that arrive may belong to a call that is over."""
         return not self.owed and not self.has_surplus
+
+    def server_type(self) -> Any:
+        """Ask the gateway which service it is: the one call that Thrift 1 and Thrift 2 have in common, since 2.3."""
+        service, self._service = self._service, server_type()
+        try:
+            return self.call("getThriftServerType")
+        finally:
+            self._service = service
 
     def call(self, method: str, *args: object) -> Any:
         """Make any call, written and read by thriftpy2."""
@@ -434,7 +451,8 @@ def dial(
     try:
         stream = _http(url, gateway, now, deadline) if url.is_http else _tcp(url, gateway, now, deadline)
     except (OSError, ssl.SSLError) as error:
-        raise ServerUnreachable(f"the Thrift gateway {gateway} cannot be reached: {error}") from error
+        hint = f" (if it does not use TLS: thrift2://{gateway})" if isinstance(error, ssl.SSLError) else ""
+        raise ServerUnreachable(f"the Thrift gateway {gateway} cannot be reached: {error}{hint}") from error
     return Link(
         gateway,
         stream,

@@ -76,6 +76,12 @@ class ThriftUrl:
     def is_tls(self) -> bool:
         return self.scheme.endswith("+tls")
 
+    @property
+    def dialect(self) -> str:
+        """Transport and protocol as the options of a url; empty for the usual ones."""
+        options = ("transport=framed" if self.is_framed else "", "protocol=compact" if self.is_compact else "")
+        return "&".join(filter(None, options))
+
     @classmethod
     def parse(cls, url: str, properties: Mapping[str, str] | None = None) -> ThriftUrl:
         """Raises ConfigError for what it does not understand; HBase's own properties are the defaults."""

@@ -97,6 +97,7 @@ ALLOWED: tuple[Allowance, ...] = (
         "spreads seeds over processes, and tells how fast they are",
     ),
     Allowance("adapters/local_hbase/ports.py", frozenset({"socket"}), "finds free ports for real servers"),
+    Allowance("adapters/peers.py", frozenset({"socket"}), "asks an address what it speaks"),
     Allowance("adapters/native/stream.py", frozenset({"socket"}), "speaks TCP to HBase's servers"),
     Allowance("adapters/thrift/transport.py", frozenset({"select", "socket"}), "speaks TCP to Thrift gateways"),
     Allowance("spark_connector/dataframe.py", frozenset({"socket"}), "asks which executor is on a server's machine"),

@@ -188,7 +188,7 @@ def test_dead_endpoint_is_passed_over(runtime: ThreadRuntime) -> None:
         pass
     with serving(runtime, answering({"GetMetaRegionLocations": locations(META)})) as good:
         assert registry(runtime, dead, good).meta_replicas(runtime.now() + WAIT_S) == [MetaReplica(0, META)]
-    with pytest.raises(ServerUnreachable, match="nobody of the registry"):
+    with pytest.raises(ServerUnreachable, match="no master or region server of the registry"):
         registry(runtime, dead).meta_replicas(runtime.now() + WAIT_S)
 
 

@@ -346,8 +346,9 @@ def test_thrift1_gateway_is_recognised(runtime: ThreadRuntime, serve: Serve) -> 
     client.backend.close()
 
 
-def test_wrong_transport_is_hinted_at(runtime: ThreadRuntime, serve: Serve) -> None:
+def test_wrong_transport_is_hinted_at(runtime: ThreadRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     """A framed gateway takes an unframed call for the start of a huge frame and waits for the rest."""
+    monkeypatch.setattr("adapters.peers.PROBE_S_MAX", 0.01)
     silent = socket.create_server(("127.0.0.1", 0))
     client = Client(runtime, f"127.0.0.1:{silent.getsockname()[1]}")
     with pytest.raises(CallTimeout, match="transport=framed"):
