@@ -6,7 +6,7 @@
      +- ConfigError                    (also a ValueError) a wrong url, option or property
      |   +- ExtraMissing               (also an ImportError) an optional package is not installed
      +- Unsupported                    the backend cannot do this
-     +- ConnectionClosed               used after close()
+     +- ConnectionClosed               used after close(), or what a parent process began before os.fork()
      +- TableNotFound  TableDisabled  TableNotDisabled  TableExists  NoSuchFamily
      +- RequestRefused                 the server's final no: read-only, denied, insane
      +- RegionUnavailable              the region is not where we asked

@@ -7,7 +7,8 @@ One blocking programme, two runtimes:
 
 Each runtime brings one primitive, the *waiter*: ``park`` until somebody calls ``wake``, until a deadline, or until the
 runtime closes. :class:`Pending`, :class:`Condition`, ``sleep`` and ``wait_first`` are built on it once. Deadlines are
-instants of ``now()``, never durations; ``None`` waits for ever.
+instants of ``now()``, never durations; ``None`` waits for ever. What happens after ``os.fork()`` is in
+:mod:`metaclient.runtime.forks`.
 
 >>> with SimRuntime(seed=7) as runtime:
 ...     slow = runtime.start(runtime.sleep, 3600.0, name="slow")
@@ -22,6 +23,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from metaclient.runtime.forks import close_descriptor, inherited_error
 from metaclient.runtime.simulation import SimDeadlock, SimRuntime
 from metaclient.runtime.threads import ThreadRuntime
 from metaclient.runtime.timers import Timer
@@ -38,6 +40,8 @@ __all__ = [
     "TaskCancelled",
     "ThreadRuntime",
     "Timer",
+    "close_descriptor",
+    "inherited_error",
 ]
 
 T = TypeVar("T")
@@ -47,6 +51,9 @@ class Runtime(Protocol):
     """What client and fake cluster get time, concurrency and chance from."""
 
     rng: random.Random
+    #: How many forks lie between the process that made the runtime and this one. What was made under another number
+    #: belongs to a parent process.
+    fork_count: int
 
     def now(self) -> float:
         """Monotonic seconds; deadlines are instants of this clock."""
@@ -85,6 +92,10 @@ class Runtime(Protocol):
 
     def close(self, timeout_s: float = 1.0) -> None:
         """Start nothing more, wake what waits with ConnectionClosed, join within ``timeout_s`` in total. Idempotent."""
+        ...
+
+    def on_fork(self, renew: Callable[[], None]) -> None:
+        """Call ``renew`` in a child process after ``os.fork()``, to replace locks and drop sockets; held weakly."""
         ...
 
     def stats(self) -> dict[str, int]: ...

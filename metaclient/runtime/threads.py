@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from metaclient.errors import ConnectionClosed, Overloaded
+from metaclient.runtime.forks import inherited_error, on_fork
 from metaclient.runtime.timers import SharedTimers, Timer
 from metaclient.runtime.waiting import Blocking, Lock, Task, closed_error
 
@@ -66,7 +67,8 @@ class ThreadRuntime(Blocking):
     """Bounded, named daemon threads on the monotonic clock.
 
     No thread is started before the first task or timer; an idle one ends after ``idle_s``. Of the idle workers the one
-    that worked last is taken first, so that the others may end.
+    that worked last is taken first, so that the others may end. In a child process after ``os.fork()`` it starts with
+    no thread, no task, no timer and new random state, whatever its seed was.
 
     >>> with ThreadRuntime() as runtime:
     ...     runtime.start(sum, [1, 2, 3]).result(deadline=runtime.now() + 10)
@@ -88,18 +90,40 @@ class ThreadRuntime(Blocking):
         self.name = name
         self._max_tasks, self._max_queued, self._max_daemons = max_tasks, max_queued, max_daemons
         self._idle_s = idle_s
-        self._parked: set[_ThreadWaiter] = set()  # by the waiters themselves; add and discard are atomic
         self._timers = SharedTimers()
-        self._mutex = threading.Lock()  # guards all below, and writes of _closed
-        self._queue: deque[Task[Any]] = deque()
-        self._idle: list[_IdleWorker] = []
+        self._threads_started = 0
         self._workers: dict[threading.Thread, Task[Any] | None] = {}
         self._daemons: dict[threading.Thread, Task[Any]] = {}
+        self._begin()
+        on_fork(self._renew)
+
+    def _begin(self) -> None:
+        """Nothing is running and nobody waits: at first, and in a child process."""
+        self._parked: set[_ThreadWaiter] = set()  # by the waiters themselves; add and discard are atomic
+        self._mutex = threading.Lock()  # guards all below, the threads above, and writes of _closed
+        self._queue: deque[Task[Any]] = deque()
+        self._idle: list[_IdleWorker] = []
         self._timer_thread: threading.Thread | None = None
         self._timer_waiter = _ThreadWaiter(self)
-        self._threads_started = 0
         self._peak = 0
         self._abandoned = 0
+
+    def _renew(self) -> None:
+        """In a child process: the threads are the parent's, but for the one that forked, which may be ours."""
+        self.fork_count += 1
+        self.rng.seed()
+        self._timers.renew()
+        me = threading.current_thread()
+        theirs = [task for thread, task in (*self._workers.items(), *self._daemons.items()) if thread is not me]
+        for task in (*self._queue, *theirs):
+            if task is not None:
+                task._orphan(inherited_error(f"task {task.name}", "start it again in this process"))
+        self._workers = {thread: task for thread, task in self._workers.items() if thread is me}
+        self._daemons = {thread: task for thread, task in self._daemons.items() if thread is me}
+        self._begin()
+
+    def on_fork(self, renew: Callable[[], None]) -> None:
+        on_fork(renew)
 
     def time_ms(self) -> int:
         return time.time_ns() // 1_000_000
@@ -155,7 +179,7 @@ class ThreadRuntime(Blocking):
     def _serve(self, task: Task[Any]) -> None:
         task._run()
         with self._mutex:
-            del self._daemons[threading.current_thread()]
+            self._daemons.pop(threading.current_thread(), None)  # gone when it forked before it was noted there
 
     def _work(self, first: Task[Any]) -> None:
         task: Task[Any] | None = first

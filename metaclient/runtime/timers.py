@@ -100,6 +100,11 @@ class SharedTimers(Timers):
         super().__init__()
         self._mutex = threading.Lock()
 
+    def renew(self) -> None:
+        """In a child process: nothing is armed, because the thread that would fire it is the parent's."""
+        self._mutex = threading.Lock()
+        super().clear()
+
     def arm(self, instant: float, alarm: Alarm) -> None:
         with self._mutex:
             super().arm(instant, alarm)

@@ -160,6 +160,17 @@ class Pending(Generic[T]):
         if hook is not None:
             hook()
 
+    def _orphan(self, error: BaseException) -> None:
+        """In a child process: fail, because the producer is a thread of the parent. No callback is called.
+
+        The mutex may be held by a thread that does not exist here, so it is replaced.
+        """
+        self._mutex = threading.Lock()
+        self._callbacks = []
+        if not self._is_done:
+            self._error = error
+            self._is_done = True
+
     def __repr__(self) -> str:
         state = "waiting" if not self._is_done else "done" if self._error is None else f"failed: {self._error!r}"
         return f"<{type(self).__name__} {self.name or 'unnamed'}: {state}>"
@@ -262,6 +273,7 @@ class Blocking:
     """What both runtimes build on their waiter in the same way."""
 
     rng: random.Random
+    fork_count = 0
     _closed = False
 
     def _waiter(self) -> Waiter:
@@ -280,6 +292,9 @@ class Blocking:
     def _check_open(self) -> None:
         if self._closed:
             raise closed_error()
+
+    def on_fork(self, renew: Callable[[], None]) -> None:
+        """Nothing: a world on virtual time has no threads and no sockets, and is copied whole."""
 
     def pending(self, on_cancel: Callable[[], None] | None = None, *, name: str = "") -> Pending[Any]:
         return Pending(self, on_cancel, name)

@@ -1,0 +1,85 @@
+"""Decides what a child process does after ``os.fork()``: everything that a parent's thread may hold is replaced.
+
+A child has a copy of the parent's memory, one thread, and the parent's sockets. In that copy any lock may be held by a
+thread that does not exist, any update may be half done, any task waits for ever, and the random state equals the
+parent's. So each object that has a lock, a socket, a thread, a pool or random state registers a method with
+:meth:`Runtime.on_fork <metaclient.runtime.Runtime.on_fork>`. The methods run in the child before ``os.fork()`` returns
+there, in the order in which they were registered: a runtime before the objects that use it. They cost the parent
+nothing, and a call nothing. Each method
+
+1. *replaces* locks and conditions, and never acquires one that it did not make itself;
+2. keeps values that are replaced whole (snapshots of locations) and drops what is changed in place;
+3. closes inherited descriptors with :func:`close_descriptor`, without a message to the server: the connection belongs
+   to the parent.
+
+Where the platform has no ``os.register_at_fork`` (Windows) there is no fork either.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from itertools import count
+from types import MethodType
+from typing import Any, Protocol
+from weakref import ReferenceType, WeakMethod, ref
+
+from metaclient.errors import ConnectionClosed
+
+__all__ = ["close_descriptor", "inherited_error", "on_fork"]
+
+_log = logging.getLogger(__name__)
+
+#: In the order of registration. Entries go with their object. Without a lock: single operations of a dict are atomic.
+_methods: dict[int, ReferenceType[Callable[[], None]]] = {}
+_numbers = count()
+
+
+class Detachable(Protocol):
+    """A socket, as far as it is needed here."""
+
+    def detach(self) -> int: ...
+
+
+def on_fork(renew: Callable[[], None]) -> None:
+    """Call ``renew`` in each child process, for as long as its object lives: it is held weakly."""
+    number = next(_numbers)
+
+    def forget(_: object) -> None:
+        _methods.pop(number, None)
+
+    reference: Any = WeakMethod(renew, forget) if isinstance(renew, MethodType) else ref(renew, forget)
+    _methods[number] = reference
+
+
+def _renew_all() -> None:
+    for reference in list(_methods.values()):
+        renew = reference()
+        if renew is not None:
+            try:
+                renew()
+            except Exception:  # the other objects must be renewed all the same
+                _log.exception("after a fork, %r failed: do not use its object in this process", renew)
+
+
+def inherited_error(what: str, advice: str) -> ConnectionClosed:
+    """The error of a child process that uses ``what``, which only the parent can go on with.
+
+    >>> raise inherited_error("the open scan of table 't'", "begin a new scan in this process")
+    Traceback (most recent call last):
+    metaclient.errors.ConnectionClosed: the open scan of table 't' belongs to the parent of this process (os.fork): \
+begin a new scan in this process
+    """
+    return ConnectionClosed(f"{what} belongs to the parent of this process (os.fork): {advice}")
+
+
+def close_descriptor(sock: Detachable) -> None:
+    """Close this process's descriptor of a socket and nothing else: no shutdown, no message, the parent goes on."""
+    descriptor = sock.detach()
+    if descriptor >= 0:
+        os.close(descriptor)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
