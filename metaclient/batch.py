@@ -3,6 +3,9 @@
 Mutations of one row keep their order and are applied together where the backend can. When rows fail, the others stand,
 :class:`~metaclient.errors.BatchError` names each failed row with its error, and the failed rows stay in the batch: as
 in happybase, sending it again tries them again.
+
+Mutations that are queued belong to the process that queued them: after ``os.fork()`` both processes would send them, so
+that the child's copy is refused with ConnectionClosed. A batch that is empty can be used in the child.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from metaclient import keys, multi
 from metaclient.arguments import Data, make_delete, make_put, timestamp_of
 from metaclient.errors import BatchError, MetaClientError
 from metaclient.model import Delete, Put, RowMutations
+from metaclient.runtime import inherited_error
 
 if TYPE_CHECKING:
     from metaclient.table import Table
@@ -57,6 +61,7 @@ class Batch:
         self._wal = wal
         self._rows: dict[bytes, list[Put | Delete]] = {}
         self._count = 0
+        self._fork_count = 0  # the runtime's when the first of the rows was added
 
     def put(self, row: bytes | str, data: Data, wal: bool | None = None) -> None:
         """Add a put; sends when ``batch_size`` is reached."""
@@ -67,6 +72,10 @@ class Batch:
         self._add(make_delete(row, columns, self._timestamp, self._wal if wal is None else wal))
 
     def _add(self, mutation: Put | Delete) -> None:
+        if self._rows:
+            self._check_process()
+        else:
+            self._fork_count = self._table.connection._runtime.fork_count
         self._rows.setdefault(mutation.row, []).append(mutation)
         self._count += _weight(mutation)
         if self._batch_size is not None and self._count >= self._batch_size:
@@ -77,6 +86,7 @@ class Batch:
         rows = self._rows
         if not rows:
             return
+        self._check_process()
         connection = self._table.connection
         can_combine = connection.capabilities.row_mutations
         operations: list[Put | Delete | RowMutations] = []
@@ -93,6 +103,13 @@ class Batch:
             self._count = sum(_weight(mutation) for mutations in self._rows.values() for mutation in mutations)
             if failed:
                 raise BatchError(_summary(failed, len(rows), self._table.name), failed=failed)
+
+    def _check_process(self) -> None:
+        if self._fork_count != self._table.connection._runtime.fork_count:
+            raise inherited_error(
+                f"a batch of {len(self._rows)} queued rows on '{keys.printable(self._table.name)}'",
+                "the parent sends them; make a new batch in this process, or send() before the fork",
+            )
 
     def __enter__(self) -> Batch:
         return self

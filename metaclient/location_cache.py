@@ -181,16 +181,24 @@ class LocationCache:
     """
 
     def __init__(self, runtime: Runtime, *, regions_max: int) -> None:
+        self._runtime = runtime
         self._regions_max = regions_max
         #: Table name -> what is known. Read without a lock; entries are added and dropped under it.
         self.tables: dict[bytes, TableLocations] = {}
-        self._lock: Lock = runtime.lock()
+        self.generation = 0  # grows with each failure, reload and clear; guarded by the lock, and read without it
+        self._begin()
+        runtime.on_fork(self._begin)
+
+    def _begin(self) -> None:
+        """A new lock, and counters of this process: at first, and in a child process, which keeps the locations."""
+        self._lock: Lock = self._runtime.lock()
         # Guarded by the lock, and read without it:
-        self.generation = 0  # grows with each failure, reload and clear
-        self._regions = 0
+        self._regions = sum(len(known.snapshot.regions) for known in self.tables.values())
         self.evictions = 0
         self._past_hits = 0
         self._past_misses = 0
+        for known in self.tables.values():
+            known.hits = known.misses = known.swept_hits = 0
 
     # -- reading, no lock ------------------------------------------------------------------------------------
 

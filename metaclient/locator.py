@@ -225,21 +225,27 @@ class Locator:
         telemetry.watch("metaclient.cache.hits", lambda: self.cache.hits_and_misses()[0])
         telemetry.watch("metaclient.cache.misses", lambda: self.cache.hits_and_misses()[1])
         telemetry.watch("metaclient.cache.regions", self.cache.regions_cached)
-        self._lock = runtime.lock()
-        # Guarded by the lock:
+        self._is_closed = False
+        self._begin()
+        runtime.on_fork(self._begin)
+
+    def _begin(self) -> None:
+        """No lookup is in flight: at first, and in a child process, where the parent's lookups never end."""
+        now = self._runtime.now
+        self._lock = self._runtime.lock()
+        # Guarded by the lock, as _is_closed is:
         self._flights: dict[bytes, tuple[_Flight, ...]] = {}
         self._prefetch: LRUCache[bytes, _Prefetch] = LRUCache(TABLES_REMEMBERED)
         self._failed_hints: TTLCache[tuple[bytes, ServerName], bool] = TTLCache(
-            HINTS_REMEMBERED, HINT_MEMORY_S, timer=runtime.now
+            HINTS_REMEMBERED, HINT_MEMORY_S, timer=now
         )
         self._timeouts: TTLCache[tuple[bytes, ServerName], int] = TTLCache(
-            TIMEOUTS_REMEMBERED, TIMEOUT_MEMORY_S, timer=runtime.now
+            TIMEOUTS_REMEMBERED, TIMEOUT_MEMORY_S, timer=now
         )
         self._states: TTLCache[bytes, _KnownState] = TTLCache(
-            TABLES_REMEMBERED, config.table_state_ttl_s, timer=runtime.now
+            TABLES_REMEMBERED, self._config.table_state_ttl_s, timer=now
         )
         self._state_flights: dict[bytes, Pending[TableState | None]] = {}
-        self._is_closed = False
 
     def close(self) -> None:
         """Forget everything and end whoever waits."""
@@ -399,11 +405,11 @@ class Locator:
             raise
         finally:
             with self._lock:
-                left = tuple(one for one in self._flights[lookup.table] if one is not flight)
+                left = tuple(one for one in self._flights.get(lookup.table, ()) if one is not flight)
                 if left:
                     self._flights[lookup.table] = left
-                else:
-                    del self._flights[lookup.table]
+                else:  # it is not there when this thread forked during the lookup, in a listener
+                    self._flights.pop(lookup.table, None)
             if error is None:
                 flight.pending.complete(None)
             else:

@@ -109,25 +109,36 @@ class MetaReader:
         self._telemetry = telemetry
         self._by_gateway = backend.capabilities.addressing is Addressing.GATEWAY
         self._can_choose = backend.capabilities.meta_replicas
+        # A lookup waits for the fixed delay, so that few hedge: each may, once, and more often where all reads may.
+        self._hedge_budget = HedgeBudget(ratio=max(1.0, config.hedge_budget), burst=config.hedge_budget_burst)
+        self._latency = LatencyWindow()
+        self._lags_s: dict[int, float] = {}  # as the replicas last told; one store a page, no lock
+        self._turn = 0  # whom to ask next while all are out; a race between threads only repeats one
+        # Guarded by the lock; the tuple and the health values are replaced, never changed:
+        self._replicas: tuple[MetaReplica, ...] = ()
+        self._health: dict[int, ReplicaHealth] = {}
+        self._server_health: dict[ServerName, ReplicaHealth] = {}
+        self._refreshed_at = float("-inf")
+        self._begin()
+        runtime.on_fork(self._begin)
+
+    def _begin(self) -> None:
+        """No question is under way: at first, and in a child process, which keeps the places and health of replicas.
+
+        The selector is a new one: children that a process forks must not start with the same replica.
+        """
+        config = self._config
+        # Guards the selector and its marks: a user's code must not hold up the health.
+        self._selector_lock = self._runtime.lock()
         self._stale = StaleRanges(
             base_s=config.meta_stale_mark_s, max_s=config.meta_stale_mark_max_s, marks_max=config.meta_stale_marks_max
         )
         self._selector = selector_named(config.meta_selector, self._stale)
         self._is_final = bool(getattr(self._selector, "is_final", False))
-        # A lookup waits for the fixed delay, so that few hedge: each may, once, and more often where all reads may.
-        self._hedge_budget = HedgeBudget(ratio=max(1.0, config.hedge_budget), burst=config.hedge_budget_burst)
-        self._latency = LatencyWindow()
-        self._lags_s: dict[int, float] = {}  # as the replicas last told; one store a page, no lock
-        self._refutations: dict[int, int] = {}  # by replica id, in a row; guarded by the lock
-        self._turn = 0  # whom to ask next while all are out; a race between threads only repeats one
-        self._selector_lock = runtime.lock()  # the selector and its marks: a user's code must not hold up the health
-        self._lock = runtime.lock()
-        # Guarded by the lock; the tuple and the health values are replaced, never changed:
-        self._replicas: tuple[MetaReplica, ...] = ()
-        self._health: dict[int, ReplicaHealth] = {}
-        self._server_health: dict[ServerName, ReplicaHealth] = {}
+        self._lock = self._runtime.lock()
+        # Guarded by the lock:
+        self._refutations: dict[int, int] = {}  # by replica id, in a row
         self._probing: set[int] = set()
-        self._refreshed_at = float("-inf")
         self._refreshing: Pending[tuple[MetaReplica, ...]] | None = None
 
     # -- what others see -------------------------------------------------------------------------------------

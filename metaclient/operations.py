@@ -106,8 +106,13 @@ class Operations:
             "scan": self._delay(config.hedge_delay_scan_s),
             "rows": self._delay(config.hedge_delay_multiget_s),
         }
-        self._silent = SilentServers()
+        self._begin()
+        runtime.on_fork(self._begin)
         self._turn = 0  # races between threads only make two reads start at the same replica
+
+    def _begin(self) -> None:
+        """No server is known to be silent: at first, and in a child process, where the parent's calls never end."""
+        self._silent = SilentServers()
 
     def _delay(self, fixed_s: float) -> HedgeDelay:
         config = self.config

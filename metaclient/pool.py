@@ -43,6 +43,7 @@ class ConnectionPool:
         # Guarded by the condition's lock:
         self._free = size
         self._is_closed = False
+        self._runtime.on_fork(self._renew)
         kwargs["autoconnect"] = False
         self._connection = Connection(**kwargs)
         # Wrong addresses are an error here and not at the first use.
@@ -58,6 +59,11 @@ class ConnectionPool:
             "a connection pool cannot be pickled: it has sockets and threads of this process. Make a pool in the other "
             "process from the same arguments"
         )
+
+    def _renew(self) -> None:
+        """In a child process: permits that other threads of the parent hold are never returned here."""
+        self._returned = self._runtime.condition()
+        self._free = self.size - (id(self) in _HELD.get())
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[Connection]:

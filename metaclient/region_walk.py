@@ -10,7 +10,9 @@ What a page is made of is the business of those who walk (:mod:`metaclient.scann
 3. A ``next`` is never sent twice: HBase 3 answers a repeated one with an empty success.
 4. Each page has its own deadline and attempts: a scan may take days, its silence may not. A page without rows is a
    heartbeat and counts as an answer, unless they come faster than any server makes them.
-5. Behind a gateway a STRONG scan is one scanner for the whole range. A TIMELINE scan is cut at the regions' borders, so
+5. An open scan belongs to the process that began it. In a child process after ``os.fork()`` it ends with
+   ConnectionClosed at its next page, and it never closes the scanner, which the parent goes on with.
+6. Behind a gateway a STRONG scan is one scanner for the whole range. A TIMELINE scan is cut at the regions' borders, so
    that each region has its own race and each row knows its place.
 """
 
@@ -33,6 +35,7 @@ from metaclient.errors import (
 )
 from metaclient.model import Consistency, RegionLocation, Scan
 from metaclient.operations import Operations
+from metaclient.runtime import inherited_error
 
 __all__ = ["RegionWalk"]
 
@@ -67,6 +70,7 @@ class RegionWalk(Generic[P]):
         if consistency is Consistency.TIMELINE and not operations.backend.capabilities.region_replicas:
             raise operations.no_replicas()
         self._operations = operations
+        self._fork_count = operations.runtime.fork_count
         self._table = table
         self._scan = scan
         self._page_type = page_type
@@ -88,8 +92,14 @@ class RegionWalk(Generic[P]):
         if scanner is not None:
             self._close_scanner(scanner)
 
+    @property
+    def _is_inherited(self) -> bool:
+        return self._fork_count != self._operations.runtime.fork_count
+
     def _close_scanner(self, scanner: object) -> None:
         operations = self._operations
+        if self._is_inherited:
+            return
         deadline = operations.runtime.now() + operations.config.rpc_timeout_s
         try:
             operations.executor.call(operations.backend.scan_close, scanner, deadline=deadline)
@@ -153,6 +163,10 @@ class RegionWalk(Generic[P]):
 
     def _fetch(self) -> P:
         """The next page that has rows or ends its region: of the open scanner, or of a new one after a loss."""
+        if self._is_inherited:
+            raise inherited_error(
+                f"the open scan of table '{keys.printable(self._table)}'", "begin a new scan in this process"
+            )
         now = self._operations.runtime.now
         heartbeats, since = 0, now()
         self._losses.clear()

@@ -146,16 +146,21 @@ class Telemetry:
     def __init__(self, runtime: Runtime, backend: str) -> None:
         self._runtime = runtime
         self._backend = backend
-        self._lock = runtime.lock()
         self._listeners: tuple[Listener, ...] = ()
-        # Guarded by the lock:
-        self._counts: Counter[tuple[str, tuple[tuple[str, object], ...]]] = Counter()
+        self._begin()
+        runtime.on_fork(self._begin)
         self.is_on = False
         self._tracer: trace.Tracer | None = None
         self._instruments: dict[str, Any] = {}
         self._watched: dict[str, Callable[[], int]] = {}
         _alive.add(self)
         self.look_for_sdk()
+
+    def _begin(self) -> None:
+        """Count from zero: at first, and in a child process, whose parent reports its own numbers."""
+        self._lock = self._runtime.lock()
+        # Guarded by the lock:
+        self._counts: Counter[tuple[str, tuple[tuple[str, object], ...]]] = Counter()
 
     def look_for_sdk(self) -> None:
         """Ask whether anybody listens; called when a connection is made and when it opens."""

@@ -107,7 +107,12 @@ class Executor:
         self._pipelined = capabilities.is_pipelined
         self._can_cancel = capabilities.can_cancel and capabilities.is_pipelined  # a thread cannot be taken back
         self._abandoned_max = abandoned_max
-        self._lock = runtime.lock()
+        self._begin()
+        runtime.on_fork(self._begin)
+
+    def _begin(self) -> None:
+        """Nothing is under way: at first, and in a child process."""
+        self._lock = self._runtime.lock()
         # Guarded by the lock:
         self._abandoned = 0
         self.drained = 0
