@@ -102,6 +102,8 @@ class NativeBackend:
         direct=True,
     )
 
+    _nonce_group: int
+
     def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
         parsed = NativeUrl.parse(url, properties)
         warn_unread(properties or {}, PROPERTIES, "HBase's own RPC")
@@ -113,12 +115,18 @@ class NativeBackend:
         else:
             self._registry = ZooKeeperRegistry(parsed.endpoints, parsed.znode_parent, runtime)
         self._call, self._call_at = self._connections.call, self._connections.call_at
-        self._nonce_group = runtime.rng.getrandbits(63)
         self.admin = Admin(self._registry, self._connections, runtime, self._meta_rows)
         self._scanners = Scanners(self._connections, runtime)
         self._is_direct = False
         self.direct = copy(self)
         self.direct._is_direct = True
+        self._draw_nonce_group()
+        runtime.on_fork(self._draw_nonce_group)
+
+    def _draw_nonce_group(self) -> None:
+        """At first, and in a child process: a server takes a nonce of the parent's group for a repetition."""
+        self._nonce_group = group = self._runtime.rng.getrandbits(63)
+        self.direct._nonce_group = group
 
     def __repr__(self) -> str:
         return f"<NativeBackend {self._registry!r}>"

@@ -120,6 +120,8 @@ class Asked(Generic[T]):
         self.error = error
         self.is_done = True
 
+    _orphan = fail
+
 
 class Connection:
     """See the module's docstring. Made by :class:`~adapters.native.connections.Connections`."""
@@ -131,8 +133,7 @@ class Connection:
         self._host, self._port = host, port
         self._service = service
         self._security = security
-        self._lock = runtime.lock()
-        self._news = runtime.condition(self._lock)  # for the task: a reader is wanted, or it is over
+        self._begin()
         # Guarded by the lock:
         self._state = State.CONNECTING
         self._calls: dict[int, Call[Any] | Asked[Any]] = {}
@@ -149,6 +150,10 @@ class Connection:
         self._swept_at = float("-inf")
         self._has_answered = False
         self.late = 0
+
+    def _begin(self) -> None:
+        self._lock = self._runtime.lock()
+        self._news = self._runtime.condition(self._lock)  # for the task: a reader is wanted, or it is over
 
     @property
     def address(self) -> str:
@@ -504,6 +509,17 @@ class Connection:
             stream.close()
         for call in calls:
             call.fail(self._why(cause, call, was_sent=not was_connecting))
+
+    def leave_to_parent(self) -> None:
+        """In a child process: end here, without a word to the server; the calls are those of the parent's threads."""
+        self._begin()
+        self._state = State.CLOSED
+        if self._stream is not None:
+            self._stream.leave_to_parent()
+        calls, self._calls = list(self._calls.values()), {}
+        for call in calls:
+            text = f"{call.what} at {self.address} was sent by the parent of this process (os.fork)"
+            call._orphan(ServerUnreachable(text, may_have_applied=call.is_write))
 
     def _why(self, cause: BaseException, call: Call[Any] | Asked[Any], *, was_sent: bool) -> MetaClientError:
         is_write = call.is_write and was_sent

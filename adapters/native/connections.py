@@ -29,6 +29,14 @@ class Connections:
         # Guarded by the lock; read without it, because a reference is replaced whole:
         self._open: dict[tuple[str, int, str], Connection] = {}
         self._is_closed = False
+        runtime.on_fork(self._renew)
+
+    def _renew(self) -> None:
+        """In a child process: connect anew; the parent's connections are left to the parent."""
+        self._lock = self._runtime.lock()
+        inherited, self._open = self._open, {}
+        for connection in inherited.values():
+            connection.leave_to_parent()
 
     def call(
         self,

@@ -6,10 +6,12 @@ is known and not placed. Kazoo keeps the session and its own threads; every ques
 
 from __future__ import annotations
 
+import atexit
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
+from weakref import WeakSet
 
 from adapters.native.protocol.messages import ZK_MASTER
 from adapters.native.protocol.names import server_from
@@ -25,7 +27,7 @@ from metaclient.errors import (
     ServerUnreachable,
 )
 from metaclient.model import MetaReplica, ServerName
-from metaclient.runtime import Pending, Runtime
+from metaclient.runtime import Pending, Runtime, close_descriptor
 
 __all__ = ["ZooKeeperRegistry"]
 
@@ -55,6 +57,21 @@ class ZooKeeperRegistry:
         # Guarded by the lock:
         self._client: Any = None
         self._is_closed = False
+        self._sockets: WeakSet[Any] = WeakSet()  # all that kazoo has opened
+        runtime.on_fork(self._renew)
+
+    def _renew(self) -> None:
+        """In a child process: a session of its own, when it is needed; the parent's session and threads go on there.
+
+        Kazoo's client is not stopped, which would close the session, and its threads are not waited for at exit.
+        """
+        self._lock = self._runtime.lock()
+        client, self._client = self._client, None
+        if client is not None:
+            atexit.unregister(client.handler.stop)
+        sockets, self._sockets = list(self._sockets), WeakSet()
+        for sock in sockets:
+            close_descriptor(sock)
 
     def __repr__(self) -> str:
         return f"<ZooKeeperRegistry {self._hosts}{self._parent}>"
@@ -127,7 +144,7 @@ class ZooKeeperRegistry:
             client = self._client
             if client is None:
                 client = self._client = self._kazoo.client.KazooClient(
-                    hosts=self._hosts, timeout=SESSION_S, read_only=True
+                    hosts=self._hosts, timeout=SESSION_S, read_only=True, handler=self._handler()
                 )
                 started = client.start_async()
             else:
@@ -141,6 +158,22 @@ class ZooKeeperRegistry:
                     f"no ZooKeeper can be reached at {self._hosts}; check the address, and that ZooKeeper runs there"
                 )
         return client
+
+    def _handler(self) -> Any:
+        """Kazoo's own handler; the sockets that it makes are known, so that a child process can close its copies."""
+        handler = self._kazoo.handlers.threading.SequentialThreadingHandler()
+
+        def noting(make: Callable[..., Any]) -> Callable[..., Any]:
+            def made(*args: Any, **options: Any) -> Any:
+                found = make(*args, **options)
+                self._sockets.update(found if isinstance(found, tuple) else (found,))
+                return found
+
+            return made
+
+        handler.create_connection = noting(handler.create_connection)
+        handler.create_socket_pair = noting(handler.create_socket_pair)
+        return handler
 
     def _drop(self, client: Any) -> None:
         with self._lock:

@@ -31,11 +31,16 @@ class Scanners:
     def __init__(self, connections: Connections, runtime: Runtime) -> None:
         self._call = connections.call
         self._runtime = runtime
-        self._lock = runtime.lock()
-        # Guarded by the lock:
+        self._is_closed = False
+        self._begin()
+        runtime.on_fork(self._begin)
+
+    def _begin(self) -> None:
+        """No scanner is open: at first, and in a child process, which must not renew the parent's."""
+        self._lock = self._runtime.lock()
+        # Guarded by the lock, as _is_closed is:
         self._scanners: set[Scanner] = set()
         self._is_renewing = False
-        self._is_closed = False
 
     def forget_all(self) -> None:
         """The end: nothing is renewed any more."""

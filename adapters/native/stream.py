@@ -8,6 +8,7 @@ from collections.abc import Callable
 from struct import Struct
 
 from metaclient.errors import ServerUnreachable
+from metaclient.runtime import close_descriptor
 
 __all__ = ["Stream", "dial"]
 
@@ -83,6 +84,10 @@ class Stream:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
+
+    def leave_to_parent(self) -> None:
+        """In a child process: close our descriptor, so that the parent's connection goes on."""
+        close_descriptor(self._socket)
 
 
 def dial(host: str, port: int, now: Callable[[], float], deadline: float) -> Stream:
