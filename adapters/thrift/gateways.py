@@ -70,15 +70,30 @@ class Gateways:
         self._dial = dial
         self._runtime = runtime
         self._connections_max = connections_max
-        self._lock = runtime.lock()
-        self._returned = runtime.condition(self._lock)  # all are told: some wait for any gateway, some for one
-        # Guarded by the lock:
         self._states = {gateway: _State() for gateway in gateways}
         self._order = list(self._states)
-        self._turn = runtime.rng.randrange(len(self._order))  # clients that start together must not go in step
+        self._is_closed = False
+        self._begin()
+        runtime.on_fork(self._renew)
+
+    def _begin(self) -> None:
+        """No connection is in use and nobody waits: at first, and in a child process."""
+        self._lock = self._runtime.lock()
+        self._returned = self._runtime.condition(self._lock)  # all are told: some wait for any gateway, some for one
+        # Guarded by the lock, as the states, their order and _is_closed are:
+        self._turn = self._runtime.rng.randrange(len(self._order))  # clients that start together must not go in step
         self._lent: set[Link] = set()
         self._waiting = 0  # callers for whom there was no connection
-        self._is_closed = False
+
+    def _renew(self) -> None:
+        """In a child process: connect anew; the parent's connections are left to the parent, in use or not."""
+        for link in (*self._lent, *(link for state in self._states.values() for link in state.idle)):
+            link.stream.leave_to_parent()
+        self._states = {
+            gateway: _State(failures=state.failures, out_until=state.out_until)
+            for gateway, state in self._states.items()
+        }
+        self._begin()
 
     # -- borrowing -----------------------------------------------------------------------------------------------
 
@@ -188,6 +203,8 @@ class Gateways:
     def give_back(self, link: Link) -> None:
         """The call was answered, by a result or by an error of HBase's: the connection is good."""
         with self._lock:
+            if link not in self._lent:
+                return  # closed by _renew: this thread forked during the call, in a signal handler
             state = self._states[link.gateway]
             state.lent -= 1
             state.silent_calls = state.failures = 0
@@ -204,6 +221,8 @@ class Gateways:
     def drop(self, link: Link, *, is_broken: bool = False, is_silent: bool = False) -> None:
         """The connection is of no use any more: it broke, nobody answered in time, or nobody waited for the answer."""
         with self._lock:
+            if link not in self._lent:
+                return  # as in give_back
             self._lent.discard(link)
             state = self._states[link.gateway]
             state.lent -= 1

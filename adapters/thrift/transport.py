@@ -34,6 +34,7 @@ from adapters.thrift.messages import (
 )
 from adapters.thrift.url import Gateway, ThriftUrl
 from metaclient.errors import ServerUnreachable
+from metaclient.runtime import close_descriptor
 
 __all__ = ["Link", "Stream", "dial"]
 
@@ -74,6 +75,10 @@ class Stream(Protocol):
         ...
 
     def close(self) -> None: ...
+
+    def leave_to_parent(self) -> None:
+        """In a child process: close our descriptor and send nothing, so that the parent's connection goes on."""
+        ...
 
 
 class SocketStream:
@@ -143,6 +148,9 @@ class SocketStream:
         with contextlib.suppress(OSError):
             socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
         self._socket.close()
+
+    def leave_to_parent(self) -> None:
+        close_descriptor(self._socket)
 
 
 class HttpStream:
@@ -217,6 +225,10 @@ class HttpStream:
             with contextlib.suppress(OSError):
                 sock.shutdown(socket.SHUT_RDWR)
         self._connection.close()
+
+    def leave_to_parent(self) -> None:
+        if self._connection.sock is not None:
+            close_descriptor(self._connection.sock)
 
 
 class Reply:
