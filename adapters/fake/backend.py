@@ -71,11 +71,14 @@ class FakeBackend:
         if self.is_closed:
             return
         self.is_closed = True
+        if self.cluster.is_inherited:
+            return
         self.cluster.network.announce()
         if self._owns_cluster:
             self.cluster.close()
 
     def _check_open(self) -> None:
+        """Raise ConnectionClosed when the connection or the cluster is closed, or the cluster is a parent process's."""
         if self.is_closed or self.cluster.network.is_closed:
             raise ConnectionClosed("the connection to the fake cluster is closed")
 

@@ -23,6 +23,7 @@ from adapters.fake.chores import Chore, Chores, Sessions
 from adapters.fake.config import STOCHASTIC_BALANCER, ClusterConfig, nearest
 from adapters.fake.faults import Faults
 from adapters.fake.handlers import Handlers
+from adapters.fake.inherited import PartOfParent
 from adapters.fake.master import Master
 from adapters.fake.network import EVERYBODY, MASTER, REGISTRY, Network
 from adapters.fake.region_server import RegionServer, ServerState
@@ -108,6 +109,9 @@ class FakeCluster:
         self._hosts = 0
         self._last_start_code = 0
         self._is_closed = False
+        #: True in a child process after ``os.fork()``, which cannot use the cluster; see adapters/fake/inherited.py.
+        self.is_inherited = False
+        self.runtime.on_fork(self._leave_to_parent)
         self._chores = Chores(self.runtime, self._chore_list())
         for _ in range(servers):
             self._start_server(self._next_host())
@@ -119,7 +123,17 @@ class FakeCluster:
         self._let_replicas_open(is_start=True)
         observe(self)
 
+    def _leave_to_parent(self) -> None:
+        self.is_inherited = True
+        for server in self.servers_by_host.values():
+            server.is_quick = False  # backends then take the long way, which asks the network first
+        parts = ("network", "filesystem", "registry", "registry_handlers", "master", "sessions", "send_slots", "faults")
+        for name in (*parts, "servers_by_host", "_count_lock", "_chores"):
+            setattr(self, name, PartOfParent())
+
     def __repr__(self) -> str:
+        if self.is_inherited:
+            return "FakeCluster(of the parent of this process)"
         live, servers = len(self.master.live), counted(len(self.servers_by_host), "server")
         return f"FakeCluster({live} of {servers} live, {counted(len(self.master.tables), 'table')})"
 
@@ -133,7 +147,7 @@ class FakeCluster:
 
     def close(self) -> None:
         """End everything: calls in progress get ConnectionClosed. Idempotent."""
-        if self._is_closed:
+        if self._is_closed or self.is_inherited:
             return
         self._is_closed = True
         if self.front is not None:
@@ -180,7 +194,7 @@ class FakeCluster:
         """
         from adapters.fake.front.serving import Front, FrontLimits
 
-        if self._is_closed:
+        if self.network.is_closed:
             raise ConnectionClosed("the cluster is closed: it cannot be served any more")
         if self.front is not None:
             raise RequestRefused(f"the cluster is served already: {self.front!r}; close that front first")

@@ -4,7 +4,8 @@
 - ``fake:NAME`` the cluster of that name in this process, made on first use with a runtime of its own. It lives until
   the interpreter ends or :func:`close_named_clusters` is called, *not* until its last connection closes: a pool or a
   program that closes one connection before it opens the next would lose its data without a word. (On a virtual
-  clock a name belongs to that clock: a cluster cannot live in two times.)
+  clock a name belongs to that clock: a cluster cannot live in two times.) A child process after ``os.fork()`` cannot
+  use a cluster that its parent made, and hears so.
 
 Both take ``?servers=5&seed=0`` and any number, flag, word or time of :class:`ClusterConfig` by its name, such as
 ``meta_replicas=3``.

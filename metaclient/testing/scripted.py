@@ -56,7 +56,7 @@ from metaclient.model import (
     TableDescriptor,
     TableState,
 )
-from metaclient.runtime import Runtime, ThreadRuntime
+from metaclient.runtime import Runtime, ThreadRuntime, inherited_error
 from metaclient.testing.rows import TableRows
 
 __all__ = ["Call", "Rule", "ScriptedBackend", "backend_factory"]
@@ -189,6 +189,8 @@ class ScriptedBackend:
         self._rules: list[Rule] = []
         self._lock = self.runtime.lock()
         self._closing = self.runtime.condition(self._lock)
+        self._closed_error = ConnectionClosed("the scripted backend is closed")
+        self.runtime.on_fork(self._leave_to_parent)
         # Guarded by the lock:
         self._tables: dict[bytes, _Table] = {}
         self._meta: _Meta | None = None  # None = to be made again
@@ -348,6 +350,13 @@ class ScriptedBackend:
             self.is_closed = True
             self._closing.notify_all()
 
+    def _leave_to_parent(self) -> None:
+        """In a child process: refuse everything; what is written to this copy nobody else would ever see."""
+        self._lock = self.runtime.lock()
+        self._closing = self.runtime.condition(self._lock)
+        self._closed_error = inherited_error("the scripted backend", "make a new one in this process")
+        self.is_closed = True
+
     def _called(
         self,
         method: str,
@@ -362,7 +371,7 @@ class ScriptedBackend:
         call = Call(method, self.runtime.now(), replica_id, server, table, argument)
         self.calls.append(call)
         if self.is_closed:
-            raise ConnectionClosed("the scripted backend is closed")
+            raise ConnectionClosed(str(self._closed_error))
         if server is not None and server in self._dead:
             raise ServerUnreachable(f"connection to {server.address} refused")
         if self.latency_s:

@@ -10,6 +10,7 @@ the rest:
    ``serve`` lets through is such a client, or one that went away: noted at DEBUG, nothing else.
 3. Number: beyond ``connections_max`` a client is let in only to be told so by ``refuse``, and is hung up on.
 4. The end: :meth:`Listener.close` wakes every thread out of its ``recv`` and waits for them.
+5. A fork: a child process closes its copies of the descriptors, or the port would stay open after the parent's end.
 
 >>> from metaclient.runtime import ThreadRuntime
 >>> def echo(sock):
@@ -35,7 +36,7 @@ from types import TracebackType
 from typing import Protocol, TypeAlias
 
 from metaclient.errors import ConfigError, ConnectionClosed, MetaClientError, Overloaded, Unsupported
-from metaclient.runtime import Runtime, SimRuntime, Task
+from metaclient.runtime import Runtime, SimRuntime, Task, close_descriptor
 from metaclient.wording import counted
 
 __all__ = ["CONNECTIONS_MAX", "IDLE_TIMEOUT_S", "Client", "Listener", "Listening", "hang_up"]
@@ -114,6 +115,15 @@ class Listener:
         except MetaClientError:
             self._close_sockets()
             raise
+        runtime.on_fork(self._leave_to_parent)
+
+    def _leave_to_parent(self) -> None:
+        """In a child process: close our descriptors; the parent goes on listening and serving."""
+        self._is_closed = True
+        self._lock = self._runtime.lock()
+        clients, self._clients = list(self._clients), {}
+        for sock in (self._socket, self._waker, self._wake_up, *clients):
+            close_descriptor(sock)
 
     def __repr__(self) -> str:
         state = "closed" if self._is_closed else counted(len(self._clients), "client")

@@ -158,7 +158,9 @@ class Front:
             scanners.expire()
 
     def close(self) -> None:
-        """Stop listening and hang up on everybody. Idempotent."""
+        """Stop listening and hang up on everybody. Idempotent; nothing in a child process, which does not listen."""
+        if self.cluster.is_inherited:
+            return
         if self.cluster.front is self:
             self.cluster.front = None
         listeners, self._listeners = list(self._listeners.values()), {}
