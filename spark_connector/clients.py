@@ -1,8 +1,8 @@
 """One client a process and cluster: made at the first use, kept between tasks, closed by age.
 
 A Spark worker is a forked process that lives for many tasks, so what is kept in this module survives them; a client
-belongs to the process that made it, never to a fork of it. Each client draws the meta replica that it starts with from
-its own chance, seeded by the system when it is made: nothing that travels by pickle, no seed and no ``hash()`` decides
+belongs to the process that made it: a fork has none. Each client draws the meta replica that it starts with from its
+own chance, seeded by the system when it is made: nothing that travels by pickle, no seed and no ``hash()`` decides
 it (``PYTHONHASHSEED`` is 0 in every Spark worker). No thread is started by importing this module.
 """
 
@@ -43,9 +43,8 @@ class _Client:
 
 @dataclass(slots=True)
 class _Clients:
-    """What this process has; a fork starts with none."""
+    """What this process has."""
 
-    pid: int
     name: str
     by_key: dict[ClientKey, _Client] = field(default_factory=dict)
     past: Counter[str] = field(default_factory=Counter)  # lookups of clients that are closed, by replica
@@ -53,27 +52,27 @@ class _Clients:
 
 
 def _new() -> _Clients:
-    pid = os.getpid()
-    nonce = ThreadRuntime().rng.getrandbits(48)  # a new source of chance, not the parent's
-    return _Clients(pid, f"{platform.node()}-{pid}-{nonce:012x}")
+    return _Clients(f"{platform.node()}-{os.getpid()}-{_runtime.rng.getrandbits(48):012x}")
 
 
 _lock = _runtime.lock()  # guards _clients and all that is in it
 _clients = _new()
 
 
-def _ours() -> _Clients:
-    """This process's clients. What a parent had is left alone: its sockets are the parent's."""
-    global _clients
-    if _clients.pid != os.getpid():
-        _clients = _new()
-    return _clients
+def _renew() -> None:
+    """In a child process: no client, a new name, and a lock that no thread of the parent holds."""
+    global _lock, _clients
+    _lock = _runtime.lock()
+    _clients = _new()
+
+
+_runtime.on_fork(_renew)
 
 
 def process_name() -> str:
     """Names this process in reports; no two processes of a cluster have the same."""
     with _lock:
-        return _ours().name
+        return _clients.name
 
 
 def check_reachable(url: str) -> None:
@@ -98,7 +97,7 @@ def lease(options: Options) -> Iterator[metaclient.Connection]:
     options = options.resolved()
     key = options.client_key()
     with _lock:
-        ours = _ours()
+        ours = _clients
         _close_old(ours)
         client = ours.by_key.get(key)
         if client is None:
@@ -132,7 +131,7 @@ def _close(ours: _Clients, key: ClientKey) -> None:
 def close_all() -> None:
     """Close every client of this process that nobody uses at this moment."""
     with _lock:
-        ours = _ours()
+        ours = _clients
         for key in [key for key, one in ours.by_key.items() if not one.leases]:
             _close(ours, key)
 
@@ -140,7 +139,7 @@ def close_all() -> None:
 def lookups_made() -> dict[str, int]:
     """How many reads of hbase:meta this process has made, by the id of the meta replica."""
     with _lock:
-        ours = _ours()
+        ours = _clients
         made = Counter(ours.past)
         for client in ours.by_key.values():
             made.update(_reads(client.connection))
@@ -159,7 +158,7 @@ def settle_worker(options: Options) -> None:
     20 ms a task, 2 after this. ``hbase.spark.worker.gcfreeze=false`` leaves it out.
     """
     with _lock:
-        ours = _ours()
+        ours = _clients
         if ours.is_settled or not options.gc_freeze:
             return
         ours.is_settled = True

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from metaclient.errors import MetaClientError
-from metaclient.runtime import ThreadRuntime
+from metaclient.runtime import ThreadRuntime, close_descriptor
 from spark_connector import clients
 from spark_connector.session import driver_host
 
@@ -73,6 +73,12 @@ class Collector:
         self._socket.settimeout(_LOOK_S)
         self.address = f"{host}:{self._socket.getsockname()[1]}/{self._word}"
         self._runtime.start_daemon(self._accept, name="accept")
+        self._runtime.on_fork(self._leave_to_parent)
+
+    def _leave_to_parent(self) -> None:
+        """In a child process: close our descriptor of the port, at which only the parent listens."""
+        self._lock = self._runtime.lock()
+        close_descriptor(self._socket)
 
     def __enter__(self) -> Collector:
         return self
@@ -173,6 +179,16 @@ def _listening(host: str) -> socket.socket:
 _runtime = ThreadRuntime(name="hbase-lookups")  # clock and locks; it starts no thread
 _guard = _runtime.lock()  # guards _collectors
 _collectors: dict[str, Collector] = {}  # by application; a driver has one at a time
+
+
+def _renew() -> None:
+    """In a child process: no collector, and a lock that no thread of the parent holds."""
+    global _guard
+    _guard = _runtime.lock()
+    _collectors.clear()
+
+
+_runtime.on_fork(_renew)
 
 
 def collect(spark: SparkSession) -> Collector:

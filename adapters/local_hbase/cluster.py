@@ -64,8 +64,11 @@ class LocalHBase:
 
     ``with LocalHBase() as hbase`` starts it and takes it down again. Processes are called ``zookeeper``, ``master``,
     ``rs1`` ..., ``thrift1``, ``thrift2`` (and ``thrift2-2`` ... with more ``gateways``); HBase's names
-    (``localhost:PORT``) are understood too. Logs stay in ``folder`` when all is down.
+    (``localhost:PORT``) are understood too. Logs stay in ``folder`` when all is down. Only the process that started it
+    takes it down, not a child of that one (``os.fork``).
     """
+
+    _is_inherited = False
 
     def __init__(
         self,
@@ -183,6 +186,7 @@ class LocalHBase:
             self._make_folder()
             self._watch = DeathWatch(marker(self.folder))
             atexit.register(self.down)
+            self._runtime.on_fork(self._leave_to_parent)
             try:
                 self._start_all(progress, begun + START_S_MAX)
             except BaseException:
@@ -241,6 +245,15 @@ class LocalHBase:
             what = f"replica {replica_id} of hbase:meta to serve reads"
             self._wait(partial(self._serves_meta, replica_id), what, deadline)
 
+    def _leave_to_parent(self) -> None:
+        """In a child process, whose end must not be the cluster's."""
+        self._is_inherited = True
+        atexit.unregister(self.down)
+        self._children = {}
+        if self._watch is not None:
+            self._watch.leave_to_parent()
+            self._watch = None
+
     def leave(self) -> None:
         """Let the cluster run on when this process ends; :meth:`at` finds it again."""
         atexit.unregister(self.down)
@@ -250,7 +263,9 @@ class LocalHBase:
         self._close_gateway()
 
     def down(self) -> None:
-        """Kill everything and remove the data; logs and settings stay. Idempotent."""
+        """Kill everything and remove the data; logs and settings stay. Idempotent; nothing in a child process."""
+        if self._is_inherited:
+            return
         kill_all(marker(self.folder))
         for child in self._children.values():
             child.wait()

@@ -59,6 +59,11 @@ class DeathWatch:
                 pass
             self._watch.wait()
 
+    def leave_to_parent(self) -> None:
+        """In a child process: close our end of the pipe, which would hide the parent's death. Nothing is buffered."""
+        if self._watch.stdin is not None:
+            self._watch.stdin.close()
+
 
 def main(arguments: list[str]) -> int:
     """Wait for the starter's end."""
