@@ -22,8 +22,8 @@ import os
 from collections.abc import Callable
 from itertools import count
 from types import MethodType
-from typing import Any, Protocol
-from weakref import ReferenceType, WeakMethod, ref
+from typing import Protocol
+from weakref import ref
 
 from metaclient.errors import ConnectionClosed
 
@@ -31,8 +31,9 @@ __all__ = ["close_descriptor", "inherited_error", "on_fork"]
 
 _log = logging.getLogger(__name__)
 
-#: In the order of registration. Entries go with their object. Without a lock: single operations of a dict are atomic.
-_methods: dict[int, ReferenceType[Callable[[], None]]] = {}
+#: In the order of registration: what returns the method to call, or None when its object is gone, which also removes
+#: the entry. Without a lock: single operations of a dict are atomic.
+_methods: dict[int, Callable[[], Callable[[], None] | None]] = {}
 _numbers = count()
 
 
@@ -43,19 +44,28 @@ class Detachable(Protocol):
 
 
 def on_fork(renew: Callable[[], None]) -> None:
-    """Call ``renew`` in each child process, for as long as its object lives: it is held weakly."""
+    """Call ``renew`` in each child process: a method for as long as its object lives, a module's function always."""
     number = next(_numbers)
+    if not isinstance(renew, MethodType):
+        _methods[number] = lambda: renew
+        return
 
-    def forget(_: object) -> None:
-        _methods.pop(number, None)
+    # Not a WeakMethod, whose callback fails, and says so, when the interpreter ends.
+    def forget(_: object, pop: Callable[..., object] = _methods.pop) -> None:
+        pop(number, None)
 
-    reference: Any = WeakMethod(renew, forget) if isinstance(renew, MethodType) else ref(renew, forget)
-    _methods[number] = reference
+    owner, function = ref(renew.__self__, forget), renew.__func__
+
+    def living() -> Callable[[], None] | None:
+        found = owner()
+        return None if found is None else MethodType(function, found)
+
+    _methods[number] = living
 
 
 def _renew_all() -> None:
-    for reference in list(_methods.values()):
-        renew = reference()
+    for living in list(_methods.values()):
+        renew = living()
         if renew is not None:
             try:
                 renew()

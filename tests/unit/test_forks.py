@@ -5,6 +5,8 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -143,6 +145,12 @@ def test_holders_are_renewed_in_order_while_they_live_though_one_fails(
             ["metaclient.runtime.forks"],
         )
     assert said == []
+
+
+def test_registry_is_silent_when_the_interpreter_ends() -> None:
+    program = "import metaclient; connection = metaclient.connect('fake:'); connection.tables()"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=PATIENCE_S, check=True)
+    assert ended.stderr == b""
 
 
 def test_world_on_virtual_time_is_copied_whole() -> None:
