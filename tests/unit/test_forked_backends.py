@@ -84,9 +84,6 @@ class World:
             pytest.skip("making a certificate needs openssl")
         return metaclient.connect(self.urls[scheme], runtime=runtime)
 
-    def accepted(self, scheme: str) -> int:
-        return self.front.stats()[{"hbase+rpc": "rpc", "hbase": "rpc"}.get(scheme, scheme)]["accepted"]
-
 
 def _certificate(folder: Path) -> tuple[Path, Path] | None:
     if shutil.which("openssl") is None:
