@@ -77,7 +77,7 @@ sim: $(STAMP) ## the deterministic simulation
 
 bench: $(STAMP) ## every benchmark, with its report
 	@$(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --no-input --editable '.[plots]'
-	$(PY) -m benchmarks run all
+	$(PY) -m metaclient_bench run all
 
 docs: $(FULL) ## run every example in README, docs and docstrings; check the links
 	$(PY) -m pytest tests/test_readme.py metaclient adapters spark_connector

@@ -14,8 +14,9 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from metaclient import keys, multi
+from metaclient import keys
 from metaclient.arguments import Data, make_delete, make_put, timestamp_of
+from metaclient.calls import multi
 from metaclient.errors import BatchError, MetaClientError
 from metaclient.model import Delete, Put, RowMutations
 from metaclient.runtime import inherited_error

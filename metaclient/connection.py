@@ -16,22 +16,22 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from metaclient import keys
+from metaclient.attempts.executor import Executor
+from metaclient.attempts.retry import Retrier
 from metaclient.backend import Backend, BackendFactory, Capabilities
-from metaclient.cluster_url import chosen_url
+from metaclient.calls.operations import Operations
 from metaclient.config import Config, MetaMode
+from metaclient.config.cluster_url import chosen_url
 from metaclient.errors import CallTimeout, ConfigError, ConnectionClosed, TableNotDisabled, Unsupported
-from metaclient.location_cache import decoded
-from metaclient.locator import Locator
-from metaclient.meta_reader import MetaReader, MetaReplicaStatus
+from metaclient.lookup.location_cache import decoded
+from metaclient.lookup.locator import Locator
+from metaclient.meta.reader import MetaReader, MetaReplicaStatus
 from metaclient.model import (
     FamilyDescriptor,
     RegionLocation,
     RegionLocations,
     TableDescriptor,
 )
-from metaclient.operations import Operations
-from metaclient.reads.executor import Executor
-from metaclient.retry import Retrier
 from metaclient.runtime import Runtime, ThreadRuntime
 from metaclient.table import Table
 from metaclient.telemetry import Listener, Telemetry

@@ -1,6 +1,6 @@
 """Scans of a table: :class:`TableScanner` gives rows, :class:`CellScanner` pages of cells in Arrow for bulk readers.
 
-How a scan goes from region to region, and on after a loss, is in :mod:`metaclient.region_walk`.
+How a scan goes from region to region, and on after a loss, is in :mod:`metaclient.calls.region_walk`.
 """
 
 from __future__ import annotations
@@ -9,10 +9,10 @@ from collections.abc import Generator, Iterator
 
 from metaclient import keys
 from metaclient.backend import CellBackend, CellPage, ScanPage
+from metaclient.calls.operations import Operations
+from metaclient.calls.region_walk import RegionWalk
 from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import Consistency, RegionLocation, Result, Scan
-from metaclient.operations import Operations
-from metaclient.region_walk import RegionWalk
 
 __all__ = ["CellScanner", "TableScanner"]
 

@@ -14,7 +14,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import TYPE_CHECKING, Any
 
-from metaclient import keys, multi
+from metaclient import keys
 from metaclient.arguments import (
     Columns,
     Data,
@@ -30,6 +30,7 @@ from metaclient.arguments import (
     value_of,
 )
 from metaclient.batch import Batch
+from metaclient.calls import multi
 from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import (
     LATEST_TIMESTAMP,

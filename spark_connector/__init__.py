@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from spark_connector.dataframe import register, table
     from spark_connector.jobs import copy_table, join, row_count, verify_replication
     from spark_connector.lookup_counts import lookups
-    from spark_connector.writer import write
+    from spark_connector.writing.writer import write
 
 __all__ = ["copy_table", "join", "lookups", "register", "row_count", "table", "verify_replication", "write"]
 
@@ -33,7 +33,7 @@ _HOMES = {
     "row_count": "spark_connector.jobs",
     "table": "spark_connector.dataframe",
     "verify_replication": "spark_connector.jobs",
-    "write": "spark_connector.writer",
+    "write": "spark_connector.writing.writer",
 }
 
 
@@ -41,7 +41,7 @@ def __getattr__(name: str) -> Any:
     """Each name is imported when it is first used: pyspark is an extra, and slow to import."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from spark_connector.session import need_pyspark
+    from spark_connector.settings.session import need_pyspark
 
     need_pyspark()
     found = globals()[name] = getattr(import_module(_HOMES[name]), name)

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 
 from metaclient.cli.session import Session, common, to_text
-from metaclient.cluster_url import chosen_url
 from metaclient.config import Config
+from metaclient.config.cluster_url import chosen_url
 from metaclient.errors import MetaClientError
 from metaclient.wording import counted
-from spark_connector.session import ensure_java, ensure_python, need_pyspark
+from spark_connector.settings.session import ensure_java, ensure_python, need_pyspark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

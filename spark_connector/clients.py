@@ -20,7 +20,7 @@ import metaclient
 from metaclient.config import checked_properties
 from metaclient.errors import ConfigError
 from metaclient.runtime import ThreadRuntime
-from spark_connector.options import ClientKey, Options
+from spark_connector.settings.options import ClientKey, Options
 
 __all__ = ["check_reachable", "close_all", "lease", "lookups_made", "process_name", "settle_worker"]
 

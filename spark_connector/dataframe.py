@@ -20,13 +20,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from metaclient.errors import ConfigError
-from spark_connector import clients, lookup_counts, planning
-from spark_connector.expressions import And, Expression, bind, columns_of, to_column, to_sql
-from spark_connector.layouts import schema_of
-from spark_connector.options import Options
-from spark_connector.query import Query
-from spark_connector.session import has_jvm
-from spark_connector.where import parse_where
+from spark_connector import clients, lookup_counts
+from spark_connector.conditions.expressions import And, Expression, bind, columns_of, to_column, to_sql
+from spark_connector.conditions.sql_text import parse_where
+from spark_connector.planning import splits as planning
+from spark_connector.planning.query import Query
+from spark_connector.schema.layouts import schema_of
+from spark_connector.settings.options import Options
+from spark_connector.settings.session import has_jvm
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +74,7 @@ def table(
 
     ``catalog`` is hbase-connectors' JSON (text or a mapping); None where options name the table. ``columns`` are names
     of it; ``where`` is SQL text (``AND OR NOT IN BETWEEN LIKE IS NULL`` and comparisons) or an expression of
-    :mod:`spark_connector.expressions`;
+    :mod:`spark_connector.conditions.expressions`;
     ``limit`` is the number of rows. Further ``options`` are those of the data source with ``_`` for ``.``
     (``hbase_spark_query_readreplica=True``) or given as they are with ``**{"hbase.spark.query.readreplica": True}``.
 
@@ -180,7 +181,7 @@ def reader_of(query: Query) -> SplitReader:
     """The function that reads a split in a worker."""
 
     def read(split: planning.TableSplit, planned: lookup_counts.Report | None) -> Iterator[pa.RecordBatch]:
-        from spark_connector.tasks import read_in_task
+        from spark_connector.reading.tasks import read_in_task
 
         return read_in_task(query, split, planned)
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 from metaclient.errors import MetaClientError
 from metaclient.runtime import ThreadRuntime, close_descriptor
 from spark_connector import clients
-from spark_connector.session import driver_host
+from spark_connector.settings.session import driver_host
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

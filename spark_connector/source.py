@@ -1,7 +1,7 @@
 """The data source ``hbase``: what Spark calls for ``spark.read.format("hbase")``, ``df.write`` and streams.
 
 Each method runs in another process (spark.md 1.2): what one keeps in ``self`` reaches another only by pickle. Planning
-and reading are in :mod:`spark_connector.planning` and :mod:`spark_connector.reading`; here is what Spark wants of them.
+and reading are in :mod:`spark_connector.planning.splits` and :mod:`spark_connector.reading.split_reader`; here is what Spark wants of them.
 
 Filters of Spark are *not* pushed down by default. Spark keeps one planned reader for each ``load()``, so that the
 second filter of the same DataFrame would silently be answered with the rows of the first (seen in 4.1 and 4.3).
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from spark_connector.expressions import Expression
-    from spark_connector.options import Options
-    from spark_connector.planning import TableSplit
+    from spark_connector.conditions.expressions import Expression
+    from spark_connector.planning.splits import TableSplit
+    from spark_connector.settings.options import Options
 
 __all__ = ["HBasePartition", "HBaseReader", "HBaseSource"]
 
@@ -49,12 +49,12 @@ class HBaseSource(DataSource):
 
     def parsed(self) -> Options:
         """The options, checked."""
-        from spark_connector.options import Options
+        from spark_connector.settings.options import Options
 
         return Options.parse(self.options).resolved()
 
     def schema(self) -> StructType:
-        from spark_connector.layouts import schema_of
+        from spark_connector.schema.layouts import schema_of
 
         options = self.parsed()
         return schema_of(options.catalog(), options)
@@ -66,17 +66,17 @@ class HBaseSource(DataSource):
         return HBaseReader(options, schema, self.load_id)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from spark_connector.writer import HBaseWriter
+        from spark_connector.writing.writer import HBaseWriter
 
         return HBaseWriter(self.parsed(), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from spark_connector.streaming import HBaseStreamReader
+        from spark_connector.streaming.source_and_sink import HBaseStreamReader
 
         return HBaseStreamReader(self.parsed(), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
-        from spark_connector.streaming import HBaseStreamWriter
+        from spark_connector.streaming.source_and_sink import HBaseStreamWriter
 
         checkpoint = {name.lower(): value for name, value in self.options.items()}.get("checkpointlocation")
         return HBaseStreamWriter(self.parsed(), schema, overwrite, checkpoint)
@@ -95,7 +95,7 @@ class HBaseReader(DataSourceReader):
 
     def __init__(self, options: Options, schema: StructType, load_id: str) -> None:
         from spark_connector.clients import check_reachable
-        from spark_connector.query import Query
+        from spark_connector.planning.query import Query
 
         check_reachable(options.connection_url)
         self._load_id = load_id
@@ -103,7 +103,9 @@ class HBaseReader(DataSourceReader):
         self._query = Query.of(options, schema)
 
     def partitions(self) -> list[InputPartition]:
-        from spark_connector import clients, lookup_counts, planning, plans
+        from spark_connector import clients, lookup_counts
+        from spark_connector.planning import plans
+        from spark_connector.planning import splits as planning
 
         query = self._query
         if query.options.pushdown_catalyst:
@@ -114,7 +116,7 @@ class HBaseReader(DataSourceReader):
         return [HBasePartition(first, lookup_counts.planned()), *map(HBasePartition, rest)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        from spark_connector.tasks import read_in_task
+        from spark_connector.reading.tasks import read_in_task
 
         split = partition.value
         if split is None:  # Spark's own, for an empty plan
@@ -127,8 +129,8 @@ class PushingReader(HBaseReader):
 
     def pushFilters(self, filters: Any) -> Iterable[Any]:
         """All of them stay with Spark as well: what we push is a superset."""
-        from spark_connector.plans import condition_of
-        from spark_connector.query import Query
+        from spark_connector.planning.plans import condition_of
+        from spark_connector.planning.query import Query
 
         self._condition = condition_of(filters, self._query.catalog)
         self._query = Query.of(self._query.options, self._query.schema, self._condition)

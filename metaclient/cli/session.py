@@ -15,7 +15,7 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table as RichTable
 
-from metaclient.cluster_url import ENVIRONMENT, NoClusterNamed
+from metaclient.config.cluster_url import ENVIRONMENT, NoClusterNamed
 from metaclient.connection import Connection, connect
 from metaclient.errors import MetaClientError
 

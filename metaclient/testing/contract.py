@@ -40,8 +40,10 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import pytest
 
-from metaclient import keys, multi
+from metaclient import keys
 from metaclient.backend import BatchSemantics, PutPage
+from metaclient.calls import multi
+from metaclient.calls.put_pages import put_page
 from metaclient.connection import Connection
 from metaclient.errors import (
     BatchError,
@@ -54,7 +56,6 @@ from metaclient.errors import (
     Unsupported,
 )
 from metaclient.model import LATEST_TIMESTAMP, CompareOp, Consistency, Durability, Scan
-from metaclient.put_pages import put_page
 from metaclient.scanner import CellScanner, TableScanner
 from metaclient.table import Table
 

@@ -25,6 +25,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from metaclient import keys, metarow
 from metaclient.backend import Action, Capabilities, MetaPage, MetaRow, MetaScan, Outcome, ScanPage
+from metaclient.config.hbase_properties import warn_unread
 from metaclient.errors import (
     CallTimeout,
     ConfigError,
@@ -40,7 +41,6 @@ from metaclient.errors import (
     TableNotFound,
     WrongRegion,
 )
-from metaclient.hbase_properties import warn_unread
 from metaclient.model import (
     Check,
     FamilyDescriptor,

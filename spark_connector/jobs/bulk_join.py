@@ -10,19 +10,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from metaclient import multi
+from metaclient.calls import multi
 from metaclient.errors import ConfigError
 from metaclient.wording import counted
-from spark_connector import clients, lookup_counts, rowkey
-from spark_connector.arrow import BatchBuilder, arrow_schema
-from spark_connector.catalog import Catalog, KeyPart
-from spark_connector.codecs.base import BadValueError
+from spark_connector import clients, lookup_counts
 from spark_connector.dataframe import given_options
-from spark_connector.layouts import Layout, schema_of
-from spark_connector.options import Options
-from spark_connector.query import Query
-from spark_connector.tasks import connected
-from spark_connector.writer import learn, locations_of
+from spark_connector.planning.query import Query
+from spark_connector.reading.arrow import BatchBuilder, arrow_schema
+from spark_connector.reading.tasks import connected
+from spark_connector.schema import rowkey
+from spark_connector.schema.catalog import Catalog, KeyPart
+from spark_connector.schema.codecs.base import BadValueError
+from spark_connector.schema.layouts import Layout, schema_of
+from spark_connector.settings.options import Options
+from spark_connector.writing.writer import learn, locations_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

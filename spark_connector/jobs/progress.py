@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from metaclient.errors import MetaClientError
 from metaclient.runtime import ThreadRuntime
-from spark_connector.session import is_connect
+from spark_connector.settings.session import is_connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

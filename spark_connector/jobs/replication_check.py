@@ -20,25 +20,28 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
-from metaclient import keys, multi
+from metaclient import keys
+from metaclient.calls import multi
 from metaclient.errors import ConfigError
 from metaclient.model import Consistency, Result
 from metaclient.scanner import TableScanner
 from metaclient.wording import counted
-from spark_connector import clients, lookup_counts, planning, reading
+from spark_connector import clients, lookup_counts
 from spark_connector.jobs.comparison import Block, Compared, Verdict, blocks, digest_of, judged, merged
 from spark_connector.jobs.progress import Progress, watched
 from spark_connector.jobs.splits import Key, over_splits, planned_splits, scan_options, schema_from
-from spark_connector.query import Query
-from spark_connector.ranges import KeyRange, union
-from spark_connector.tasks import attempt_number, connected
+from spark_connector.planning import splits as planning
+from spark_connector.planning.query import Query
+from spark_connector.reading import split_reader as reading
+from spark_connector.reading.tasks import attempt_number, connected
+from spark_connector.schema.ranges import KeyRange, union
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from metaclient import Connection
-    from spark_connector.options import Options
+    from spark_connector.settings.options import Options
 
 __all__ = ["Verification", "hash_table", "verify_replication"]
 

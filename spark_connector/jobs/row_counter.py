@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from metaclient.errors import MetaClientError
 from metaclient.wording import counted
-from spark_connector import lookup_counts, planning, reading
+from spark_connector import lookup_counts
 from spark_connector.jobs.progress import Progress, watched
 from spark_connector.jobs.splits import Key, over_splits, planned_splits, scan_options
-from spark_connector.query import Query
-from spark_connector.tasks import attempt_number, connected
+from spark_connector.planning import splits as planning
+from spark_connector.planning.query import Query
+from spark_connector.reading import split_reader as reading
+from spark_connector.reading.tasks import attempt_number, connected
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from metaclient.errors import ConfigError
-from spark_connector import clients, lookup_counts, planning
+from spark_connector import clients, lookup_counts
 from spark_connector.dataframe import SplitReader, given_options, mapped
-from spark_connector.options import Options
-from spark_connector.query import Query
-from spark_connector.ranges import text_of
-from spark_connector.session import has_jvm
-from spark_connector.types import parse_type
+from spark_connector.planning import splits as planning
+from spark_connector.planning.query import Query
+from spark_connector.schema.ranges import text_of
+from spark_connector.schema.types import parse_type
+from spark_connector.settings.options import Options
+from spark_connector.settings.session import has_jvm
 
 if TYPE_CHECKING:
     import pyarrow as pa

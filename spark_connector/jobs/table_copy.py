@@ -15,19 +15,22 @@ from metaclient import keys
 from metaclient.errors import ConfigError
 from metaclient.model import Cell, CellType, Delete, Durability, Put, Result
 from metaclient.table import ALL_VERSIONS
-from spark_connector import clients, destination, lookup_counts, planning, reading
+from spark_connector import clients, lookup_counts
 from spark_connector.jobs.progress import Progress, watched
 from spark_connector.jobs.splits import Key, over_splits, planned_splits, scan_options
-from spark_connector.query import Query
-from spark_connector.tasks import attempt_number, connected
-from spark_connector.writer import learn, locations_of, sender_of
+from spark_connector.planning import splits as planning
+from spark_connector.planning.query import Query
+from spark_connector.reading import split_reader as reading
+from spark_connector.reading.tasks import attempt_number, connected
+from spark_connector.writing import destination
+from spark_connector.writing.writer import learn, locations_of, sender_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
     from spark_connector.dataframe import SplitReader
-    from spark_connector.options import Options
+    from spark_connector.settings.options import Options
 
 __all__ = ["CopyReport", "copy_table", "families_of", "mutations_of"]
 

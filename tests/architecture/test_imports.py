@@ -22,8 +22,8 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "values",
         (
             "metaclient.errors",
-            "metaclient.filter_language",
-            "metaclient.java_errors",
+            "metaclient.wire.filter_language",
+            "metaclient.wire.java_errors",
             "metaclient.keys",
             "metaclient.metarow",
             "metaclient.model",
@@ -31,10 +31,18 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         ),
     ),
     ("runtime", ("metaclient.runtime",)),
-    ("config", ("metaclient.cluster_url", "metaclient.config", "metaclient.hbase_properties", "metaclient.telemetry")),
+    (
+        "config",
+        (
+            "metaclient.config.cluster_url",
+            "metaclient.config",
+            "metaclient.config.hbase_properties",
+            "metaclient.telemetry",
+        ),
+    ),
     ("SPI", ("metaclient.backend",)),
-    ("policies", ("metaclient.reads", "metaclient.replicas", "metaclient.retry")),
-    ("locator", ("metaclient.location_cache", "metaclient.locator", "metaclient.meta_reader")),
+    ("policies", ("metaclient.attempts", "metaclient.meta", "metaclient.attempts.retry")),
+    ("locator", ("metaclient.lookup.location_cache", "metaclient.lookup.locator", "metaclient.meta.reader")),
     (
         "client",
         (
@@ -42,11 +50,11 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "metaclient.arguments",
             "metaclient.batch",
             "metaclient.connection",
-            "metaclient.multi",
-            "metaclient.operations",
+            "metaclient.calls.multi",
+            "metaclient.calls.operations",
             "metaclient.pool",
-            "metaclient.put_pages",
-            "metaclient.region_walk",
+            "metaclient.calls.put_pages",
+            "metaclient.calls.region_walk",
             "metaclient.scanner",
             "metaclient.table",
         ),
@@ -194,20 +202,20 @@ CLEAN = {
     "metaclient/runtime/__init__.py": "from metaclient.runtime.threads import ThreadRuntime\n",
     "metaclient/runtime/threads.py": "import threading\nfrom metaclient.errors import X\nfrom . import waiting\n",
     "metaclient/runtime/waiting.py": "",
-    "metaclient/config.py": "from .model import X\n",
+    "metaclient/config/fields.py": "from .model import X\n",
     "metaclient/backend.py": "from metaclient.runtime import Runtime\n",
-    "metaclient/retry.py": "from metaclient.reads.executor import run\n",
-    "metaclient/reads/__init__.py": "from metaclient.reads.executor import run\n",
-    "metaclient/reads/executor.py": "from ..backend import Backend\nfrom . import plan\n",
-    "metaclient/reads/plan.py": "",
-    "metaclient/locator.py": "from metaclient import reads, retry\n",
-    "metaclient/connection.py": "from metaclient.locator import Locator\n",
+    "metaclient/attempts/retry.py": "from metaclient.attempts.executor import run\n",
+    "metaclient/attempts/__init__.py": "from metaclient.attempts.executor import run\n",
+    "metaclient/attempts/executor.py": "from ..backend import Backend\nfrom . import plan\n",
+    "metaclient/attempts/plan.py": "",
+    "metaclient/lookup/locator.py": "from metaclient import reads, retry\n",
+    "metaclient/connection.py": "from metaclient.lookup.locator import Locator\n",
     "metaclient/cli/__init__.py": "import metaclient\n",
     "metaclient/testing/scripted.py": "from metaclient import cli, connect\nfrom metaclient.backend import Backend\n",
-    "adapters/fake/__init__.py": "import metaclient\nfrom metaclient.backend import Backend\n",
+    "adapters/metaclient_fake/__init__.py": "import metaclient\nfrom metaclient.backend import Backend\n",
     "spark_connector/__init__.py": "from metaclient import connect\n",
     "spark_connector/cli.py": "from metaclient.cli.session import common\n",
-    "benchmarks/__init__.py": "import adapters.fake, spark_connector\nfrom metaclient.cli import main\n",
+    "benchmarks/metaclient_bench/__init__.py": "import metaclient_fake, spark_connector\nfrom metaclient.cli import main\n",
 }
 
 
@@ -231,24 +239,28 @@ def test_checker_accepts_a_clean_tree(tmp_path: Path) -> None:
         ("metaclient/model.py", "from metaclient import connect", "upward, from values to client"),
         ("metaclient/model.py", "def f():\n    from metaclient.config import X", "upward, from values to config"),
         ("metaclient/backend.py", "if TYPE_CHECKING:\n    from .locator import X", "upward, from SPI to locator"),
-        ("metaclient/reads/plan.py", "from .. import locator", "upward, from policies to locator"),
-        ("metaclient/reads/plan.py", "from ..connection import X", "upward, from policies to client"),
+        ("metaclient/attempts/plan.py", "from .. import locator", "upward, from policies to locator"),
+        ("metaclient/attempts/plan.py", "from ..connection import X", "upward, from policies to client"),
         ("metaclient/connection.py", "from metaclient.testing import scripted", "upward, from client to front ends"),
         ("metaclient/runtime/__init__.py", "from metaclient.model import X", "may import only metaclient.errors"),
         ("metaclient/runtime/threads.py", "from ..model import X", "may import only metaclient.errors"),
         ("metaclient/runtime/threads.py", "import metaclient.config", "may import only metaclient.errors"),
         ("metaclient/runtime/threads.py", "import metaclient", "may import only metaclient.errors"),
-        ("metaclient/cli/__init__.py", "import adapters.fake", "metaclient may not know adapters"),
+        ("metaclient/cli/__init__.py", "import metaclient_fake", "metaclient may not know adapters"),
         ("metaclient/cli/demo.py", "from adapters import fake", "metaclient may not know adapters"),
-        ("metaclient/cli/demo.py", "import_module('adapters.fake')", "metaclient may not know adapters"),
+        ("metaclient/cli/demo.py", "import_module('metaclient_fake')", "metaclient may not know adapters"),
         ("metaclient/cli/bench.py", "importlib.import_module('benchmarks')", "metaclient may not know benchmarks"),
         ("metaclient/testing/plugin.py", "__import__('adapters')", "metaclient may not know adapters"),
-        ("metaclient/locator.py", "import spark_connector", "metaclient may not know spark_connector"),
-        ("metaclient/locator.py", "importlib.import_module('.cli', __package__)", "upward, from locator to front ends"),
-        ("metaclient/locator.py", "import tests.unit", "knows nothing of its tests"),
-        ("adapters/fake/__init__.py", "import benchmarks", "adapters may not know benchmarks"),
-        ("adapters/fake/__init__.py", "from metaclient.cli import main", "adapters may not use a command"),
-        ("spark_connector/__init__.py", "from adapters.fake import X", "spark_connector may not know adapters"),
+        ("metaclient/lookup/locator.py", "import spark_connector", "metaclient may not know spark_connector"),
+        (
+            "metaclient/lookup/locator.py",
+            "importlib.import_module('.cli', __package__)",
+            "upward, from locator to front ends",
+        ),
+        ("metaclient/lookup/locator.py", "import tests.unit", "knows nothing of its tests"),
+        ("adapters/metaclient_fake/__init__.py", "import benchmarks", "adapters may not know benchmarks"),
+        ("adapters/metaclient_fake/__init__.py", "from metaclient.cli import main", "adapters may not use a command"),
+        ("spark_connector/__init__.py", "from metaclient_fake import X", "spark_connector may not know adapters"),
         ("spark_connector/jobs.py", "from metaclient.cli import main", "spark_connector may not use a command"),
     ],
 )
@@ -265,5 +277,7 @@ def test_checker_asks_for_a_layer_of_a_new_module(tmp_path: Path) -> None:
 
 
 def test_checker_names_file_and_line(tmp_path: Path) -> None:
-    _plant(tmp_path, {**CLEAN, "metaclient/keys.py": '"""Keys."""\n\nimport metaclient.locator\n'})
-    assert violations(tmp_path) == ["metaclient.keys:3 imports metaclient.locator: upward, from values to locator"]
+    _plant(tmp_path, {**CLEAN, "metaclient/keys.py": '"""Keys."""\n\nimport metaclient.lookup.locator\n'})
+    assert violations(tmp_path) == [
+        "metaclient.keys:3 imports metaclient.lookup.locator: upward, from values to locator"
+    ]

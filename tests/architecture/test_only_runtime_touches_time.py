@@ -90,16 +90,22 @@ class Allowance:
 
 # Sockets of network adapters are the one expected kind of entry. One that is no longer needed fails the test.
 ALLOWED: tuple[Allowance, ...] = (
-    Allowance("adapters/fake/front/listener.py", frozenset({"selectors", "socket"}), "accepts TCP clients of the fake"),
     Allowance(
-        "adapters/fake/simulation/runner.py",
+        "adapters/metaclient_fake/front/listener.py",
+        frozenset({"selectors", "socket"}),
+        "accepts TCP clients of the fake",
+    ),
+    Allowance(
+        "adapters/metaclient_fake/simulation/runner.py",
         frozenset({"concurrent.futures", "multiprocessing", "time"}),
         "spreads seeds over processes, and tells how fast they are",
     ),
-    Allowance("adapters/local_hbase/ports.py", frozenset({"socket"}), "finds free ports for real servers"),
-    Allowance("adapters/peers.py", frozenset({"socket"}), "asks an address what it speaks"),
-    Allowance("adapters/native/stream.py", frozenset({"socket"}), "speaks TCP to HBase's servers"),
-    Allowance("adapters/thrift/transport.py", frozenset({"select", "socket"}), "speaks TCP to Thrift gateways"),
+    Allowance("adapters/metaclient_local_hbase/ports.py", frozenset({"socket"}), "finds free ports for real servers"),
+    Allowance("metaclient/wire/peers.py", frozenset({"socket"}), "asks an address what it speaks"),
+    Allowance("metaclient/wire/stream.py", frozenset({"socket"}), "speaks TCP to HBase's servers"),
+    Allowance(
+        "adapters/metaclient_thrift/transport.py", frozenset({"select", "socket"}), "speaks TCP to Thrift gateways"
+    ),
     Allowance("spark_connector/dataframe.py", frozenset({"socket"}), "asks which executor is on a server's machine"),
     Allowance("spark_connector/lookup_counts.py", frozenset({"socket"}), "executors report to the driver over TCP"),
 )
@@ -273,7 +279,9 @@ def _plant(root: Path, file: str, text: str) -> Path:
         ("from cachetools import TTLCache\nTTLCache(10, ttl=3)", "cachetools.TTLCache"),
     ],
 )
-@pytest.mark.parametrize("file", ["metaclient/locator.py", "adapters/fake/region.py", "spark_connector/reader.py"])
+@pytest.mark.parametrize(
+    "file", ["metaclient/lookup/locator.py", "adapters/metaclient_fake/region.py", "spark_connector/reader.py"]
+)
 def test_checker_reports_planted_use(tmp_path: Path, file: str, text: str, name: str) -> None:
     assert [(use.file, use.name) for use in uses(_plant(tmp_path, file, text + "\n"))] == [(file, name)]
 
@@ -295,7 +303,7 @@ def test_checker_reports_planted_use(tmp_path: Path, file: str, text: str, name:
     ],
 )
 def test_checker_accepts_the_runtime_and_lookalikes(tmp_path: Path, text: str) -> None:
-    assert uses(_plant(tmp_path, "metaclient/locator.py", text + "\n")) == []
+    assert uses(_plant(tmp_path, "metaclient/lookup/locator.py", text + "\n")) == []
 
 
 @pytest.mark.parametrize("file", ["metaclient/runtime.py", "metaclient/runtime/threads.py"])
@@ -305,26 +313,32 @@ def test_checker_leaves_the_runtime_and_benchmarks_alone(tmp_path: Path, file: s
 
 
 @pytest.mark.parametrize(
-    "file", ["adapters/fake/runtime.py", "metaclient/runtimes.py", "metaclient/cli/runtime.py", "metaclient/time.py"]
+    "file",
+    [
+        "adapters/metaclient_fake/runtime.py",
+        "metaclient/runtimes.py",
+        "metaclient/cli/runtime.py",
+        "metaclient/time.py",
+    ],
 )
 def test_checker_is_not_fooled_by_another_runtime(tmp_path: Path, file: str) -> None:
     found = uses(_plant(tmp_path, file, "\nimport time\n"))
     assert [str(use) for use in found] == [f"{file}:2 uses time: take it from the Runtime"]
 
 
-SOCKETS = (Allowance("adapters/thrift/transport.py", frozenset({"socket"}), "speaks TCP"),)
+SOCKETS = (Allowance("adapters/metaclient_thrift/transport.py", frozenset({"socket"}), "speaks TCP"),)
 
 
 def test_allowance_is_for_one_file_and_the_names_it_lists(tmp_path: Path) -> None:
-    _plant(tmp_path, "adapters/thrift/transport.py", "import socket, time\n")
-    _plant(tmp_path, "adapters/thrift/other.py", "import socket\n")
+    _plant(tmp_path, "adapters/metaclient_thrift/transport.py", "import socket, time\n")
+    _plant(tmp_path, "adapters/metaclient_thrift/other.py", "import socket\n")
     assert verdicts(tmp_path, SOCKETS) == [
-        "adapters/thrift/other.py:1 uses socket: take it from the Runtime",
-        "adapters/thrift/transport.py:1 uses time: take it from the Runtime",
+        "adapters/metaclient_thrift/other.py:1 uses socket: take it from the Runtime",
+        "adapters/metaclient_thrift/transport.py:1 uses time: take it from the Runtime",
     ]
 
 
 def test_allowance_that_nothing_needs_is_reported(tmp_path: Path) -> None:
-    _plant(tmp_path, "adapters/thrift/transport.py", "")
-    expected = ["adapters/thrift/transport.py no longer uses socket: remove it from ALLOWED"]
+    _plant(tmp_path, "adapters/metaclient_thrift/transport.py", "")
+    expected = ["adapters/metaclient_thrift/transport.py no longer uses socket: remove it from ALLOWED"]
     assert verdicts(tmp_path, SOCKETS) == expected

@@ -14,26 +14,26 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from metaclient_fake.config.cluster import ClusterConfig
+from metaclient_fake.config.region_replication import ReplicationConfig
+from metaclient_fake.config.storage import StorageConfig
+from metaclient_fake.front.serving import FrontLimits
+from metaclient_native.url import NativeUrl
+from metaclient_thrift.url import ThriftUrl
 
-from adapters.fake.config import ClusterConfig
-from adapters.fake.front.serving import FrontLimits
-from adapters.fake.replication.config import ReplicationConfig
-from adapters.fake.storage.config import StorageConfig
-from adapters.native.url import NativeUrl
-from adapters.thrift.url import ThriftUrl
 from metaclient.config import Config
-from spark_connector.options import Options
+from spark_connector.settings.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]
 #: A configuration, the words that its values go by, and the folder in which it is used.
 CONFIGURATIONS: list[tuple[type, set[str], str]] = [
     (Config, {"config", "_config"}, "metaclient"),
-    (ClusterConfig, {"config", "_config", "settings"}, "adapters/fake"),
-    (ReplicationConfig, {"config", "_config", "replication"}, "adapters/fake"),
-    (StorageConfig, {"config", "_config", "storage"}, "adapters/fake"),
-    (FrontLimits, {"limits", "_limits"}, "adapters/fake"),
-    (ThriftUrl, {"url", "_url", "parsed"}, "adapters/thrift"),
-    (NativeUrl, {"parsed"}, "adapters/native"),
+    (ClusterConfig, {"config", "_config", "settings"}, "adapters/metaclient_fake"),
+    (ReplicationConfig, {"config", "_config", "replication"}, "adapters/metaclient_fake"),
+    (StorageConfig, {"config", "_config", "storage"}, "adapters/metaclient_fake"),
+    (FrontLimits, {"limits", "_limits"}, "adapters/metaclient_fake"),
+    (ThriftUrl, {"url", "_url", "parsed"}, "adapters/metaclient_thrift"),
+    (NativeUrl, {"parsed"}, "adapters/metaclient_native"),
     (Options, {"options", "_options", "parsed"}, "spark_connector"),
 ]
 

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
+from metaclient_fake import FakeCluster
+from metaclient_fake.backend import FakeBackend
+from metaclient_fake.server.region_server import RegionServer
+from metaclient_fake.storage import FileSystem, Region
 
-from adapters.fake import FakeCluster
-from adapters.fake.backend import FakeBackend
-from adapters.fake.region_server import RegionServer
-from adapters.fake.storage import FileSystem, Region
 from metaclient import MetaClientError, Table
 from metaclient.backend import Action, MetaPage, MetaReplica, MetaScan, Outcome, ScanPage
 from metaclient.connection import Connection, connect_to
@@ -311,7 +311,7 @@ def _split_shares_out_the_wrong_half(patch: pytest.MonkeyPatch) -> None:
 
 
 def _compaction_keeps_delete_markers(patch: pytest.MonkeyPatch) -> None:
-    from adapters.fake.storage import query_matcher, store
+    from metaclient_fake.storage import query_matcher, store
 
     whole = query_matcher.compacted
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from metaclient_fake import FakeCluster
 
-from adapters.fake import FakeCluster
 from metaclient import Connection, Table
 from metaclient.connection import connect_to
 from metaclient.runtime import SimRuntime, ThreadRuntime

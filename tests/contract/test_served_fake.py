@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import pytest
+from metaclient_fake import FakeCluster
 
 import metaclient
-from adapters.fake import FakeCluster
 from metaclient import Connection, Table
 from metaclient.testing import BackendContract
 from tests.contract.known_differences import mark_if_known

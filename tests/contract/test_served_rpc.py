@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from metaclient_fake import FakeCluster
 
 import metaclient
-from adapters.fake import FakeCluster
 from metaclient import Connection, Table
 from metaclient.testing import BackendContract
 

@@ -24,8 +24,8 @@ import pytest
 from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from metaclient_fake import FakeCluster
 
-from adapters.fake import FakeCluster
 from metaclient import Connection, MetaClientError, Table
 from metaclient.errors import BatchError, NoSuchFamily
 from metaclient.model import CompareOp, RegionInfo

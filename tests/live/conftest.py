@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from metaclient_local_hbase import VERSIONS, LocalHBase, missing_tools
 
 import metaclient
-from adapters.local_hbase import VERSIONS, LocalHBase, missing_tools
 from metaclient import Connection, MetaClientError, Table
 from tests.live.load import SPLITS, connect_patiently, left_out, unwatched, wait_for_copies, wait_for_meta
 

@@ -10,10 +10,10 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
+from metaclient_local_hbase import LocalHBase
+from metaclient_native import NativeBackend
 
 import metaclient
-from adapters.local_hbase import LocalHBase
-from adapters.native import NativeBackend
 from metaclient import Connection, MetaClientError, Table, keys
 from metaclient.backend import MetaScan
 from metaclient.model import MetaReplica

@@ -11,12 +11,12 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 
 import pyarrow as pa
+from metaclient_local_hbase import LocalHBase
 
 import metaclient
-from adapters.local_hbase import LocalHBase
 from metaclient import Connection
 from metaclient.backend import PutPage
-from spark_connector.sending import Sender
+from spark_connector.writing.sending import Sender
 from tests.live.load import WAIT_S_MAX, backend_of
 
 PAGES, PAGE_ROWS = 60, 500

@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import ClassVar
 
 import pytest
+from metaclient_local_hbase import LocalHBase
 
 import metaclient
-from adapters.local_hbase import LocalHBase
 from metaclient import Connection, Table
 from metaclient.testing import BackendContract
 from tests.contract.known_differences import mark_if_known

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from metaclient_fake import FakeCluster
+from metaclient_local_hbase import LocalHBase
+from metaclient_thrift.ranges import wire_range
 
 import metaclient
-from adapters.fake import FakeCluster
-from adapters.local_hbase import LocalHBase
-from adapters.thrift.ranges import wire_range
 from metaclient import Connection, MetaClientError
 from metaclient.model import (
     LATEST_TIMESTAMP,

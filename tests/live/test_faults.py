@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from metaclient_local_hbase import LocalHBase
 
 import metaclient
-from adapters.local_hbase import LocalHBase
 from metaclient import Connection, Table
 from tests.live.load import ROWS, WAIT_S_MAX, Load, looking_up, said, wait_until, writing
 

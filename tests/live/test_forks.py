@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
+from metaclient_local_hbase import LocalHBase
 
 import metaclient
-from adapters.local_hbase import LocalHBase
 from metaclient import Connection
 from tests.live.load import connect_patiently
 from tests.unit.forked import in_children

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from metaclient_local_hbase import LocalHBase
 
 import metaclient
-from adapters.local_hbase import LocalHBase
 from metaclient import Connection, MetaClientError, Table
 from metaclient.model import MetaReplica
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
+from metaclient_local_hbase import LocalHBase
+from metaclient_native import NativeBackend
+from metaclient_native.admin import Admin
 
 import metaclient
-from adapters.local_hbase import LocalHBase
-from adapters.native import NativeBackend
-from adapters.native.admin import Admin
 from metaclient import Connection, Table, keys
 from metaclient.errors import (
     ConfigError,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from metaclient_local_hbase import LocalHBase
 
-from adapters.local_hbase import LocalHBase
 from metaclient import Connection, Table
 from tests.live.load import WAIT_S_MAX, backend_of, looking_up, said, wait_until, writing
 

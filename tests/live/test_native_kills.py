@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from metaclient_local_hbase import LocalHBase
 
-from adapters.local_hbase import LocalHBase
 from metaclient import Connection, MetaClientError, Table
 from metaclient.runtime import Runtime
 from tests.live.load import ROWS, Load, backend_of, connect_patiently, looking_up, unwatched, writing

@@ -4,15 +4,15 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from metaclient_fake.simulation.checkers import counters, leaks, linearizability, scans, tables, timeline
+from metaclient_fake.simulation.checkers.linearizability import explanation
+from metaclient_fake.simulation.history import NEVER, History, Operation, Outcome
+from metaclient_fake.simulation.observed import ObservedBackend
+from metaclient_fake.simulation.spec import drawn
+from metaclient_fake.simulation.workloads.cycle import column_of, is_cycle, whole_cycle
+from metaclient_fake.simulation.workloads.scans import Asked
+from metaclient_fake.simulation.world import World
 
-from adapters.fake.simulation.checkers import counters, leaks, linearizability, scans, tables, timeline
-from adapters.fake.simulation.checkers.linearizability import explanation
-from adapters.fake.simulation.history import NEVER, History, Operation, Outcome
-from adapters.fake.simulation.observed import ObservedBackend
-from adapters.fake.simulation.spec import drawn
-from adapters.fake.simulation.workloads.cycle import column_of, is_cycle, whole_cycle
-from adapters.fake.simulation.workloads.scans import Asked
-from adapters.fake.simulation.world import World
 from metaclient.errors import CallTimeout, TableNotFound
 from metaclient.runtime import SimRuntime
 

@@ -1,11 +1,11 @@
 """Each planted bug is caught within 200 seeds, by a checker that is meant to catch it: the checkers can fire."""
 
 import pytest
+from metaclient_fake.simulation.checkers import AFTER_CLOSE, CHECKERS
+from metaclient_fake.simulation.defects import DEFECTS, planted
+from metaclient_fake.simulation.spec import drawn
+from metaclient_fake.simulation.trial import run
 
-from adapters.fake.simulation.checkers import AFTER_CLOSE, CHECKERS
-from adapters.fake.simulation.defects import DEFECTS, planted
-from adapters.fake.simulation.spec import drawn
-from adapters.fake.simulation.trial import run
 from metaclient.errors import ConfigError
 
 SEEDS = 200

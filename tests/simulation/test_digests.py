@@ -12,9 +12,8 @@ import sys
 from pathlib import Path
 
 import pytest
-
-from adapters.fake.simulation.spec import drawn
-from adapters.fake.simulation.trial import run
+from metaclient_fake.simulation.spec import drawn
+from metaclient_fake.simulation.trial import run
 
 STORED = Path(__file__).with_name("digests.json")
 ROOT = Path(__file__).resolve().parents[2]
@@ -22,8 +21,8 @@ DURATION_S = 15.0
 SEEDS = range(6)
 CODE = f"""
 import json
-from adapters.fake.simulation.spec import drawn
-from adapters.fake.simulation.trial import run
+from metaclient_fake.simulation.spec import drawn
+from metaclient_fake.simulation.trial import run
 print(json.dumps({{seed: run(drawn(seed, duration_s={DURATION_S})).digest for seed in range({len(SEEDS)})}}))
 """
 #: Interpreters that may be on this machine beside the one that runs this.

@@ -6,9 +6,9 @@ the fix that its story names.
 
 import dataclasses
 
-from adapters.fake.simulation.schedule import Fault
-from adapters.fake.simulation.spec import ClientSpec, Spec, drawn
-from adapters.fake.simulation.trial import run
+from metaclient_fake.simulation.schedule import Fault
+from metaclient_fake.simulation.spec import ClientSpec, Spec, drawn
+from metaclient_fake.simulation.trial import run
 
 SERVERS = 5
 

@@ -7,12 +7,12 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.rpc import RpcFront
+from metaclient_fake.front.rpc.virtual import VirtualPorts
+from metaclient_fake.server.region_server import ServerState
 
 import metaclient
-from adapters.fake import FakeCluster
-from adapters.fake.front.rpc import RpcFront
-from adapters.fake.front.rpc.virtual import VirtualPorts
-from adapters.fake.region_server import ServerState
 from metaclient import MetaClientError
 from metaclient.model import FamilyDescriptor, TableDescriptor
 from metaclient.runtime import SimRuntime
@@ -161,7 +161,7 @@ def test_faults_on_the_wire_give_no_wrong_answer_and_leak_no_connection(
         FakeCluster(servers=5, meta_replicas=3, seed=seed, runtime=runtime) as cluster,
     ):
         ports = VirtualPorts(runtime)
-        monkeypatch.setattr("adapters.native.connection.dial", ports.dial)
+        monkeypatch.setattr("metaclient_native.connection.dial", ports.dial)
         front = RpcFront(cluster, "127.0.0.1", 0, listen=ports.listen)
         splits = [b"%02x" % at for at in range(32, 256, 32)]
         cluster.create_table(TableDescriptor(b"t", (FamilyDescriptor(b"f"),), region_replication=2), splits)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from metaclient_fake.simulation.cli import sim
+from metaclient_fake.simulation.defects import DEFECTS
+from metaclient_fake.simulation.runner import _garbage_at_the_end, run_seeds
 
-from adapters.fake.simulation.cli import sim
-from adapters.fake.simulation.defects import DEFECTS
-from adapters.fake.simulation.runner import _garbage_at_the_end, run_seeds
 from metaclient.cli import main
 
 SHORT = 6.0

@@ -4,10 +4,9 @@
 """
 
 import pytest
-
-from adapters.fake.simulation.runner import Summary, cores, run_seeds
-from adapters.fake.simulation.schedule import KINDS
-from adapters.fake.simulation.spec import MIX, drawn
+from metaclient_fake.simulation.runner import Summary, cores, run_seeds
+from metaclient_fake.simulation.schedule import KINDS
+from metaclient_fake.simulation.spec import MIX, drawn
 
 SEEDS = 200
 CHUNK = 25

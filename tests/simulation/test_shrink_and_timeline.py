@@ -3,12 +3,11 @@
 from xml.etree import ElementTree
 
 import pytest
-
-from adapters.fake.simulation.shrink import minimised, shrunk
-from adapters.fake.simulation.spec import drawn
-from adapters.fake.simulation.timeline import picture, text
-from adapters.fake.simulation.trial import Report, run
-from adapters.fake.simulation.world import World
+from metaclient_fake.simulation.shrink import minimised, shrunk
+from metaclient_fake.simulation.spec import drawn
+from metaclient_fake.simulation.timeline import picture, text
+from metaclient_fake.simulation.trial import Report, run
+from metaclient_fake.simulation.world import World
 
 DEFECT = "check_and_put_is_two_steps"  # it needs clients, and no fault at all
 

@@ -12,7 +12,7 @@ import sys
 from pyspark.sql import SparkSession
 
 import spark_connector as hbase
-from spark_connector.session import ensure_java, ensure_python, is_connect
+from spark_connector.settings.session import ensure_java, ensure_python, is_connect
 from tests.spark.served import CATALOG
 
 ROWS = 600

@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from adapters.fake import FakeCluster
+from metaclient_fake import FakeCluster
 
 
 def catalog_of(table: str) -> str:

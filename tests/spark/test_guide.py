@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from spark_connector.options import _FIELDS
+from spark_connector.settings.options import _FIELDS
 from tests.spark.patience import patiently
 from tests.test_readme import examples
 

@@ -15,7 +15,7 @@ from metaclient.errors import MetaClientError
 from spark_connector.jobs import UnexpectedCount, hash_table
 from spark_connector.jobs.row_counter import counts
 from spark_connector.jobs.splits import planned_splits, scan_options
-from spark_connector.query import Query
+from spark_connector.planning.query import Query
 
 SPLITS = [b"r2", b"r4", b"r6", b"r8"]
 

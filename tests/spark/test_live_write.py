@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from metaclient_local_hbase import LocalHBase
 
 import metaclient
 import spark_connector as hbase_spark
-from adapters.local_hbase import LocalHBase
 from metaclient import Connection
 from tests.spark.patience import patiently
 from tests.spark.served import catalog_of

@@ -11,14 +11,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from metaclient_fake import FakeCluster
 
 import metaclient
 import spark_connector as hbase_connector
-from adapters.fake import FakeCluster
-from spark_connector.options import Options
-from spark_connector.planning import plan
-from spark_connector.query import Query
-from spark_connector.reading import results_of
+from spark_connector.planning.query import Query
+from spark_connector.planning.splits import plan
+from spark_connector.reading.split_reader import results_of
+from spark_connector.settings.options import Options
 from tests.spark.served import CATALOG, Served
 
 pytestmark = pytest.mark.essential

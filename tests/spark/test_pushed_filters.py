@@ -174,11 +174,11 @@ def _answers(branches: list[Any]) -> dict[int, set[tuple[str, int]]]:
 
 def test_pushing_down_really_leaves_rows_behind(spark: Any, hbase: Any) -> None:
     """The test above would pass if nothing were pushed; here it is seen that something is."""
-    from spark_connector.options import Options
-    from spark_connector.planning import plan
-    from spark_connector.query import Query
-    from spark_connector.reading import results_of
-    from spark_connector.where import parse_where
+    from spark_connector.conditions.sql_text import parse_where
+    from spark_connector.planning.query import Query
+    from spark_connector.planning.splits import plan
+    from spark_connector.reading.split_reader import results_of
+    from spark_connector.settings.options import Options
 
     rows = some_rows(random.Random(1))
     put_all(hbase, rows)

@@ -299,7 +299,7 @@ class TestBadDays:
     @pytest.fixture
     def on_put(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[], None]], None]:
         """Calls a function when the gateway gets its n-th batch of puts, before it is carried out."""
-        from adapters.fake.front.thrift2 import Thrift2Handler
+        from metaclient_fake.front.thrift2 import Thrift2Handler
 
         real = Thrift2Handler._batch
 

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from adapters.fake.front.listener import Listener
+from metaclient_fake.front.listener import Listener
+
 from metaclient.runtime import ThreadRuntime
 
 __all__ = ["ZooKeeper", "http_bridge", "tls_bridge"]

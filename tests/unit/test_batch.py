@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from metaclient import multi
 from metaclient.backend import Action, Capabilities, Outcome
+from metaclient.calls import multi
 from metaclient.connection import Connection, connect_to
 from metaclient.errors import (
     BackendFault,

@@ -7,17 +7,17 @@ import sys
 from pathlib import Path
 
 import click
+import metaclient_bench.scenarios
 import pytest
 from click.testing import CliRunner, Result
+from metaclient_bench.cli import bench, group_of
+from metaclient_bench.figure import Bars, Figure, Goal, Lines, Outcome
+from metaclient_bench.keyspace import random_rows, splits
+from metaclient_bench.places import Place, place
+from metaclient_bench.scenario import Scenario
+from metaclient_bench.scenarios import SCENARIOS
+from metaclient_bench.scenarios.cold_start import LOOKUPS, java_calls
 
-import benchmarks.scenarios
-from benchmarks.cli import bench, group_of
-from benchmarks.figure import Bars, Figure, Goal, Lines, Outcome
-from benchmarks.keyspace import random_rows, splits
-from benchmarks.places import Place, place
-from benchmarks.scenario import Scenario
-from benchmarks.scenarios import SCENARIOS
-from benchmarks.scenarios.cold_start import LOOKUPS, java_calls
 from metaclient.errors import ConfigError
 
 CHARTS = (
@@ -253,8 +253,8 @@ def test_without_matplotlib_the_page_is_written_and_says_what_to_install(
 
 
 def test_every_module_of_scenarios_is_registered() -> None:
-    found = [module.name for module in pkgutil.iter_modules(benchmarks.scenarios.__path__)]
-    modules = [importlib.import_module(f"benchmarks.scenarios.{name}") for name in found]
+    found = [module.name for module in pkgutil.iter_modules(metaclient_bench.scenarios.__path__)]
+    modules = [importlib.import_module(f"metaclient_bench.scenarios.{name}") for name in found]
     assert {module.SCENARIO.name for module in modules} == {one.name for one in SCENARIOS}
     assert len(SCENARIOS) == len(modules)
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from metaclient_native.url import NativeUrl
 
 import metaclient
-from adapters.native.url import NativeUrl
 from metaclient.cli import main
-from metaclient.cluster_url import NoClusterNamed, chosen_url, url_of_properties
 from metaclient.config import Config
+from metaclient.config.cluster_url import NoClusterNamed, chosen_url, url_of_properties
 from metaclient.errors import ConfigError
 
 RPC_REGISTRY = "org.apache.hadoop.hbase.client.RpcConnectionRegistry"

@@ -16,8 +16,8 @@ import pytest
 
 from metaclient import config as config_module
 from metaclient.config import Config, MetaMode, checked_properties, fields_given
+from metaclient.config.hbase_properties import source_of
 from metaclient.errors import ConfigError, ConfigWarning, MetaClientError
-from metaclient.hbase_properties import source_of
 
 MODE = "hbase.locator.meta.replicas.mode"
 SELECTOR = "hbase.locator.meta.replicas.mode.loadbalance.selector"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from adapters.fake.config import honoured_names
-from adapters.native.url import PROPERTIES as OF_NATIVE
-from adapters.thrift.url import PROPERTIES as OF_THRIFT
+from metaclient_fake.config.cluster import honoured_names
+from metaclient_native.url import PROPERTIES as OF_NATIVE
+from metaclient_thrift.url import PROPERTIES as OF_THRIFT
+
 from metaclient import config as config_module
 from metaclient.config import Config
 

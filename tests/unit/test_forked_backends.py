@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from metaclient_fake import FakeCluster
 
 import metaclient
-from adapters.fake import FakeCluster
 from metaclient import Connection, ConnectionClosed, MetaClientError
 from metaclient.metarow import MetaRegionServer, encode_meta_region_server
 from metaclient.runtime import Lock, ThreadRuntime

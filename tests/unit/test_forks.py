@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from metaclient_fake import FakeCluster
+from metaclient_fake.factory import close_named_clusters
+from metaclient_fake.front.listener import Listener
+from metaclient_local_hbase import LocalHBase
+from metaclient_local_hbase import cluster as local_cluster
 
 import metaclient
-from adapters.fake import FakeCluster
-from adapters.fake.factory import close_named_clusters
-from adapters.fake.front.listener import Listener
-from adapters.local_hbase import LocalHBase
-from adapters.local_hbase import cluster as local_cluster
 from metaclient import Connection, ConnectionPool
 from metaclient.runtime import SimRuntime, ThreadRuntime, forks
 from spark_connector import clients, lookup_counts

@@ -24,7 +24,7 @@ from metaclient.errors import (
     ServerStopped,
     Throttled,
 )
-from metaclient.location_cache import EMPTY, FAILED_PER_REGION, LocationCache, Snapshot, merged, with_regions
+from metaclient.lookup.location_cache import EMPTY, FAILED_PER_REGION, LocationCache, Snapshot, merged, with_regions
 from metaclient.model import RegionLocation, RegionLocations
 from metaclient.runtime import SimRuntime, ThreadRuntime
 from metaclient.testing import ScriptedBackend

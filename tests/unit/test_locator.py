@@ -25,9 +25,9 @@ from metaclient.errors import (
     TableNotFound,
     WrongRegion,
 )
-from metaclient.locator import Located, listed, located
+from metaclient.lookup.locator import Located, listed, located
+from metaclient.meta import Lookup
 from metaclient.model import RegionInfo, RegionLocation, RegionLocations
-from metaclient.replicas import Lookup
 from metaclient.runtime import ThreadRuntime
 from metaclient.testing import ScriptedBackend
 from tests.unit.meta_rig import NOWHERE, TABLE, hosts, page_of, placed, region, rig, row_of, without_columns

@@ -26,7 +26,7 @@ from metaclient.errors import (
     TableNotFound,
     Unsupported,
 )
-from metaclient.meta_reader import REFUTATIONS_MAX
+from metaclient.meta.reader import REFUTATIONS_MAX
 from metaclient.model import MetaReplica
 from metaclient.runtime import SimRuntime, ThreadRuntime
 from metaclient.testing import Rule, ScriptedBackend

@@ -7,11 +7,11 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 
+import metaclient_fake
+import metaclient_native
+import metaclient_thrift
 import pytest
 
-import adapters.fake
-import adapters.native
-import adapters.thrift
 import metaclient
 import spark_connector.jobs.row_counter
 from metaclient import backend, errors, model
@@ -19,7 +19,7 @@ from metaclient.errors import Attempt, BatchError, MetaClientError, RegionMoved,
 from metaclient.model import RegionInfo, RegionLocation, RegionLocations, Row, ServerName
 
 #: Imported so that their error classes are known.
-PACKAGES = (metaclient, adapters.fake, adapters.native, adapters.thrift, spark_connector.jobs.row_counter)
+PACKAGES = (metaclient, metaclient_fake, metaclient_native, metaclient_thrift, spark_connector.jobs.row_counter)
 WAYS: dict[str, Callable[[object], object]] = {
     **{
         f"pickle {protocol}": lambda value, p=protocol: pickle.loads(pickle.dumps(value, p)) for protocol in range(2, 6)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from adapters.fake import FakeCluster
+from metaclient_fake import FakeCluster
+
 from metaclient.runtime import SimRuntime, ThreadRuntime
 
 

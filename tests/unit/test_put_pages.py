@@ -12,6 +12,7 @@ pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 import pyarrow as pa
 
 from metaclient.backend import Action, Addressing, BatchSemantics, Capabilities, PutPage, PutPageBackend
+from metaclient.calls.put_pages import PageRows, put_page
 from metaclient.connection import Connection, connect_to
 from metaclient.errors import (
     CallTimeout,
@@ -22,7 +23,6 @@ from metaclient.errors import (
     ServerUnreachable,
 )
 from metaclient.model import Cell, Put, PutCells, RegionLocation, ServerName
-from metaclient.put_pages import PageRows, put_page
 from metaclient.runtime import SimRuntime
 from metaclient.testing import ScriptedBackend
 

@@ -8,19 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from metaclient.backend import Capabilities
-from metaclient.errors import (
-    BackendFault,
-    CallTimeout,
-    ConnectionClosed,
-    DeadlineExceeded,
-    MetaClientError,
-    NotServingRegion,
-    Overloaded,
-    RequestRefused,
-    ServerUnreachable,
-)
-from metaclient.reads import (
+from metaclient.attempts import (
     CallBudget,
     Executor,
     HedgeBudget,
@@ -32,6 +20,18 @@ from metaclient.reads import (
     one_replica,
     staged,
     told,
+)
+from metaclient.backend import Capabilities
+from metaclient.errors import (
+    BackendFault,
+    CallTimeout,
+    ConnectionClosed,
+    DeadlineExceeded,
+    MetaClientError,
+    NotServingRegion,
+    Overloaded,
+    RequestRefused,
+    ServerUnreachable,
 )
 from metaclient.runtime import Pending, SimRuntime, ThreadRuntime
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from metaclient.attempts.retry import BACKOFF, Retrier, pause_s
 from metaclient.backend import Addressing, BatchSemantics, Capabilities
 from metaclient.config import Config
 from metaclient.connection import Connection, connect_to
@@ -32,7 +33,6 @@ from metaclient.errors import (
     Throttled,
 )
 from metaclient.model import Result
-from metaclient.retry import BACKOFF, Retrier, pause_s
 from metaclient.runtime import SimRuntime
 from metaclient.telemetry import Telemetry
 from metaclient.testing import ScriptedBackend
@@ -247,9 +247,9 @@ def test_disabled_table_is_told_after_the_second_failure(runtime: SimRuntime) ->
 
 def test_warnings_start_at_the_sixth_failure(runtime: SimRuntime, caplog: pytest.LogCaptureFixture) -> None:
     """Scenario 85: 5 failures are quiet, the 6th warns; neither names the row."""
-    caplog.set_level(logging.DEBUG, logger="metaclient.retry")
+    caplog.set_level(logging.DEBUG, logger="metaclient.attempts.retry")
     attempts_of(runtime, [RegionTooBusy("row-secret") for _ in range(7)])
-    levels = [record.levelno for record in caplog.records if record.name == "metaclient.retry"]
+    levels = [record.levelno for record in caplog.records if record.name == "metaclient.attempts.retry"]
     assert levels == [logging.DEBUG] * 5 + [logging.WARNING] * 2
     assert not any("secret" in record.getMessage() for record in caplog.records if record.levelno >= logging.INFO)
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import metaclient
 from metaclient import ConfigError
 from metaclient.config import MetaMode
-from metaclient.model import RegionInfo, ServerName
-from metaclient.replicas import (
+from metaclient.meta import (
     HealthState,
     Lookup,
     MetaView,
@@ -26,6 +25,7 @@ from metaclient.replicas import (
     StaleRanges,
     selector_named,
 )
+from metaclient.model import RegionInfo, ServerName
 from tests.unit.meta_rig import TABLE, region, rig
 
 SICK = ReplicaHealth().after_failure(now=0.0, base_s=1.0, max_s=60.0, chance=0.0)

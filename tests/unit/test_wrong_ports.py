@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.serving import Front
+from metaclient_thrift import Thrift1Backend, Thrift2Backend
 
 import metaclient
-from adapters.fake import FakeCluster
-from adapters.fake.front.serving import Front
-from adapters.peers import described, probed, recognised
-from adapters.thrift import Thrift1Backend, Thrift2Backend
 from metaclient.errors import ConfigError, ServerUnreachable, Unsupported
 from metaclient.runtime import ThreadRuntime
+from metaclient.wire.peers import described, probed, recognised
 
 DIALECTS = ["", "transport=framed", "protocol=compact", "transport=framed&protocol=compact"]
 HTTP_400 = b"HTTP/1.1 400 Illegal character CNTL=0x0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -132,8 +132,8 @@ def test_http_server_is_called_one(answering: Callable[[bytes], int], scheme: st
 def test_http_server_that_waits_for_the_end_of_a_line_is_found_by_asking(
     fronts: dict[str, Front], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.thrift.gateway_backend.OPEN_S_MAX", 0.1)
-    monkeypatch.setattr("adapters.peers.PROBE_S_MAX", 0.3)
+    monkeypatch.setattr("metaclient_thrift.gateway_backend.OPEN_S_MAX", 0.1)
+    monkeypatch.setattr("metaclient.wire.peers.PROBE_S_MAX", 0.3)
     assert "is an HTTP server" in refusal(f"thrift2://127.0.0.1:{fronts[''].status_port}")
 
 
@@ -157,7 +157,7 @@ def test_gateway_that_only_had_a_bad_moment_is_not_called_a_wrong_port(
     def broken(link: object) -> object:
         raise ConnectionResetError("the gateway closed the connection")
 
-    monkeypatch.setattr("adapters.thrift.transport.Link.server_type", broken)
+    monkeypatch.setattr("metaclient_thrift.transport.Link.server_type", broken)
     with ThreadRuntime() as runtime:
         backend = Thrift2Backend(fronts[""].thrift2_url, runtime=runtime)
         with pytest.raises(ServerUnreachable, match=r"closed the connection$"):

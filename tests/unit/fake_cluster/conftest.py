@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
+from metaclient_fake import FakeBackend, FakeCluster
 
-from adapters.fake import FakeBackend, FakeCluster
 from metaclient import keys, metarow
 from metaclient.backend import MetaPage, MetaScan
 from metaclient.metarow import DecodedMetaRow

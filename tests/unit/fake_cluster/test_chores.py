@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from adapters.fake.chores import Chore, Chores
+from metaclient_fake.chores import Chore, Chores
+
 from metaclient.runtime import SimRuntime
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from adapters.fake import (
+from metaclient_fake import (
     ClusterConfig,
     FakeCluster,
     ScheduledFault,
@@ -18,7 +17,8 @@ from adapters.fake import (
     close_named_clusters,
     named_cluster,
 )
-from adapters.fake.front.gateway import GatewayClient
+from metaclient_fake.front.gateway import GatewayClient
+
 from metaclient.backend import Backend
 from metaclient.connection import Connection, connect
 from metaclient.errors import ConfigError, ConfigWarning, ConnectionClosed

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import metaclient_fake.cluster as cluster_module
 import pytest
+from metaclient_fake import FakeCluster
 
-import adapters.fake.cluster as cluster_module
-from adapters.fake import FakeCluster
 from metaclient.backend import MetaScan
 from metaclient.errors import ConnectionClosed, MetaClientError
 from metaclient.model import Get

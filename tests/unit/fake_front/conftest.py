@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.serving import Front
 
-from adapters.fake import FakeCluster
-from adapters.fake.front.serving import Front
 from metaclient.model import FamilyDescriptor, TableDescriptor
 
 _numbers = count(1)

@@ -11,8 +11,8 @@ from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TBufferedTransport, TFramedTransport, TSocket
 
-from adapters.thrift.idl import thrift1_gateway, thrift2
 from metaclient.runtime import Runtime
+from metaclient.wire.thrift.idl import thrift1_gateway, thrift2
 
 __all__ = ["T1", "T2", "WAIT_S", "dialled", "raw", "rest_of", "thrift1_client", "thrift2_client", "wait_until"]
 

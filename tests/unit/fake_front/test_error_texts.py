@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.java_text import Asked, batch_error, of_call
+from metaclient_thrift.errors import Call, translated
 
-from adapters.fake import FakeCluster
-from adapters.fake.front.java_text import Asked, batch_error, of_call
-from adapters.thrift.errors import Call, translated
 from metaclient import errors
 from metaclient.config import Config
 from metaclient.errors import Attempt, MetaClientError

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from metaclient_fake.front.scanners import Scanners
 
-from adapters.fake.front.scanners import Scanners
 from metaclient.errors import Overloaded
 from metaclient.model import Result
 from metaclient.runtime import SimRuntime

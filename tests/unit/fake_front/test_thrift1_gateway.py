@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from metaclient_fake import FakeCluster
 from thriftpy2.thrift import TApplicationException
 
-from adapters.fake import FakeCluster
 from metaclient import keys
 from tests.unit.fake_front.gateway_client import T1, thrift1_client
 

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from adapters.fake.replication import Batch, BufferManager, FlushRequester, ReadGate, Replay, ReplicationConfig, Sink
-from adapters.fake.storage import FileSystem, Marker, MarkerKind, Region, Wal, WalEntry
+from metaclient_fake.region_replication import (
+    Batch,
+    BufferManager,
+    FlushRequester,
+    ReadGate,
+    Replay,
+    ReplicationConfig,
+    Sink,
+)
+from metaclient_fake.storage import FileSystem, Marker, MarkerKind, Region, Wal, WalEntry
+
 from metaclient.errors import CallTimeout
 from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Get, Put, RegionInfo, TableDescriptor
 from metaclient.runtime import Pending, SimRuntime

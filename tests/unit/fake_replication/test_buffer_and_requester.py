@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from adapters.fake.replication import BufferManager, FlushRequester
+from metaclient_fake.region_replication import BufferManager, FlushRequester
+
 from metaclient.runtime import SimRuntime
 
 

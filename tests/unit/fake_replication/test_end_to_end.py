@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from metaclient_fake.storage import MarkerKind
 
-from adapters.fake.storage import MarkerKind
 from metaclient.errors import RequestRefused, ServerStopped
 from metaclient.model import Durability
 from metaclient.runtime import SimRuntime

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from metaclient_fake.server.region_server import RegionServer
 
-from adapters.fake.region_server import RegionServer
 from metaclient.errors import MetaClientError, RequestRefused, TableNotFound
 from metaclient.model import META_TABLE, FamilyDescriptor, TableDescriptor
 from metaclient.runtime import SimRuntime

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from metaclient_fake.region_replication import observation
 from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
-from adapters.fake.replication import observation
 from metaclient.backend import Action, MetaScan
 from metaclient.model import Get, Scan
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from adapters.fake.replication import SendSlots
+from metaclient_fake.region_replication import SendSlots
+
 from metaclient.errors import Overloaded
 from metaclient.runtime import SimRuntime
 

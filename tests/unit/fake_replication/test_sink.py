@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from metaclient_fake.region_replication import SinkState
+from metaclient_fake.storage import MarkerKind
 
-from adapters.fake.replication import SinkState
-from adapters.fake.storage import MarkerKind
 from metaclient.errors import NotServingRegion
 from metaclient.runtime import SimRuntime
 from tests.unit.fake_replication.rig import SinkRig, edit, marker, start_flush

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from metaclient_fake import FakeCluster
+from metaclient_fake.region_replication import QueueState
 
-from adapters.fake import FakeCluster
-from adapters.fake.replication import QueueState
 from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Get, Put, TableDescriptor
 from metaclient.runtime import ThreadRuntime
 

@@ -4,18 +4,18 @@ import socket
 from collections.abc import Iterator
 
 import pytest
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.serving import Front
 
-from adapters.fake import FakeCluster
-from adapters.fake.front.serving import Front
-from adapters.native.protocol import admin_messages, framing, messages
-from adapters.native.protocol.cellblock import decode_results, encode_cells
-from adapters.native.protocol.mutations import mutation_message
-from adapters.native.protocol.names import region_location_from, table_message
-from adapters.native.protocol.protobuf import Message, decode, encode
-from adapters.native.protocol.queries import get_message, scan_message
-from adapters.native.protocol.schemas import table_schema_message
 from metaclient import keys
 from metaclient.model import Cell, FamilyDescriptor, Get, Put, RegionLocation, Scan, TableDescriptor
+from metaclient.wire.rpc import admin_messages, framing, messages
+from metaclient.wire.rpc.cellblock import decode_results, encode_cells
+from metaclient.wire.rpc.mutations import mutation_message
+from metaclient.wire.rpc.names import region_location_from, table_message
+from metaclient.wire.rpc.protobuf import Message, decode, encode
+from metaclient.wire.rpc.queries import get_message, scan_message
+from metaclient.wire.rpc.schemas import table_schema_message
 
 SPLITS = [b"m"]
 

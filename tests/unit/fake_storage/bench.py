@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from adapters.fake.storage import FileSystem, Region, StorageConfig, Wal, WalEntry
+from metaclient_fake.storage import FileSystem, Region, StorageConfig, Wal, WalEntry
+
 from metaclient.model import (
     LATEST_TIMESTAMP,
     Cell,

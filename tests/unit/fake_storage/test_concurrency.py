@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from metaclient_fake.storage import FileSystem, Region
+from metaclient_fake.storage.mvcc import Mvcc
 
-from adapters.fake.storage import FileSystem, Region
-from adapters.fake.storage.mvcc import Mvcc
 from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Get, Increment, Put, Scan, TableDescriptor
 from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime
 from tests.unit.fake_storage.bench import INFO, scanned

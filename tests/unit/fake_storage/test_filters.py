@@ -7,9 +7,9 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from metaclient_fake.storage import Region
+from metaclient_fake.storage.filters import FILTERS, FilterSyntaxError, parse
 
-from adapters.fake.storage import Region
-from adapters.fake.storage.filters import FILTERS, FilterSyntaxError, parse
 from metaclient.errors import RequestRefused
 from metaclient.model import Cell, Get, Put, Scan
 from tests.unit.fake_storage.bench import Bench, scanned

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from metaclient_fake.storage import FlushOutcome, StoreFile
+from metaclient_fake.storage.compaction import selected_files
 
-from adapters.fake.storage import FlushOutcome, StoreFile
-from adapters.fake.storage.compaction import selected_files
 from metaclient.errors import WrongRegion
 from metaclient.model import Cell, Delete, Get, Put, RegionInfo
 from tests.unit.fake_storage.bench import INFO, Bench, put, rows_of, scanned, values, versions

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from metaclient_fake.storage import StorageConfig
 
-from adapters.fake.storage import StorageConfig
 from metaclient.errors import NoSuchFamily, RegionTooBusy, RequestRefused, WrongRegion
 from metaclient.model import (
     LATEST_TIMESTAMP,

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from metaclient_fake.storage import Region, RegionScanner
 
-from adapters.fake.storage import Region, RegionScanner
 from metaclient.model import (
     LATEST_TIMESTAMP,
     Append,

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from metaclient_local_hbase import LocalHBase, jmx
+from metaclient_local_hbase.death_watch import DeathWatch, kill_all
+from metaclient_local_hbase.jars import jar_folder, pom
+from metaclient_local_hbase.layout import Layout
+from metaclient_local_hbase.ports import LOOPBACK, free_ports
+from metaclient_local_hbase.processes import is_stopped, running, send_signal, spawn
+from metaclient_local_hbase.settings import command, hbase_site, marker, write_configuration
+from metaclient_local_hbase.tools import cache_folder, missing_tools, state_folder
 
-from adapters.local_hbase import LocalHBase, jmx
-from adapters.local_hbase.death_watch import DeathWatch, kill_all
-from adapters.local_hbase.jars import jar_folder, pom
-from adapters.local_hbase.layout import Layout
-from adapters.local_hbase.ports import LOOPBACK, free_ports
-from adapters.local_hbase.processes import is_stopped, running, send_signal, spawn
-from adapters.local_hbase.settings import command, hbase_site, marker, write_configuration
-from adapters.local_hbase.tools import cache_folder, missing_tools, state_folder
 from metaclient.cli import main
 from metaclient.errors import ConfigError, Unsupported
 from metaclient.runtime import ThreadRuntime
@@ -240,8 +240,8 @@ def test_paused_process_is_seen_as_such_and_can_be_killed(tmp_path: Path) -> Non
 STARTER = """
 import signal, subprocess, sys, time
 from pathlib import Path
-from adapters.local_hbase.death_watch import DeathWatch
-from adapters.local_hbase.settings import marker
+from metaclient_local_hbase.death_watch import DeathWatch
+from metaclient_local_hbase.settings import marker
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would inherit "ignored"
 folder = Path(sys.argv[1])
 watch = DeathWatch(marker(folder))

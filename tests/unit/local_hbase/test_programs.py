@@ -6,12 +6,12 @@ import stat
 from pathlib import Path
 
 import pytest
+from metaclient_local_hbase import LocalHBase
+from metaclient_local_hbase.admin import SOURCE, Admin
+from metaclient_local_hbase.jars import FETCHES_MAX, jar_folder
+from metaclient_local_hbase.programs import java_command, run_java
+from metaclient_local_hbase.settings import command
 
-from adapters.local_hbase import LocalHBase
-from adapters.local_hbase.admin import SOURCE, Admin
-from adapters.local_hbase.jars import FETCHES_MAX, jar_folder
-from adapters.local_hbase.programs import java_command, run_java
-from adapters.local_hbase.settings import command
 from metaclient.errors import ConfigError, MetaClientError, Unsupported
 from metaclient.model import ServerName
 

@@ -6,8 +6,8 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from adapters.native.protocol import framing
 from metaclient.runtime import ThreadRuntime
+from metaclient.wire.rpc import framing
 
 #: Nothing here takes a second; a machine that is busy with other things may.
 WAIT_S = 60.0

@@ -13,12 +13,13 @@ import pytest
 pytest.importorskip("numpy")
 pytest.importorskip("pyarrow")
 
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.rpc import RpcFront
+from metaclient_fake.front.rpc.virtual import VirtualPorts
+from metaclient_fake.server.region_server import ServerState
+from metaclient_native.scanners import Scanners
+
 import metaclient
-from adapters.fake import FakeCluster
-from adapters.fake.front.rpc import RpcFront
-from adapters.fake.front.rpc.virtual import VirtualPorts
-from adapters.fake.region_server import ServerState
-from adapters.native.scanners import Scanners
 from metaclient import MetaClientError
 from metaclient.model import Consistency, FamilyDescriptor, Scan, TableDescriptor
 from metaclient.runtime import SimRuntime
@@ -58,7 +59,7 @@ class Rig:
 def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     with SimRuntime(seed=3) as runtime, FakeCluster(servers=4, meta_replicas=3, seed=3, runtime=runtime) as cluster:
         ports = VirtualPorts(runtime)
-        monkeypatch.setattr("adapters.native.connection.dial", ports.dial)
+        monkeypatch.setattr("metaclient_native.connection.dial", ports.dial)
         front = RpcFront(cluster, "127.0.0.1", 0, listen=ports.listen)
         cluster.create_table(TableDescriptor(b"t", (FamilyDescriptor(b"f"),), region_replication=2), SPLITS)
         with metaclient.connect(f"hbase+rpc://127.0.0.1:{front.listener.port}", runtime=runtime) as connection:

@@ -8,14 +8,10 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from metaclient_native.connection import HELD_BYTES_MAX, Call, Connection
+from metaclient_native.connections import Connections
+from metaclient_native.security import Security
 
-from adapters.native.connection import HELD_BYTES_MAX, Call, Connection
-from adapters.native.connections import Connections
-from adapters.native.protocol import framing
-from adapters.native.protocol.framing import CONNECTION_CALL_ID, Response
-from adapters.native.protocol.protobuf import ProtocolError
-from adapters.native.security import Security
-from adapters.native.stream import Stream
 from metaclient.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -28,6 +24,10 @@ from metaclient.errors import (
 )
 from metaclient.model import ServerName
 from metaclient.runtime import ThreadRuntime
+from metaclient.wire.rpc import framing
+from metaclient.wire.rpc.framing import CONNECTION_CALL_ID, Response
+from metaclient.wire.rpc.protobuf import ProtocolError
+from metaclient.wire.stream import Stream
 from tests.unit.native.peer import WAIT_S, Caller, Peer, echo, serving, text
 
 
@@ -175,7 +175,7 @@ def test_much_is_sent_at_once_whether_anybody_waits_or_not(
 def test_late_answer_after_a_silence_does_not_look_like_a_server_that_hung_up(
     runtime: ThreadRuntime, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("adapters.native.connection.DOUBT_S", -1.0)  # any silence is worth a look
+    monkeypatch.setattr("metaclient_native.connection.DOUBT_S", -1.0)  # any silence is worth a look
     release, answered = runtime.pending(), runtime.pending()
 
     def script(caller: Caller) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from metaclient_native.errors import from_exception
 
-from adapters.native.errors import from_exception
 from metaclient.errors import NotServingRegion, ServerNotRunning, ServerStopped
 
 HBASE = "org.apache.hadoop.hbase."

@@ -8,30 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from metaclient_native import calls
+from metaclient_native.arrow import cells_to_arrow
 
-from adapters.native.protocol import (
-    admin_messages,
-    calls,
-    filters,
-    framing,
-    messages,
-    mutations,
-    names,
-    queries,
-    schemas,
-)
-from adapters.native.protocol.arrow import cells_to_arrow
-from adapters.native.protocol.cellblock import (
-    PutWriter,
-    decode_cells,
-    decode_results,
-    decode_rows,
-    encode_cells,
-    encode_results,
-)
-from adapters.native.protocol.protobuf import Message, ProtocolError, decode, encode, read_varint, varint
 from metaclient.errors import Unsupported
-from metaclient.filter_language import FilterSyntaxError
 from metaclient.model import (
     Append,
     Cell,
@@ -52,6 +32,17 @@ from metaclient.model import (
     ServerName,
     TableDescriptor,
 )
+from metaclient.wire.filter_language import FilterSyntaxError
+from metaclient.wire.rpc import admin_messages, filters, framing, messages, mutations, names, queries, schemas
+from metaclient.wire.rpc.cellblock import (
+    PutWriter,
+    decode_cells,
+    decode_results,
+    decode_rows,
+    encode_cells,
+    encode_results,
+)
+from metaclient.wire.rpc.protobuf import Message, ProtocolError, decode, encode, read_varint, varint
 
 ALL = [one for module in (messages, admin_messages) for one in vars(module).values() if isinstance(one, Message)]
 names_ = st.binary(min_size=1, max_size=8).filter(lambda name: b":" not in name)
@@ -588,7 +579,7 @@ def test_filter_comes_back(text: bytes) -> None:
 
 
 def test_every_filter_of_the_language_can_be_sent() -> None:
-    from adapters.fake.storage.filters import FILTERS
+    from metaclient_fake.storage.filters import FILTERS
 
     assert set(filters._READERS) == set(FILTERS)
     assert set(filters._WRITERS) == set(FILTERS)

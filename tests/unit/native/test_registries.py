@@ -8,19 +8,14 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import metaclient_thrift  # noqa: F401 - sets up the loggers of happybase and thriftpy2
 import pytest
+from metaclient_native import NativeBackend, native_factory
+from metaclient_native.connections import Connections
+from metaclient_native.registry_rpc import RpcRegistry
+from metaclient_native.security import Security
+from metaclient_native.url import Endpoint, NativeUrl
 
-import adapters.thrift  # noqa: F401 - sets up the loggers of happybase and thriftpy2
-from adapters.native import NativeBackend, native_factory
-from adapters.native.connections import Connections
-from adapters.native.protocol import admin_messages, messages
-from adapters.native.protocol.framing import Request
-from adapters.native.protocol.names import server_message, table_message
-from adapters.native.protocol.protobuf import Message, encode
-from adapters.native.protocol.schemas import table_schema_message
-from adapters.native.registry_rpc import RpcRegistry
-from adapters.native.security import Security
-from adapters.native.url import Endpoint, NativeUrl
 from metaclient.errors import (
     CallTimeout,
     ConfigError,
@@ -34,6 +29,11 @@ from metaclient.errors import (
 )
 from metaclient.model import FamilyDescriptor, MetaReplica, ServerName, TableDescriptor
 from metaclient.runtime import ThreadRuntime
+from metaclient.wire.rpc import admin_messages, messages
+from metaclient.wire.rpc.framing import Request
+from metaclient.wire.rpc.names import server_message, table_message
+from metaclient.wire.rpc.protobuf import Message, encode
+from metaclient.wire.rpc.schemas import table_schema_message
 from tests.unit.native.peer import WAIT_S, Caller, Peer, serving
 
 META = RPC = ServerName("rs1", 16020, 7)

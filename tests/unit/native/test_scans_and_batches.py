@@ -6,16 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from metaclient_native.backend import NativeBackend
+from metaclient_native.batches import MultiCall, in_order, is_all_done
 
-from adapters.native.backend import NativeBackend
-from adapters.native.batches import MultiCall, in_order, is_all_done
-from adapters.native.protocol import framing, messages
-from adapters.native.protocol.cellblock import encode_cells, encode_results
-from adapters.native.protocol.framing import Request
-from adapters.native.protocol.mutations import mutation_from, mutation_message
-from adapters.native.protocol.names import region_message
-from adapters.native.protocol.protobuf import ProtocolError, decode, encode
-from adapters.native.protocol.queries import get_message, result_message
 from metaclient.backend import Action, Answer, MetaScan
 from metaclient.errors import (
     MetaClientError,
@@ -44,6 +37,13 @@ from metaclient.model import (
     ServerName,
 )
 from metaclient.runtime import Pending, ThreadRuntime
+from metaclient.wire.rpc import framing, messages
+from metaclient.wire.rpc.cellblock import encode_cells, encode_results
+from metaclient.wire.rpc.framing import Request
+from metaclient.wire.rpc.mutations import mutation_from, mutation_message
+from metaclient.wire.rpc.names import region_message
+from metaclient.wire.rpc.protobuf import ProtocolError, decode, encode
+from metaclient.wire.rpc.queries import get_message, result_message
 from tests.unit.native.peer import WAIT_S, Caller, Peer
 
 TABLE = b"t"

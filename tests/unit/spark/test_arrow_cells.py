@@ -17,22 +17,22 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import pyarrow as pa
+from metaclient_native.arrow import cells_to_arrow
 from pyspark.sql.types import StructType
 
-from adapters.native.protocol.arrow import cells_to_arrow
-from adapters.native.protocol.cellblock import encode_results
 from metaclient.backend import CellPage
 from metaclient.errors import BackendFault
 from metaclient.model import Cell, CellType, RegionInfo, RegionLocation, Result, ServerName
-from spark_connector import arrow_cells
-from spark_connector.arrow import BadCellError, arrow_schema, batches_from_results
-from spark_connector.arrow_cells import batches_from_cells
-from spark_connector.arrow_columns import ColumnDecoder, matrix_of
-from spark_connector.catalog import Catalog
-from spark_connector.codecs import BadValueError, Codec, codec_named
-from spark_connector.layouts import schema_of
-from spark_connector.options import Options
-from spark_connector.types import parse_type
+from metaclient.wire.rpc.cellblock import encode_results
+from spark_connector.reading import arrow_cells
+from spark_connector.reading.arrow import BadCellError, arrow_schema, batches_from_results
+from spark_connector.reading.arrow_cells import batches_from_cells
+from spark_connector.reading.arrow_columns import ColumnDecoder, matrix_of
+from spark_connector.schema.catalog import Catalog
+from spark_connector.schema.codecs import BadValueError, Codec, codec_named
+from spark_connector.schema.layouts import schema_of
+from spark_connector.schema.types import parse_type
+from spark_connector.settings.options import Options
 from tests.unit.spark.strategies import CODECS, TYPES, World, values, worlds
 
 CATALOG = Catalog.parse(

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 from metaclient.errors import ConfigError
-from spark_connector.catalog import Catalog, CellColumn, FamilyColumn
-from spark_connector.codecs import BadValueError
-from spark_connector.layouts import schema_of
-from spark_connector.options import Options
-from spark_connector.rowkey import join, split
-from spark_connector.types import from_spark, parse_type
+from spark_connector.schema.catalog import Catalog, CellColumn, FamilyColumn
+from spark_connector.schema.codecs import BadValueError
+from spark_connector.schema.layouts import schema_of
+from spark_connector.schema.rowkey import join, split
+from spark_connector.schema.types import from_spark, parse_type
+from spark_connector.settings.options import Options
 from tests.unit.spark.strategies import catalogs, values
 
 ORDERS: dict[str, Any] = {

@@ -10,7 +10,7 @@ from metaclient import ConfigError
 
 pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 
-from spark_connector.checkpoint import BatchTime, batch_time
+from spark_connector.streaming.checkpoint import BatchTime, batch_time
 
 ENTRY = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":%d,"conf":{}}\n{"ts":5}\n'
 

@@ -10,11 +10,11 @@ import pytest
 
 import metaclient
 from metaclient.errors import ConfigError
-from metaclient.replicas import Lookup, MetaView, ReplicaView
-from metaclient.replicas.selector import RoundRobin
+from metaclient.meta import Lookup, MetaView, ReplicaView
+from metaclient.meta.selector import RoundRobin
 from metaclient.runtime import ThreadRuntime
 from spark_connector import clients
-from spark_connector.options import Options
+from spark_connector.settings.options import Options
 
 
 @pytest.fixture(autouse=True)

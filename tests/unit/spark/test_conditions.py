@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaclient.errors import ConfigError
-from spark_connector.catalog import Catalog
-from spark_connector.expressions import (
+from spark_connector.conditions.expressions import (
     And,
     Comparison,
     Constant,
@@ -28,7 +27,8 @@ from spark_connector.expressions import (
     evaluate,
     to_sql,
 )
-from spark_connector.where import parse_where
+from spark_connector.conditions.sql_text import parse_where
+from spark_connector.schema.catalog import Catalog
 from tests.unit.spark.strategies import catalogs, conditions
 
 UTC = datetime.UTC

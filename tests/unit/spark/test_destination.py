@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from metaclient_fake import FakeCluster
 
-from adapters.fake import FakeCluster
 from metaclient import ConfigError, Connection, NoSuchFamily, TableNotFound, Unsupported
 from metaclient.runtime import SimRuntime
-from spark_connector import destination
-from spark_connector.options import Options
+from spark_connector.settings.options import Options
+from spark_connector.writing import destination
 
 
 @pytest.fixture

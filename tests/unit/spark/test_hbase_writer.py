@@ -12,16 +12,16 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra 'spark'")
 
 import pyarrow as pa
+from metaclient_fake import FakeCluster
 
-from adapters.fake import FakeCluster
 from metaclient import ConfigError, Connection, NoSuchFamily, TableNotFound
 from metaclient.errors import MetaClientError
 from spark_connector import clients
-from spark_connector.checkpoint import BatchTime
 from spark_connector.jobs.splits import schema_from
-from spark_connector.options import Options
-from spark_connector.streaming import DataSourceStreamArrowWriter, HBaseStreamWriter, _Batch
-from spark_connector.writer import HBaseWriter, WriteMessage
+from spark_connector.settings.options import Options
+from spark_connector.streaming.checkpoint import BatchTime
+from spark_connector.streaming.source_and_sink import DataSourceStreamArrowWriter, HBaseStreamWriter, _Batch
+from spark_connector.writing.writer import HBaseWriter, WriteMessage
 
 SCHEMA = schema_from("id string, a string, n bigint")
 MAPPING = "id STRING :id, a STRING cf:a, n BIGINT cf:n"

@@ -18,12 +18,12 @@ import pyarrow as pa
 
 from metaclient.errors import ConfigError
 from metaclient.model import Cell, CellType, Delete, Durability, Increment, Put, Result
-from spark_connector.arrow import BatchBuilder
-from spark_connector.catalog import Catalog
-from spark_connector.codecs import BadValueError
-from spark_connector.layouts import schema_of
-from spark_connector.mutations import check_writable, rows_from_batch
-from spark_connector.options import Options
+from spark_connector.reading.arrow import BatchBuilder
+from spark_connector.schema.catalog import Catalog
+from spark_connector.schema.codecs import BadValueError
+from spark_connector.schema.layouts import schema_of
+from spark_connector.settings.options import Options
+from spark_connector.writing.mutations import check_writable, rows_from_batch
 from tests.unit.spark.strategies import World, worlds
 
 CATALOG = Catalog.from_mapping("t", "id STRING :id, n BIGINT f:n, s STRING f:s, m map<string,string> g:*, p BINARY g:p")

@@ -10,10 +10,10 @@ import pytest
 
 from metaclient.errors import ConfigError
 from metaclient.model import LATEST_TIMESTAMP, Durability
-from spark_connector.layouts import Layout
-from spark_connector.option_values import WriteTimestamp
-from spark_connector.options import _FIELDS, Options
-from spark_connector.ranges import EVERYTHING, KeyRange, bytes_of, intersection, text_of, union
+from spark_connector.schema.layouts import Layout
+from spark_connector.schema.ranges import EVERYTHING, KeyRange, bytes_of, intersection, text_of, union
+from spark_connector.settings.option_values import WriteTimestamp
+from spark_connector.settings.options import _FIELDS, Options
 
 
 def test_names_are_taken_in_any_case() -> None:

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metaclient.model import Cell, Put
-from spark_connector.catalog import Catalog, CellColumn
-from spark_connector.codecs.base import BadValueError
-from spark_connector.mutations import page_from_batch, rows_from_batch
-from spark_connector.options import Options
+from spark_connector.schema.catalog import Catalog, CellColumn
+from spark_connector.schema.codecs.base import BadValueError
+from spark_connector.settings.options import Options
+from spark_connector.writing.mutations import page_from_batch, rows_from_batch
 
 COLUMNS = (
     "id STRING :id, s STRING cf:s, i INT cf:i, l BIGINT cf:l, d DOUBLE cf:d, b BINARY cf:b, f BOOLEAN cf:f, "

@@ -18,15 +18,15 @@ pytest.importorskip("pyspark")
 from metaclient import Connection
 from metaclient.connection import connect_to
 from metaclient.errors import TableNotFound
-from metaclient.location_cache import decoded
+from metaclient.lookup.location_cache import decoded
 from metaclient.runtime import ThreadRuntime
 from metaclient.testing.scripted import ScriptedBackend
-from spark_connector import planning
-from spark_connector.options import Options
-from spark_connector.planning import MB, TableSplit, plan, split_keys
-from spark_connector.pushdown import Pushed
-from spark_connector.query import Query
-from spark_connector.ranges import KeyRange, holds, intersection, union
+from spark_connector.conditions.pushdown import Pushed
+from spark_connector.planning import splits as planning
+from spark_connector.planning.query import Query
+from spark_connector.planning.splits import MB, TableSplit, plan, split_keys
+from spark_connector.schema.ranges import KeyRange, holds, intersection, union
+from spark_connector.settings.options import Options
 
 CATALOG = json.dumps(
     {

@@ -16,10 +16,10 @@ if not hasattr(spark, "EqualTo"):
     pytest.skip("Spark tells Python sources of filters from 4.1 on", allow_module_level=True)
 
 from metaclient.errors import ConfigError
-from spark_connector import plans
-from spark_connector.catalog import Catalog
-from spark_connector.expressions import Comparison, to_sql
-from spark_connector.plans import condition_of, only_one
+from spark_connector.conditions.expressions import Comparison, to_sql
+from spark_connector.planning import plans
+from spark_connector.planning.plans import condition_of, only_one
+from spark_connector.schema.catalog import Catalog
 
 CATALOG = Catalog.from_mapping("t", "key STRING :key, i INT cf:i, s STRING cf:s, x BINARY cf:x")
 

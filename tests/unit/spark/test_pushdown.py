@@ -6,12 +6,12 @@ import struct
 
 import pytest
 
-from spark_connector import key_ranges as key_ranges_module
-from spark_connector.catalog import Catalog
-from spark_connector.expressions import Constant, Expression, In, bind, col
-from spark_connector.pushdown import FILTER_BYTES_MAX, Pushed, push, scan_columns, without_not
-from spark_connector.ranges import EVERYTHING, KeyRange
-from spark_connector.where import parse_where
+from spark_connector.conditions import key_ranges as key_ranges_module
+from spark_connector.conditions.expressions import Constant, Expression, In, bind, col
+from spark_connector.conditions.pushdown import FILTER_BYTES_MAX, Pushed, push, scan_columns, without_not
+from spark_connector.conditions.sql_text import parse_where
+from spark_connector.schema.catalog import Catalog
+from spark_connector.schema.ranges import EVERYTHING, KeyRange
 
 
 def pushed(catalog: Catalog, where: str | Expression) -> Pushed:

@@ -17,17 +17,18 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from adapters.fake import FakeCluster
-from adapters.fake.storage.filters import filtered_row, parse
+from metaclient_fake import FakeCluster
+from metaclient_fake.storage.filters import filtered_row, parse
+
 from metaclient import Connection
 from metaclient.model import Cell, Result
 from metaclient.runtime import SimRuntime
-from spark_connector import filter_text
-from spark_connector.arrow import batches_from_results
-from spark_connector.catalog import Catalog
-from spark_connector.expressions import Expression, IsNull, bind, columns_of, evaluate
-from spark_connector.options import Options
-from spark_connector.pushdown import Pushed, ScanColumns, push, scan_columns
+from spark_connector.conditions import filter_text
+from spark_connector.conditions.expressions import Expression, IsNull, bind, columns_of, evaluate
+from spark_connector.conditions.pushdown import Pushed, ScanColumns, push, scan_columns
+from spark_connector.reading.arrow import batches_from_results
+from spark_connector.schema.catalog import Catalog
+from spark_connector.settings.options import Options
 from tests.unit.spark.strategies import World, alike, conditions, reading, worlds
 
 HEALTH = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]

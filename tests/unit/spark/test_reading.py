@@ -11,15 +11,16 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from adapters.fake import FakeCluster
+from metaclient_fake import FakeCluster
+
 from metaclient import Connection
 from metaclient.errors import ConfigError
-from spark_connector import reading
-from spark_connector.options import Options
-from spark_connector.planning import TableSplit, plan
-from spark_connector.query import COUNT_FILTER, Query
-from spark_connector.reading import count_split, read_split
-from spark_connector.where import parse_where
+from spark_connector.conditions.sql_text import parse_where
+from spark_connector.planning.query import COUNT_FILTER, Query
+from spark_connector.planning.splits import TableSplit, plan
+from spark_connector.reading import split_reader as reading
+from spark_connector.reading.split_reader import count_split, read_split
+from spark_connector.settings.options import Options
 
 ROWS = 40
 SPLITS = [b"r10", b"r20", b"r30"]
@@ -121,7 +122,7 @@ def test_the_empty_split_reads_nothing_and_asks_nobody(connection: Connection) -
 )
 def test_where_as_an_option_gives_exactly_its_rows(connection: Connection, condition: str) -> None:
     """What can be pushed is a superset; nobody tests the rows of a data source again."""
-    from spark_connector.expressions import bind, evaluate
+    from spark_connector.conditions.expressions import bind, evaluate
 
     made = query(**{"hbase.spark.query.where": condition})
     bound = bind(parse_where(condition), made.catalog)

@@ -12,17 +12,18 @@ import pytest
 pytest.importorskip("numpy")
 pytest.importorskip("pyspark")
 
+from metaclient_fake import FakeCluster
+
 import metaclient
-from adapters.fake import FakeCluster
 from metaclient import Connection
-from spark_connector import reading
-from spark_connector.arrow import BadCellError, arrow_schema
-from spark_connector.options import Options
-from spark_connector.planning import TableSplit, plan
-from spark_connector.query import Query
-from spark_connector.ranges import KeyRange
-from spark_connector.reading import count_split, read_split
-from spark_connector.where import parse_where
+from spark_connector.conditions.sql_text import parse_where
+from spark_connector.planning.query import Query
+from spark_connector.planning.splits import TableSplit, plan
+from spark_connector.reading import split_reader as reading
+from spark_connector.reading.arrow import BadCellError, arrow_schema
+from spark_connector.reading.split_reader import count_split, read_split
+from spark_connector.schema.ranges import KeyRange
+from spark_connector.settings.options import Options
 
 ROWS = 40
 SPLITS = [b"r10", b"r20", b"r30"]
@@ -238,7 +239,7 @@ def test_stale_hints_are_found_out_and_repaired(cluster: FakeCluster) -> None:
 def test_a_region_that_changes_between_two_batches(
     cluster: FakeCluster, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_connector.arrow_cells.ROWS_MIN", 1)
+    monkeypatch.setattr("spark_connector.reading.arrow_cells.ROWS_MIN", 1)
     made = query(**{"hbase.spark.query.cachedrows": 2})
     with native(cluster) as connection:
         batches = read_split(connection, made, TableSplit(ranges=(KeyRange(b"r10", b"r20"),)))
@@ -254,7 +255,7 @@ def test_a_region_that_changes_between_two_batches(
 
 
 def test_closing_early_closes_the_servers_scanner(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_connector.arrow_cells.ROWS_MIN", 1)
+    monkeypatch.setattr("spark_connector.reading.arrow_cells.ROWS_MIN", 1)
     made = query(**{"hbase.spark.query.cachedrows": 2})
 
     def scanners() -> int:

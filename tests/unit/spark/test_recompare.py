@@ -8,14 +8,15 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra 'spark'")
 
-from adapters.fake import FakeCluster
+from metaclient_fake import FakeCluster
+
 from metaclient import Connection
 from metaclient.runtime import SimRuntime
 from spark_connector.jobs import replication_check as job
 from spark_connector.jobs.comparison import Compared, Verdict, merged
-from spark_connector.options import Options
-from spark_connector.query import Query
-from spark_connector.ranges import KeyRange
+from spark_connector.planning.query import Query
+from spark_connector.schema.ranges import KeyRange
+from spark_connector.settings.options import Options
 
 
 @pytest.fixture

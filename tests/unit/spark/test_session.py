@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from metaclient.errors import ConfigError
-from spark_connector import session
+from spark_connector.settings import session
 
 
 @pytest.fixture

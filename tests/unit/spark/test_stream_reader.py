@@ -11,15 +11,15 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra 'spark'")
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark asks for limits from 4.2 on")
 
+from metaclient_fake import FakeCluster
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from adapters.fake import FakeCluster
 from metaclient import ConfigError, Connection
 from spark_connector import clients
-from spark_connector.layouts import schema_of
-from spark_connector.options import Options
-from spark_connector.streaming import HBaseStreamReader
+from spark_connector.schema.layouts import schema_of
+from spark_connector.settings.options import Options
+from spark_connector.streaming.source_and_sink import HBaseStreamReader
 
 T0 = 1_700_000_000_000
 

@@ -7,18 +7,18 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 
 import pyarrow as pa
+from metaclient_fake import FakeCluster
+from metaclient_thrift.requests import put2
 
-from adapters.fake import FakeCluster
-from adapters.thrift.cells import put_of
-from adapters.thrift.requests import put2
 from metaclient import Unsupported, connect
 from metaclient.errors import MetaClientError
 from metaclient.model import Cell, Put
 from metaclient.runtime import SimRuntime
-from spark_connector import destination
-from spark_connector.catalog import Catalog
-from spark_connector.mutations import rows_from_batch
-from spark_connector.options import Options
+from metaclient.wire.thrift.structs import put_of
+from spark_connector.schema.catalog import Catalog
+from spark_connector.settings.options import Options
+from spark_connector.writing import destination
+from spark_connector.writing.mutations import rows_from_batch
 
 OPTIONS = Options.parse({"hbase.spark.write.ttl": "60000"})
 WITH_TTL = Put(b"r", (Cell(b"cf:a", 5, b"x"),), ttl_ms=60_000)

@@ -21,8 +21,8 @@ from thriftpy2.server import TThreadedServer
 from thriftpy2.thrift import TProcessor
 from thriftpy2.transport import TBufferedTransportFactory, TFramedTransportFactory, TMemoryBuffer, TServerSocket
 
-from adapters.thrift.idl import thrift2
 from metaclient.runtime import ThreadRuntime
+from metaclient.wire.thrift.idl import thrift2
 
 T = thrift2()
 # Tests break connections on purpose: what the stand-in's threads have to say about that is noise.

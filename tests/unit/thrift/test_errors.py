@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from metaclient_thrift.errors import Call, is_answer, translated
 from thriftpy2.thrift import TApplicationException
 from thriftpy2.transport import TTransportException
 
-from adapters.thrift.errors import Call, is_answer, translated
-from adapters.thrift.idl import thrift1, thrift2
 from metaclient import errors
 from metaclient.errors import Disposition, MetaClientError
-from metaclient.java_errors import JAVA_ERRORS, error_class
 from metaclient.model import ServerName
+from metaclient.wire.java_errors import JAVA_ERRORS, error_class
+from metaclient.wire.thrift.idl import thrift1, thrift2
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "recorded_errors.json").read_text(encoding="utf-8"))
 WRITE = Call("put", b"t1", is_write=True, gateway="gw:9090")

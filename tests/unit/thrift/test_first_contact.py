@@ -6,8 +6,8 @@ import socket
 from collections.abc import Callable
 
 import pytest
+from metaclient_thrift import Thrift1Backend
 
-from adapters.thrift import Thrift1Backend
 from metaclient.errors import CallTimeout, ConfigError
 from metaclient.runtime import ThreadRuntime
 from tests.unit.thrift.conftest import Gateway, T

@@ -8,10 +8,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from metaclient_thrift.gateways import OUT_S, SILENT_CALLS_MAX, Gateways
+from metaclient_thrift.transport import Link
+from metaclient_thrift.url import Gateway
 
-from adapters.thrift.gateways import OUT_S, SILENT_CALLS_MAX, Gateways
-from adapters.thrift.transport import Link
-from adapters.thrift.url import Gateway
 from metaclient.errors import ServerUnreachable
 from metaclient.runtime import SimRuntime
 

@@ -10,14 +10,14 @@ pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 
 from hypothesis import given
 from hypothesis import strategies as st
+from metaclient_thrift.requests import put_page2, puts2
 from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.transport import TMemoryBuffer
 
-from adapters.thrift.cells import put_of
-from adapters.thrift.idl import thrift2
-from adapters.thrift.requests import put_page2, puts2
 from metaclient.backend import PutPage
 from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Put, PutCells
+from metaclient.wire.thrift.idl import thrift2
+from metaclient.wire.thrift.structs import put_of
 from tests.unit.pages import put_pages
 
 T = thrift2()

@@ -8,12 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from metaclient_thrift import Thrift2Backend
+from metaclient_thrift.gateways import SILENT_CALLS_MAX
 from thriftpy2.thrift import TApplicationException
 
-from adapters.thrift import Thrift2Backend
-from adapters.thrift.cells import scan_of
-from adapters.thrift.gateways import SILENT_CALLS_MAX
-from adapters.thrift.idl import thrift2
 from metaclient.backend import MetaScan
 from metaclient.errors import (
     BackendFault,
@@ -28,6 +26,8 @@ from metaclient.errors import (
 )
 from metaclient.model import Cell, Get, MetaReplica, Put, Scan
 from metaclient.runtime import ThreadRuntime
+from metaclient.wire.thrift.idl import thrift2
+from metaclient.wire.thrift.structs import scan_of
 
 T = thrift2()
 #: LONG_S is never waited for; SHORT_S is, and a busy machine must get a call out and a healthy answer back within it.
@@ -348,7 +348,7 @@ def test_thrift1_gateway_is_recognised(runtime: ThreadRuntime, serve: Serve) -> 
 
 def test_wrong_transport_is_hinted_at(runtime: ThreadRuntime, monkeypatch: pytest.MonkeyPatch) -> None:
     """A framed gateway takes an unframed call for the start of a huge frame and waits for the rest."""
-    monkeypatch.setattr("adapters.peers.PROBE_S_MAX", 0.01)
+    monkeypatch.setattr("metaclient.wire.peers.PROBE_S_MAX", 0.01)
     silent = socket.create_server(("127.0.0.1", 0))
     client = Client(runtime, f"127.0.0.1:{silent.getsockname()[1]}")
     with pytest.raises(CallTimeout, match="transport=framed"):

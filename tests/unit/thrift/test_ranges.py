@@ -2,8 +2,8 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from metaclient_thrift.ranges import wire_range
 
-from adapters.thrift.ranges import wire_range
 from metaclient.model import RegionInfo, Scan
 
 ALPHABET = st.sampled_from([b"\x00", b"\x01", b"a", b"b", b"\xfe", b"\xff"])

@@ -10,11 +10,11 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.serving import Front
+from metaclient_thrift import Thrift1Backend, Thrift2Backend
 
 import metaclient
-from adapters.fake import FakeCluster
-from adapters.fake.front.serving import Front
-from adapters.thrift import Thrift1Backend, Thrift2Backend
 from metaclient.backend import Action
 from metaclient.errors import CallTimeout, ServerUnreachable
 from metaclient.model import Cell, Get, Increment, Put, Result, Scan

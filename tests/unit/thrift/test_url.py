@@ -5,9 +5,9 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from metaclient_thrift.url import Gateway, ThriftUrl
 
 import metaclient
-from adapters.thrift.url import Gateway, ThriftUrl
 from metaclient.errors import ConfigError
 
 

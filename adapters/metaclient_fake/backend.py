@@ -1,0 +1,281 @@
+"""Decides how a client's call reaches the fake: the SPI of :mod:`metaclient.backend` on a cluster in this process.
+
+A call runs in the caller's thread. When nothing is in the way (no latency, no fault, no service time) it takes a
+handler and goes straight into the region; otherwise :class:`metaclient_fake.network.call.Call` walks it through the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+
+from metaclient import keys
+from metaclient.backend import Action, Capabilities, MetaPage, MetaScan, Outcome, ScanPage
+from metaclient.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    DeadlineExceeded,
+    MetaClientError,
+    RegionOffline,
+    ServerUnreachable,
+    Unsupported,
+)
+from metaclient.model import (
+    Check,
+    Get,
+    MetaReplica,
+    Mutation,
+    RegionLocation,
+    Result,
+    Scan,
+    ServerName,
+    TableDescriptor,
+    TableState,
+)
+from metaclient.runtime import Task
+from metaclient_fake.network.call import Call, Station
+from metaclient_fake.network.handlers import Handlers
+from metaclient_fake.server.region_server import RegionServer
+from metaclient_fake.server.scanners import ScannerHandle
+
+if TYPE_CHECKING:
+    from metaclient_fake.cluster import FakeCluster
+
+__all__ = ["FakeBackend"]
+
+Ts = TypeVarTuple("Ts")
+T = TypeVar("T")
+
+
+class FakeBackend:
+    """One client of one cluster; several may share a cluster. ``party`` is its name in partitions and faults."""
+
+    name = "fake"
+    capabilities = Capabilities()
+
+    def __init__(self, cluster: FakeCluster, *, party: str = "client", owns_cluster: bool = False) -> None:
+        self.cluster = cluster
+        self.party = party
+        self.is_closed = False
+        self._owns_cluster = owns_cluster
+        self._servers = cluster.servers_by_host
+
+    def __repr__(self) -> str:
+        return f"FakeBackend({self.party!r}, {self.cluster!r})"
+
+    def open(self, deadline: float) -> None:
+        self._check_open()
+
+    def close(self) -> None:
+        if self.is_closed:
+            return
+        self.is_closed = True
+        if self.cluster.is_inherited:
+            return
+        self.cluster.network.announce()
+        if self._owns_cluster:
+            self.cluster.close()
+
+    def _check_open(self) -> None:
+        """Raise ConnectionClosed when the connection or the cluster is closed, or the cluster is a parent process's."""
+        if self.is_closed or self.cluster.network.is_closed:
+            raise ConnectionClosed("the connection to the fake cluster is closed")
+
+    # -- hbase:meta --------------------------------------------------------------------------------------------
+
+    def meta_replicas(self, deadline: float) -> Sequence[MetaReplica]:
+        registry = self.cluster.registry
+        return self._ask(registry, self.cluster.registry_handlers, registry.replicas, deadline)
+
+    def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> MetaPage:
+        if replica.server is None:
+            raise RegionOffline(f"hbase:meta replica {replica.replica_id} is on no server")
+        return self._run(replica.server, deadline, False, True, RegionServer.read_meta, replica.replica_id, scan)
+
+    def get_meta(self, place: RegionLocation, get: Get, deadline: float) -> Result:
+        """Beyond the SPI, for the fronts: a row of hbase:meta as its users see it, with times and versions."""
+        return self._run(place.server, deadline, False, True, RegionServer.get_meta, place.replica_id, get)
+
+    def scan_meta(
+        self,
+        place: RegionLocation,
+        scan: MetaScan,
+        without: Collection[bytes],
+        get: Callable[[bytes], Get],
+        deadline: float,
+    ) -> tuple[list[Result], bool]:
+        """Beyond the SPI, for the fronts: rows of hbase:meta as its users see them; see the server's method."""
+        method = RegionServer.scan_meta
+        return self._run(place.server, deadline, False, True, method, place.replica_id, scan, without, get)
+
+    # -- data --------------------------------------------------------------------------------------------------
+
+    def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Result:
+        place = place or _no_place()
+        return self._run(place.server, deadline, False, False, RegionServer.get, place.region_name, get)
+
+    def mutate(self, place: RegionLocation | None, table: bytes, mutation: Mutation, deadline: float) -> Result | None:
+        place = place or _no_place()
+        return self._run(place.server, deadline, True, False, RegionServer.mutate, place.region_name, mutation)
+
+    def check_and_mutate(
+        self, place: RegionLocation | None, table: bytes, check: Check, mutation: Mutation, deadline: float
+    ) -> bool:
+        place = place or _no_place()
+        return self._run(
+            place.server, deadline, True, False, RegionServer.check_and_mutate, place.region_name, check, mutation
+        )
+
+    def batch(
+        self, server: ServerName | None, table: bytes, actions: Sequence[Action], deadline: float
+    ) -> Sequence[Outcome]:
+        if server is None:
+            _no_place()
+        assert server is not None
+        is_write = any(not isinstance(action.operation, Get) for action in actions)
+        return self._run(server, deadline, is_write, False, RegionServer.batch, actions)
+
+    def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> ScanPage:
+        place = place or _no_place()
+        return self._run(place.server, deadline, False, False, RegionServer.scan_open, place.region_name, scan)
+
+    def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
+        assert isinstance(scanner, ScannerHandle), "a scanner of this backend"
+        return self._run(scanner.server, deadline, False, False, RegionServer.scan_next, scanner, rows)
+
+    def scan_close(self, scanner: object, deadline: float) -> None:
+        """Nobody waits for it and nobody minds if it is lost: the lease ends what is left."""
+        assert isinstance(scanner, ScannerHandle), "a scanner of this backend"
+        server = self._servers.get(scanner.server.host)
+        if server is not None and server.is_running:
+            server.scan_close(scanner)
+
+    # -- admin -------------------------------------------------------------------------------------------------
+
+    def table_names(self, deadline: float) -> Sequence[bytes]:
+        return self._ask_master(self.cluster.master.table_names, deadline)
+
+    def describe_table(self, table: bytes, deadline: float) -> TableDescriptor:
+        return self._ask_master(lambda: self.cluster.master.descriptor_of(table), deadline)
+
+    def is_table_enabled(self, table: bytes, deadline: float) -> bool:
+        state = self._ask_master(lambda: self.cluster.master.record(table).state, deadline)
+        return state is TableState.ENABLED
+
+    def create_table(self, descriptor: TableDescriptor, splits: Sequence[bytes], deadline: float) -> None:
+        self._procedure(lambda: self.cluster.create_table(descriptor, splits), deadline)
+
+    def delete_table(self, table: bytes, deadline: float) -> None:
+        self._procedure(lambda: self.cluster.delete_table(table), deadline)
+
+    def enable_table(self, table: bytes, deadline: float) -> None:
+        self._procedure(lambda: self.cluster.enable_table(table), deadline)
+
+    def disable_table(self, table: bytes, deadline: float) -> None:
+        self._procedure(lambda: self.cluster.disable_table(table), deadline)
+
+    def compact_table(self, table: bytes, major: bool, deadline: float) -> None:
+        self._procedure(lambda: self.cluster.compact(table, major), deadline)
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def _run(
+        self,
+        name: ServerName,
+        deadline: float,
+        is_write: bool,
+        is_meta: bool,
+        method: Callable[[RegionServer, *Ts], T],
+        *arguments: *Ts,
+    ) -> T:
+        """Run a method of the region server at ``name``: the hot path of everything."""
+        server = self._servers.get(name[0])
+        if server is None or server.port != name[1]:
+            raise ServerUnreachable(f"connection refused: nobody listens at {keys.printable(name.address.encode())}")
+        handlers = server.meta_handlers if is_meta else server.handlers
+        if server.is_quick and not self.is_closed:
+            try:
+                handler = handlers.free.pop()
+            except IndexError:
+                pass  # all busy: the queue is on the long way
+            else:
+                try:
+                    if is_write:
+                        handler.writes += 1
+                    else:
+                        handler.reads += 1
+                    return method(server, *arguments)
+                finally:
+                    handlers.free.append(handler)
+                    if handlers.waiting:
+                        handlers.wake()
+        config = server.config
+        service_s = server.slow_s + (config.meta_service_time_s if is_meta else config.service_time_s)
+        return self._long_way(server, handlers, partial(method, server, *arguments), deadline, service_s, is_write)
+
+    def at_server(
+        self,
+        name: ServerName,
+        method: Callable[[RegionServer, *Ts], T],
+        *arguments: *Ts,
+        deadline: float,
+        is_write: bool = False,
+        is_meta: bool = False,
+    ) -> T:
+        """Beyond the SPI, for the fronts: any method of a region server, as a call over the network."""
+        return self._run(name, deadline, is_write, is_meta, method, *arguments)
+
+    def at_master(self, function: Callable[[], T], *, deadline: float) -> T:
+        """Beyond the SPI, for the fronts: a call to the master."""
+        return self._ask_master(function, deadline)
+
+    def _long_way(
+        self,
+        station: Station,
+        handlers: Handlers,
+        function: Callable[[], T],
+        deadline: float,
+        service_s: float,
+        is_write: bool,
+    ) -> T:
+        self._check_open()
+        return Call(
+            self.cluster.network,
+            self.cluster.runtime,
+            self,
+            station,
+            function,
+            handlers=handlers,
+            deadline=deadline,
+            service_s=service_s,
+            is_write=is_write,
+        ).run()
+
+    def _ask(self, station: Station, handlers: Handlers, function: Callable[[], T], deadline: float) -> T:
+        return self._long_way(station, handlers, function, deadline, 0.0, False)
+
+    def _ask_master(self, function: Callable[[], T], deadline: float) -> T:
+        return self._ask(self.cluster.master, self.cluster.master.handlers, function, deadline)
+
+    def _procedure(self, procedure: Callable[[], object], deadline: float) -> None:
+        """Submit it and wait: it goes on in the master when the caller's time is over."""
+        runtime = self.cluster.runtime
+        master = self.cluster.master
+
+        def submit() -> Task[object]:
+            return runtime.start(procedure, name="procedure")
+
+        task = self._long_way(master, master.handlers, submit, deadline, 0.0, is_write=True)
+        try:
+            task.result(deadline)
+        except DeadlineExceeded as error:
+            if task.is_done:
+                raise
+            raise CallTimeout("the master is still at it", may_have_applied=True) from error
+        except MetaClientError:
+            raise
+
+
+def _no_place() -> RegionLocation:
+    raise Unsupported("the fake addresses servers: say which one (a RegionLocation)")

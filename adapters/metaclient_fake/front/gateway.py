@@ -1,0 +1,254 @@
+"""The client inside of a gateway: finds regions, tries again, follows moves; as the Java client does in HBase's.
+
+It is a connection of ours to the cluster, set to behave as HBase's where the two differ: no replicas of hbase:meta
+unless told so, hedged reads as HBase hedges them, no budget for retries. Values of the model go in, Results come out.
+
+hbase:meta is sorted by table, start key and id, not by bytes; its scans therefore go through the servers' meta index.
+
+DIVERGENCES: a TIMELINE read of hbase:meta without a replica id goes to the primary; a filter on a scan of hbase:meta
+is applied to each row by itself (PageFilter and WHILE begin anew with each).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from metaclient.backend import MetaScan, Outcome
+from metaclient.calls import multi
+from metaclient.calls.operations import Operation
+from metaclient.config import Config, fields_given
+from metaclient.config.hbase_properties import warn_unread
+from metaclient.connection import connect_to
+from metaclient.model import (
+    META_TABLE,
+    Check,
+    Consistency,
+    Get,
+    Mutation,
+    RegionLocation,
+    RegionLocations,
+    Result,
+    Scan,
+    TableDescriptor,
+)
+from metaclient.scanner import TableScanner
+from metaclient_fake.front.meta_scan import families_of, row_getter
+
+if TYPE_CHECKING:
+    from metaclient_fake.cluster import FakeCluster
+
+__all__ = ["GatewayClient"]
+
+#: How HBase's Java client differs from ours. Retries: as in the gateways of our local HBase, for the same reason: a
+#: client that waits for 15 of them (two minutes) has given up long before.
+GATEWAY_SETTINGS: Mapping[str, object] = {
+    "meta_mode": "None",
+    "meta_selector": "simple",
+    "retries": 4,
+    "retry_budget": 1000,
+    "hedge_delay": "fixed",
+    "hedge_plan": "all_at_once",
+    "hedge_budget": 1000,
+}
+_META_PAGE_ROWS = 1000
+
+
+class GatewayClient:
+    """One client of the cluster, shared by all connections of one gateway.
+
+    ``config`` holds HBase's properties for it (``hbase.client.retries.number``, ``hbase.locator.meta.replicas.mode``).
+    """
+
+    def __init__(self, cluster: FakeCluster, name: str, config: Mapping[str, object] | None = None) -> None:
+        self.cluster = cluster
+        self.runtime = cluster.runtime
+        self.backend = cluster.backend(name)
+        self.connection = connect_to(self.backend, runtime=cluster.runtime, config=_settings(config or {}))
+        self.config = self.connection.config
+        self._operations = self.connection._operations
+        self._locator = self.connection._locator
+
+    def close(self) -> None:
+        self.connection.close()
+
+    @property
+    def cluster_id(self) -> str:
+        return self.cluster.cluster_id
+
+    # -- rows --------------------------------------------------------------------------------------------------
+
+    def get(self, table: bytes, get: Get, *, is_timeline: bool = False, replica_id: int | None = None) -> Result:
+        """``replica_id`` counts only together with TIMELINE, as in HBase's gets."""
+        if table == META_TABLE:
+            return self._get_meta(get, (replica_id or 0) if is_timeline else 0)
+        if is_timeline:
+            return self._operations.get(table, get, Consistency.TIMELINE, replica_id)[0]
+        return self._operations.get(table, get, Consistency.STRONG, None)[0]
+
+    def _get_meta(self, get: Get, replica_id: int) -> Result:
+        operations = self._operations
+        deadline = operations.deadline(META_TABLE)
+
+        def attempt() -> Result:
+            place = self._meta_place(replica_id, deadline)
+            return operations.at(place, Result, self.backend.get_meta, place, get, deadline=deadline)
+
+        return operations.retried(attempt, deadline, META_TABLE, "get", get.row)
+
+    def _meta_place(self, replica_id: int, deadline: float) -> RegionLocation:
+        return self._locator.locate(META_TABLE, b"", deadline=deadline, replica_id=replica_id)
+
+    def get_many(self, table: bytes, gets: Sequence[Get], *, is_timeline: bool = False) -> list[Result]:
+        """A replica id is ignored, as in HBase's batches; TIMELINE is hedged over all replicas."""
+        level = Consistency.TIMELINE if is_timeline else Consistency.STRONG
+        return [result for result, _ in multi.get_many(self._operations, table, gets, level, None)]
+
+    def mutate(self, table: bytes, mutation: Mutation) -> Result | None:
+        return self._operations.mutate(table, mutation)
+
+    def check_and_mutate(self, table: bytes, check: Check, mutation: Mutation) -> bool:
+        return self._operations.check_and_mutate(table, check, mutation)
+
+    def batch(self, table: bytes, actions: Sequence[Operation]) -> list[Outcome]:
+        """An outcome for each action; none is raised."""
+        return multi.batch(self._operations, table, actions)
+
+    # -- scans -------------------------------------------------------------------------------------------------
+
+    def scan(
+        self, table: bytes, scan: Scan, *, is_timeline: bool = False, replica_id: int | None = None
+    ) -> Generator[Result, None, None]:
+        """Rows one after the other; exhaust it or close it. A replica id alone is enough, as in HBase 2.4 to 2.6.
+
+        ``limit`` counts rows also where ``batch`` cuts them into pieces, as in HBase.
+        """
+        if table == META_TABLE:
+            return self._scan_meta(scan, replica_id or 0)
+        level = Consistency.TIMELINE if is_timeline or replica_id is not None else Consistency.STRONG
+        if scan.batch is None or scan.limit is None:
+            return _results(TableScanner(self._operations, table, scan, level, replica_id))
+        pieces = TableScanner(self._operations, table, replace(scan, limit=None), level, replica_id)
+        return _whole_rows(_results(pieces), scan.limit)
+
+    def _scan_meta(self, scan: Scan, replica_id: int) -> Generator[Result, None, None]:
+        families = families_of(scan)
+        start, without, left = scan.start_row, {scan.stop_row}, scan.limit
+        while left is None or left > 0:
+            wanted = min(scan.caching, _META_PAGE_ROWS, _META_PAGE_ROWS if left is None else left)
+            page = MetaScan(start, scan.stop_row, scan.is_reversed, wanted, families)
+            found, is_end = self._meta_page(replica_id, page, without, scan)
+            for result in found:
+                if result.cells:
+                    yield result
+                    left = None if left is None else left - 1
+            if is_end or not found:
+                return
+            start = found[-1].row
+            without = {scan.stop_row, start}
+
+    def _meta_page(self, replica_id: int, page: MetaScan, without: set[bytes], scan: Scan) -> tuple[list[Result], bool]:
+        operations = self._operations
+        deadline = operations.deadline(META_TABLE)
+
+        def attempt() -> tuple[list[Result], bool]:
+            place = self._meta_place(replica_id, deadline)
+            return operations.at(
+                place, tuple, self.backend.scan_meta, place, page, without, row_getter(scan), deadline=deadline
+            )
+
+        return operations.retried(attempt, deadline, META_TABLE, "scan", page.start_row)
+
+    # -- places ------------------------------------------------------------------------------------------------
+
+    def locate(self, table: bytes, row: bytes, *, reload: bool) -> RegionLocation:
+        return self._locator.locate(table, row, deadline=self._operations.deadline(table), reload=reload)
+
+    def regions(self, table: bytes) -> list[RegionLocations]:
+        """Read from hbase:meta (from the registry for hbase:meta itself), whatever is cached."""
+        return self._locator.regions(table, deadline=self._operations.deadline(table))
+
+    # -- tables ------------------------------------------------------------------------------------------------
+
+    def table_names(self, pattern: str | None = None, *, system: bool = False) -> list[bytes]:
+        """Names that the pattern matches as a whole; ``default:t`` and ``t`` are one. ValueError for no pattern."""
+        names = self.connection.tables()
+        if system:
+            names.insert(0, META_TABLE)
+        if pattern is None:
+            return names
+        try:
+            matcher = re.compile(pattern.encode())
+        except re.error as error:
+            raise ValueError(f"{pattern!r} is no regular expression: {error}") from error
+        return [name for name in names if matcher.fullmatch(name) or matcher.fullmatch(b"default:" + name)]
+
+    def describe(self, table: bytes) -> TableDescriptor:
+        return self.connection._describe(table)
+
+    def is_enabled(self, table: bytes) -> bool:
+        return bool(self.connection._admin("is_table_enabled", self.backend.is_table_enabled, table))
+
+    def create_table(self, descriptor: TableDescriptor, splits: Sequence[bytes] = ()) -> None:
+        self._change("create_table", descriptor.name, lambda: self.cluster.create_table(descriptor, splits))
+
+    def delete_table(self, table: bytes) -> None:
+        self._change("delete_table", table, lambda: self.cluster.delete_table(table))
+
+    def enable_table(self, table: bytes) -> None:
+        self._change("enable_table", table, lambda: self.cluster.enable_table(table))
+
+    def disable_table(self, table: bytes) -> None:
+        self._change("disable_table", table, lambda: self.cluster.disable_table(table))
+
+    def truncate_table(self, table: bytes, *, preserve_splits: bool) -> None:
+        self._change(
+            "truncate_table", table, lambda: self.cluster.truncate_table(table, preserve_splits=preserve_splits)
+        )
+
+    def alter_table(self, descriptor: TableDescriptor) -> None:
+        self._change("alter_table", descriptor.name, lambda: self.cluster.alter_table(descriptor))
+
+    def compact_table(self, table: bytes, *, is_major: bool) -> None:
+        self._change("compact_table", table, lambda: self.cluster.compact(table, is_major))
+
+    def create_namespace(self, name: str) -> None:
+        self._change("create_namespace", b"", lambda: self.cluster.create_namespace(name))
+
+    def delete_namespace(self, name: str) -> None:
+        self._change("delete_namespace", b"", lambda: self.cluster.delete_namespace(name))
+
+    def namespaces(self) -> list[str]:
+        return sorted(name.decode() for name in self.cluster.master.namespaces)
+
+    def _change(self, what: str, table: bytes, procedure: object) -> None:
+        """A procedure of the master: asked for over the network, and waited for; its regions are others afterwards."""
+        self.connection._admin(what, self.backend._procedure, procedure)
+        if table:
+            self._locator.cache.clear(table)
+
+
+def _results(scanner: TableScanner) -> Generator[Result, None, None]:
+    for result, _ in scanner:
+        yield result
+
+
+def _whole_rows(pieces: Generator[Result, None, None], limit: int) -> Generator[Result]:
+    try:
+        for result in pieces:
+            yield result
+            limit -= not result.is_partial
+            if limit <= 0:
+                return
+    finally:
+        pieces.close()
+
+
+def _settings(config: Mapping[str, object]) -> Config:
+    """HBase's ways, except where a property says otherwise, be it with the value that is our default."""
+    properties = Config.of(config).properties
+    warn_unread(properties, (), "the client inside of a gateway")
+    given = fields_given(properties)
+    return Config.of(properties, **{name: value for name, value in GATEWAY_SETTINGS.items() if name not in given})

@@ -1,0 +1,224 @@
+"""One connection of HBase's RPC, as a server sees it: preamble, header, then calls, answered in any order.
+
+A call that meets no wait is run by the thread that read it. One that may wait (a fault, a slow or hung server, a
+procedure) gets a task of its own, so that those behind it on the same connection are not held up.
+
+As HBase 2.6 does: an unknown service, codec or compressor is a silent hang-up; a call whose time has passed is never
+answered; so is one to a server that does not answer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, Overloaded, ServerUnreachable
+from metaclient.runtime import Lock, Runtime
+from metaclient.wire.rpc import framing
+from metaclient.wire.rpc.cellblock import CODEC
+from metaclient.wire.rpc.messages import GET_CONNECTION_REGISTRY_RESPONSE
+from metaclient.wire.rpc.protobuf import ProtocolError, encode
+from metaclient_fake.front.listener import Client, hang_up
+from metaclient_fake.front.rpc.addresses import Addresses
+from metaclient_fake.front.rpc.errors import DO_NOT_RETRY, Thrown, thrown
+
+__all__ = ["Answer", "Channel", "Endpoint", "Incoming", "Methods"]
+
+logger = logging.getLogger(__name__)
+
+_CODECS = frozenset({CODEC, CODEC + "WithTags"})
+#: A header holds a user, a service and class names.
+_HEADER_BYTES_MAX = 64 * 1024
+_READ_BYTES = 64 * 1024
+#: How long a call may take whose client says nothing about it (hbase.rpc.timeout).
+_DEFAULT_TIMEOUT_S = 60.0
+_FATAL = "org.apache.hadoop.hbase.ipc.FatalConnectionException"
+_NOT_SECURE = "org.apache.hadoop.hbase.ipc.SecurityNotEnabledException"
+_TOO_BIG = "org.apache.hadoop.hbase.exceptions.RequestTooBigException"
+_QUEUE_FULL = "org.apache.hadoop.hbase.CallQueueTooBigException"
+#: What an insecure server says to Kerberos: "go on as simple" (status 0, length -88).
+_SWITCH_TO_SIMPLE = bytes.fromhex("00000000ffffffa8")
+
+
+class Answer(NamedTuple):
+    """The message, and the cells for the block behind it."""
+
+    param: bytes = b""
+    cells: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A call on its way to its method."""
+
+    param: bytes
+    cells: bytes
+    deadline: float
+    has_codec: bool  # else cells stand inside of the messages
+
+
+class Methods(Protocol):
+    """A service: its methods by HBase's names."""
+
+    def method(self, name: str) -> Callable[[Incoming], Answer] | None: ...
+
+    def may_wait(self, name: str) -> bool:
+        """Whether this call may take long even when nothing is in its way."""
+        ...
+
+
+class Endpoint(Protocol):
+    """One server of the cluster behind one listening socket."""
+
+    services: Mapping[str, Methods]
+
+    def listens(self) -> bool:
+        """Whether anybody is there to take a call."""
+        ...
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether a call meets no wait."""
+        ...
+
+
+class Channel:
+    """Serves one client; :meth:`serve` once."""
+
+    def __init__(
+        self, endpoint: Endpoint, runtime: Runtime, addresses: Addresses, *, cluster_id: str, frame_bytes_max: int
+    ) -> None:
+        self._endpoint = endpoint
+        self._runtime = runtime
+        self._addresses = addresses
+        self._cluster_id = cluster_id
+        self._frame_bytes_max = frame_bytes_max
+        self._lock: Lock = runtime.lock()  # guards writing
+        self._has_codec = False
+
+    def serve(self, sock: Client) -> None:
+        """Returns when the client, the server or the connection is done for; the listener hangs up."""
+        if not self._endpoint.listens():
+            return
+        methods = self._greeted(sock)
+        if methods is None:
+            return
+        reader = framing.FrameReader(self._frame_bytes_max)
+        while data := sock.recv(_READ_BYTES):
+            try:
+                for frame in reader.feed(data):
+                    if not self._endpoint.listens():
+                        return
+                    self._receive(sock, methods, frame)
+            except ProtocolError as error:
+                logger.debug("a client sent what is no call: %s", error)
+                self._send(sock, Thrown(_TOO_BIG, str(error), do_not_retry=True).frame(0))
+                return
+
+    # -- hello -------------------------------------------------------------------------------------------------
+
+    def _greeted(self, sock: Client) -> Methods | None:
+        """The service that the client wants; None when it gets none."""
+        if not self._preamble_read(sock):
+            return None
+        size = _exactly(sock, 4)
+        length = int.from_bytes(size or b"", "big")
+        if size is None or length > _HEADER_BYTES_MAX:
+            return None
+        data = _exactly(sock, length)
+        if data is None:
+            return None
+        try:
+            header = framing.parse_connection_header(data)
+        except ProtocolError as error:
+            logger.debug("a client's header is none: %s", error)
+            return None
+        codec = header.get("cell_block_codec_class")
+        if header.get("cell_block_compressor_class") or (codec and codec not in _CODECS):
+            logger.debug("a client wants codec %s, compressor %s", codec, header.get("cell_block_compressor_class"))
+            return None
+        self._has_codec = bool(codec)
+        return self._endpoint.services.get(header.get("service_name", ""))
+
+    def _preamble_read(self, sock: Client) -> bool:
+        while True:
+            data = _exactly(sock, framing.PREAMBLE_BYTES)
+            if data is None:
+                return False
+            try:
+                preamble = framing.parse_preamble(data)
+            except ProtocolError as error:
+                self._send(sock, Thrown(_FATAL, str(error), do_not_retry=True).frame(framing.CONNECTION_CALL_ID))
+                return False
+            if preamble.special == framing.REGISTRY_PREAMBLE:
+                param = encode(GET_CONNECTION_REGISTRY_RESPONSE, {"cluster_id": self._cluster_id})
+                self._send(sock, framing.response(framing.CONNECTION_CALL_ID, param))
+                return False
+            if preamble.special:
+                insecure = Thrown(_NOT_SECURE, "security is not enabled", do_not_retry=True)
+                self._send(sock, insecure.frame(framing.CONNECTION_CALL_ID))
+                continue
+            if preamble.auth != framing.AUTH_SIMPLE:
+                self._send(sock, _SWITCH_TO_SIMPLE)
+            return True
+
+    # -- calls -------------------------------------------------------------------------------------------------
+
+    def _receive(self, sock: Client, methods: Methods, frame: bytes) -> None:
+        request = framing.parse_request(frame)
+        method = methods.method(request.method)
+        if method is None:
+            text = f"java.lang.UnsupportedOperationException: {request.method}"
+            self._send(sock, Thrown(DO_NOT_RETRY, text, do_not_retry=True).frame(request.call_id))
+            return
+        if not request.has_param:
+            text = "Invalid request header: should have param set in it"
+            self._send(sock, Thrown(DO_NOT_RETRY, text, do_not_retry=True).frame(request.call_id))
+            return
+        timeout_s = request.timeout_ms / 1000 if request.timeout_ms else _DEFAULT_TIMEOUT_S
+        call = Incoming(request.param, request.cells, self._runtime.now() + timeout_s, self._has_codec)
+        if self._endpoint.is_quick and not methods.may_wait(request.method):
+            self._run(sock, method, call, request.call_id)
+            return
+        try:
+            self._runtime.start(self._run_apart, sock, method, call, request.call_id, name="rpc-call")
+        except Overloaded as error:
+            self._send(sock, Thrown(_QUEUE_FULL, str(error), is_overloaded=True).frame(request.call_id))
+
+    def _run_apart(self, sock: Client, method: Callable[[Incoming], Answer], call: Incoming, call_id: int) -> None:
+        try:
+            self._run(sock, method, call, call_id)
+        except OSError as error:
+            logger.debug("the client is gone: %r", error)
+            hang_up(sock)
+
+    def _run(self, sock: Client, method: Callable[[Incoming], Answer], call: Incoming, call_id: int) -> None:
+        """Run it and answer; OSError when the client, or the server, is gone."""
+        try:
+            param, cells = method(call)
+        except CallTimeout as error:
+            logger.debug("never answered, as HBase does: %s", error)
+        except (ServerUnreachable, ConnectionClosed) as error:
+            raise ConnectionResetError(str(error)) from error
+        except MetaClientError as error:
+            self._send(sock, thrown(error, self._addresses).frame(call_id))
+        else:
+            self._send(sock, framing.response(call_id, param, cells))
+
+    def _send(self, sock: Client, data: bytes) -> None:
+        """One write an answer; answers of several tasks must not mix."""
+        with self._lock:
+            sock.sendall(data)
+
+
+def _exactly(sock: Client, count: int) -> bytes | None:
+    """So many bytes; None when the client hangs up before."""
+    data = b""
+    while len(data) < count:
+        more = sock.recv(count - len(data))
+        if not more:
+            return None
+        data += more
+    return data

@@ -1,0 +1,358 @@
+"""ClientService of one region server: Get, Mutate, Multi and Scan.
+
+hbase:meta's region has the same methods but another order of rows, and addresses in its cells; see ``meta_rows``.
+
+DIVERGENCES: no heartbeats and no cut inside a row (a page ends with the row that passes its size); a Scan that asks for
+no rows at its opening is opened by the first ``next``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from cachetools import TTLCache
+
+from metaclient.backend import Action, Outcome, ScanPage
+from metaclient.errors import (
+    MetaClientError,
+    NotServingRegion,
+    RegionUnavailable,
+    RequestRefused,
+    ScannerLost,
+)
+from metaclient.model import (
+    Delete,
+    Get,
+    Put,
+    RegionInfo,
+    RegionLocation,
+    Result,
+    RowMutations,
+    Scan,
+)
+from metaclient.wire.rpc import messages
+from metaclient.wire.rpc.cellblock import encode_cells, encode_results
+from metaclient.wire.rpc.mutations import Simple, condition_from, mutation_from
+from metaclient.wire.rpc.protobuf import ProtocolError, decode, encode
+from metaclient.wire.rpc.queries import get_from, result_message, scan_from
+from metaclient_fake.front.rpc.addresses import Addresses
+from metaclient_fake.front.rpc.channel import Answer, Incoming
+from metaclient_fake.front.rpc.errors import thrown
+from metaclient_fake.front.rpc.meta_rows import MetaRows, MetaScanner, replica_of_meta
+from metaclient_fake.server.region_server import RegionServer
+from metaclient_fake.server.scanners import ScannerHandle
+
+if TYPE_CHECKING:
+    from metaclient_fake.backend import FakeBackend
+
+__all__ = ["ClientService"]
+
+#: A scan whose request names no number of rows reads one.
+_ROWS_DEFAULT = 1
+_ROWS_MAX = 0x7FFFFFFF
+
+
+class ClientService:
+    """The data calls of the server at ``host``, whichever incarnation of it runs."""
+
+    def __init__(self, backend: FakeBackend, host: str, addresses: Addresses) -> None:
+        self._backend = backend
+        self._host = host
+        self._addresses = addresses
+        self._meta = MetaRows(backend, addresses)
+        cluster = backend.cluster
+        # Handles stay a little longer than the scanners themselves: the server's own word on an old one is wanted.
+        self._scanners: TTLCache[int, ScannerHandle | MetaScanner | _Unopened] = TTLCache(
+            cluster.config.scanners_max, 2 * cluster.config.scanner_lease_s, timer=cluster.runtime.now
+        )
+        self._lock = cluster.runtime.lock()  # guards the map
+        self._methods: Mapping[str, Callable[[Incoming], Answer]] = {
+            "Get": self._get,
+            "Mutate": self._mutate,
+            "Multi": self._multi,
+            "Scan": self._scan,
+        }
+
+    def method(self, name: str) -> Callable[[Incoming], Answer] | None:
+        return self._methods.get(name)
+
+    def may_wait(self, name: str) -> bool:
+        return False
+
+    @property
+    def _server(self) -> RegionServer:
+        return self._backend.cluster.servers_by_host[self._host]
+
+    # -- rows --------------------------------------------------------------------------------------------------
+
+    def _get(self, call: Incoming) -> Answer:
+        request = decode(messages.GET_REQUEST, call.param)
+        name = _region(request)
+        if request["get"].get("closest_row_before"):
+            raise RequestRefused(
+                "Get with closest_row_before is not supported any more",
+                detail="org.apache.hadoop.hbase.exceptions.UnknownProtocolException",
+            )
+        get = get_from(request["get"])
+        replica_id = replica_of_meta(name)
+        if replica_id is None:
+            result = self._backend.at_server(self._server.name, RegionServer.get, name, get, deadline=call.deadline)
+        else:
+            result = self._meta.get(self._server.name, replica_id, get, call.deadline)
+        param = encode(messages.GET_RESPONSE, {"result": result_message(result, with_cells=not call.has_codec)})
+        return Answer(param, encode_cells(result.row, result.cells) if call.has_codec else b"")
+
+    def _mutate(self, call: Incoming) -> Answer:
+        request = decode(messages.MUTATE_REQUEST, call.param)
+        name = _region(request)
+        mutation, _ = mutation_from(request["mutation"], call.cells, 0)
+        condition = request.get("condition")
+        server, deadline = self._server.name, call.deadline
+        if condition is not None:
+            check = condition_from(condition)
+            method = RegionServer.check_and_mutate
+            done = self._backend.at_server(server, method, name, check, mutation, deadline=deadline, is_write=True)
+            return Answer(encode(messages.MUTATE_RESPONSE, {"processed": done}))
+        result = self._backend.at_server(server, RegionServer.mutate, name, mutation, deadline=deadline, is_write=True)
+        if result is None:
+            return Answer(encode(messages.MUTATE_RESPONSE, {"processed": True}))
+        if _wants_no_result(request["mutation"]):
+            result = Result(result.row)
+        message = {"result": result_message(result, with_cells=not call.has_codec)}
+        cells = encode_cells(result.row, result.cells) if call.has_codec else b""
+        return Answer(encode(messages.MUTATE_RESPONSE, message), cells)
+
+    # -- batches -----------------------------------------------------------------------------------------------
+
+    def _multi(self, call: Incoming) -> Answer:
+        """Region after region; what fails in one says nothing about the others."""
+        request = decode(messages.MULTI_REQUEST, call.param)
+        results: list[dict[str, Any]] = []
+        blocks: list[bytes] = []
+        at = 0
+        for region_action in request.get("regionAction", ()):
+            name = _region(region_action)
+            operations, at = _operations(region_action, call.cells, at)
+            condition = region_action.get("condition") or request.get("condition")
+            try:
+                if region_action.get("atomic"):
+                    answer = self._atomic(name, operations, condition, call)
+                else:
+                    answer = self._independent(name, operations, region_action, call, blocks)
+            except RegionUnavailable as error:
+                answer = {"exception": thrown(error, self._addresses).pair()}
+            results.append(answer)
+        processed = next((one["processed"] for one in results if "processed" in one), None)
+        message: dict[str, Any] = {"regionActionResult": results, "processed": processed, "regionStatistics": {}}
+        return Answer(encode(messages.MULTI_RESPONSE, message), b"".join(blocks))
+
+    def _atomic(
+        self, name: bytes, operations: Sequence[Get | Simple], condition: Mapping[str, Any] | None, call: Incoming
+    ) -> dict[str, Any]:
+        """RowMutations: all or nothing, if a condition holds."""
+        writes = [one for one in operations if isinstance(one, Put | Delete)]
+        if len(writes) != len(operations) or not writes:
+            raise RequestRefused("an atomic batch of puts and deletes is understood here, no other")
+        mutations = RowMutations(writes[0].row, tuple(writes))
+        server, deadline = self._server.name, call.deadline
+        try:
+            if condition is None:
+                method = RegionServer.mutate
+                self._backend.at_server(server, method, name, mutations, deadline=deadline, is_write=True)
+                processed = True
+            else:
+                processed = self._backend.at_server(
+                    server,
+                    RegionServer.check_and_mutate,
+                    name,
+                    condition_from(condition),
+                    mutations,
+                    deadline=deadline,
+                    is_write=True,
+                )
+        except RegionUnavailable:
+            raise
+        except MetaClientError as error:
+            return {"exception": thrown(error, self._addresses).pair()}
+        entries = [{"index": index, "result": {}} for index in range(len(operations))]
+        return {"resultOrException": entries, "processed": processed}
+
+    def _independent(
+        self,
+        name: bytes,
+        operations: Sequence[Get | Simple],
+        region_action: Mapping[str, Any],
+        call: Incoming,
+        blocks: list[bytes],
+    ) -> dict[str, Any]:
+        place = RegionLocation(_ANY, self._server.name, region_name=name)
+        actions = [Action(place, operation) for operation in operations]
+        is_write = any(not isinstance(operation, Get) for operation in operations)
+        outcomes: Sequence[Outcome] = self._backend.at_server(
+            self._server.name, RegionServer.batch, actions, deadline=call.deadline, is_write=is_write
+        )
+        absent = [outcome for outcome in outcomes if isinstance(outcome, NotServingRegion)]
+        if absent and len(absent) == len(outcomes):
+            raise absent[0]
+        entries: list[dict[str, Any]] = []
+        for action, outcome in zip(region_action["action"], outcomes, strict=True):
+            entry: dict[str, Any] = {"index": action.get("index", 0)}
+            if isinstance(outcome, MetaClientError):
+                entry["exception"] = thrown(outcome, self._addresses).pair()
+            elif outcome is None or ("mutation" in action and _wants_no_result(action["mutation"])):
+                entry["result"] = {}
+            else:
+                entry["result"] = result_message(outcome, with_cells=not call.has_codec)
+                if call.has_codec:
+                    blocks.append(encode_cells(outcome.row, outcome.cells))
+            entries.append(entry)
+        return {"resultOrException": entries}
+
+    # -- scans -------------------------------------------------------------------------------------------------
+
+    def _scan(self, call: Incoming) -> Answer:
+        request = decode(messages.SCAN_REQUEST, call.param)
+        if "scanner_id" not in request:
+            return self._open(request, call)
+        scanner_id = request["scanner_id"]
+        with self._lock:
+            known = self._scanners.get(scanner_id)
+        if known is None:
+            raise ScannerLost(f"Unknown scanner '{scanner_id}'", detail=ScannerLost.java_class)
+        if request.get("close_scanner"):
+            self._close(scanner_id, known)
+            return Answer(encode(messages.SCAN_RESPONSE, {"scanner_id": scanner_id, "more_results": False}))
+        rows = request.get("number_of_rows", _ROWS_DEFAULT)
+        if request.get("renew"):
+            self._renew(scanner_id, known, request)
+            return Answer(encode(messages.SCAN_RESPONSE, {"scanner_id": scanner_id}))
+        if isinstance(known, _Unopened):
+            page = self._page_of(known.name, replace(known.scan, caching=max(1, rows)), call)
+            return self._answer(page, scanner_id, request, call)
+        if isinstance(known, MetaScanner):
+            page = self._meta.next(self._server.name, known, rows, request.get("next_call_seq"), call.deadline)
+            return self._answer(page, scanner_id, request, call)
+        handle = replace(known, sequence=request.get("next_call_seq", known.sequence))
+        method = RegionServer.scan_next
+        page = self._backend.at_server(known.server, method, handle, max(1, rows), deadline=call.deadline)
+        return self._answer(page, scanner_id, request, call)
+
+    def _open(self, request: Mapping[str, Any], call: Incoming) -> Answer:
+        if "region" not in request or "scan" not in request:
+            raise RequestRefused("Missing required input: scannerId", detail="java.lang.IllegalArgumentException")
+        name = _region(request)
+        is_closed_at_once = bool(request.get("close_scanner"))
+        rows = request.get("number_of_rows", 0 if is_closed_at_once else _ROWS_DEFAULT)
+        scan = scan_from(request["scan"], limit=request.get("limit_of_rows", 0), caching=min(rows, _ROWS_MAX))
+        bytes_max = request["scan"].get("max_result_size") or scan.max_result_bytes
+        scan = replace(scan, max_result_bytes=bytes_max)
+        if not rows:
+            scanner_id = self._backend.cluster.next_scanner_id()
+            if not is_closed_at_once:
+                self._keep(scanner_id, _Unopened(name, scan))
+            message = {"scanner_id": scanner_id, "more_results": True, "more_results_in_region": True}
+            return Answer(encode(messages.SCAN_RESPONSE, {**message, "ttl": self._ttl_ms()}))
+        page = self._page_of(name, scan, call)
+        return self._answer(page, None, request, call)
+
+    def _page_of(self, name: bytes, scan: Scan, call: Incoming) -> ScanPage:
+        replica_id = replica_of_meta(name)
+        if replica_id is not None:
+            return self._meta.open(self._server.name, replica_id, scan, call.deadline)
+        return self._backend.at_server(self._server.name, RegionServer.scan_open, name, scan, deadline=call.deadline)
+
+    def _answer(self, page: ScanPage, scanner_id: int | None, request: Mapping[str, Any], call: Incoming) -> Answer:
+        """A page as the client reads it; its scanner is kept for the next one, or forgotten."""
+        is_open = page.scanner is not None
+        if is_open and request.get("close_scanner"):
+            self._close(-1, page.scanner)
+            is_open = False
+        if scanner_id is None and isinstance(page.scanner, ScannerHandle | MetaScanner):
+            scanner_id = page.scanner.scanner_id
+        is_first = "scanner_id" not in request
+        if scanner_id is None:
+            scanner_id = self._backend.cluster.next_scanner_id()
+        if is_open:
+            self._keep(scanner_id, page.scanner)
+        else:
+            with self._lock:
+                self._scanners.pop(scanner_id, None)
+        whole = sum(1 for row in page.rows if not row.is_partial)
+        limit = request.get("limit_of_rows", 0)
+        message: dict[str, Any] = {
+            "scanner_id": scanner_id,
+            "more_results": not (limit and whole >= limit),
+            "more_results_in_region": not page.is_end_of_region,
+            "stale": page.is_stale or None,
+        }
+        if is_first:
+            message["ttl"] = self._ttl_ms()
+        if not call.has_codec:
+            message["results"] = [result_message(row, with_cells=True) for row in page.rows]
+            return Answer(encode(messages.SCAN_RESPONSE, message))
+        message["cells_per_result"] = [len(row.cells) for row in page.rows]
+        message["partial_flag_per_result"] = [row.is_partial for row in page.rows]
+        return Answer(encode(messages.SCAN_RESPONSE, message), encode_results(page.rows))
+
+    def _ttl_ms(self) -> int:
+        return round(self._backend.cluster.config.scanner_lease_s * 1000)
+
+    def _keep(self, scanner_id: int, scanner: object) -> None:
+        assert isinstance(scanner, ScannerHandle | MetaScanner | _Unopened)
+        with self._lock:
+            self._scanners[scanner_id] = scanner
+
+    def _renew(self, scanner_id: int, known: object, request: Mapping[str, Any]) -> None:
+        """A renewal counts as a call."""
+        if isinstance(known, ScannerHandle):
+            handle = replace(known, sequence=request.get("next_call_seq", known.sequence))
+            known = self._server.scanners.renew(handle, self._server.is_serving)
+        elif isinstance(known, MetaScanner):
+            known.sequence += 1
+        self._keep(scanner_id, known)
+
+    def _close(self, scanner_id: int, scanner: object) -> None:
+        with self._lock:
+            self._scanners.pop(scanner_id, None)
+        if isinstance(scanner, ScannerHandle):
+            self._backend.scan_close(scanner, self._backend.cluster.runtime.now())
+
+
+class _Unopened:
+    """A scan whose first rows nobody has asked for yet."""
+
+    __slots__ = ("name", "scan")
+
+    def __init__(self, name: bytes, scan: Scan) -> None:
+        self.name = name
+        self.scan = scan
+
+
+#: Stands in a place of which only the region's name counts.
+_ANY = RegionInfo(b"hbase:none")
+
+
+def _region(message: Mapping[str, Any]) -> bytes:
+    """The full name; an encoded one is the name of no region, as in HBase."""
+    name: bytes = message["region"]["value"]
+    return name
+
+
+def _operations(region_action: Mapping[str, Any], block: bytes, at: int) -> tuple[list[Get | Simple], int]:
+    found: list[Get | Simple] = []
+    for action in region_action.get("action", ()):
+        if "get" in action:
+            found.append(get_from(action["get"]))
+        elif "mutation" in action:
+            mutation, at = mutation_from(action["mutation"], block, at)
+            found.append(mutation)
+        else:
+            raise ProtocolError("an action that is neither a get nor a mutation")
+    return found, at
+
+
+def _wants_no_result(message: Mapping[str, Any]) -> bool:
+    """Mutation.setReturnResults(false)."""
+    return any(one["name"] == "_rr_" and one.get("value") == b"\x00" for one in message.get("attribute", ()))

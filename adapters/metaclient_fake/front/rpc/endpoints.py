@@ -1,0 +1,177 @@
+"""Which server listens where, with which services; how all of them start and end.
+
+A region server's port is opened when somebody first hears of it (its name in hbase:meta, in the registry), so servers
+that are added later need no word from the cluster. It stays open when the server dies: whoever connects then is hung
+up on at once, and the next incarnation answers at the same port, as it would on a real machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from metaclient.model import MetaReplica, ServerName
+from metaclient.wire.rpc.framing import FRAME_BYTES_MAX
+from metaclient_fake.front.listener import CONNECTIONS_MAX, Client, Listener, Listening
+from metaclient_fake.front.rpc.addresses import Addresses
+from metaclient_fake.front.rpc.channel import Channel, Endpoint, Methods
+from metaclient_fake.front.rpc.client_service import ClientService
+from metaclient_fake.front.rpc.master_service import MasterService
+from metaclient_fake.front.rpc.region_admin import RegionAdminService
+from metaclient_fake.front.rpc.registry_service import RegistryService
+
+if TYPE_CHECKING:
+    from metaclient_fake.cluster import FakeCluster
+    from metaclient_fake.server.region_server import RegionServer
+
+__all__ = ["RpcFront"]
+
+#: hbase.ipc.client.connection.maxidletime of Java's client is two minutes: it hangs up, not we.
+_IDLE_TIMEOUT_S = 600.0
+
+
+class _Master:
+    """The master's endpoint."""
+
+    is_quick = True
+
+    def __init__(self, services: Mapping[str, Methods]) -> None:
+        self.services = services
+
+    def listens(self) -> bool:
+        return True
+
+
+class _RegionServer:
+    """A region server's endpoint, whichever incarnation runs."""
+
+    def __init__(self, cluster: FakeCluster, host: str, services: Mapping[str, Methods]) -> None:
+        self._cluster = cluster
+        self._host = host
+        self.services = services
+
+    @property
+    def _server(self) -> RegionServer:
+        return self._cluster.servers_by_host[self._host]
+
+    def listens(self) -> bool:
+        return self._server.is_listening
+
+    @property
+    def is_quick(self) -> bool:
+        return self._server.is_quick
+
+
+class RpcFront:
+    """All listening sockets of a cluster that speaks HBase's RPC; ``listener`` is the master's.
+
+    ``listen`` makes them: sockets, or pipes on virtual time (:mod:`metaclient_fake.front.rpc.virtual`).
+    """
+
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        host: str,
+        port: int,
+        *,
+        connections_max: int = CONNECTIONS_MAX,
+        frame_bytes_max: int = FRAME_BYTES_MAX,
+        listen: Callable[..., Listening] = Listener,
+    ) -> None:
+        self._cluster = cluster
+        self._host = host
+        self._connections_max = connections_max
+        self._frame_bytes_max = frame_bytes_max
+        self._make_listener = listen
+        self._backend = cluster.backend("rpc")
+        self._start_code = cluster.runtime.time_ms()
+        self._lock = cluster.runtime.lock()  # guards both maps
+        self._listeners: dict[str, Listening] = {}
+        self._servers: dict[int, tuple[str, int]] = {}
+        self.addresses = Addresses(host, self._port_of, self._servers.get)
+        registry = self._registry(self._backend.meta_replicas, lambda _: list(cluster.master.live))
+        master = MasterService(self._backend, self._master_name, self.addresses)
+        self.listener = self._listen(
+            "rpc-master", port, _Master({"ClientMetaService": registry, "MasterService": master})
+        )
+
+    def clients(self) -> int:
+        """How many are connected, to all servers."""
+        with self._lock:
+            return sum(one.stats()["clients"] for one in (self.listener, *self._listeners.values()))
+
+    def close(self) -> None:
+        """Hang up on everybody; the master's listener is closed, too. Idempotent."""
+        self._backend.close()
+        with self._lock:
+            listeners, self._listeners = list(self._listeners.values()), {}
+        for listener in (self.listener, *listeners):
+            listener.close()
+
+    def _master_name(self) -> ServerName:
+        return ServerName(self._host, self.listener.port, self._start_code)
+
+    def _port_of(self, host: str) -> int:
+        """The port of a server of ours; 1, where nobody listens, for one that never existed (a move's bad target)."""
+        with self._lock:
+            listener = self._listeners.get(host)
+            if listener is None:
+                if host not in self._cluster.servers_by_host:
+                    return 1
+                listener = self._listeners[host] = self._listen(f"rpc-{host}", 0, self._endpoint(host))
+                self._servers[listener.port] = (host, self._cluster.servers_by_host[host].port)
+        return listener.port
+
+    def _endpoint(self, host: str) -> Endpoint:
+        cluster, backend = self._cluster, self._backend
+
+        def replicas(deadline: float) -> Sequence[MetaReplica]:
+            server = cluster.servers_by_host[host].name
+            return backend.at_server(server, lambda _: cluster.registry.replicas(), deadline=deadline, is_meta=True)
+
+        def servers(deadline: float) -> Sequence[ServerName]:
+            server = cluster.servers_by_host[host].name
+            return backend.at_server(server, lambda _: list(cluster.master.live), deadline=deadline, is_meta=True)
+
+        return _RegionServer(
+            cluster,
+            host,
+            {
+                "ClientService": ClientService(backend, host, self.addresses),
+                "AdminService": RegionAdminService(backend, host, self.addresses),
+                "ClientMetaService": self._registry(replicas, servers),
+            },
+        )
+
+    def _registry(
+        self, replicas: Callable[[float], Sequence[MetaReplica]], servers: Callable[[float], Sequence[ServerName]]
+    ) -> RegistryService:
+        return RegistryService(
+            cluster_id=self._cluster.cluster_id,
+            master=self._master_name,
+            replicas=replicas,
+            servers=servers,
+            addresses=self.addresses,
+        )
+
+    def _listen(self, name: str, port: int, endpoint: Endpoint) -> Listening:
+        cluster = self._cluster
+
+        def serve(sock: Client) -> None:
+            Channel(
+                endpoint,
+                cluster.runtime,
+                self.addresses,
+                cluster_id=cluster.cluster_id,
+                frame_bytes_max=self._frame_bytes_max,
+            ).serve(sock)
+
+        return self._make_listener(
+            self._host,
+            port,
+            runtime=cluster.runtime,
+            name=name,
+            serve=serve,
+            connections_max=self._connections_max,
+            idle_timeout_s=_IDLE_TIMEOUT_S,
+        )

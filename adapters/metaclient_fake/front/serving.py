@@ -1,0 +1,262 @@
+"""Puts a cluster on the network: which fronts listen, where, and how they end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from metaclient.errors import ConfigError, Unsupported
+from metaclient.runtime import SimRuntime
+from metaclient_fake.front.gateway import GatewayClient
+from metaclient_fake.front.listener import CONNECTIONS_MAX, IDLE_TIMEOUT_S, Listener, Listening
+from metaclient_fake.front.scanners import SCANNERS_MAX, Scanners
+from metaclient_fake.front.service import Service
+from metaclient_fake.front.status_page import StatusPage
+from metaclient_fake.front.wire import MESSAGE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from metaclient_fake.cluster import FakeCluster
+
+__all__ = ["Front", "FrontLimits"]
+
+PORT_MAX = 65_535
+
+
+@dataclass(frozen=True, slots=True)
+class FrontLimits:
+    """What clients of the network may use; each front has as much."""
+
+    connections_max: int = CONNECTIONS_MAX
+    idle_timeout_s: float = IDLE_TIMEOUT_S
+    message_bytes_max: int = MESSAGE_BYTES_MAX
+    scanners_max: int = SCANNERS_MAX
+    #: None: as long as the cluster's own scanners live (hbase.client.scanner.timeout.period).
+    scanner_lease_s: float | None = None
+
+
+class Front:
+    """A cluster over TCP; made by ``FakeCluster.serve``. A port that is not served is None.
+
+    >>> from metaclient_fake import FakeCluster
+    >>> import metaclient
+    >>> with FakeCluster(servers=1) as cluster:
+    ...     front = cluster.serve()
+    ...     with metaclient.connect(front.thrift2_url) as connection:
+    ...         connection.create_table("t", {"cf": {}})
+    ...         connection.tables()
+    [b't']
+    """
+
+    def __init__(
+        self,
+        cluster: FakeCluster,
+        host: str,
+        *,
+        ports: Mapping[str, int | None],
+        limits: FrontLimits,
+        transport: str,
+        protocol: str,
+        gateway: Mapping[str, object] | None,
+    ) -> None:
+        if isinstance(cluster.runtime, SimRuntime):
+            raise Unsupported("a cluster on virtual time cannot be served over TCP: make it with a ThreadRuntime")
+        self.cluster = cluster
+        self.host = host
+        self._limits = limits
+        self._gateway_config = gateway
+        self._transport, self._protocol = transport, protocol
+        self._lease_s = limits.scanner_lease_s or cluster.config.scanner_lease_s
+        self._scanners: dict[str, Scanners[Any]] = {}
+        self._closers: list[Callable[[], None]] = []
+        self._listeners: dict[str, Listening] = {}
+        try:
+            for name, port in ports.items():
+                if port is not None:
+                    self._start(name, _checked(name, port))
+        except BaseException:
+            self.close()
+            raise
+
+    def __repr__(self) -> str:
+        return f"Front({', '.join(f'{name} at {url}' for name, url in self.addresses().items()) or 'closed'})"
+
+    def __enter__(self) -> Front:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # -- where -------------------------------------------------------------------------------------------------
+
+    @property
+    def thrift1_port(self) -> int | None:
+        return self._port("thrift1")
+
+    @property
+    def thrift2_port(self) -> int | None:
+        return self._port("thrift2")
+
+    @property
+    def rpc_port(self) -> int | None:
+        return self._port("rpc")
+
+    @property
+    def status_port(self) -> int | None:
+        return self._port("status")
+
+    @property
+    def thrift1_url(self) -> str | None:
+        return self._url("thrift1", "thrift1")
+
+    @property
+    def thrift2_url(self) -> str | None:
+        return self._url("thrift2", "thrift2")
+
+    @property
+    def rpc_url(self) -> str | None:
+        return self._url("rpc", "hbase+rpc")
+
+    @property
+    def status_url(self) -> str | None:
+        return self._url("status", "http")
+
+    def _port(self, name: str) -> int | None:
+        listener = self._listeners.get(name)
+        return listener.port if listener is not None else None
+
+    def _url(self, name: str, scheme: str) -> str | None:
+        port = self._port(name)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return None if port is None else f"{scheme}://{host}:{port}"
+
+    def addresses(self) -> dict[str, str]:
+        """What is served -> its url."""
+        urls = {
+            "thrift1": self.thrift1_url,
+            "thrift2": self.thrift2_url,
+            "rpc": self.rpc_url,
+            "status": self.status_url,
+        }
+        return {name: url for name, url in urls.items() if url is not None}
+
+    def stats(self) -> dict[str, dict[str, int]]:
+        """Each front's clients (see :meth:`Listener.stats`) and open scanners."""
+        return {
+            name: {**listener.stats(), "scanners": len(self._scanners.get(name, ()))}
+            for name, listener in self._listeners.items()
+        }
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    def expire(self) -> None:
+        """Close scanners that nobody has asked for; the cluster calls it now and then."""
+        for scanners in list(self._scanners.values()):
+            scanners.expire()
+
+    def close(self) -> None:
+        """Stop listening and hang up on everybody. Idempotent; nothing in a child process, which does not listen."""
+        if self.cluster.is_inherited:
+            return
+        if self.cluster.front is self:
+            self.cluster.front = None
+        listeners, self._listeners = list(self._listeners.values()), {}
+        for listener in listeners:
+            listener.close()
+        for close in self._closers:
+            close()
+        self._closers.clear()
+        for scanners in self._scanners.values():
+            scanners.close()
+
+    # -- fronts ------------------------------------------------------------------------------------------------
+
+    def _start(self, name: str, port: int) -> None:
+        starters = {
+            "thrift1": self._start_thrift1,
+            "thrift2": self._start_thrift2,
+            "rpc": self._start_rpc,
+            "status": self._start_status,
+        }
+        starters[name](port)
+
+    def _start_thrift1(self, port: int) -> None:
+        from metaclient.wire.thrift.idl import thrift1_gateway
+        from metaclient_fake.front.thrift1 import Thrift1Handler
+
+        client = self._client("thrift1")
+        handler = Thrift1Handler(client, lease_s=self._lease_s, scanners_max=self._limits.scanners_max)
+        self._scanners["thrift1"] = handler.scanners
+        self._listen("thrift1", port, self._service(thrift1_gateway().Hbase, handler, handler.failure))
+
+    def _start_thrift2(self, port: int) -> None:
+        from metaclient.wire.thrift.idl import thrift2
+        from metaclient_fake.front.thrift2 import Thrift2Handler
+
+        client = self._client("thrift2")
+        handler = Thrift2Handler(client, lease_s=self._lease_s, scanners_max=self._limits.scanners_max)
+        self._scanners["thrift2"] = handler.scanners
+        self._listen("thrift2", port, self._service(thrift2().THBaseService, handler, handler.failure))
+
+    def _start_rpc(self, port: int) -> None:
+        from metaclient_fake.front.rpc import RpcFront
+
+        limits = self._limits
+        front = RpcFront(
+            self.cluster,
+            self.host,
+            port,
+            connections_max=limits.connections_max,
+            frame_bytes_max=limits.message_bytes_max,
+        )
+        self._listeners["rpc"] = front.listener
+        self._closers.append(front.close)
+
+    def _start_status(self, port: int) -> None:
+        page = StatusPage(self.cluster.status, self.addresses)
+        self._listeners["status"] = Listener(
+            self.host,
+            port,
+            runtime=self.cluster.runtime,
+            name="status",
+            serve=page.serve,
+            refuse=page.refuse,
+            connections_max=min(16, self._limits.connections_max),
+            idle_timeout_s=min(10.0, self._limits.idle_timeout_s),
+        )
+
+    def _client(self, name: str) -> GatewayClient:
+        client = GatewayClient(self.cluster, name, self._gateway_config)
+        self._closers.append(client.close)
+        return client
+
+    def _service(self, service: object, handler: object, failure: Callable[..., Exception]) -> Service:
+        return Service(
+            service,
+            handler,
+            failure=failure,
+            now=self.cluster.runtime.now,
+            transport=self._transport,
+            protocol=self._protocol,
+            message_bytes_max=self._limits.message_bytes_max,
+        )
+
+    def _listen(self, name: str, port: int, service: Service) -> None:
+        self._listeners[name] = Listener(
+            self.host,
+            port,
+            runtime=self.cluster.runtime,
+            name=name,
+            serve=service.serve,
+            connections_max=self._limits.connections_max,
+            idle_timeout_s=self._limits.idle_timeout_s,
+        )
+
+
+def _checked(name: str, port: int) -> int:
+    if not isinstance(port, int) or isinstance(port, bool) or not 0 <= port <= PORT_MAX:
+        raise ConfigError(f"{name}_port must be a number from 0 (any free one) to {PORT_MAX}, or None; got {port!r}")
+    return port

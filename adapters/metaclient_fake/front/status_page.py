@@ -1,0 +1,105 @@
+"""The status page: ``/`` for people, ``/status.json`` for programs; both show ``cluster.status()`` of this moment."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from html import escape
+from http import HTTPStatus
+
+from metaclient_fake.front.listener import Client
+
+__all__ = ["StatusPage"]
+
+#: A browser's request line and headers fit; more is none of a browser's.
+REQUEST_BYTES_MAX = 16 * 1024
+_STYLE = (
+    "body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#222}"
+    "table{border-collapse:collapse;margin:.5rem 0 1.5rem}"
+    "th,td{border:1px solid #ccc;padding:.2rem .6rem;text-align:left;vertical-align:top}"
+    "th{background:#f3f3f3;font-weight:600}h2{margin-bottom:.3rem}"
+)
+
+
+class StatusPage:
+    """An HTTP server of two pages. ``addresses`` are shown at the top: where the other fronts listen."""
+
+    def __init__(self, status: Callable[[], Mapping[str, object]], addresses: Callable[[], Mapping[str, str]]) -> None:
+        self._status = status
+        self._addresses = addresses
+
+    def serve(self, sock: Client) -> None:
+        """One request, one answer: a page that is looked at once in a while needs no more."""
+        request = b""
+        while b"\r\n\r\n" not in request and b"\n\n" not in request:
+            data = sock.recv(4096)
+            if not data:
+                return
+            request += data
+            if len(request) > REQUEST_BYTES_MAX:
+                sock.sendall(_answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "text/plain", "too long\n"))
+                return
+        sock.sendall(self._answered(request))
+
+    def refuse(self, sock: Client) -> None:
+        sock.sendall(_answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", "too many connections: try again later\n"))
+
+    def _answered(self, request: bytes) -> bytes:
+        words = request.split(b"\n", 1)[0].decode("latin-1").split()
+        if len(words) != 3 or not words[2].startswith("HTTP/"):
+            return _answer(HTTPStatus.BAD_REQUEST, "text/plain", "this is no HTTP request\n")
+        method, path = words[0], words[1].partition("?")[0]
+        if method not in ("GET", "HEAD"):
+            return _answer(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", "only GET is allowed\n", "Allow: GET, HEAD")
+        if path == "/status.json":
+            answer = _answer(HTTPStatus.OK, "application/json", json.dumps(self._status(), default=str) + "\n")
+        elif path == "/":
+            answer = _answer(HTTPStatus.OK, "text/html", self._page())
+        else:
+            answer = _answer(HTTPStatus.NOT_FOUND, "text/plain", "there are / and /status.json\n")
+        return answer.partition(b"\r\n\r\n")[0] + b"\r\n\r\n" if method == "HEAD" else answer
+
+    def _page(self) -> str:
+        parts = [
+            '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Fake HBase</title>',
+            f"<style>{_STYLE}</style></head><body><h1>Fake HBase</h1>",
+            _shown(dict(self._addresses())),
+        ]
+        for name, value in self._status().items():
+            parts.append(f"<h2>{escape(name)}</h2>{_shown(value)}")
+        parts.append('<p><a href="/status.json">status.json</a></p></body></html>\n')
+        return "".join(parts)
+
+
+def _shown(value: object) -> str:
+    """Mappings and lists as tables, the rest as text."""
+    if isinstance(value, Mapping):
+        rows = "".join(f"<tr><th>{escape(str(key))}</th><td>{_shown(one)}</td></tr>" for key, one in value.items())
+        return f"<table>{rows}</table>" if rows else "none"
+    if isinstance(value, list | tuple):
+        if value and all(isinstance(one, Mapping) for one in value):
+            return _grid(value)
+        return escape(", ".join(map(str, value))) or "none"
+    return escape(str(value))
+
+
+def _grid(rows: list[Mapping[object, object]] | tuple[Mapping[object, object], ...]) -> str:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    head = "".join(f"<th>{escape(str(name))}</th>" for name in names)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{_shown(row.get(name, ''))}</td>" for name in names) + "</tr>" for row in rows
+    )
+    return f"<table><tr>{head}</tr>{body}</table>"
+
+
+def _answer(status: HTTPStatus, kind: str, text: str, *headers: str) -> bytes:
+    body = text.encode()
+    head = [
+        f"HTTP/1.1 {status.value} {status.phrase}",
+        f"Content-Type: {kind}; charset=utf-8",
+        f"Content-Length: {len(body)}",
+        "Cache-Control: no-store",
+        "Connection: close",
+        *headers,
+    ]
+    return "\r\n".join(head).encode("latin-1") + b"\r\n\r\n" + body

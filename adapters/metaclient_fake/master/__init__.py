@@ -1,0 +1,1 @@
+"""The master: servers, tables, region states, assignment, procedures, the balancer."""

@@ -1,0 +1,230 @@
+"""Decides what the master writes into hbase:meta, row by row in HBase's format, and carries it to the primary copy.
+
+The master reads and writes the primary only (seed 000, 6.2). While the primary is nowhere, a writer waits: the crash
+of its server is being handled by somebody who does not need meta for it.
+
+Mirrors RegionStateStore and MetaTableAccessor. DIVERGENCES: a multi-row change is one batch on one region, which is
+one entry after the other under one WAL sync; HBase uses a row processor for splits and merges. The master's clock
+gives the timestamps, as in HBase, where the clock of the server that has meta does not matter; here it also never gives
+one twice, so that a row that is deleted and written again in one millisecond is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from metaclient import metarow
+from metaclient.backend import Action
+from metaclient.errors import ConnectionClosed, Disposition, MetaClientError
+from metaclient.model import (
+    LATEST_TIMESTAMP,
+    META_TABLE,
+    Cell,
+    CellType,
+    Delete,
+    FamilyDescriptor,
+    Put,
+    RegionInfo,
+    RegionLocation,
+    TableDescriptor,
+    TableState,
+)
+from metaclient_fake.master.region_states import RegionGroup, RegionNode, RegionState
+from metaclient_fake.server.region_server import RegionServer
+
+__all__ = ["META_INFO", "MetaTable", "meta_descriptor"]
+
+META_INFO = RegionInfo(META_TABLE, region_id=1)
+#: How long a writer rests before it asks again for a primary that is nowhere.
+_PAUSE_S = 0.05
+#: Rows of hbase:meta that are sent in one call; HBase's hbase.rpc.rows.warning.threshold.
+_BATCH_ROWS = 5000
+_ALL_VERSIONS = 0x7FFFFFFF
+#: hbase.meta.versions
+_META_VERSIONS = 3
+
+Row = tuple[bytes, Mapping[bytes, bytes]]
+
+
+def meta_descriptor(replicas: int) -> TableDescriptor:
+    """The table itself (FSTableDescriptors.createMetaTableDescriptorBuilder)."""
+    families = (
+        FamilyDescriptor(b"info", max_versions=_META_VERSIONS, in_memory=True),
+        FamilyDescriptor(b"ns", max_versions=_META_VERSIONS, in_memory=True),
+        FamilyDescriptor(b"rep_barrier", max_versions=_ALL_VERSIONS, in_memory=True),
+        FamilyDescriptor(b"table", max_versions=_META_VERSIONS, in_memory=True),
+    )
+    return TableDescriptor(META_TABLE, families, region_replication=replicas)
+
+
+class MetaTable:
+    """hbase:meta as the master sees it."""
+
+    def __init__(
+        self,
+        locate: Callable[[], RegionServer | None],
+        call: Callable[[RegionServer, Callable[[], object]], object],
+        pause: Callable[[float], None],
+        time_ms: Callable[[], int],
+    ) -> None:
+        self._locate = locate
+        self._call = call
+        self._pause = pause
+        self._time_ms = time_ms
+        self._last_ms = 0
+
+    # -- carrying ----------------------------------------------------------------------------------------------
+
+    def write(self, puts: Iterable[Row] = (), deletes: Iterable[Delete] = ()) -> None:
+        """Apply, at the primary, however long it takes until there is one. Repeating is harmless."""
+        stamp = self._last_ms = max(self._time_ms(), self._last_ms + 1)
+        operations: list[Put | Delete] = [Put(row, _cells(columns, stamp)) for row, columns in puts]
+        operations.extend(_stamped(delete, stamp) for delete in deletes)
+        for start in range(0, len(operations), _BATCH_ROWS):
+            self._send(operations[start : start + _BATCH_ROWS])
+
+    def _send(self, operations: Sequence[Put | Delete]) -> None:
+        while operations:
+            server = self._locate()
+            if server is None:
+                self._pause(_PAUSE_S)
+                continue
+            place = RegionLocation(META_INFO, server.name)
+            actions = [Action(place, operation) for operation in operations]
+            outcomes = self._attempt(server, actions)
+            operations = [
+                operation for operation, outcome in zip(operations, outcomes, strict=True) if _must_repeat(outcome)
+            ]
+            if operations:
+                self._pause(_PAUSE_S)
+
+    def _attempt(self, server: RegionServer, actions: Sequence[Action]) -> Sequence[object]:
+        try:
+            outcomes = self._call(server, lambda: server.batch(actions))
+        except ConnectionClosed:
+            raise
+        except MetaClientError as error:
+            return [error] * len(actions)
+        assert isinstance(outcomes, list)
+        return outcomes
+
+    # -- tables ------------------------------------------------------------------------------------------------
+
+    def set_table_state(self, table: bytes, state: TableState) -> None:
+        self.write([(table, {b"table:state": metarow.encode_table_state(state)})])
+
+    def delete_table_state(self, table: bytes) -> None:
+        self.write(deletes=[Delete(table)])
+
+    def add_namespace(self, name: bytes) -> None:
+        """NamespaceDescriptor{1 name}, no PBUF prefix."""
+        self.write([(name, {b"ns:d": b"\x0a" + bytes([len(name)]) + name})])
+
+    def delete_namespace(self, name: bytes) -> None:
+        self.write(deletes=[Delete(name)])
+
+    # -- regions -----------------------------------------------------------------------------------------------
+
+    def add_regions(self, groups: Iterable[RegionGroup]) -> None:
+        """New ranges: known, closed, with an empty place for every secondary so that clients can count them."""
+        self.write(new_row(group) for group in groups)
+
+    def set_opening(self, nodes: Iterable[RegionNode]) -> None:
+        self.write(opening_row(node) for node in nodes)
+
+    def set_open(self, nodes: Iterable[RegionNode]) -> None:
+        self.write(open_row(node) for node in nodes)
+
+    def set_state(self, nodes: Iterable[RegionNode], state: RegionState) -> None:
+        """The state alone: the place of a region stays in its row while it is closed or moving."""
+        self.write((_row(node), {_column(b"state", node): state.value.encode()}) for node in nodes)
+
+    def delete_regions(self, groups: Iterable[RegionGroup]) -> None:
+        self.write(deletes=[Delete(group.primary.name) for group in groups])
+
+    def delete_replicas(self, nodes: Iterable[RegionNode]) -> None:
+        """Take the columns of secondaries out of their rows (the table has fewer copies now)."""
+        self.write(deletes=[_replica_columns_deleted(node) for node in nodes])
+
+    def add_replicas(self, nodes: Iterable[RegionNode]) -> None:
+        """Empty places for secondaries to come."""
+        self.write((_row(node), metarow.location_columns(node.info.replica_id, None, None)) for node in nodes)
+
+    def split(self, parent: RegionGroup, left: RegionGroup, right: RegionGroup) -> None:
+        """The parent goes offline and names its daughters; the daughters appear."""
+        info = replace(parent.info, is_offline=True, is_split_parent=True)
+        columns = {
+            b"info:regioninfo": metarow.encode_region_info(info),
+            b"info:state": RegionState.SPLIT.value.encode(),
+            b"info:splitA": metarow.encode_region_info(left.info),
+            b"info:splitB": metarow.encode_region_info(right.info),
+        }
+        self.write([(parent.primary.name, columns), new_row(left), new_row(right)])
+
+    def merge(self, parents: Sequence[RegionGroup], merged: RegionGroup) -> None:
+        """The merged region appears and names its parents, whose rows go."""
+        row, columns = new_row(merged)
+        lineage = {
+            b"info:merge%04d" % number: metarow.encode_region_info(parent.info) for number, parent in enumerate(parents)
+        }
+        self.write([(row, {**columns, **lineage})], [Delete(parent.primary.name) for parent in parents])
+
+
+# -- rows ------------------------------------------------------------------------------------------------------
+
+
+def _row(node: RegionNode) -> bytes:
+    """The row of a region is its primary's name."""
+    return node.info.replica(0).name if node.info.replica_id else node.name
+
+
+def _column(name: bytes, node: RegionNode) -> bytes:
+    replica_id = node.info.replica_id
+    return b"info:" + name + (b"_%04X" % replica_id if replica_id else b"")
+
+
+def new_row(group: RegionGroup) -> Row:
+    columns: dict[bytes, bytes] = {
+        b"info:regioninfo": metarow.encode_region_info(group.info),
+        b"info:state": RegionState.CLOSED.value.encode(),
+    }
+    for node in group.nodes[1:]:
+        columns.update(metarow.location_columns(node.info.replica_id, None, None))
+    return group.primary.name, columns
+
+
+def opening_row(node: RegionNode) -> Row:
+    return _row(node), {
+        _column(b"state", node): RegionState.OPENING.value.encode(),
+        _column(b"sn", node): str(node.server).encode(),
+    }
+
+
+def open_row(node: RegionNode) -> Row:
+    columns = metarow.location_columns(node.info.replica_id, node.server, node.seqnum, RegionState.OPEN.value)
+    columns[_column(b"sn", node)] = str(node.server).encode()
+    return _row(node), columns
+
+
+def _replica_columns_deleted(node: RegionNode) -> Delete:
+    names = (b"server", b"serverstartcode", b"seqnumDuringOpen", b"sn", b"state")
+    cells = tuple(Cell(_column(name, node), LATEST_TIMESTAMP, b"", CellType.DELETE_COLUMN) for name in sorted(names))
+    return Delete(_row(node), cells)
+
+
+def _cells(columns: Mapping[bytes, bytes], stamp: int) -> tuple[Cell, ...]:
+    return tuple(Cell(column, stamp, value) for column, value in sorted(columns.items()))
+
+
+def _stamped(delete: Delete, stamp: int) -> Delete:
+    cells = tuple(cell._replace(timestamp=stamp) for cell in delete.cells)
+    return replace(delete, cells=cells, timestamp=stamp)
+
+
+def _must_repeat(outcome: object) -> bool:
+    if isinstance(outcome, MetaClientError):
+        if outcome.disposition is Disposition.FATAL:
+            raise outcome
+        return True
+    return False

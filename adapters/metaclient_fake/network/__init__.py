@@ -1,0 +1,1 @@
+"""How a call reaches a server: latency, partitions, lost messages, a bounded number of handlers."""

@@ -1,0 +1,32 @@
+"""Region replication: how a primary pushes its edits to its replicas, and what they make of it (HBASE-26233)."""
+
+from metaclient_fake.config.region_replication import ReplicationConfig
+from metaclient_fake.region_replication.buffer_manager import BufferManager
+from metaclient_fake.region_replication.flush_requester import FlushRequester
+from metaclient_fake.region_replication.read_gate import GateState, ReadGate
+from metaclient_fake.region_replication.replay import Replay, Replayed
+from metaclient_fake.region_replication.replica_queue import Batch, QueueState, ReplicaStatus
+from metaclient_fake.region_replication.sender import ReplicaSender, SendSlots, Wire
+from metaclient_fake.region_replication.server import ServerReplication, has_memstore_replication, is_on
+from metaclient_fake.region_replication.sink import Sink, SinkState
+
+__all__ = [
+    "Batch",
+    "BufferManager",
+    "FlushRequester",
+    "GateState",
+    "QueueState",
+    "ReadGate",
+    "Replay",
+    "Replayed",
+    "ReplicaSender",
+    "ReplicaStatus",
+    "ReplicationConfig",
+    "SendSlots",
+    "ServerReplication",
+    "Sink",
+    "SinkState",
+    "Wire",
+    "has_memstore_replication",
+    "is_on",
+]

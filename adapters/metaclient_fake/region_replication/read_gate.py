@@ -1,0 +1,62 @@
+"""Decides when a replica that was opened may be read: after it has *seen* its primary's marker (seed 000, 6.3.2).
+
+    WAITING --start of a flush of all families--> STARTED --its end, or a later flush's--> OPEN
+    WAITING, STARTED --nothing to flush, or the primary was opened--> OPEN
+
+The start counts because edits that came after it were sent here, and the files of its end have what came before. The
+end of a flush whose start went to the replica's old place proves nothing.
+
+DIVERGENCE: HBase (3.x) lets a replica be read as soon as the primary has answered its request for a flush, whether or
+not the files have been looked at here; its older ``replay`` path waits as we do.
+"""
+
+from __future__ import annotations
+
+import enum
+
+from metaclient_fake.storage import Marker, MarkerKind
+
+__all__ = ["GateState", "ReadGate"]
+
+
+class GateState(enum.Enum):
+    """What a replica has seen of its primary since it opened."""
+
+    WAITING = "waiting"
+    STARTED = "started"
+    OPEN = "open"
+
+
+class ReadGate:
+    """One replica's permission to be read; it opens once, and stays open."""
+
+    __slots__ = ("_families", "_started_id", "state")
+
+    def __init__(self, families: frozenset[bytes], *, is_open: bool = False) -> None:
+        self._families = families
+        self._started_id = -1
+        self.state = GateState.OPEN if is_open else GateState.WAITING
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is GateState.OPEN
+
+    def observe(self, marker: Marker) -> None:
+        """A marker has been replayed."""
+        if self.state is GateState.OPEN:
+            return
+        if marker.kind in (MarkerKind.CANNOT_FLUSH, MarkerKind.REGION_OPEN):
+            self.state = GateState.OPEN
+        elif marker.kind is MarkerKind.START_FLUSH and frozenset(marker.families) == self._families:
+            if self.state is GateState.WAITING:
+                self.state = GateState.STARTED
+                self._started_id = marker.flush_sequence_id
+        elif self._ends_the_flush(marker):
+            self.state = GateState.OPEN
+
+    def _ends_the_flush(self, marker: Marker) -> bool:
+        is_end = marker.kind is MarkerKind.COMMIT_FLUSH and self.state is GateState.STARTED
+        return is_end and marker.flush_sequence_id >= self._started_id
+
+    def __repr__(self) -> str:
+        return f"ReadGate({self.state.value})"

@@ -1,0 +1,113 @@
+"""Decides what a replica makes of a batch: whose it takes, in which order, and what it learns from the markers.
+
+Mirrors RSRpcServices.replicateToReplica and HRegion.replayWALEntry (server.md 3.3): batches of one region one after the
+other (waiting at most until the call's deadline), old entries skipped, markers applied by
+:class:`metaclient_fake.storage.replica.Follower`.
+
+DIVERGENCE: a batch carries its primary's *epoch*, a number that grows with each open of the primary.
+
+- An older epoch is refused: a primary that does not know yet that it was replaced feeds nobody.
+- A newer one makes the replica begin anew from the files (seed 000, 2: "replicas reset on primary reopen"): what only
+  the dead primary knew (SKIP_WAL) goes, and sequence ids may start lower than they were. HBase compares sequence ids
+  alone, so that after such a crash it skips the new primary's entries until their numbers have caught up (server.md 4).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from metaclient.errors import CallTimeout, NotServingRegion, RequestRefused
+from metaclient.runtime import Runtime
+from metaclient_fake.region_replication.read_gate import ReadGate
+from metaclient_fake.storage import Region
+from metaclient_fake.storage.packed_row import PackedRow
+from metaclient_fake.storage.wal import LoggedEntry, row_key
+
+__all__ = ["Replay", "Replayed"]
+
+logger = logging.getLogger(__name__)
+
+
+class Replayed:
+    """What a batch changed, for whoever keeps an index over the region."""
+
+    __slots__ = ("entries", "is_anew", "saw_files")
+
+    def __init__(self) -> None:
+        #: Those that were new, without markers.
+        self.entries: list[LoggedEntry] = []
+        self.saw_files = False
+        self.is_anew = False
+
+    @property
+    def rows(self) -> set[bytes]:
+        return {row_key(row) for entry in self.entries for row in entry.rows}
+
+
+class Replay:
+    """One open replica as the target of its primary's batches."""
+
+    def __init__(self, region: Region, runtime: Runtime, gate: ReadGate) -> None:
+        self.region = region
+        self.gate = gate
+        self.epoch = 0
+        self.entries_applied = 0
+        self.entries_skipped = 0
+        self._info = region.info
+        self._primary = region.info.replica(0).encoded_name
+        self._runtime = runtime
+        self._turn = runtime.condition()
+        self._is_busy = False
+
+    def apply(self, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> Replayed:
+        """Apply a batch, whole and in order; repeating it does nothing."""
+        if not self._are_ours(entries):
+            raise NotServingRegion(f"the entries are not all of {self._primary}")
+        self._take_turn(deadline)
+        try:
+            return self._apply(epoch, entries)
+        finally:
+            with self._turn:
+                self._is_busy = False
+                self._turn.notify()
+
+    def _are_ours(self, entries: Sequence[LoggedEntry]) -> bool:
+        start, end = self._info.start_key, self._info.end_key
+        for entry in entries:
+            if isinstance(entry, PackedRow):  # it does not name its region
+                row = entry.row
+                if row < start or (end and row >= end):
+                    return False
+            elif entry.region != self._primary:
+                return False
+        return True
+
+    def _take_turn(self, deadline: float) -> None:
+        with self._turn:
+            while self._is_busy:
+                if not self._turn.wait(deadline):
+                    raise CallTimeout(f"another batch for {self.region} took too long")
+            self._is_busy = True
+
+    def _apply(self, epoch: int, entries: Sequence[LoggedEntry]) -> Replayed:
+        changed = Replayed()
+        if epoch < self.epoch:
+            raise RequestRefused(f"{self.region}: the primary of epoch {epoch} was replaced by that of {self.epoch}")
+        if epoch > self.epoch:
+            if self.epoch:
+                logger.info("%r begins anew: epoch %d after %d", self.region, epoch, self.epoch)
+                self.region.follow_anew(entries[0].sequence_id - 1)
+                changed.is_anew = changed.saw_files = True
+            self.epoch = epoch
+        for entry in entries:
+            if not self.region.replay(entry):
+                self.entries_skipped += 1
+                continue
+            self.entries_applied += 1
+            if entry.marker is None:
+                changed.entries.append(entry)
+            else:
+                changed.saw_files = True
+                self.gate.observe(entry.marker)
+        return changed

@@ -1,0 +1,145 @@
+"""Stores where one replica is in its primary's stream of edits: what it has, what is on its way, what it misses.
+
+    IDLE --send--> SENDING --answered--> IDLE
+      |               |
+      +----failed-----+--> FAILED --a flush of all families starts--> IDLE
+
+A position counts the entries that the primary handed over since it opened. A queue holds no entries itself: it is a
+place in the sink's log, so that an edit is stored once, however many replicas wait for it.
+
+A batch that is still on its way when its queue fails or jumps ahead is an orphan: its answer only gives its memory
+back. Whatever it does at the replica is harmless: the files of the flush contain it, and entries that are older than
+what was replayed are skipped there.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from metaclient_fake.storage import MarkerKind
+from metaclient_fake.storage.wal import LoggedEntry
+
+__all__ = ["Batch", "QueueState", "ReplicaQueue", "ReplicaStatus"]
+
+
+class QueueState(enum.Enum):
+    """What a replica's queue is doing."""
+
+    IDLE = "idle"  # healthy, nothing on its way
+    SENDING = "sending"  # healthy, one batch on its way
+    FAILED = "failed"  # skipped until a flush of all families starts
+
+    __hash__ = object.__hash__  # an enum's own is a call of Python, and each batch asks for several
+
+
+_TRANSITIONS: dict[QueueState, frozenset[QueueState]] = {
+    QueueState.IDLE: frozenset({QueueState.SENDING, QueueState.FAILED}),
+    QueueState.SENDING: frozenset({QueueState.IDLE, QueueState.FAILED}),
+    QueueState.FAILED: frozenset({QueueState.IDLE}),
+}
+
+
+class Batch:
+    """Entries on their way to one replica; ``end`` is the position after the last of them.
+
+    It grows under the sink's lock until it is carried (:meth:`Sink.fill`), and does not change any more then.
+    """
+
+    __slots__ = ("end", "entries", "epoch", "has_marker", "replica_id", "size")
+
+    def __init__(
+        self, replica_id: int, epoch: int, entries: list[LoggedEntry], size: int, end: int, has_marker: bool
+    ) -> None:
+        self.replica_id = replica_id
+        self.epoch = epoch
+        self.entries = entries
+        self.size = size
+        self.end = end
+        self.has_marker = has_marker
+
+    @property
+    def last_sequence_id(self) -> int:
+        return self.entries[-1].sequence_id
+
+    def fills_gap_since(self, flush_sequence_id: int) -> bool:
+        """Does the replica that has applied this batch have the files of that flush, or of a later one?"""
+        return any(
+            entry.marker is not None
+            and (
+                entry.marker.kind in (MarkerKind.CANNOT_FLUSH, MarkerKind.REGION_OPEN)
+                or (
+                    entry.marker.kind is MarkerKind.COMMIT_FLUSH and entry.marker.flush_sequence_id >= flush_sequence_id
+                )
+            )
+            for entry in self.entries
+        )
+
+
+class ReplicaQueue:
+    """One replica as its primary sees it; guarded by the sink's lock."""
+
+    __slots__ = (
+        "acked",
+        "acked_sequence_id",
+        "batch",
+        "batches",
+        "dropped",
+        "failed_at",
+        "failures",
+        "healed_sequence_id",
+        "last_error",
+        "missed_from",
+        "missed_since_ms",
+        "replica_id",
+        "sent",
+        "state",
+    )
+
+    def __init__(self, replica_id: int, position: int) -> None:
+        self.replica_id = replica_id
+        self.state = QueueState.IDLE
+        self.acked = self.sent = position
+        self.acked_sequence_id = -1
+        self.batch: Batch | None = None
+        self.batches = 0
+        self.dropped = 0
+        self.failures = 0
+        self.failed_at: float | None = None
+        self.last_error = ""
+        #: The flush that ended the last failure; a batch with its end fills the gap.
+        self.healed_sequence_id = -1
+        #: The first entry that the replica does not have, and when it was written; None when there is no gap.
+        self.missed_from: int | None = None
+        self.missed_since_ms: int | None = None
+
+    @property
+    def is_healthy(self) -> bool:
+        return self.state is not QueueState.FAILED
+
+    def become(self, state: QueueState) -> None:
+        if state not in _TRANSITIONS[self.state]:
+            raise RuntimeError(f"replica {self.replica_id} is {self.state.value}: it cannot become {state.value}")
+        self.state = state
+
+    def __repr__(self) -> str:
+        return f"ReplicaQueue({self.replica_id}, {self.state.value}, acked={self.acked}, sent={self.sent})"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaStatus:
+    """What can be said of one replica at one moment, from its primary's side."""
+
+    replica_id: int
+    state: str
+    lag_edits: int
+    lag_s: float
+    queue_edits: int
+    queue_bytes: int
+    in_flight_edits: int
+    in_flight_bytes: int
+    failed_s: float | None
+    failures: int
+    edits_dropped: int
+    batches: int
+    last_error: str

@@ -1,0 +1,1 @@
+"""A region server: its online regions, scanners, nonces and batches."""

@@ -1,0 +1,175 @@
+"""Stores a region server's open scanners and decides which calls on them are in order and in time.
+
+Mirrors RSRpcServices' scanner map: a lease that each call renews, a call sequence that must grow by one, a scanner
+that is lost when its region is.
+
+DIVERGENCES: the number of scanners is bounded; a ``next`` after an error is OutOfOrderScannerNext as in 2.6 (3.0 may
+answer an empty success, native.md 0.11, which loses rows).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from metaclient.backend import ScanPage
+from metaclient.errors import NotServingRegion, Overloaded, ScannerLost
+from metaclient.model import Result, Scan, ServerName
+from metaclient.runtime import Runtime
+from metaclient_fake.storage.stand_ins import HostedScanner
+
+__all__ = ["ScannerHandle", "Scanners"]
+
+_LEASE = "org.apache.hadoop.hbase.regionserver.LeaseException"
+_OUT_OF_ORDER = "org.apache.hadoop.hbase.exceptions.OutOfOrderScannerNextException"
+
+
+@dataclass(frozen=True, slots=True)
+class ScannerHandle:
+    """What the client holds: where, which, and how many calls it has seen answered."""
+
+    server: ServerName
+    scanner_id: int
+    sequence: int
+    region_name: bytes
+
+
+class _OpenScanner:
+    """One scanner; only the call that has set ``is_busy`` touches the rest."""
+
+    __slots__ = ("bytes_max", "hosted", "is_busy", "is_stale", "lease_until", "left", "region_name", "rows", "sequence")
+
+    def __init__(self, hosted: HostedScanner, region_name: bytes, scan: Scan, is_stale: bool) -> None:
+        self.hosted = hosted
+        self.region_name = region_name
+        self.left = scan.limit
+        self.rows = scan.caching
+        self.bytes_max = scan.max_result_bytes
+        self.is_stale = is_stale
+        self.sequence = 0
+        self.is_busy = True
+        self.lease_until = 0.0
+
+
+class Scanners:
+    """The scanners of one incarnation of a server. The map is guarded by the lock, a busy scanner by its caller."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        server: ServerName,
+        *,
+        new_id: Callable[[], int],
+        lease_s: float,
+        scanners_max: int,
+        page_bytes_max: int,
+    ) -> None:
+        self._runtime = runtime
+        self._server = server
+        self._new_id = new_id
+        self._lease_s = lease_s
+        self._scanners_max = scanners_max
+        self._page_bytes_max = page_bytes_max
+        self._lock = runtime.lock()
+        self._open: dict[int, _OpenScanner] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def open(self, hosted: HostedScanner, region_name: bytes, scan: Scan, is_stale: bool) -> ScanPage:
+        """Register the scanner and answer its first page; one that ends at once is never registered."""
+        scanner = _OpenScanner(hosted, region_name, scan, is_stale)
+        rows, is_end = self._read(scanner, scanner.rows)
+        if is_end or scanner.left == 0:
+            hosted.close()
+            return ScanPage(rows, None, is_end, is_stale)
+        scanner_id = self._new_id()
+        with self._lock:
+            if len(self._open) >= self._scanners_max:
+                raise Overloaded(f"{self._server.host} has {len(self._open)} open scanners, which is its limit")
+            self._open[scanner_id] = scanner
+        self._rest(scanner)
+        return ScanPage(rows, ScannerHandle(self._server, scanner_id, 0, region_name), False, is_stale)
+
+    def next(self, handle: ScannerHandle, rows: int, is_online: Callable[[bytes], bool]) -> ScanPage:
+        scanner = self._taken(handle, is_online)
+        try:
+            results, is_end = self._read(scanner, rows)
+        except BaseException:
+            self._drop(handle.scanner_id)
+            raise
+        if is_end or scanner.left == 0:
+            self._drop(handle.scanner_id)
+            return ScanPage(results, None, is_end, scanner.is_stale)
+        scanner.sequence += 1
+        self._rest(scanner)
+        following = ScannerHandle(self._server, handle.scanner_id, scanner.sequence, handle.region_name)
+        return ScanPage(results, following, False, scanner.is_stale)
+
+    def renew(self, handle: ScannerHandle, is_online: Callable[[bytes], bool]) -> ScannerHandle:
+        """Begin a new lease without reading; it counts as a call."""
+        scanner = self._taken(handle, is_online)
+        scanner.sequence += 1
+        self._rest(scanner)
+        return ScannerHandle(self._server, handle.scanner_id, scanner.sequence, handle.region_name)
+
+    def close(self, handle: ScannerHandle) -> None:
+        """Closing an unknown scanner is an error in HBase that everybody ignores; here it is nothing."""
+        self._drop(handle.scanner_id)
+
+    def expire(self) -> int:
+        """Drop what nobody has asked for during a lease; how many."""
+        now = self._runtime.now()
+        with self._lock:
+            late = [key for key, scanner in self._open.items() if not scanner.is_busy and scanner.lease_until <= now]
+        for scanner_id in late:
+            self._drop(scanner_id)
+        return len(late)
+
+    def clear(self) -> None:
+        with self._lock:
+            self._open.clear()
+
+    def _read(self, scanner: _OpenScanner, rows: int) -> tuple[list[Result], bool]:
+        wanted = rows if scanner.left is None else min(rows, scanner.left)
+        results, is_end = scanner.hosted.next(max(1, wanted), min(scanner.bytes_max, self._page_bytes_max))
+        if scanner.left is not None:
+            scanner.left -= sum(1 for result in results if not result.is_partial)
+        return results, is_end
+
+    def _rest(self, scanner: _OpenScanner) -> None:
+        scanner.lease_until = self._runtime.now() + self._lease_s
+        scanner.is_busy = False
+
+    def _taken(self, handle: ScannerHandle, is_online: Callable[[bytes], bool]) -> _OpenScanner:
+        """The scanner, ours alone until it rests again."""
+        with self._lock:
+            scanner = self._open.get(handle.scanner_id)
+            if scanner is None or (not scanner.is_busy and scanner.lease_until <= self._runtime.now()):
+                self._open.pop(handle.scanner_id, None)
+                raise ScannerLost(
+                    f"Unknown scanner {handle.scanner_id} on {self._server.host}: its lease ran out, or the server "
+                    "was restarted",
+                    detail=ScannerLost.java_class,
+                )
+            if scanner.is_busy:
+                raise ScannerLost(f"scanner {handle.scanner_id} is busy with another call", detail=_LEASE)
+            if handle.sequence != scanner.sequence:
+                raise ScannerLost(
+                    f"Expected nextCallSeq: {scanner.sequence} But the nextCallSeq got from client: {handle.sequence}",
+                    detail=_OUT_OF_ORDER,
+                )
+            if not is_online(scanner.region_name):
+                del self._open[handle.scanner_id]
+                raise NotServingRegion(
+                    "Region has changed on the scanner: it is not online here any more",
+                    detail=NotServingRegion.java_class,
+                )
+            scanner.is_busy = True
+            return scanner
+
+    def _drop(self, scanner_id: int) -> None:
+        with self._lock:
+            scanner = self._open.pop(scanner_id, None)
+        if scanner is not None:
+            scanner.hosted.close()

@@ -1,0 +1,16 @@
+"""The deterministic simulation: client, cluster and faults on virtual time, all of it decided by a seed.
+
+    report = run(drawn(seed=7))
+    report.is_good, report.digest
+
+A seed is a spec (:mod:`spec`: cluster, clients, faults); it is run (:mod:`trial`, :mod:`world`), and what was seen is
+judged by checkers that stand outside (:mod:`checkers`). ``docs/simulation.md`` says how to read a failure, and how to
+add a workload, a checker or a planted bug. ``metaclient sim`` is the command.
+"""
+
+from __future__ import annotations
+
+from metaclient_fake.simulation.spec import Spec, drawn
+from metaclient_fake.simulation.trial import Report, run
+
+__all__ = ["Report", "Spec", "drawn", "run"]

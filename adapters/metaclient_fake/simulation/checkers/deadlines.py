@@ -1,0 +1,45 @@
+"""Decides whether calls keep their deadlines: none outlives the time that its operation has.
+
+A scan's pages each have their own time, so a scan as a whole has none; its calls do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from metaclient_fake.simulation.history import NEVER
+from metaclient_fake.simulation.world import Violation
+
+if TYPE_CHECKING:
+    from metaclient_fake.simulation.world import World
+
+__all__ = ["check"]
+
+#: Sums of floating point seconds.
+_ROUNDING_S = 1e-6
+#: Operations that are several calls in a row, each with its own time: how many.
+_CALLS_OF = {"drop": 3, "storm": 1, "create": 1}
+_WITHOUT = ("scan", "timeline_scan")
+
+
+def check(world: World) -> Iterator[Violation]:
+    timeouts = {client.name: client.connection.config.operation_timeout_s for client in world.clients}
+    for operation in world.history:
+        timeout_s = timeouts.get(operation.client)
+        if timeout_s is None or operation.kind in _WITHOUT or operation.group != operation.number:
+            continue
+        took_s = operation.returned_at - operation.called_at
+        if operation.returned_at == NEVER:
+            took_s = world.runtime.now() - operation.called_at
+        if took_s > timeout_s * _CALLS_OF.get(operation.kind, 1) + _ROUNDING_S:
+            text = f"{operation.describe()} took {took_s:.3f} s and had {timeout_s:g} s"
+            yield Violation("deadlines", text, operation.called_at, (operation.number,))
+    for client in world.clients:
+        for call in client.backend.calls:
+            ended = call.ended if call.ended is not None else world.runtime.now()
+            if ended > call.deadline + _ROUNDING_S:
+                text = (
+                    f"a call of {client.name} to {call.server} ended {ended - call.deadline:.6f} s after its deadline"
+                )
+                yield Violation("deadlines", text, call.begun)

@@ -1,0 +1,39 @@
+"""Decides whether errors are honest: no operation on a table that was there all the time is told a final no.
+
+With Java's selector ("simple") a secondary of ``hbase:meta`` is believed when it knows no table, as Java does; such
+clients may hear it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from metaclient.errors import BackendFault, Disposition, LocationUnknown, MetaClientError, TableNotFound
+from metaclient_fake.simulation.world import Violation
+
+if TYPE_CHECKING:
+    from metaclient_fake.simulation.world import World
+
+__all__ = ["check"]
+
+#: What an operation may end with when there was trouble: its time or its attempts ran out, or it may not be repeated.
+_ENDINGS = ("DeadlineExceeded", "RetriesExhausted", "ConnectionClosed")
+
+
+def check(world: World) -> Iterator[Violation]:
+    believers = {client.name for client in world.clients if client.connection.config.meta_selector == "simple"}
+    misled = world.misled()
+    for operation in world.history:
+        error = operation.error
+        if error is None or operation.table not in world.tables or operation.number in misled:
+            continue
+        if operation.client in believers and isinstance(error, TableNotFound | LocationUnknown):
+            continue
+        if isinstance(error, BackendFault) or _is_final(error):
+            text = f"{operation.describe()}: {type(error).__name__}: {error}"
+            yield Violation("errors", text, operation.called_at, (operation.number,))
+
+
+def _is_final(error: MetaClientError) -> bool:
+    return error.disposition is Disposition.FATAL and type(error).__name__ not in _ENDINGS

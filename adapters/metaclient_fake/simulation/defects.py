@@ -1,0 +1,352 @@
+"""Plants bugs of the kind that real systems had, one a run, to prove that the checkers can fire.
+
+A defect replaces methods of the real classes for as long as a run lasts; production code knows nothing of it. Each
+names the checkers that should notice; ``tests/simulation/test_defects.py`` has a test for each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from unittest.mock import patch
+
+from metaclient.attempts.budget import CallBudget, HedgeBudget
+from metaclient.attempts.executor import _Race
+from metaclient.attempts.retry import _Operation
+from metaclient.calls.operations import Operations
+from metaclient.errors import ConfigError, Disposition, MetaClientError
+from metaclient.lookup.locator import Locator
+from metaclient.meta.reader import _Reading
+from metaclient.meta.selector import RoundRobin
+from metaclient.scanner import TableScanner
+from metaclient_fake.master import region_procedures
+from metaclient_fake.master.master import Master
+from metaclient_fake.master.region_states import RegionGroup
+from metaclient_fake.region_replication.read_gate import ReadGate
+from metaclient_fake.region_replication.sink import Sink
+from metaclient_fake.server.scanners import Scanners
+from metaclient_fake.storage.filesystem import FileSystem
+from metaclient_fake.storage.mutations import is_met
+from metaclient_fake.storage.region import Region
+from metaclient_fake.storage.replica import Follower
+from metaclient_fake.storage.wal import Wal
+
+__all__ = ["DEFECTS", "Defect", "planted"]
+
+#: Makes the broken method out of the right one.
+Breaker = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """One bug: its story, who should notice, and the method that it replaces."""
+
+    name: str
+    story: str
+    caught_by: tuple[str, ...]
+    owner: Any
+    method: str
+    broken: Breaker
+
+
+DEFECTS: dict[str, Defect] = {}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Have the defect until the end of the block; no name, no defect."""
+    if not name:
+        yield
+        return
+    defect = DEFECTS.get(name)
+    if defect is None:
+        raise ConfigError(f"there is no defect {name!r}; known are {', '.join(sorted(DEFECTS))}")
+    with patch.object(defect.owner, defect.method, defect.broken(getattr(defect.owner, defect.method))):
+        yield
+
+
+def _defect(owner: Any, method: str, *, caught_by: Sequence[str]) -> Callable[[Breaker], None]:
+    """Register a function that turns a right method into a broken one; its docstring is the story."""
+
+    def register(broken: Breaker) -> None:
+        name, story = broken.__name__, (broken.__doc__ or "").strip()
+        DEFECTS[name] = Defect(name, story, tuple(caught_by), owner, method, broken)
+
+    return register
+
+
+# -- region replication ------------------------------------------------------------------------------------------------
+
+
+@_defect(Sink, "_settle", caught_by=("convergence", "timeline"))
+def sink_forgets_failed_batch(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A batch that failed is taken for delivered: the replica misses its edits, and nobody asks for a flush."""
+
+    def settle(self: Sink, queue: Any, batch: Any, error: BaseException | None) -> None:
+        right(self, queue, batch, None)
+
+    return settle
+
+
+@_defect(ReadGate, "__init__", caught_by=("timeline", "scans", "cycle", "linearizability"))
+def replica_opens_before_flush(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A replica is readable as soon as it is open, before it has seen what its primary has in memory."""
+
+    def init(self: ReadGate, families: frozenset[bytes], *, is_open: bool = False) -> None:
+        right(self, families, is_open=True)
+
+    return init
+
+
+@_defect(Region, "apply_replayed", caught_by=("cycle", "convergence", "timeline"))
+def half_row_reaches_replica(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Of an edit that touches two families a replica applies only the first."""
+
+    def apply_replayed(self: Region, entry: Any, covered: Any = None) -> None:
+        is_whole = self.is_primary or len(entry.rows) < 2
+        right(self, entry if is_whole else entry._replace(rows=entry.rows[:1]), covered)
+
+    return apply_replayed
+
+
+@_defect(Follower, "refresh", caught_by=("timeline", "convergence", "cycle"))
+def refresh_drops_newest(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A replica that sees new files forgets all of its memory, also what came after those files."""
+
+    def refresh(self: Follower) -> bool:
+        freed: bool = right(self)
+        for store in self._region.stores:
+            store.memstore.drop_active()
+        self._region.publish()
+        return freed
+
+    return refresh
+
+
+@_defect(region_procedures, "_open_daughters", caught_by=("convergence",))
+def split_loses_queue(right: Callable[..., Any]) -> Callable[..., Any]:
+    """The daughters of a split have a sink, but no queue for any replica."""
+
+    def open_daughters(master: Master, groups: list[RegionGroup], server: Any) -> None:
+        right(master, groups, server)
+        for group in groups if len(groups) == 2 else ():
+            host = master.live.get(group.primary.server) if group.primary.server is not None else None
+            sink = host.replication.sinks.get(group.primary.name) if host is not None else None
+            if sink is not None:
+                sink._replica_count = lambda: 1
+
+    return open_daughters
+
+
+# -- storage and recovery ----------------------------------------------------------------------------------------------
+
+
+@_defect(Master, "_take_edits", caught_by=("durability", "linearizability", "counters", "scans", "cycle"))
+def log_is_not_replayed(right: Callable[..., Any]) -> Callable[..., Any]:
+    """The log of a dead server is fenced and thrown away."""
+
+    def take_edits(self: Master, server: Any) -> None:
+        server.wal.fence()
+        server.meta_wal.fence()
+
+    return take_edits
+
+
+@_defect(Wal, "_is_flushed", caught_by=("durability", "linearizability", "counters", "scans", "cycle"))
+def log_is_archived_too_early(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A rolled log file goes to the archive though regions still need it."""
+
+    def is_flushed(self: Wal, file: Any) -> bool:
+        return True
+
+    return is_flushed
+
+
+@_defect(Wal, "fence", caught_by=("ownership", "durability", "linearizability"))
+def zombie_is_not_fenced(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A server that was declared dead, and does not know it, goes on writing to its log."""
+
+    def fence(self: Wal) -> int:
+        return 0
+
+    return fence
+
+
+@_defect(FileSystem, "split", caught_by=("durability", "linearizability", "scans", "counters", "cycle"))
+def split_loses_a_file(right: Callable[..., Any]) -> Callable[..., Any]:
+    """The upper daughter of a split gets no reference to the parent's newest file."""
+
+    def split(self: FileSystem, parent: Any, left: Any, lower: Any, at: bytes) -> None:
+        right(self, parent, left, lower, at)
+        directory = self.region(lower)
+        for family in directory.families():
+            files = directory.files(family)
+            if files:
+                directory.replace(family, files[-1:], (), 0.0)
+
+    return split
+
+
+@_defect(Region, "check_and_mutate", caught_by=("linearizability", "cycle"))
+def check_and_put_is_two_steps(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Between the check and the put of a check-and-put others may write."""
+
+    def check_and_mutate(self: Region, check: Any, mutation: Any) -> bool:
+        with self.update_lock:
+            self.check_writable(check.row)
+            if not is_met(check, self._writer._newest(check.row, check.column, 1)):
+                return False
+        self.runtime.sleep(0.3)
+        with self.update_lock:
+            self._writer.mutate(mutation)
+        return True
+
+    return check_and_mutate
+
+
+@_defect(Scanners, "expire", caught_by=("leaks",))
+def lease_never_ends(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A server keeps the scanners of clients that have gone."""
+
+    def expire(self: Scanners) -> int:
+        return 0
+
+    return expire
+
+
+# -- the client --------------------------------------------------------------------------------------------------------
+
+
+@_defect(Operations, "race", caught_by=("timeline", "answers"))
+def stale_flag_of_wrong_replica(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A hedged read names the primary, whoever answered."""
+
+    def race(self: Operations, table: bytes, row: bytes, *arguments: Any, **options: Any) -> Any:
+        value, place = right(self, table, row, *arguments, **options)
+        known = self.locator.cache.cached_region(table, row)
+        return value, (known.primary if known is not None and known.primary is not None else place)
+
+    return race
+
+
+@_defect(Locator, "_lost", caught_by=("liveness",))
+def cache_keeps_dead_parent(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A location that proved wrong stays in the cache."""
+
+    def lost(self: Locator, location: Any, error: MetaClientError, *, mark: bool) -> bool:
+        return False
+
+    return lost
+
+
+@_defect(_Race, "_failed", caught_by=("budgets",))
+def hedge_returns_first_error(right: Callable[..., Any]) -> Callable[..., Any]:
+    """The first leg of a race that fails ends it, though another one is under way."""
+
+    def failed(self: Any, leg: Any, error: MetaClientError, started: float) -> None:
+        right(self, leg, error, started)
+        if self._running:
+            raise error
+
+    return failed
+
+
+@_defect(_Operation, "_may_retry", caught_by=("counters", "linearizability"))
+def retry_repeats_increment(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A write that may have been applied, and is not safe to repeat, is repeated."""
+
+    def may_retry(self: Any, error: BaseException) -> bool:
+        return isinstance(error, MetaClientError) and error.disposition is not Disposition.FATAL
+
+    return may_retry
+
+
+@_defect(_Operation, "_left_s", caught_by=("deadlines",))
+def retry_restarts_the_clock(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Each attempt has the whole time of the operation."""
+
+    def left_s(self: Any) -> float:
+        return float(self._config.operation_timeout_s)
+
+    return left_s
+
+
+@_defect(CallBudget, "take", caught_by=("budgets",))
+def retry_ignores_budget(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Retries are never refused."""
+
+    def take(self: CallBudget, now: float) -> bool:
+        return True
+
+    return take
+
+
+@_defect(HedgeBudget, "take", caught_by=("budgets",))
+def hedge_ignores_budget(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Hedges are never refused."""
+
+    def take(self: HedgeBudget, calls: int = 1) -> bool:
+        return True
+
+    return take
+
+
+@_defect(_Reading, "accept", caught_by=("errors", "tables", "liveness"))
+def lookup_believes_secondary(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A secondary of hbase:meta that knows no table is believed."""
+
+    def accept(self: Any, replica: Any, page: Any) -> MetaClientError | None:
+        refusal: MetaClientError | None = right(self, replica, page)
+        meaning = getattr(refusal, "meaning", None)
+        if meaning is None:
+            return refusal
+        self._primary_said = meaning
+        self._primary_failed = True
+        return meaning  # type: ignore[no-any-return]  # an error of ours
+
+    return accept
+
+
+@_defect(RoundRobin, "select", caught_by=("meta_load",))
+def balancing_reads_the_primary(right: Callable[..., Any]) -> Callable[..., Any]:
+    """LoadBalance asks the primary first."""
+
+    def select(self: RoundRobin, lookup: Any, view: Any) -> Sequence[int]:
+        return [0, *right(self, lookup, view)]
+
+    return select
+
+
+@_defect(TableScanner, "_resume", caught_by=("scans",))
+def scan_repeats_a_row(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A scanner that was lost is opened again at the last row that was returned, not after it."""
+
+    def resume(self: TableScanner) -> None:
+        right(self)
+        self._at_inclusive = True
+
+    return resume
+
+
+@_defect(TableScanner, "_move_on", caught_by=("scans",))
+def scan_skips_first_row_of_region(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A scan goes on after the border of a region, and loses the row that lies on it."""
+
+    def move_on(self: TableScanner) -> bool:
+        goes_on: bool = right(self)
+        self._at_inclusive = False
+        return goes_on
+
+    return move_on
+
+
+@_defect(TableScanner, "_discard", caught_by=("leaks",))
+def loser_keeps_its_scanner(right: Callable[..., Any]) -> Callable[..., Any]:
+    """The scanner of a leg that lost a race is never closed."""
+
+    def discard(self: TableScanner, page: object) -> None:
+        pass
+
+    return discard

@@ -1,0 +1,356 @@
+"""Carries out faults on a running cluster: each in a task of its own, each undone when its time is over.
+
+Whom a fault hits is decided when it strikes, from what is there then. A fault that cannot strike (nobody left to kill,
+a region that is moving already) is recorded as refused: the timeline and the coverage say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from metaclient.errors import ConnectionClosed, MetaClientError, RequestRefused
+from metaclient.model import META_TABLE
+from metaclient.runtime import Task
+from metaclient_fake.network.network import Partition
+from metaclient_fake.server.region_server import RegionServer, ServerState
+from metaclient_fake.simulation.schedule import KINDS, Fault
+
+if TYPE_CHECKING:
+    from metaclient_fake.simulation.world import World
+
+__all__ = ["Injector", "Struck"]
+
+#: So many servers stay up, whatever a schedule says: fewer cannot hold two copies of a region apart.
+_SERVERS_UP_MIN = 2
+#: A server that cannot flush refuses writes when its memstore is full; these bytes fill the small ones.
+_BURST_VALUES, _BURST_BYTES = 8, 700
+_COPIES_MAX = 3
+
+
+class Struck:
+    """What became of one fault: when, on whom, until when, and the refusal if there was one."""
+
+    __slots__ = ("began_at", "detail", "ended_at", "fault", "refusal")
+
+    def __init__(self, fault: Fault, began_at: float) -> None:
+        self.fault = fault
+        self.began_at = began_at
+        self.ended_at: float | None = None
+        self.detail = ""
+        self.refusal = ""
+
+    def __str__(self) -> str:
+        until = f"{self.ended_at:8.3f}" if self.ended_at is not None else "   never"
+        refused = f" (refused: {self.refusal})" if self.refusal else ""
+        return f"{self.began_at:8.3f} .. {until} fault         {self.fault.kind} {self.detail}{refused}"
+
+
+Undo = Callable[[], object]
+_NOTHING: Undo = lambda: None  # noqa: E731  # a value, not a function with a name
+
+
+class Injector:
+    """The faults of one run."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._cluster = world.cluster
+        self._runtime = world.runtime
+        self.struck: list[Struck] = []
+        self._tasks: list[Task[None]] = []
+
+    def run(self, faults: tuple[Fault, ...]) -> None:
+        """Let them strike at their times; returns after the last has begun."""
+        began = self._runtime.now()
+        for fault in sorted(faults, key=lambda fault: fault.at_s):
+            wait_s = began + fault.at_s - self._runtime.now()
+            if wait_s > 0:
+                self._runtime.sleep(wait_s)
+            struck = Struck(fault, self._runtime.now())
+            self.struck.append(struck)
+            self._tasks.append(self._runtime.start(self._strike, struck, name=f"fault-{fault.kind}"))
+
+    def _strike(self, struck: Struck) -> None:
+        fault = struck.fault
+        try:
+            undo = getattr(self, f"_{fault.kind}")(fault, struck) or _NOTHING
+            if undo is not _NOTHING:
+                self._runtime.sleep(fault.lasts_s)
+                undo()
+        except ConnectionClosed:
+            raise
+        except MetaClientError as error:
+            struck.refusal = f"{type(error).__name__}: {error}"
+        struck.ended_at = self._runtime.now()
+
+    def running(self) -> list[str]:
+        """Faults that have not come to their end."""
+        return [task.name for task in self._tasks if not task.is_done]
+
+    # -- whom? ---------------------------------------------------------------------------------------------------
+
+    def _server(self, pick: int, *, spares: int = 0) -> RegionServer:
+        """A running server; refused when fewer than ``spares`` others would be left."""
+        running = [server for server in self._cluster.servers_by_host.values() if server.is_running]
+        if len(running) <= spares:
+            raise RequestRefused(f"only {len(running)} servers are running")
+        return running[pick % len(running)]
+
+    def _party(self, pick: int) -> str:
+        clients = [f"client/{client.name}" for client in self._world.clients]
+        parties = [*self._cluster.servers(), "client", "registry", "master", *clients[:3]]
+        return parties[pick % len(parties)]
+
+    def _table(self, pick: int) -> str:
+        return self._world.tables[pick % len(self._world.tables)]
+
+    def _region(self, fault: Fault) -> str:
+        regions = self._cluster.regions(self._table(fault.other))
+        return regions[fault.pick % len(regions)]
+
+    # -- servers -------------------------------------------------------------------------------------------------
+
+    def _kill(self, fault: Fault, struck: Struck) -> Undo:
+        host = self._server(fault.pick, spares=_SERVERS_UP_MIN).host
+        struck.detail = host
+        self._cluster.kill(host)
+        return lambda: self._start_again(host)
+
+    def _start_again(self, host: str) -> None:
+        if self._cluster.server_named(host).state is ServerState.DEAD:
+            self._cluster.restart(host)
+
+    def _restart(self, fault: Fault, struck: Struck) -> None:
+        struck.detail = host = self._server(fault.pick, spares=_SERVERS_UP_MIN).host
+        self._cluster.restart(host)
+
+    def _stop(self, fault: Fault, struck: Struck) -> Undo:
+        host = self._server(fault.pick, spares=_SERVERS_UP_MIN).host
+        struck.detail = host
+        self._cluster.stop(host)
+        return lambda: self._start_again(host)
+
+    def _pause(self, fault: Fault, struck: Struck) -> Undo:
+        server = self._server(fault.pick, spares=_SERVERS_UP_MIN)
+        keeps_session = fault.amount < 0.3
+        struck.detail = server.host + (", its session lives on" if keeps_session else "")
+        self._cluster.pause(server.host, keeps_session=keeps_session)
+        return lambda: self._wake(server)
+
+    def _wake(self, server: RegionServer) -> None:
+        if server.is_hung and self._cluster.server_named(server.host) is server:
+            self._cluster.resume(server.host)
+
+    def _slow(self, fault: Fault, struck: Struck) -> Undo:
+        server = self._server(fault.pick)
+        seconds = 0.005 + fault.amount * fault.amount
+        struck.detail = f"{server.host} by {seconds:.3f} s"
+        self._cluster.slow(server.host, seconds)
+
+        def undo() -> None:
+            server.slow_s = 0.0
+            server.update_quick()
+
+        return undo
+
+    def _skew(self, fault: Fault, struck: Struck) -> Undo:
+        server = self._server(fault.pick)
+        seconds = (fault.amount - 0.5) * 120
+        struck.detail = f"{server.host} by {seconds:+.1f} s"
+        self._cluster.faults.skew_clock(server.host, seconds)
+
+        def undo() -> None:
+            server.clock_skew_ms = 0
+
+        return undo
+
+    def _full_queue(self, fault: Fault, struck: Struck) -> Undo:
+        struck.detail = host = self._server(fault.pick).host
+        self._cluster.faults.fill_call_queue(host)
+        return lambda: self._cluster.faults.drain_call_queue(host)
+
+    def _stall_flushes(self, fault: Fault, struck: Struck) -> Undo:
+        struck.detail = host = self._server(fault.pick).host
+        self._cluster.faults.stall_flushes(host)
+        return lambda: self._cluster.faults.stall_flushes(host, False)
+
+    def _fail_refresh(self, fault: Fault, struck: Struck) -> Undo:
+        struck.detail = host = self._server(fault.pick).host
+        self._cluster.faults.fail_refresh(host)
+        return lambda: self._cluster.faults.fail_refresh(host, False)
+
+    # -- the network ---------------------------------------------------------------------------------------------
+
+    def _partition(self, fault: Fault, struck: Struck) -> Undo:
+        return self._cut(fault, struck, is_one_way=False)
+
+    def _one_way(self, fault: Fault, struck: Struck) -> Undo:
+        return self._cut(fault, struck, is_one_way=True)
+
+    def _cut(self, fault: Fault, struck: Struck, *, is_one_way: bool) -> Undo:
+        one, other = self._party(fault.pick), self._party(fault.other)
+        if one == other:
+            other = self._server(fault.other).host
+        struck.detail = f"{one} -> {other}" if is_one_way else f"{one} and {other}"
+        made = self._cluster.network.partition(one, other, is_one_way=is_one_way)
+        return lambda: self._mend(made)
+
+    def _mend(self, partition: Partition) -> None:
+        self._cluster.network.mend(partition)
+
+    def _ends(self, fault: Fault) -> tuple[str, str]:
+        """From whom to whom a rule for messages goes: one end is often everybody."""
+        return (
+            "*" if fault.pick % 3 == 0 else self._party(fault.pick),
+            "*" if fault.other % 3 == 0 else self._party(fault.other),
+        )
+
+    def _lose(self, fault: Fault, struck: Struck) -> Undo:
+        source, target = self._ends(fault)
+        share = 0.02 + 0.3 * fault.amount
+        struck.detail = f"{share:.0%} from {source} to {target}"
+        rule = self._cluster.faults.lose_messages(source, target, share)
+        return lambda: self._cluster.faults.end(rule)
+
+    def _delay(self, fault: Fault, struck: Struck) -> Undo:
+        source, target = self._ends(fault)
+        seconds = 0.01 + 3 * fault.amount * fault.amount * fault.amount
+        struck.detail = f"{seconds:.3f} s from {source} to {target}"
+        rule = self._cluster.faults.delay_messages(source, target, seconds, 0.3)
+        return lambda: self._cluster.faults.end(rule)
+
+    def _reorder(self, fault: Fault, struck: Struck) -> Undo:
+        source, target = self._ends(fault)
+        seconds = 0.002 + fault.amount * 0.3
+        struck.detail = f"within {seconds:.3f} s from {source} to {target}"
+        rule = self._cluster.faults.reorder_messages(source, target, seconds, 0.5)
+        return lambda: self._cluster.faults.end(rule)
+
+    def _repeat(self, fault: Fault, struck: Struck) -> Undo:
+        source, target = self._ends(fault)
+        struck.detail = f"from {source} to {target}"
+        repeated = self._cluster.faults.repeat_messages(source, target, 0.1 + 0.8 * fault.amount)
+        jittered = self._cluster.faults.reorder_messages(source, target, 0.05)
+
+        def undo() -> None:
+            self._cluster.faults.end(repeated)
+            self._cluster.faults.end(jittered)
+
+        return undo
+
+    def _registry_gone(self, fault: Fault, struck: Struck) -> Undo:
+        party = "*" if fault.amount < 0.3 else "client"
+        struck.detail = "for everybody" if party == "*" else "for clients"
+        made = self._cluster.network.partition("registry", party)
+        return lambda: self._mend(made)
+
+    def _registry_held(self, fault: Fault, struck: Struck) -> Undo:
+        self._cluster.faults.hold_registry()
+        return self._cluster.faults.release_registry
+
+    # -- regions -------------------------------------------------------------------------------------------------
+
+    def _split(self, fault: Fault, struck: Struck) -> None:
+        region = self._region(fault)
+        info = self._cluster.node_named(region).info
+        rows = [row for row in self._world.border_rows if info.contains(row) and row > info.start_key]
+        at = rows[int(fault.amount * len(rows))] if rows else None
+        struck.detail = f"{info.table.decode()} {region} at {at.decode() if at else 'its middle'}"
+        self._cluster.split(region, at)
+
+    def _merge(self, fault: Fault, struck: Struck) -> None:
+        regions = self._cluster.regions(self._table(fault.other))
+        if len(regions) < 2:
+            raise RequestRefused("there are no two regions to merge")
+        first = fault.pick % (len(regions) - 1)
+        struck.detail = f"{regions[first]} and {regions[first + 1]}"
+        self._cluster.merge(regions[first], regions[first + 1])
+
+    def _move(self, fault: Fault, struck: Struck) -> None:
+        region = self._region(fault)
+        nodes = self._cluster.master.states.group_of(self._cluster.node_named(region)).nodes
+        replica_id = int(fault.amount * len(nodes))
+        struck.detail = f"{region} replica {replica_id}"
+        self._cluster.move(region, replica_id=replica_id)
+
+    def _move_nowhere(self, fault: Fault, struck: Struck) -> None:
+        struck.detail = region = self._region(fault)
+        self._cluster.faults.move_to_nowhere(region)
+
+    def _meta_replica(self, fault: Fault) -> int:
+        group = self._cluster.master.meta_group
+        return fault.pick % len(group.nodes) if group is not None else 0
+
+    def _move_meta(self, fault: Fault, struck: Struck) -> None:
+        replica_id = self._meta_replica(fault)
+        struck.detail = f"replica {replica_id}"
+        self._cluster.move("hbase:meta", replica_id=replica_id)
+
+    def _pile(self, fault: Fault, struck: Struck) -> None:
+        region, host = self._region(fault), self._server(fault.other).host
+        struck.detail = f"{region} on {host}"
+        self._cluster.faults.pile_replicas(region, host)
+
+    def _flush(self, fault: Fault, struck: Struck) -> None:
+        table = None if fault.amount < 0.3 else self._table(fault.pick)
+        struck.detail = table or "all tables"
+        self._cluster.flush(table)
+
+    def _compact(self, fault: Fault, struck: Struck) -> None:
+        table, is_major = self._table(fault.pick), fault.amount < 0.5
+        struck.detail = f"{table}{', major' if is_major else ''}"
+        self._cluster.compact(table, major=is_major)
+
+    def _balance(self, fault: Fault, struck: Struck) -> None:
+        struck.detail = f"{self._cluster.balance()} moves"
+
+    def _replica_count(self, fault: Fault, struck: Struck) -> None:
+        table = self._table(fault.pick)
+        descriptor = self._cluster.master.descriptor_of(table.encode())
+        copies = 1 + fault.other % _COPIES_MAX
+        struck.detail = f"{table}: {descriptor.region_replication} -> {copies}"
+        self._cluster.alter_table(replace(descriptor, region_replication=copies))
+
+    def _meta_replica_count(self, fault: Fault, struck: Struck) -> None:
+        descriptor = self._cluster.master.descriptor_of(META_TABLE)
+        copies = 1 + fault.other % _COPIES_MAX
+        struck.detail = f"{descriptor.region_replication} -> {copies}"
+        self._cluster.alter_table(replace(descriptor, region_replication=copies))
+
+    def _buffer_limit(self, fault: Fault, struck: Struck) -> None:
+        struck.detail = f"{_BURST_VALUES} values of {_BURST_BYTES} bytes"
+        self._world.burst(fault.pick, _BURST_VALUES, _BURST_BYTES)
+
+    # -- copies --------------------------------------------------------------------------------------------------
+
+    def _meta_secondary(self, fault: Fault) -> int:
+        group = self._cluster.master.meta_group
+        if group is None or len(group.nodes) < 2:
+            raise RequestRefused("hbase:meta has one copy")
+        return 1 + fault.pick % (len(group.nodes) - 1)
+
+    def _empty_meta(self, fault: Fault, struck: Struck) -> None:
+        replica_id = self._meta_secondary(fault)
+        struck.detail = f"replica {replica_id}"
+        self._cluster.faults.reopen_empty("hbase:meta", replica_id, fault.lasts_s)
+
+    def _torn_meta(self, fault: Fault, struck: Struck) -> None:
+        replica_id = self._meta_secondary(fault)
+        cells = int(fault.amount * 6)
+        struck.detail = f"replica {replica_id}: {cells} cells a row"
+        self._cluster.faults.tear_meta_rows(replica_id, fault.lasts_s, cells=cells)
+
+    def _reads_disabled(self, fault: Fault, struck: Struck) -> None:
+        region = self._region(fault)
+        nodes = self._cluster.master.states.group_of(self._cluster.node_named(region)).nodes
+        if len(nodes) < 2:
+            raise RequestRefused("the region has one copy")
+        replica_id = 1 + int(fault.amount * (len(nodes) - 1))
+        struck.detail = f"{region} replica {replica_id}"
+        self._cluster.faults.disable_reads(region, replica_id, fault.lasts_s)
+
+
+_missing: Mapping[str, str] = {kind: text for kind, text in KINDS.items() if not hasattr(Injector, f"_{kind}")}
+assert not _missing, f"kinds of faults that nobody can inject: {_missing}"

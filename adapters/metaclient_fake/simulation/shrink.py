@@ -1,0 +1,88 @@
+"""Decides which faults and clients a failure needs: takes away as much as possible while the same promise is broken.
+
+Delta debugging (Zeller's ddmin), first over the faults, then over the clients, then over the faults again. A smaller
+run counts only if one of the same checkers reports a violation: another bug on the way is not the one that is looked
+for. The clients keep their dice when others go (:mod:`metaclient_fake.simulation.chance`), and so do faults.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from metaclient_fake.simulation.spec import Spec
+from metaclient_fake.simulation.trial import Report, run
+
+__all__ = ["minimised", "shrunk"]
+
+T = TypeVar("T")
+
+#: Runs that a shrinking may take: about a minute.
+RUNS_MAX = 120
+
+
+def minimised(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
+    """A part of the items with which it still fails, and from which no single one can be taken away.
+
+    >>> minimised(range(20), lambda kept: 3 in kept and 17 in kept)
+    [3, 17]
+    """
+    kept = list(items)
+    if kept and fails([]):
+        return []
+    chunks = 2
+    while len(kept) >= 2:
+        size = max(1, len(kept) // chunks)
+        parts = [kept[start : start + size] for start in range(0, len(kept), size)]
+        for part in parts:
+            rest = [item for other in parts if other is not part for item in other]
+            if fails(rest):
+                kept, chunks = rest, max(chunks - 1, 2)
+                break
+        else:
+            if size == 1:
+                break
+            chunks = min(len(kept), chunks * 2)
+    return kept
+
+
+def shrunk(report: Report, *, runs_max: int = RUNS_MAX, on_run: Callable[[int, Spec], None] | None = None) -> Report:
+    """The smallest run found that breaks one of the same promises; the report itself when nothing can go."""
+    wanted = {violation.checker for violation in report.violations}
+    search = _Search(report, wanted, runs_max, on_run)
+    search.over_faults()
+    search.over_clients()
+    search.over_faults()
+    return search.best
+
+
+class _Search:
+    def __init__(
+        self, report: Report, wanted: set[str], runs_max: int, on_run: Callable[[int, Spec], None] | None
+    ) -> None:
+        self.best = report
+        self._wanted = wanted
+        self._runs_left = runs_max
+        self._runs_max = runs_max
+        self._on_run = on_run
+
+    def over_faults(self) -> None:
+        minimised(self.best.spec.faults, lambda kept: self._fails(self.best.spec.with_faults(tuple(kept))))
+
+    def over_clients(self) -> None:
+        minimised(
+            self.best.spec.clients,
+            lambda kept: bool(kept) and self._fails(self.best.spec.with_clients(tuple(kept))),
+        )
+
+    def _fails(self, spec: Spec) -> bool:
+        if self._runs_left <= 0:
+            return False
+        self._runs_left -= 1
+        if self._on_run is not None:
+            self._on_run(self._runs_max - self._runs_left, spec)
+        found = run(spec)
+        if not self._wanted & {violation.checker for violation in found.violations}:
+            return False
+        self.best = found
+        return True

@@ -1,0 +1,21 @@
+"""What the simulated clients do: one module for each habit, one class a client (see ``base.Workload``)."""
+
+from __future__ import annotations
+
+from metaclient_fake.simulation.workloads.base import Workload
+from metaclient_fake.simulation.workloads.cells import Cells
+from metaclient_fake.simulation.workloads.counters import Counters
+from metaclient_fake.simulation.workloads.cycle import Cycle
+from metaclient_fake.simulation.workloads.inserts import Inserts
+from metaclient_fake.simulation.workloads.registers import Registers
+from metaclient_fake.simulation.workloads.scans import Scans
+from metaclient_fake.simulation.workloads.storm import Storm
+from metaclient_fake.simulation.workloads.tables import Tables
+from metaclient_fake.simulation.workloads.timeline import Timeline
+
+__all__ = ["WORKLOADS", "Workload"]
+
+#: By the name that ``spec.MIX`` knows them by.
+WORKLOADS: dict[str, type[Workload]] = {
+    made.kind: made for made in (Registers, Timeline, Scans, Inserts, Cells, Counters, Cycle, Tables, Storm)
+}

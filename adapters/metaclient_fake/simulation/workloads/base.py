@@ -1,0 +1,132 @@
+"""Stores one simulated client: its connection, its dice, and what it is doing; a workload is a client with a habit.
+
+A workload does one operation at a time, about one a second, and records each before it begins and after it has ended.
+Everything that a call may raise is a ``MetaClientError``: anything else is a bug and ends the run.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, TypeVar
+
+from metaclient.connection import Connection, connect_to
+from metaclient.errors import MetaClientError
+from metaclient.model import Row
+from metaclient.table import Table
+from metaclient_fake.simulation.chance import chance
+from metaclient_fake.simulation.history import Operation
+from metaclient_fake.simulation.observed import ObservedBackend
+from metaclient_fake.simulation.spec import ClientSpec
+
+if TYPE_CHECKING:
+    from metaclient_fake.simulation.world import World
+
+__all__ = ["Workload"]
+
+T = TypeVar("T")
+
+#: After each operation of a client, in simulated seconds: one a second on average.
+_PAUSE_S = (0.5, 1.5)
+
+
+class Workload(ABC):
+    """One client and what it does; subclasses say what one step is."""
+
+    #: As in ``spec.MIX``.
+    kind = ""
+
+    def __init__(self, world: World, spec: ClientSpec) -> None:
+        self.world = world
+        self.spec = spec
+        self.name = spec.name
+        self.dice = chance(world.spec.seed, f"client/{spec.number}")
+        self.backend = ObservedBackend(world.cluster, self.name, world.report)
+        self.connection: Connection = connect_to(
+            self.backend,
+            runtime=world.runtime,
+            owns_backend=True,
+            owns_runtime=False,
+            **spec.options,  # type: ignore[arg-type]  # options of connect, by name
+        )
+        self._tables: dict[str, Table] = {}
+        self.count = 0
+        #: Operations so far; those that were one call count once.
+        self.calls = 0
+
+    @abstractmethod
+    def step(self) -> None:
+        """One operation (or one after the other), recorded."""
+
+    def run(self) -> None:
+        """Until the world says that it is over."""
+        runtime = self.world.runtime
+        runtime.sleep(self.dice.random())  # they do not start in step
+        while not self.world.is_over:
+            before = self.calls
+            self.step()
+            runtime.sleep(max(1, self.calls - before) * self.dice.uniform(*_PAUSE_S))
+
+    def was_misled(self, operation: Operation) -> bool:
+        """Did a zombie take part in it (see ``observed``)?"""
+        return operation.group in self.backend.zombie_operations
+
+    # -- for subclasses ------------------------------------------------------------------------------------------
+
+    def table(self, name: str) -> Table:
+        """The client's table of this name; made once, as users do."""
+        made = self._tables.get(name)
+        if made is None:
+            made = self._tables[name] = self.connection.table(name)
+        return made
+
+    def begin(self, kind: str, table: str = "", row: bytes = b"", *, of: Operation | None = None) -> Operation:
+        """Note an operation that is about to be called; ``of`` is the first of those that are one call."""
+        operation = self.world.history.begin(self.name, kind, table, row)
+        operation.group = operation.number if of is None else of.number
+        self.calls += of is None
+        self.backend.operation = operation.group
+        return operation
+
+    def begin_all(self, kind: str, table: str, rows: Iterable[bytes]) -> dict[bytes, Operation]:
+        """Note operations on several rows that are about to be one call."""
+        made: dict[bytes, Operation] = {}
+        for row in dict.fromkeys(rows):
+            made[row] = self.begin(kind, table, row, of=next(iter(made.values()), None))
+        return made
+
+    def tried(self, operation: Operation, call: Callable[[], T]) -> T | None:
+        """Make the call and note how it ended; None when it failed."""
+        try:
+            value = call()
+        except MetaClientError as error:
+            self.world.history.failed(operation, error)
+            return None
+        self.world.history.ok(operation)
+        return value
+
+    def read(self, operation: Operation, call: Callable[[], Row], column: bytes) -> Row | None:
+        """Make a read of one row and note what it saw of one column, and who answered."""
+        row = self.tried(operation, call)
+        if row is not None:
+            self.saw(operation, row, column)
+        return row
+
+    def saw(self, operation: Operation, row: Row, column: bytes) -> None:
+        operation.value = row.get(column)
+        operation.stale = row.stale
+        operation.replica_id = row.replica_id
+        operation.server = str(row.server)
+
+    def ended(self, operations: Iterable[Operation], error: MetaClientError | None = None) -> None:
+        """Note the end of operations that were one call."""
+        for operation in operations:
+            if error is None:
+                self.world.history.ok(operation)
+            else:
+                self.world.history.failed(operation, error)
+
+    def fresh_value(self) -> bytes:
+        """A value that nobody else ever writes."""
+        self.count += 1
+        return b"%d.%d" % (self.spec.number, self.count)

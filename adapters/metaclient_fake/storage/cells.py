@@ -1,0 +1,230 @@
+"""Stores one row's cells of one family: as one write left them (RowCells) or as writes pile up (VersionedRow).
+
+The order is HBase's ``CellComparatorImpl`` inside a row: column, then newest timestamp, then the delete markers before
+the puts, then the newest sequence id. Rows are shared between WAL, memstore and store files: a flush copies nothing.
+Those of few small cells are packed (:mod:`packed_row`); of the others, the cells are the very objects that readers get.
+
+A row is *plain* when each of its columns has one put and no marker hides anything: reading it is handing it out. All
+the speed of this package comes from asking that question once, when the row is written.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+from metaclient.model import Cell, CellType
+from metaclient_fake.storage.packed_row import PackedRow, is_packable, packed
+
+__all__ = [
+    "CELL_OVERHEAD_BYTES",
+    "Columns",
+    "PlainRow",
+    "RowCells",
+    "RowVersions",
+    "Version",
+    "VersionedRow",
+    "cells_size",
+    "newest_cells",
+    "row_of",
+]
+
+#: Lengths of key and value, of row and family, timestamp and type: what a KeyValue adds to its parts.
+CELL_OVERHEAD_BYTES = 20
+
+#: (timestamp, type, sequence id, cell): sorted backwards it is HBase's order inside a column.
+Version: TypeAlias = tuple[int, int, int, Cell]
+Columns: TypeAlias = dict[bytes, list[Version]]
+
+PUT = CellType.PUT
+#: So many packed versions are faster unpacked again than kept twice.
+FRESH_FEW = 2
+
+
+class RowCells:
+    """Cells of one row in HBase's order that never change again; ``sequence_id`` is the newest of them."""
+
+    __slots__ = ("cells", "is_plain", "sequence_id", "size")
+
+    def __init__(self, cells: tuple[Cell, ...], sequence_id: int, size: int, is_plain: bool) -> None:
+        self.cells = cells
+        self.sequence_id = sequence_id
+        self.size = size
+        self.is_plain = is_plain
+
+    def collect(self, into: Columns, read_point: int) -> None:
+        """Add what a reader at ``read_point`` may see; all of it or nothing: it was one write, or is in a file."""
+        number = self.sequence_id
+        if number > read_point:
+            return
+        for cell in self.cells:
+            version = (cell[1], int(cell[3]), number, cell)
+            versions = into.get(cell[0])
+            if versions is None:
+                into[cell[0]] = [version]
+            else:
+                versions.append(version)
+
+    def __repr__(self) -> str:
+        return f"RowCells({len(self.cells)} cells, sequence_id={self.sequence_id}, is_plain={self.is_plain})"
+
+
+class VersionedRow:
+    """A row of the memstore that was written more than once, or has delete markers. Guarded by the region's lock.
+
+    Once it is part of a snapshot it is settled, and may be read without.
+    """
+
+    __slots__ = ("_fresh", "_newest", "columns", "has_markers", "sequence_id", "size")
+
+    #: Same question as :attr:`RowCells.is_plain`, answered for good.
+    is_plain = False
+
+    def __init__(self) -> None:
+        self.columns: Columns = {}  # each list oldest first: the usual write is an append
+        self.has_markers = False
+        self.sequence_id = 0
+        self.size = 0
+        self._newest: RowCells | None = None
+        self._fresh: list[PackedRow] = []  # not in ``columns`` yet
+
+    def add(self, cells: Iterable[Cell], sequence_id: int, size: int) -> None:
+        """Apply one write. A cell of the same column, timestamp, type and sequence id replaces (``CellSet.add``)."""
+        self.settle()
+        self._newest = None
+        self._merge(cells, sequence_id)
+        self.sequence_id = max(self.sequence_id, sequence_id)
+        self.size += size
+
+    def _merge(self, cells: Iterable[Cell], sequence_id: int) -> None:
+        columns = self.columns
+        for cell in cells:
+            column, timestamp, _, kind = cell
+            versions = columns.get(column)
+            if versions is None:
+                columns[column] = [(timestamp, int(kind), sequence_id, cell)]
+            elif versions[-1][0] < timestamp:
+                versions.append((timestamp, int(kind), sequence_id, cell))
+            else:
+                _place(versions, (timestamp, int(kind), sequence_id, cell))
+            if kind != PUT:
+                self.has_markers = True
+
+    def put(self, row: PackedRow, sequence_id: int, size: int) -> None:
+        """Apply a put that is packed, later: whoever reads next unpacks it."""
+        self._fresh.append(row)
+        self._newest = None
+        self.sequence_id = sequence_id
+        self.size += size
+
+    def settle(self) -> None:
+        """Unpack what was put since somebody looked."""
+        if self._fresh:
+            fresh, self._fresh = self._fresh, []
+            for row in fresh:
+                self._merge(row.cells, row.sequence_id)
+
+    def collect(self, into: Columns, read_point: int) -> None:
+        """Add what a reader at ``read_point`` may see."""
+        self.settle()
+        sees_all = self.sequence_id <= read_point
+        for column, versions in self.columns.items():
+            seen = versions if sees_all else [version for version in versions if version[2] <= read_point]
+            if seen:
+                into[column] = into[column] + seen if column in into else list(seen)
+
+    def newest(self) -> RowCells:
+        """The newest put of each column, as a plain row; only for a row without markers."""
+        if self._newest is None:
+            columns = self.columns
+            if columns:
+                self.settle()
+                cells = tuple([columns[column][-1][3] for column in sorted(columns)])
+            else:
+                cells = newest_cells(self._fresh)
+                if len(self._fresh) <= FRESH_FEW:
+                    return RowCells(cells, self.sequence_id, self.size, True)
+            self._newest = RowCells(cells, self.sequence_id, self.size, True)
+        return self._newest
+
+    def cached_newest(self) -> RowCells | None:
+        """What :meth:`newest` answered, if nothing was written since; needs no lock."""
+        return self._newest
+
+    def forget_older(self, column: bytes, row_length: int, smallest_read_point: int) -> int:
+        """Drop puts that no open reader can need, after an increment (``Segment.upsert``); the bytes that went."""
+        self.settle()
+        versions = self.columns[column]
+        kept: list[Version] = []
+        visible = freed = 0
+        for version in reversed(versions):
+            if version[1] == PUT and version[2] <= smallest_read_point:
+                visible += 1
+                if visible > 1:
+                    freed += _size(row_length, version[3])
+                    continue
+            kept.append(version)
+        if freed:
+            kept.reverse()
+            self.columns[column] = kept
+            self.size -= freed
+        return freed
+
+    def __repr__(self) -> str:
+        return f"VersionedRow({len(self.columns)} columns, sequence_id={self.sequence_id})"
+
+
+#: What never changes again: of a file, or written once.
+PlainRow: TypeAlias = RowCells | PackedRow
+RowVersions: TypeAlias = PlainRow | VersionedRow
+
+
+def newest_cells(rows: Iterable[PlainRow]) -> tuple[Cell, ...]:
+    """The newest cell of each column over plain rows in order of their sequence ids: the newer one wins a tie."""
+    newest: dict[bytes, Cell] = {}
+    for row in rows:
+        for cell in row.cells:
+            found = newest.get(cell[0])
+            if found is None or cell[1] >= found[1]:
+                newest[cell[0]] = cell
+    return tuple(newest.values()) if len(newest) == 1 else tuple([newest[column] for column in sorted(newest)])
+
+
+def row_of(row: bytes, cells: tuple[Cell, ...], sequence_id: int) -> PlainRow:
+    """A row of a file, or of a replica, from cells in order."""
+    size, is_plain = cells_size(len(row), cells), _is_plain(cells)
+    if is_plain and is_packable(cells, size):
+        return packed(row, cells, sequence_id)
+    return RowCells(cells, sequence_id, size, is_plain)
+
+
+def cells_size(row_length: int, cells: Sequence[Cell]) -> int:
+    """The bytes of these cells as KeyValues (``MemStoreSize.dataSize``)."""
+    total = (CELL_OVERHEAD_BYTES + row_length) * len(cells)
+    for cell in cells:
+        total += len(cell[0]) + len(cell[2])
+    return total
+
+
+def _size(row_length: int, cell: Cell) -> int:
+    return CELL_OVERHEAD_BYTES + row_length + len(cell[0]) + len(cell[2])
+
+
+def _is_plain(cells: Sequence[Cell]) -> bool:
+    previous = b""
+    for cell in cells:
+        if cell[3] != PUT or cell[0] == previous:
+            return False
+        previous = cell[0]
+    return True
+
+
+def _place(versions: list[Version], version: Version) -> None:
+    """Insert in order; the same key replaces."""
+    key = version[:3]
+    index = bisect_left(versions, key)  # a prefix sorts before the tuple that it begins
+    if index < len(versions) and versions[index][:3] == key:
+        versions[index] = version
+    else:
+        versions.insert(index, version)

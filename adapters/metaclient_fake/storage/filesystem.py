@@ -1,0 +1,202 @@
+"""Stores what survives a server: region directories, their archive, sequence-id files and logs (HDFS's part).
+
+A directory belongs to a range of rows, not to a replica: secondaries list the primary's files. Files that a compaction
+or a drop replaced stay in the archive until its time to live is over (``hbase.master.hfilecleaner.ttl``), because a
+secondary may still be reading them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from metaclient import keys
+from metaclient.model import META_TABLE, RegionInfo
+from metaclient_fake.storage.memstore import RowOrder
+from metaclient_fake.storage.store_file import StoreFile
+from metaclient_fake.storage.wal import Wal, WalFile
+
+__all__ = ["FileSystem", "RegionDirectory", "row_order"]
+
+#: hbase.master.logcleaner.ttl
+WAL_TTL_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """A file that nobody lists any more, and since when."""
+
+    file: StoreFile
+    since_s: float
+
+
+def row_order(table: bytes) -> RowOrder:
+    """What the rows of ``table`` are sorted by."""
+    return keys.meta_sort_key if table == META_TABLE else None
+
+
+class RegionDirectory:
+    """The files of one region, by family, oldest first; the owner swaps a family's tuple as a whole."""
+
+    __slots__ = ("_archive", "_files", "info", "region", "sequence_id")
+
+    def __init__(self, info: RegionInfo, region: str, archive: list[Archived]) -> None:
+        self.info = info
+        self.region = region  # the primary's encoded name
+        self.sequence_id = 0  # the seq-id file
+        self._files: dict[bytes, tuple[StoreFile, ...]] = {}
+        self._archive = archive
+
+    def families(self) -> tuple[bytes, ...]:
+        return tuple(self._files)
+
+    def files(self, family: bytes) -> tuple[StoreFile, ...]:
+        return self._files.get(family, ())
+
+    def all_files(self) -> tuple[StoreFile, ...]:
+        return tuple(file for files in self._files.values() for file in files)
+
+    def has_references(self) -> bool:
+        """Whether files of a split or merge are still views on a parent: no further split before a compaction."""
+        return any(file.is_reference for file in self.all_files())
+
+    def add(self, family: bytes, file: StoreFile) -> None:
+        self.replace(family, (), (file,), 0.0)
+
+    def replace(
+        self, family: bytes, removed: Sequence[StoreFile], added: Sequence[StoreFile], now_s: float
+    ) -> tuple[StoreFile, ...]:
+        """Swap files in one step and archive what went; returns the family's files now, oldest first."""
+        gone = {id(file) for file in removed}
+        kept = [file for file in self._files.get(family, ()) if id(file) not in gone]
+        now = tuple(sorted([*kept, *added], key=lambda file: file.sequence_id))
+        self._files[family] = now
+        self._archive.extend(Archived(file, now_s) for file in removed)
+        return now
+
+    def drop_family(self, family: bytes, now_s: float) -> None:
+        """Archive a family that was taken out of the table."""
+        self._archive.extend(Archived(file, now_s) for file in self._files.pop(family, ()))
+
+    def __repr__(self) -> str:
+        return f"RegionDirectory({self.region}, {len(self.all_files())} files, sequence_id={self.sequence_id})"
+
+
+class FileSystem:
+    """One per cluster; every server sees the same."""
+
+    def __init__(self) -> None:
+        self._regions: dict[str, RegionDirectory] = {}
+        self._archive: list[Archived] = []
+        self._wals: dict[str, Wal] = {}
+        self._old_wals: list[WalFile] = []
+        self._files_made = 0
+
+    def file_name(self) -> str:
+        """A name that no file had before (HBase draws a UUID; a counter repeats with the seed)."""
+        self._files_made += 1
+        return f"{self._files_made:08x}"
+
+    def region(self, info: RegionInfo) -> RegionDirectory:
+        """The directory of a region, whichever replica is named; made when it is missing."""
+        primary = info.replica(0)
+        encoded = primary.encoded_name
+        found = self._regions.get(encoded)
+        if found is None:
+            found = self._regions.setdefault(encoded, RegionDirectory(primary, encoded, self._archive))
+        return found
+
+    def regions(self, table: bytes | None = None) -> list[RegionDirectory]:
+        return [found for found in list(self._regions.values()) if table is None or found.info.table == table]
+
+    def delete_region(self, info: RegionInfo, now_s: float) -> None:
+        """Archive a region's files and forget its directory (a parent that has no references left)."""
+        found = self._regions.pop(info.replica(0).encoded_name, None)
+        if found is not None:
+            self._archive.extend(Archived(file, now_s) for file in found.all_files())
+
+    def delete_table(self, table: bytes, now_s: float) -> int:
+        """Archive everything of a table; the number of regions that went."""
+        found = self.regions(table)
+        for directory in found:
+            self.delete_region(directory.info, now_s)
+        return len(found)
+
+    def split(self, parent: RegionInfo, left: RegionInfo, right: RegionInfo, at: bytes) -> None:
+        """Make the daughters' directories out of references to the parent's files; the parent keeps its own."""
+        source = self.region(parent)
+        order = row_order(parent.table)
+        for daughter, start, stop in ((left, b"", at), (right, at, b"")):
+            target = self.region(daughter)
+            target.sequence_id = source.sequence_id
+            for family in source.families():
+                for file in source.files(family):
+                    half = file.half(f"{file.name}.{source.region}", start, stop, order)
+                    if half is not None:
+                        target.add(family, half)
+
+    def merge(self, *parents_and_merged: RegionInfo) -> None:
+        """Make the merged region's directory (the last one named) out of references to its parents' files."""
+        *parents, merged = parents_and_merged
+        target = self.region(merged)
+        for parent in parents:
+            source = self.region(parent)
+            target.sequence_id = max(target.sequence_id, source.sequence_id)
+            for family in source.families():
+                for file in source.files(family):
+                    whole = file.half(f"{file.name}.{source.region}", b"", b"", None)
+                    if whole is not None:
+                        target.add(family, whole)
+
+    @property
+    def archived(self) -> tuple[StoreFile, ...]:
+        return tuple(entry.file for entry in self._archive)
+
+    def clean_archive(self, now_s: float, ttl_s: float) -> int:
+        """Delete for good what has been in the archive for longer than ``ttl_s``; the number of files."""
+        kept: list[Archived] = []
+        deleted = 0
+        for entry in self._archive:
+            if now_s - entry.since_s > ttl_s:
+                entry.file.is_deleted = True
+                deleted += 1
+            else:
+                kept.append(entry)
+        self._archive[:] = kept
+        return deleted
+
+    def create_wal(self, name: str, **options: int) -> Wal:
+        """A new log, kept here until :meth:`delete_wal`."""
+        if name in self._wals:
+            raise ValueError(f"a log named {name!r} is already there")
+        wal = self._wals[name] = Wal(name, **options)
+        wal.on_archive = self._old_wals.append
+        return wal
+
+    def wal(self, name: str) -> Wal | None:
+        return self._wals.get(name)
+
+    def wals(self) -> list[Wal]:
+        return list(self._wals.values())
+
+    def delete_wal(self, name: str) -> None:
+        """Forget a log whose regions were all recovered; its files go to the archive of logs."""
+        wal = self._wals.pop(name, None)
+        if wal is not None:
+            self._old_wals.extend(wal.files)
+
+    @property
+    def old_wals(self) -> tuple[WalFile, ...]:
+        return tuple(self._old_wals)
+
+    def clean_old_wals(self, now_s: float, ttl_s: float = WAL_TTL_S, needed: Iterable[str] = ()) -> int:
+        """Delete archived log files after their time, except those that replication still ``needed``."""
+        kept: list[WalFile] = []
+        for file in self._old_wals:
+            if file.archived_at_s is None:
+                file.archived_at_s = now_s  # archived since the last cleaning: its time begins now
+            if now_s - file.archived_at_s <= ttl_s or file.name in needed:
+                kept.append(file)
+        deleted = len(self._old_wals) - len(kept)
+        self._old_wals[:] = kept
+        return deleted

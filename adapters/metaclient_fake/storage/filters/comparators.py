@@ -1,0 +1,79 @@
+"""Decides how a filter's value compares with a stored one: binary, binaryprefix, regexstring, substring.
+
+DIVERGENCE: regular expressions are Python's, which agree with Java's in all that is common (no possessive quantifiers
+before Python 3.11, no ``\\p{...}`` classes).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from metaclient import keys
+from metaclient.wire.filter_language import FilterSyntaxError
+
+__all__ = ["KINDS", "OPERATORS", "Comparator", "Comparison", "comparison"]
+
+#: stored -> negative, zero or positive, as the stored value is less, equal or greater.
+Comparator = Callable[[bytes], int]
+
+OPERATORS: Mapping[bytes, Callable[[int], bool]] = {
+    b"<": lambda sign: sign < 0,
+    b"<=": lambda sign: sign <= 0,
+    b"=": lambda sign: sign == 0,
+    b"!=": lambda sign: sign != 0,
+    b">=": lambda sign: sign >= 0,
+    b">": lambda sign: sign > 0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """*stored* OP *given*, as people write it."""
+
+    operator: bytes
+    comparator: Comparator
+
+    def holds(self, stored: bytes) -> bool:
+        return OPERATORS[self.operator](self.comparator(stored))
+
+
+def _sign(stored: bytes, given: bytes) -> int:
+    return (stored > given) - (stored < given)
+
+
+def _binary(given: bytes) -> Comparator:
+    return lambda stored: _sign(stored, given)
+
+
+def _binary_prefix(given: bytes) -> Comparator:
+    return lambda stored: _sign(stored[: len(given)], given)
+
+
+def _regex_string(given: bytes) -> Comparator:
+    """Zero when the expression is found anywhere in the value."""
+    try:
+        pattern = re.compile(given.decode("utf-8"), re.DOTALL)
+    except (re.error, UnicodeDecodeError) as error:
+        raise FilterSyntaxError(f"regexstring:{keys.printable(given)} is no regular expression: {error}") from error
+    return lambda stored: 0 if pattern.search(stored.decode("utf-8", "replace")) else 1
+
+
+def _substring(given: bytes) -> Comparator:
+    """Zero when the value contains the text, whatever its case."""
+    wanted = given.decode("utf-8", "replace").lower()
+    return lambda stored: 0 if wanted in stored.decode("utf-8", "replace").lower() else 1
+
+
+KINDS: Mapping[bytes, Callable[[bytes], Comparator]] = {
+    b"binary": _binary,
+    b"binaryprefix": _binary_prefix,
+    b"regexstring": _regex_string,
+    b"substring": _substring,
+}
+
+
+def comparison(operator: bytes, kind: bytes, value: bytes) -> Comparison:
+    """Of an operator, a kind of comparator and its value."""
+    return Comparison(operator, KINDS[kind](value))

@@ -1,0 +1,239 @@
+"""Decides by other filters: AND, OR, SKIP (the whole row) and WHILE (the rest of the scan).
+
+AND asks its parts in their order, until one lets the cell not pass: those behind it never see that cell (HBASE-20565),
+and it takes the longest step that was asked for (FilterListWithAND). OR takes the shortest: a part that asked for a
+longer one is not shown the cells in between (FilterListWithOR).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metaclient.model import Cell
+from metaclient_fake.storage.filters.filter import INCLUDES, Code, Filter, Hint, place_of
+
+__all__ = ["AndFilter", "OrFilter", "SkipFilter", "WhileMatchFilter"]
+
+#: How far a code goes: the next cell, column, row (of the family), or a place that the filter names.
+_STEPS = {
+    Code.INCLUDE: 0,
+    Code.SKIP: 0,
+    Code.INCLUDE_AND_NEXT_COLUMN: 1,
+    Code.NEXT_COLUMN: 1,
+    Code.INCLUDE_AND_NEXT_ROW: 2,
+    Code.NEXT_ROW: 2,
+}
+_INCLUDE = (Code.INCLUDE, Code.INCLUDE_AND_NEXT_COLUMN, Code.INCLUDE_AND_NEXT_ROW)
+_EXCLUDE = (Code.SKIP, Code.NEXT_COLUMN, Code.NEXT_ROW)
+
+
+class _FilterList(Filter):
+    """What AND and OR share."""
+
+    def __init__(self, filters: Sequence[Filter]) -> None:
+        self._filters = tuple(filters)
+        self.has_row_step = any(part.has_row_step for part in filters)
+
+    def set_reversed(self, is_reversed: bool) -> None:
+        for part in self._filters:
+            part.set_reversed(is_reversed)
+
+    def needs_family(self, family: bytes) -> bool:
+        return any(part.needs_family(family) for part in self._filters)
+
+    def reset(self) -> None:
+        for part in self._filters:
+            part.reset()
+
+    def row_cells(self, cells: list[Cell]) -> list[Cell]:
+        for part in self._filters:
+            cells = part.row_cells(cells)
+        return cells
+
+
+class AndFilter(_FilterList):
+    """What all parts let pass."""
+
+    def __init__(self, filters: Sequence[Filter]) -> None:
+        super().__init__(filters)
+        self._hinting: Filter | None = None
+
+    def all_remaining(self) -> bool:
+        return any(part.all_remaining() for part in self._filters)
+
+    def drops_row_key(self, row: bytes) -> bool:
+        answers = [part.drops_row_key(row) for part in self._filters]  # all are asked: they follow the rows
+        return any(answers)
+
+    def cell(self, row: bytes, cell: Cell) -> Code:
+        self._hinting = None
+        step = 0
+        for part in self._filters:
+            if part.all_remaining():
+                return Code.NEXT_ROW
+            code = part.cell(row, cell)
+            if code is Code.SEEK_TO_HINT:
+                self._hinting = part
+                return code
+            step = max(step, _STEPS[code])
+            if code not in INCLUDES:
+                return _EXCLUDE[step]
+        return _INCLUDE[step]
+
+    def hint(self, cell: Cell) -> Hint | None:
+        return None if self._hinting is None else self._hinting.hint(cell)
+
+    def transformed(self, cell: Cell) -> Cell:
+        for part in self._filters:
+            cell = part.transformed(cell)
+        return cell
+
+    def drops_row(self) -> bool:
+        return any(part.drops_row() for part in self._filters)
+
+
+class OrFilter(_FilterList):
+    """What any part lets pass."""
+
+    def __init__(self, filters: Sequence[Filter]) -> None:
+        super().__init__(filters)
+        self._previous: list[tuple[Cell, Code] | None] = [None] * len(filters)
+        self._including: list[Filter] = []
+
+    def reset(self) -> None:
+        super().reset()
+        self._previous = [None] * len(self._filters)
+
+    def all_remaining(self) -> bool:
+        return all(part.all_remaining() for part in self._filters)
+
+    def drops_row_key(self, row: bytes) -> bool:
+        answers = [part.all_remaining() or part.drops_row_key(row) for part in self._filters]
+        return all(answers)
+
+    def cell(self, row: bytes, cell: Cell) -> Code:
+        codes: list[Code] = []
+        self._including = []
+        for index, part in enumerate(self._filters):
+            if part.all_remaining():
+                continue
+            code = self._still(index, cell) or part.cell(row, cell)
+            self._previous[index] = (cell, code)
+            codes.append(code)
+            if code in INCLUDES:
+                self._including.append(part)
+        return _shortest(codes)
+
+    def _still(self, index: int, cell: Cell) -> Code | None:
+        """The code of a part that has not been reached yet: it asked to go further than this cell."""
+        previous = self._previous[index]
+        if previous is None:
+            return None
+        before, code = previous
+        if code is Code.SEEK_TO_HINT:
+            hint = self._filters[index].hint(before)
+            return code if hint is not None and place_of(cell) < hint else None
+        step = _STEPS[code]
+        if step == 1 and before.column == cell.column:
+            return Code.NEXT_COLUMN
+        if step == 2 and before.family == cell.family:
+            return Code.NEXT_ROW
+        return None
+
+    def hint(self, cell: Cell) -> Hint | None:
+        hints = [part.hint(cell) for part in self._filters if not part.all_remaining()]
+        known = [hint for hint in hints if hint is not None]
+        return min(known) if known and len(known) == len(hints) else None
+
+    def transformed(self, cell: Cell) -> Cell:
+        for part in self._including:
+            cell = part.transformed(cell)
+        return cell
+
+    def drops_row(self) -> bool:
+        return all(part.drops_row() for part in self._filters)
+
+
+def _shortest(codes: Sequence[Code]) -> Code:
+    if not codes:
+        return Code.SKIP
+    if all(code is Code.SEEK_TO_HINT for code in codes):
+        return Code.SEEK_TO_HINT
+    step = min([_STEPS.get(code, 0) for code in codes])  # a hint among other codes: how far is unknown, so one cell
+    return _EXCLUDE[step] if INCLUDES.isdisjoint(codes) else _INCLUDE[step]
+
+
+class SkipFilter(Filter):
+    """Drops the whole row when one of its cells does not pass."""
+
+    has_row_step = True
+
+    def __init__(self, inner: Filter) -> None:
+        self._inner = inner
+        self._is_dropped = False
+
+    def set_reversed(self, is_reversed: bool) -> None:
+        self._inner.set_reversed(is_reversed)
+
+    def needs_family(self, family: bytes) -> bool:
+        return self._inner.needs_family(family)
+
+    def reset(self) -> None:
+        self._inner.reset()
+        self._is_dropped = False
+
+    def cell(self, row: bytes, cell: Cell) -> Code:
+        code = self._inner.cell(row, cell)
+        self._is_dropped = self._is_dropped or code is not Code.INCLUDE
+        return code
+
+    def hint(self, cell: Cell) -> Hint | None:
+        return self._inner.hint(cell)
+
+    def transformed(self, cell: Cell) -> Cell:
+        return self._inner.transformed(cell)
+
+    def drops_row(self) -> bool:
+        return self._is_dropped
+
+
+class WhileMatchFilter(Filter):
+    """Ends the scan when the first thing does not pass."""
+
+    def __init__(self, inner: Filter) -> None:
+        self._inner = inner
+        self._is_over = False
+        self.has_row_step = True
+
+    def set_reversed(self, is_reversed: bool) -> None:
+        self._inner.set_reversed(is_reversed)
+
+    def needs_family(self, family: bytes) -> bool:
+        return self._inner.needs_family(family)
+
+    def reset(self) -> None:
+        self._inner.reset()
+
+    def all_remaining(self) -> bool:
+        return self._is_over or self._inner.all_remaining()
+
+    def drops_row_key(self, row: bytes) -> bool:
+        is_dropped = self._inner.drops_row_key(row)
+        self._is_over = self._is_over or is_dropped
+        return is_dropped
+
+    def cell(self, row: bytes, cell: Cell) -> Code:
+        code = self._inner.cell(row, cell)
+        self._is_over = self._is_over or code is not Code.INCLUDE
+        return code
+
+    def hint(self, cell: Cell) -> Hint | None:
+        return self._inner.hint(cell)
+
+    def transformed(self, cell: Cell) -> Cell:
+        return self._inner.transformed(cell)
+
+    def drops_row(self) -> bool:
+        is_dropped = self._inner.drops_row()
+        self._is_over = self._is_over or is_dropped
+        return is_dropped

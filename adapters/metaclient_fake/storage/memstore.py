@@ -1,0 +1,155 @@
+"""Stores the newest writes of one family in memory: an active segment, and a snapshot while a flush runs."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from metaclient.model import Cell
+from metaclient_fake.storage.cells import RowCells, RowVersions, VersionedRow
+from metaclient_fake.storage.packed_row import PackedRow
+
+__all__ = ["MemStore", "RowOrder", "Segment"]
+
+#: What rows are sorted by: None = their bytes; hbase:meta has an order of its own (MetaCellComparator).
+RowOrder: TypeAlias = Callable[[bytes], Any] | None
+
+#: Above this many new rows, one sort is cheaper than that many insertions (``benchmarks/metaclient_bench/storage_floor.py``).
+INSERTIONS_MAX = 64
+
+
+class Segment:
+    """Rows by key, and the keys in order as soon as somebody scans. Writes are guarded by the region's lock.
+
+    A reader may keep ``rows`` and a list from :meth:`sorted_rows`: rows that are added later have sequence ids that it
+    does not see, and the list that it holds is never changed.
+    """
+
+    __slots__ = ("_is_lent", "_new_rows", "_order", "_sorted", "oldest_sequence_id", "rows", "size")
+
+    def __init__(self, order: RowOrder = None) -> None:
+        self.rows: dict[bytes, RowVersions] = {}
+        self.size = 0
+        self.oldest_sequence_id: int | None = None
+        self._order = order
+        self._sorted: list[bytes] = []
+        self._new_rows: list[bytes] = []
+        self._is_lent = False
+
+    def add(self, row: bytes, cells: tuple[Cell, ...] | PackedRow, sequence_id: int, size: int, is_plain: bool) -> None:
+        """Apply the cells of one write to one row; plain: puts of different columns, in order."""
+        rows = self.rows
+        found = rows.get(row)
+        self.size += size
+        if found is None:
+            if self.oldest_sequence_id is None:
+                self.oldest_sequence_id = sequence_id
+            self._new_rows.append(row)
+            if is_plain:
+                rows[row] = cells if isinstance(cells, PackedRow) else RowCells(cells, sequence_id, size, True)
+                return
+        versioned = self._versioned(row, found)
+        if isinstance(cells, PackedRow):
+            versioned.put(cells, sequence_id, size)
+        else:
+            versioned.add(cells, sequence_id, size)
+
+    def _versioned(self, row: bytes, found: RowVersions | None) -> VersionedRow:
+        """The row that there is, as one that can take more."""
+        if type(found) is VersionedRow:
+            return found
+        versioned = VersionedRow()
+        if type(found) is PackedRow:
+            versioned.put(found, found.sequence_id, found.size)
+        elif found is not None:
+            versioned.add(found.cells, found.sequence_id, found.size)  # type: ignore[union-attr]  # a plain row
+        self.rows[row] = versioned
+        return versioned
+
+    def put_cell(self, row: bytes, packed: PackedRow, sequence_id: int, size: int) -> None:
+        """As :meth:`add`, for one put that is packed already."""
+        rows = self.rows
+        found = rows.get(row)
+        self.size += size
+        if found is None:
+            if self.oldest_sequence_id is None:
+                self.oldest_sequence_id = sequence_id
+            self._new_rows.append(row)
+            rows[row] = packed
+        elif type(found) is VersionedRow:
+            found.put(packed, sequence_id, size)
+        else:
+            self._versioned(row, found).put(packed, sequence_id, size)
+
+    def settle(self) -> None:
+        """From here on nobody writes, and readers need no lock; the lock is held."""
+        for found in self.rows.values():
+            if type(found) is VersionedRow:
+                found.settle()
+
+    def forget_older(self, row: bytes, column: bytes, smallest_read_point: int) -> None:
+        """Keep a counter from growing the memstore: drop what an increment has replaced for every reader."""
+        found = self.rows[row]
+        if type(found) is VersionedRow:
+            self.size -= found.forget_older(column, len(row), smallest_read_point)
+
+    def sorted_rows(self) -> list[bytes]:
+        """The keys in order; the caller holds the region's lock, and must not change the list."""
+        new = self._new_rows
+        if new:
+            self._new_rows = []
+            if len(new) > INSERTIONS_MAX or len(new) > len(self._sorted):
+                self._sorted = sorted(self._sorted + new, key=self._order)
+            else:
+                if self._is_lent:
+                    self._sorted = self._sorted.copy()
+                _insert(self._sorted, new, self._order)
+        self._is_lent = True
+        return self._sorted
+
+    def __repr__(self) -> str:
+        return f"Segment({len(self.rows)} rows, {self.size} bytes)"
+
+
+class MemStore:
+    """The active segment and at most one snapshot (DefaultMemStore)."""
+
+    __slots__ = ("_order", "active", "snapshot")
+
+    def __init__(self, order: RowOrder = None) -> None:
+        self._order = order
+        self.active = Segment(order)
+        self.snapshot: Segment | None = None
+
+    @property
+    def size(self) -> int:
+        return self.active.size + (self.snapshot.size if self.snapshot is not None else 0)
+
+    def take_snapshot(self) -> Segment:
+        """Set the active segment aside for a flush; a snapshot that still waits stays, as in HBase."""
+        if self.snapshot is None:
+            self.active.settle()
+            self.snapshot = self.active
+            self.active = Segment(self._order)
+        return self.snapshot
+
+    def drop_snapshot(self) -> int:
+        """Forget the snapshot, whose cells are in a file now; the bytes freed."""
+        freed = self.snapshot.size if self.snapshot is not None else 0
+        self.snapshot = None
+        return freed
+
+    def drop_active(self) -> int:
+        """Forget the active segment (a replica whose files have caught up); the bytes freed."""
+        freed = self.active.size
+        self.active = Segment(self._order)
+        return freed
+
+
+def _insert(rows: list[bytes], new: list[bytes], order: RowOrder) -> None:
+    for row in new:
+        if order is None:
+            rows.insert(bisect_left(rows, row), row)
+        else:
+            insort(rows, row, key=order)

@@ -1,0 +1,198 @@
+"""Stores the rows of one copy of hbase:meta in meta's own order, ready to be answered page by page.
+
+The region engine sorts rows by their bytes; hbase:meta sorts by table, start key, id (``keys.meta_sort_key``,
+HBase's MetaCellComparator). So each open copy of meta has an index over its region:
+
+1. The first read scans the whole region once and sorts it: linear for a cluster's start.
+2. Whoever changes the region says which rows (:meth:`MetaIndex.mark`) or that it cannot tell (:meth:`mark_all`).
+3. The next read takes the marks, then reads the marked rows again: a write that lands in between marks again, so that
+   no change is missed; a row is never older than the last acknowledged write.
+
+A page is then a binary search and a slice: O(log n + page).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from metaclient import keys
+from metaclient.backend import MetaRow, MetaScan
+from metaclient.model import Cell, Get, Scan
+from metaclient.runtime import Runtime
+from metaclient_fake.storage import Region, StoreFile
+
+__all__ = ["MetaIndex", "Tear"]
+
+SortKey = tuple[bytes, bool, bytes, bytes]
+#: One row, its columns apart by family: a lookup wants ``info`` alone and takes it as it is.
+Families = dict[bytes, MetaRow]
+#: Rows of meta read by one call of the region's scanner while the index is built.
+_BUILD_PAGE_ROWS = 5000
+_BUILD_PAGE_BYTES = 1 << 40
+
+
+@dataclass(frozen=True, slots=True)
+class Tear:
+    """A fault: rows of this table (b"" = all) show only their first cells until the instant (native.md 0.2)."""
+
+    until: float
+    cells: int = 3
+    table: bytes = b""
+
+    def apply(self, row: MetaRow) -> MetaRow:
+        if self.table and keys.meta_sort_key(row.row)[0] != self.table:
+            return row
+        return MetaRow(row.row, dict(sorted(row.columns.items())[: self.cells]))
+
+
+class MetaIndex:
+    """One copy of hbase:meta in meta's order. Everything behind the lock is guarded by it."""
+
+    def __init__(self, region: Region, runtime: Runtime) -> None:
+        self._region = region
+        self._runtime = runtime
+        self._lock = runtime.lock()
+        self._keys: list[SortKey] = []
+        self._rows: list[bytes] = []
+        self._families: dict[bytes, Families] = {}
+        self._marked: dict[bytes, None] = {}  # as a set, but in the order of marking: equal seeds give equal runs
+        self._is_unknown = True
+        self._files: dict[int, StoreFile] = {}
+        self._tear: Tear | None = None
+
+    # -- changes -----------------------------------------------------------------------------------------------
+
+    def mark(self, rows: Iterable[bytes]) -> None:
+        """These rows have changed."""
+        with self._lock:
+            self._marked.update(dict.fromkeys(rows))
+
+    def mark_all(self) -> None:
+        """Anything may have changed."""
+        with self._lock:
+            self._is_unknown = True
+
+    def mark_files(self, files: Sequence[StoreFile]) -> None:
+        """A secondary lists these files now: rows of the new ones have changed.
+
+        A compaction puts nothing new into its file unless it swallowed one that was never listed here; then rows may
+        also have vanished without a trace, and everything is read again.
+        """
+        with self._lock:
+            known = self._files
+            self._files = {id(file): file for file in files}
+            new = [file for key, file in self._files.items() if key not in known]
+            if not new or self._is_unknown:
+                return
+            newest = max((file.sequence_id for file in known.values()), default=-1)
+            unseen = [file for file in new if file.sequence_id > newest]
+            if unseen and len(known) + len(new) != len(self._files):
+                self._is_unknown = True
+            for file in unseen:
+                self._marked.update(dict.fromkeys(file.keys))
+
+    def tear(self, tear: Tear | None) -> None:
+        with self._lock:
+            self._tear = tear
+
+    # -- reads -------------------------------------------------------------------------------------------------
+
+    def page(self, scan: MetaScan) -> tuple[MetaRow, ...]:
+        with self._lock:
+            self._catch_up()
+            rows = self._slice(scan)
+            tear = self._tear
+            if tear is None:
+                return rows
+            if self._runtime.now() >= tear.until:
+                self._tear = None
+                return rows
+            return tuple(tear.apply(row) for row in rows)
+
+    def __len__(self) -> int:
+        with self._lock:
+            self._catch_up()
+            return len(self._rows)
+
+    def _slice(self, scan: MetaScan) -> tuple[MetaRow, ...]:
+        """Both ends inclusive; ``b""`` is unbounded on either side."""
+        low, high = (scan.stop_row, scan.start_row) if scan.is_reversed else (scan.start_row, scan.stop_row)
+        first = bisect_left(self._keys, keys.meta_sort_key(low)) if low else 0
+        end = bisect_right(self._keys, keys.meta_sort_key(high)) if high else len(self._keys)
+        positions: Sequence[int] = range(end - 1, first - 1, -1) if scan.is_reversed else range(first, end)
+        return self._collected(positions, scan.families, scan.limit)
+
+    def _collected(self, positions: Sequence[int], families: tuple[bytes, ...], limit: int) -> tuple[MetaRow, ...]:
+        found: list[MetaRow] = []
+        for position in positions:
+            if len(found) >= limit:
+                break
+            row = _of_families(self._families[self._rows[position]], families)
+            if row is not None:
+                found.append(row)
+        return tuple(found)
+
+    # -- keeping up --------------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        if self._is_unknown:
+            self._is_unknown = False
+            self._marked.clear()
+            self._build()
+        elif self._marked:
+            marked, self._marked = self._marked, {}
+            for row in marked:
+                self._reread(row)
+
+    def _build(self) -> None:
+        built: dict[bytes, Families] = {}
+        scanner = self._region.scanner(Scan(caching=_BUILD_PAGE_ROWS))
+        try:
+            is_end = False
+            while not is_end:
+                results, is_end = scanner.next(_BUILD_PAGE_ROWS, _BUILD_PAGE_BYTES)
+                for result in results:
+                    built[result.row] = _by_family(result.row, result.cells)
+        finally:
+            scanner.close()
+        ordered = sorted((keys.meta_sort_key(row), row) for row in built)
+        self._keys = [key for key, _ in ordered]
+        self._rows = [row for _, row in ordered]
+        self._families = built
+
+    def _reread(self, row: bytes) -> None:
+        result = self._region.get(Get(row))
+        key = keys.meta_sort_key(row)
+        position = bisect_left(self._keys, key)
+        is_known = row in self._families
+        if result.cells:
+            if not is_known:
+                self._keys.insert(position, key)
+                self._rows.insert(position, row)
+            self._families[row] = _by_family(row, result.cells)
+        elif is_known:
+            del self._keys[position]
+            del self._rows[position]
+            del self._families[row]
+
+
+def _by_family(row: bytes, cells: Iterable[Cell]) -> Families:
+    columns: dict[bytes, dict[bytes, bytes]] = {}
+    for cell in cells:
+        family = cell.column.partition(b":")[0]
+        columns.setdefault(family, {}).setdefault(cell.column, cell.value)
+    return {family: MetaRow(row, values) for family, values in columns.items()}
+
+
+def _of_families(row: Families, families: tuple[bytes, ...]) -> MetaRow | None:
+    if len(families) == 1:
+        return row.get(families[0])
+    chosen = [part for family, part in row.items() if not families or family in families]
+    if not chosen:
+        return None
+    merged: dict[bytes, bytes] = {}
+    for part in chosen:
+        merged.update(part.columns)
+    return MetaRow(chosen[0].row, merged)

@@ -1,0 +1,458 @@
+"""Stores one replica of one region and decides what may be read from it and written to it (HRegion).
+
+A read takes ``_view`` (all sources of all families, one reference) and then the read point, in this order: together
+they are one moment, because a source that was replaced since is no longer written to. Reads take the update lock only
+for rows that are being written to; what is done under it never blocks.
+
+The parts: :mod:`writer` (mutations), :mod:`flush`, :mod:`compaction`, :mod:`bulk_load`, :mod:`replica` (secondaries),
+:mod:`region_log` (sequence ids, log, hand-over to replicas).
+
+DIVERGENCE from HBase: a row outside of the region is WrongRegion for reads and writes alike (HBase refuses such a put
+for good).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from metaclient import keys
+from metaclient.errors import (
+    NotServingRegion,
+    ReadsDisabled,
+    RegionTooBusy,
+    RequestRefused,
+    WrongRegion,
+)
+from metaclient.model import (
+    Cell,
+    Check,
+    Get,
+    Mutation,
+    RegionInfo,
+    Result,
+    Scan,
+    TableDescriptor,
+)
+from metaclient.runtime import Runtime
+from metaclient_fake.config.storage import StorageConfig
+from metaclient_fake.storage.bulk_load import bulk_load
+from metaclient_fake.storage.cells import row_of
+from metaclient_fake.storage.compaction import Compactor
+from metaclient_fake.storage.filesystem import FileSystem, row_order
+from metaclient_fake.storage.filters import filtered_row, parse
+from metaclient_fake.storage.flush import Flusher, FlushOutcome, FlushResult
+from metaclient_fake.storage.mutations import Mutations
+from metaclient_fake.storage.packed_row import PackedRow
+from metaclient_fake.storage.queries import Queries
+from metaclient_fake.storage.query_matcher import StoreQuery
+from metaclient_fake.storage.region_log import CommitHook, RegionLog, RowHook
+from metaclient_fake.storage.replica import Follower
+from metaclient_fake.storage.scanner import RegionScanner
+from metaclient_fake.storage.store import Sources, Store, read_row
+from metaclient_fake.storage.store_file import StoreFile
+from metaclient_fake.storage.wal import LoggedEntry, Marker, MarkerKind, Wal, WalEntry, family_of, row_key
+from metaclient_fake.storage.writer import Outcome, Writer
+
+__all__ = ["Region", "RegionState"]
+
+
+class RegionState(enum.Enum):
+    """A region's life on one server; it only goes forward."""
+
+    OPEN = "OPEN"
+    CLOSING = "CLOSING"
+    CLOSED = "CLOSED"
+
+
+class Region:
+    """One replica of a region, open on one server. Made by :meth:`open`.
+
+    Guarded by ``update_lock``: the memstores, MVCC's writes, ``_view``, the flush flag and the state. Read without it:
+    ``_view``, ``read_point``, ``state``.
+    """
+
+    def __init__(
+        self,
+        info: RegionInfo,
+        descriptor: TableDescriptor,
+        filesystem: FileSystem,
+        *,
+        wal: Wal | None,
+        runtime: Runtime,
+        config: StorageConfig,
+        on_commit: CommitHook | None,
+        on_row: RowHook | None,
+        time_ms: Callable[[], int] | None,
+    ) -> None:
+        self.info = info
+        self.descriptor = descriptor
+        self.filesystem = filesystem
+        self.runtime = runtime
+        self.config = config
+        self.is_primary = info.replica_id == 0
+        self.row_order = row_order(info.table)
+        self.time_ms = time_ms or runtime.time_ms
+        self.update_lock = runtime.lock()
+        self.state = RegionState.OPEN
+        self.reads_enabled = True
+        self.open_seqnum = -1
+        self.memstore_bytes = 0
+        self._is_read_only = not self.is_primary or descriptor.is_read_only
+        self.flush_bytes = config.flush_bytes
+        self._blocking_bytes = config.blocking_bytes
+        self._directory = filesystem.region(info)
+        self._start_key, self._end_key = info.start_key, info.end_key
+        self.log = RegionLog(
+            self._directory.region, info.table, wal=wal, on_commit=on_commit, on_row=on_row, time_ms=self.time_ms
+        )
+        # HBase keeps the stores in the order of the families' bytes; results follow it.
+        families = sorted(descriptor.families, key=lambda family: family.name)
+        self.stores = [Store(family, self._directory, self.row_order) for family in families]
+        self._stores_by_name = {store.name: store for store in self.stores}
+        self.mutations = Mutations(descriptor, self.stores, config.cell_bytes_max)
+        self._queries = Queries(self.stores, self.mutations)
+        self._writer = Writer(self, self.mutations, self.log)
+        self._flusher = Flusher(self)
+        self._compactor = Compactor(self)
+        self._follower = Follower(self)
+        self._scanners: dict[int, RegionScanner] = {}
+        self._view: tuple[Sources, ...] = tuple(store.sources for store in self.stores)
+
+    @classmethod
+    def open(
+        cls,
+        info: RegionInfo,
+        descriptor: TableDescriptor,
+        filesystem: FileSystem,
+        *,
+        wal: Wal | None,
+        runtime: Runtime,
+        config: StorageConfig | None = None,
+        recovered: Sequence[WalEntry] = (),
+        on_commit: CommitHook | None = None,
+        on_row: RowHook | None = None,
+        time_ms: Callable[[], int] | None = None,
+    ) -> Region:
+        """Open a region from its directory.
+
+        The primary replays ``recovered`` (entries of a dead server's log), flushes them, and writes an open marker. A
+        secondary has no log and shares the primary's files. ``on_commit`` is called for each data entry and each marker
+        that replicas are told of, in sequence order, under the update lock: it must not block or call back. ``on_row``
+        is called instead for entries of one packed row, which need not be made then.
+        ``time_ms`` replaces the runtime's wall clock (a server with a skewed one).
+        """
+        region = cls(
+            info,
+            descriptor,
+            filesystem,
+            wal=wal if info.replica_id == 0 else None,
+            runtime=runtime,
+            config=config or StorageConfig(),
+            on_commit=on_commit if info.replica_id == 0 else None,
+            on_row=on_row if info.replica_id == 0 else None,
+            time_ms=time_ms,
+        )
+        with region.update_lock:
+            region._initialise(recovered if region.is_primary else ())
+        return region
+
+    def _initialise(self, recovered: Sequence[WalEntry]) -> None:
+        newest = max([store.file_sequence_id for store in self.stores], default=-1)
+        newest = max(newest, self._replay_recovered(recovered))
+        next_id = max(newest, self._directory.sequence_id) + 1
+        self.log.mvcc.advance_to(next_id)
+        self.open_seqnum = next_id
+        self._follower.opened(next_id, newest)
+        if not self.is_primary:
+            return
+        self._directory.sequence_id = next_id - 1
+        if self.memstore_bytes:
+            snapshots = self._flusher.take_snapshots(self.stores)
+            self._flusher.swap(self.stores, self._flusher.files_of(self.stores, snapshots, newest))
+        self.log.mark(self._event(MarkerKind.REGION_OPEN, self.open_seqnum))
+
+    def _replay_recovered(self, recovered: Sequence[WalEntry]) -> int:
+        """Put back what no file has (per family, as HBase does); the highest sequence id met."""
+        covered = {store.name: store.file_sequence_id for store in self.stores}
+        for entry in sorted(recovered, key=lambda entry: entry.sequence_id):
+            self.apply_replayed(entry, covered)
+        return max([entry.sequence_id for entry in recovered], default=-1)
+
+    def _event(self, kind: MarkerKind, sequence_id: int) -> Marker:
+        """A marker that lists all families and files."""
+        families = tuple(store.name for store in self.stores)
+        return Marker(kind, sequence_id, families, tuple(file.name for store in self.stores for file in store.files))
+
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    @property
+    def read_point(self) -> int:
+        return self.log.mvcc.read_point
+
+    @property
+    def store_file_bytes(self) -> int:
+        return sum(file.size for store in self.stores for file in store.files)
+
+    @property
+    def store_files(self) -> int:
+        return sum(len(store.files) for store in self.stores)
+
+    @property
+    def needs_flush(self) -> bool:
+        return self.memstore_bytes > self.flush_bytes
+
+    @property
+    def is_flushing(self) -> bool:
+        return self._flusher.is_running or self._follower.is_flush_prepared
+
+    @property
+    def is_open(self) -> bool:
+        return self.state is RegionState.OPEN
+
+    @property
+    def has_references(self) -> bool:
+        return self._directory.has_references()
+
+    def check_readable(self) -> None:
+        """Raise what HBase raises when nothing may be read here now."""
+        if self.state is not RegionState.OPEN:
+            raise NotServingRegion(f"{self} is {self.state.value.lower()}")
+        if not self.reads_enabled:
+            raise ReadsDisabled(f"{self}: reads are disabled until the primary has flushed")
+        if not self.is_primary:
+            self._check_files()
+
+    def _check_files(self) -> None:
+        """A replica that did not refresh for longer than the archive keeps files has lost them (HBASE-13651)."""
+        if any(file.is_deleted for store in self.stores for file in store.files):
+            raise NotServingRegion(f"{self}: a store file is gone from the archive; refresh or reopen")
+
+    def _check_row(self, row: bytes) -> None:
+        if not keys.contains(self._start_key, self._end_key, row):
+            start, end = keys.printable(self._start_key), keys.printable(self._end_key)
+            raise WrongRegion(f"row {keys.printable(row)} is not in [{start}, {end}) of {self}")
+
+    def check_writable(self, row: bytes) -> None:
+        """Raise what HBase raises when this row may not be written here now."""
+        if self.state is not RegionState.OPEN:
+            raise NotServingRegion(f"{self} is {self.state.value.lower()}")
+        if self._is_read_only:
+            raise RequestRefused(f"{self}: region is read only")
+        if self.memstore_bytes > self._blocking_bytes:
+            raise RegionTooBusy(
+                f"{self}: the memstore holds {self.memstore_bytes} bytes, more than {self._blocking_bytes}; "
+                "it must be flushed first"
+            )
+        end = self._end_key
+        if row < self._start_key or (end and row >= end):
+            self._check_row(row)
+
+    # --- reads ------------------------------------------------------------------------------------------------------
+
+    def get(self, get: Get) -> Result:
+        """The row as it is now; a result without cells when there is none."""
+        self.check_readable()
+        row = get.row
+        self._check_row(row)
+        queries = self._queries.of(get)
+        view = self._view
+        read_point = self.log.mvcc.read_point
+        if get.filter is not None:
+            families = [self._read(view[i], row, query, read_point) for i, query in queries]
+            condition = parse(get.filter)
+            cells: Sequence[Cell] = filtered_row(condition, row, families, get.max_versions) if any(families) else ()
+        elif len(queries) == 1:
+            index, query = queries[0]
+            cells = self._read(view[index], row, query, read_point)
+        else:
+            cells = [cell for i, query in queries for cell in self._read(view[i], row, query, read_point)]
+        if get.existence_only:
+            return Result(row, (), not self.is_primary, exists=bool(cells))
+        return Result(row, cells if type(cells) is tuple else tuple(cells), not self.is_primary)
+
+    def _read(self, sources: Sources, row: bytes, query: StoreQuery, read_point: int) -> Sequence[Cell]:
+        now_ms = self.time_ms() if query.time_to_live_ms is not None else 0
+        return read_row(sources, row, query, read_point=read_point, now_ms=now_ms, lock=self.update_lock)
+
+    def scanner(self, scan: Scan) -> RegionScanner:
+        """A scanner over the part of the range that is in this region, at this moment."""
+        self.check_readable()
+        queries = self._queries.of(scan)
+        with self.update_lock:
+            view = self._view
+            asked = [(view[i], query) for i, query in queries]
+            families = [self.stores[i].name for i, _ in queries]
+            scanner = RegionScanner(self, scan, families, asked, self.log.mvcc.read_point)
+            self._scanners[id(scanner)] = scanner
+        return scanner
+
+    def scanner_closed(self, scanner: RegionScanner) -> None:
+        self._scanners.pop(id(scanner), None)
+
+    def smallest_read_point(self) -> int:
+        """What no open scanner looks back behind."""
+        return min([scanner.read_point for scanner in self._scanners.values()], default=self.log.mvcc.read_point)
+
+    # --- writes -----------------------------------------------------------------------------------------------------
+
+    def mutate(self, mutation: Mutation, *, nonce_seen: Callable[[int], bool] | None = None) -> Result | None:
+        """Apply one mutation to its row, whole or not at all.
+
+        Returns the new values for an increment or append, None otherwise. ``nonce_seen`` is asked for a mutation that
+        carries a nonce: if it says yes, nothing is applied and the current values are returned.
+        """
+        with self.update_lock:
+            return self._writer.mutate(mutation, nonce_seen)
+
+    def batch(self, mutations: Sequence[Mutation]) -> list[Outcome]:
+        """An outcome for each mutation. Neighbouring puts and deletes share one sequence id and one sync."""
+        with self.update_lock:
+            return self._writer.batch(mutations)
+
+    def check_and_mutate(self, check: Check, mutation: Mutation) -> bool:
+        """Apply ``mutation`` if the check holds, with nothing in between; whether it did."""
+        with self.update_lock:
+            return self._writer.check_and_mutate(check, mutation)
+
+    # --- upkeep -----------------------------------------------------------------------------------------------------
+
+    def flush(self, families: Sequence[bytes] | None = None, *, writes_marker: bool = True) -> FlushResult:
+        """Write the memstore to files (server.md 1.2). ``writes_marker``: log CANNOT_FLUSH when there is nothing."""
+        if not self.is_primary:
+            return FlushResult(FlushOutcome.CANNOT_FLUSH, reason="a secondary owns no files")
+        return self._flusher.flush(families, writes_marker=writes_marker)
+
+    def compact(self, major: bool = False, family: bytes | None = None) -> bool:
+        """Replace files by one, of one family or of all; whether anything was done."""
+        if not self.is_primary:
+            return False
+        stores = [self.mutations.store(family)] if family is not None else self.stores
+        done = [self._compactor.compact(store, major=major) for store in stores]
+        return any(done)
+
+    def bulk_load(self, rows: Mapping[bytes, Sequence[Cell]] | Iterable[tuple[bytes, Sequence[Cell]]]) -> None:
+        """Add rows as files, past log and memstore: all at once, and safe from crashes.
+
+        The memstore is flushed first, so that the loaded cells are newer than what is there.
+        """
+        if self.memstore_bytes:
+            self.flush()
+        bulk_load(self, rows.items() if isinstance(rows, Mapping) else rows)
+
+    def replace_files(self, store: Store, removed: Sequence[StoreFile], added: StoreFile) -> None:
+        """Swap files of a family, in the directory and here; the lock is held, :meth:`publish` comes after."""
+        store.files = self._directory.replace(store.name, removed, (added,), self.runtime.now())
+
+    def publish(self) -> None:
+        """Let readers see changed sources, all at once; the lock is held."""
+        self._view = tuple([store.sources for store in self.stores])
+        self.memstore_bytes = sum([store.memstore.size for store in self.stores])
+
+    def stop_serving(self) -> None:
+        """From here on only :meth:`close` helps; the lock is held."""
+        if self.state is RegionState.OPEN:
+            self.state = RegionState.CLOSING
+
+    # --- secondaries ------------------------------------------------------------------------------------------------
+
+    @property
+    def last_replayed_sequence_id(self) -> int:
+        return self._follower.last_replayed_sequence_id
+
+    @property
+    def last_replayed_open_sequence_id(self) -> int:
+        return self._follower.last_replayed_open_sequence_id
+
+    def refresh_store_files(self) -> bool:
+        """Take over the primary's files as they are now (server.md 3.4); whether memory was freed."""
+        if self.is_primary:
+            return False
+        with self.update_lock:
+            return self._follower.refresh()
+
+    def replay(self, entry: LoggedEntry) -> bool:
+        """Apply one entry of the primary to this secondary (server.md 3.3); False when it is old."""
+        if self.is_primary:
+            raise RequestRefused(f"{self}: entries are replayed on secondaries only")
+        with self.update_lock:
+            return self._follower.replay(entry)
+
+    def follow_anew(self, sequence_id: int) -> None:
+        """A new primary's first entry comes next: keep nothing but the files (see :mod:`replica`)."""
+        with self.update_lock:
+            self._follower.restart(sequence_id)
+
+    def apply_replayed(self, entry: LoggedEntry, covered: Mapping[bytes, int] | None = None) -> None:
+        """Put an entry's cells into the memstores, but not what the files already have; the lock is held."""
+        if isinstance(entry, PackedRow):
+            self._apply_row(entry, covered)
+            return
+        for logged in entry.rows:
+            store = self._stores_by_name.get(family_of(logged))
+            if store is None or (covered is not None and entry.sequence_id <= covered[store.name]):
+                continue  # the family was dropped since, or flushed
+            row = row_key(logged)
+            made = logged if isinstance(logged, PackedRow) else row_of(row, logged[1], entry.sequence_id)
+            stored = made if isinstance(made, PackedRow) else made.cells
+            store.memstore.active.add(row, stored, entry.sequence_id, made.size, made.is_plain)
+            self.memstore_bytes += made.size
+
+    def _apply_row(self, packed: PackedRow, covered: Mapping[bytes, int] | None) -> None:
+        """The same for the commonest entry, which is one packed row."""
+        sequence_id, row, family, size = packed.parts()
+        store = self._stores_by_name.get(family)
+        if store is not None and (covered is None or sequence_id > covered[family]):
+            store.memstore.active.put_cell(row, packed, sequence_id, size)
+            self.memstore_bytes += size
+
+    # --- split, close -----------------------------------------------------------------------------------------------
+
+    def split_point(self) -> bytes | None:
+        """The row in the middle, by size, of the biggest family; None when there is no row to split at."""
+        with self.update_lock:
+            store = max(self.stores, key=lambda store: store.size)
+            sizes: dict[bytes, int] = {}
+            for source in store.sources:
+                for row, found in source.rows.items():
+                    sizes[row] = sizes.get(row, 0) + found.size
+        ordered = sorted(sizes, key=self.row_order)
+        half, seen = sum(sizes.values()) / 2, 0
+        for row in ordered:
+            if seen >= half:
+                return row
+            seen += sizes[row]
+        return ordered[-1] if len(ordered) > 1 else None
+
+    def close(self, *, abort: bool = False) -> int:
+        """Serve no more. The primary flushes (unless ``abort``), logs a close marker and keeps its sequence id.
+
+        Returns the last sequence id. Closing again does nothing.
+        """
+        with self.update_lock:
+            if self.state is RegionState.CLOSED:
+                return self.read_point
+            self.state = RegionState.CLOSING
+            self.log.on_commit = self.log.on_row = None  # replicas hear of the last flush from the next open marker
+            if not abort:
+                self._flusher.wait_until_done()
+        if self.is_primary and not abort:
+            self._write_out()
+        with self.update_lock:
+            self.state = RegionState.CLOSED
+            for scanner in list(self._scanners.values()):
+                scanner.close()
+            return self.read_point
+
+    def _write_out(self) -> None:
+        """What a region that closes in order leaves behind: files, the close marker, its last sequence id."""
+        if self.memstore_bytes:
+            self._flusher.flush(None, writes_marker=False, closing=True)
+        with self.update_lock:
+            self.log.mark(self._event(MarkerKind.REGION_CLOSE, self.read_point), is_told=False)
+            self._directory.sequence_id = max(self._directory.sequence_id, self.read_point)
+            self.log.forget()
+
+    def __repr__(self) -> str:
+        replica = f" replica {self.info.replica_id}" if self.info.replica_id else ""
+        return f"region {self.log.region}{replica} of {keys.printable(self.info.table)}"

@@ -1,0 +1,105 @@
+"""Decides how a change of a region gets its sequence id, reaches the log, and is told to the replicas.
+
+Guarded by the region's update lock: nothing here takes a lock. The order for data (server.md 1.4): begin, append, sync,
+memstore, complete. ``on_commit`` is attached only after the sync, so an edit that is not durable is never told; what
+skips the log is told, too. For a marker it is attached before: one whose sync failed may still be told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+from metaclient_fake.storage.mvcc import Mvcc
+from metaclient_fake.storage.packed_row import PackedRow
+from metaclient_fake.storage.wal import LoggedRow, Marker, Wal, WalEntry
+
+__all__ = ["CommitHook", "RegionLog", "RowHook", "Rows"]
+
+CommitHook: TypeAlias = Callable[[WalEntry], None]
+#: (row, sequence id, time, bytes of its cells): told of one packed row without an entry made for it.
+RowHook: TypeAlias = Callable[[PackedRow, int, int, int], None]
+Rows: TypeAlias = tuple[LoggedRow, ...]
+
+_new_entry: Callable[..., WalEntry] = tuple.__new__
+
+
+class RegionLog:
+    """One region's part of its server's log; without a log (secondaries) only the sequence ids."""
+
+    def __init__(
+        self,
+        region: str,
+        table: bytes,
+        *,
+        wal: Wal | None,
+        on_commit: CommitHook | None,
+        on_row: RowHook | None = None,
+        time_ms: Callable[[], int],
+    ) -> None:
+        self.region = region
+        self.mvcc = Mvcc()
+        self.wal = wal
+        self.on_commit = on_commit
+        #: Where the hearer takes rows as they are: ``on_commit`` does not hear of those then.
+        self.on_row = on_row
+        self._table = table
+        self._time_ms = time_ms
+
+    def entry(self, sequence_id: int, rows: Rows, now_ms: int, size: int, nonce: int | None = None) -> WalEntry:
+        """Data as one entry, for the log and for the replicas."""
+        return _new_entry(WalEntry, (self.region, self._table, sequence_id, now_ms, rows, None, size, nonce))
+
+    def append(self, entry: WalEntry, *, is_synced: bool) -> None:
+        """Log data, and sync unless the writer does not want to wait; a failure gives the sequence id up."""
+        wal = self.wal
+        if wal is None:
+            return
+        try:
+            wal.append(entry, is_synced=is_synced)
+        except BaseException:
+            self.mvcc.complete(entry.sequence_id)
+            raise
+
+    def append_row(self, row: PackedRow, sequence_id: int, now_ms: int, size: int) -> None:
+        """The same, synced, for one packed row."""
+        wal = self.wal
+        if wal is None:
+            return
+        try:
+            wal.append_row(self.region, self._table, row, sequence_id, now_ms, size)
+        except BaseException:
+            self.mvcc.complete(sequence_id)
+            raise
+
+    def mark(self, marker: Marker, *, is_told: bool = True, is_logged: bool = True) -> int:
+        """Log a marker under a sequence id of its own, and tell the replicas of it (server.md 1.3)."""
+        sequence_id = self.mvcc.begin()
+        entry = WalEntry(self.region, self._table, sequence_id, self._time_ms(), (), marker)
+        hook = self.on_commit if is_told else None
+        try:
+            if self.wal is not None and is_logged:
+                self.wal.append(entry)
+        finally:
+            self.mvcc.complete(sequence_id, None if hook is None else partial(hook, entry))
+        return sequence_id
+
+    def use_up(self) -> int:
+        """A sequence id that no entry has: for the files of a flush or bulk load."""
+        sequence_id = self.mvcc.begin()
+        self.mvcc.complete(sequence_id)
+        return sequence_id
+
+    def sync(self) -> None:
+        """Raise if the log was taken away: such a server must not change files either."""
+        if self.wal is not None:
+            self.wal.sync()
+
+    def flushed(self, sequence_id: int) -> None:
+        if self.wal is not None:
+            self.wal.flushed(self.region, sequence_id)
+
+    def forget(self) -> None:
+        if self.wal is not None:
+            self.wal.forget(self.region)

@@ -1,0 +1,250 @@
+"""Stores where a scan of one region is: its moment, its rows to come, and what its filter has decided."""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from metaclient.errors import RequestRefused
+from metaclient.model import Cell, Result, Scan
+from metaclient_fake.storage.cells import cells_size
+from metaclient_fake.storage.filters import Filter, filtered_row, parse
+from metaclient_fake.storage.memstore import RowOrder
+from metaclient_fake.storage.query_matcher import StoreQuery
+from metaclient_fake.storage.store import Source, Sources, read_row
+
+if TYPE_CHECKING:
+    from metaclient_fake.storage.region import Region
+
+__all__ = ["RegionScanner"]
+
+#: Rows looked at together: few at first, so that a lookup of one row costs no more than that.
+ROWS_FIRST, ROWS_MAX = 16, 1024
+
+_new_result: Callable[..., Result] = tuple.__new__
+
+
+class RegionScanner:
+    """Reads a range of one region as it was when the scanner was opened (RegionScannerImpl).
+
+    The sources and the read point are taken together and kept: later writes have later sequence ids, and a flush or
+    compaction makes new files beside the ones held here.
+
+    DIVERGENCE: a page ends between rows, never inside one, unless ``Scan.batch`` asks for pieces.
+    """
+
+    def __init__(
+        self,
+        region: Region,
+        scan: Scan,
+        families: Sequence[bytes],
+        queries: Sequence[tuple[Sources, StoreQuery]],
+        read_point: int,
+    ) -> None:
+        """``families`` are those that are read, beside what is asked of each."""
+        self._region = region
+        self._scan = scan
+        self.read_point = read_point
+        self._now_ms = region.time_ms()
+        self._stores = [(tuple(source for source in sources if source.rows), query) for sources, query in queries]
+        self._is_stale = not region.is_primary
+        self._filter = _filter_of(scan, families)
+        self._pieces: list[Result] = []  # of a row that is handed out in batches, last one first
+        self._is_closed = False
+        #: The filter wants nothing more, of this region or any other.
+        self.is_filter_done = False
+        self._rows = _rows_of(self._stores, scan, region)
+        self._waiting: list[bytes] = []  # the next rows, last one first
+
+    def next(self, max_rows: int, max_bytes: int) -> tuple[list[Result], bool]:
+        """Up to ``max_rows`` results or about ``max_bytes``, and whether the region has no more."""
+        self._region.check_readable()
+        if self._is_closed:
+            return [], True
+        results: list[Result] = []
+        is_end = self._fill(results, max_rows, max_bytes)
+        if is_end:
+            self.close()
+        return results, is_end
+
+    def _fill(self, results: list[Result], max_rows: int, max_bytes: int) -> bool:
+        plain = self._plain_source()
+        room = max_bytes
+        while len(results) < max_rows and room > 0:
+            if self._pieces:
+                results.append(self._pieces.pop())
+                continue
+            if self._filter is not None and self._filter.all_remaining():
+                self.is_filter_done = True
+                return True
+            if not self._waiting:
+                rows = next(self._rows, None)
+                if rows is None:
+                    return True
+                rows.reverse()
+                self._waiting = rows
+            if plain is not None:
+                room = self._take_plain(plain, results, max_rows, room)
+            else:
+                room = self._take(results, max_rows, room)
+        return False
+
+    def _plain_source(self) -> Source | None:
+        """The one source to read when a plain row is the answer as it stands."""
+        if len(self._stores) != 1 or self._filter is not None or self._scan.batch is not None:
+            return None
+        sources, query = self._stores[0]
+        return sources[0] if len(sources) == 1 and query.is_trivial else None
+
+    def _take_plain(self, source: Source, results: list[Result], max_rows: int, room: int) -> int:
+        """The fast path: hand out plain rows as they are, until one is not."""
+        rows, waiting, read_point = source.rows, self._waiting, self.read_point
+        is_stale, append = self._is_stale, results.append
+        for _ in range(min(len(waiting), max_rows - len(results))):
+            row = waiting.pop()
+            found = rows[row]
+            if found.is_plain:
+                if found.sequence_id <= read_point:
+                    append(_new_result(Result, (row, found.cells, is_stale, False, None, None)))  # type: ignore[union-attr]
+                    room -= found.size
+            else:
+                room -= self._add(row, results)
+            if room <= 0:
+                break
+        return room
+
+    def _take(self, results: list[Result], max_rows: int, room: int) -> int:
+        waiting = self._waiting
+        while waiting and len(results) < max_rows and room > 0 and not self._pieces:
+            room -= self._add(waiting.pop(), results)
+            if self._filter is not None:
+                self._filter.reset()  # the row is over, before anybody asks whether the scan is (nextRaw)
+                if self._filter.all_remaining():
+                    break
+        return room
+
+    def _add(self, row: bytes, results: list[Result]) -> int:
+        """Append the result of one row, if it has any cells; its size."""
+        cells = self._cells(row)
+        if not cells:
+            return 0
+        batch = self._scan.batch
+        if batch is None or len(cells) <= batch:
+            results.append(Result(row, tuple(cells), self._is_stale))
+        else:
+            pieces = [tuple(cells[at : at + batch]) for at in range(0, len(cells), batch)]
+            made = [Result(row, piece, self._is_stale, True) for piece in pieces]
+            made[-1] = made[-1]._replace(is_partial=False)
+            self._pieces = made[::-1]
+        return cells_size(len(row), cells)
+
+    def _cells(self, row: bytes) -> Sequence[Cell]:
+        families = [self._read(sources, row, query) for sources, query in self._stores]
+        if self._filter is not None:
+            return filtered_row(self._filter, row, families, self._scan.max_versions) if any(families) else ()
+        if len(families) == 1:
+            return families[0]
+        return [cell for cells in families for cell in cells]
+
+    def _read(self, sources: Sources, row: bytes, query: StoreQuery) -> Sequence[Cell]:
+        return read_row(
+            sources, row, query, read_point=self.read_point, now_ms=self._now_ms, lock=self._region.update_lock
+        )
+
+    def close(self) -> None:
+        """Let go of everything held; idempotent."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._region.scanner_closed(self)
+            self._rows = iter(())
+            self._stores = []
+
+
+def _rows_of(stores: Sequence[tuple[Sources, StoreQuery]], scan: Scan, region: Region) -> Iterator[list[bytes]]:
+    """The rows of the scan's range that some source has, in chunks that grow, in the scan's direction."""
+    lists: list[tuple[list[bytes], int, int]] = []
+    for sources, _ in stores:
+        for source in sources:
+            rows = source.sorted_rows()
+            low, high = _bounds(rows, scan, region)
+            if low < high:
+                lists.append((rows, low, high))
+    if not lists:
+        return iter(())
+    if len(lists) == 1:
+        return _chunks(*lists[0], is_reversed=scan.is_reversed)
+    return _merged(lists, region.row_order, is_reversed=scan.is_reversed)
+
+
+def _bounds(rows: list[bytes], scan: Scan, region: Region) -> tuple[int, int]:
+    """The positions of the scan's range, clipped to the region, in rows that are in order."""
+    order = region.row_order
+    first, last = (scan.stop_row, scan.start_row) if scan.is_reversed else (scan.start_row, scan.stop_row)
+    with_first, with_last = (
+        (scan.include_stop, scan.include_start) if scan.is_reversed else (scan.include_start, scan.include_stop)
+    )
+    low, high = 0, len(rows)
+    if first:
+        low = _position(rows, first, order, after=not with_first)
+    if last:
+        high = _position(rows, last, order, after=with_last)
+    return low, high
+
+
+def _position(rows: list[bytes], row: bytes, order: RowOrder, *, after: bool) -> int:
+    bisect = bisect_right if after else bisect_left
+    if order is None:
+        return bisect(rows, row)
+    return bisect(rows, order(row), key=order)
+
+
+def _chunks(rows: list[bytes], low: int, high: int, *, is_reversed: bool) -> Iterator[list[bytes]]:
+    size = ROWS_FIRST
+    while low < high:
+        if is_reversed:
+            chunk = rows[max(low, high - size) : high]
+            high -= len(chunk)
+            chunk.reverse()
+        else:
+            chunk = rows[low : min(high, low + size)]
+            low += len(chunk)
+        yield chunk
+        size = min(size * 2, ROWS_MAX)
+
+
+def _merged(lists: list[tuple[list[bytes], int, int]], order: RowOrder, *, is_reversed: bool) -> Iterator[list[bytes]]:
+    """Chunks of several ordered lists together, each row once.
+
+    Each round takes the next rows of every list and gives out those up to the nearest end of them: beyond it, a list
+    that was cut short could still have a row that comes earlier.
+    """
+    size = ROWS_FIRST
+    while lists:
+        if is_reversed:
+            border = max([rows[max(low, high - size)] for rows, low, high in lists], key=order)
+        else:
+            border = min([rows[min(high, low + size) - 1] for rows, low, high in lists], key=order)
+        union: set[bytes] = set()
+        remaining: list[tuple[list[bytes], int, int]] = []
+        for rows, low, high in lists:
+            cut = _position(rows, border, order, after=not is_reversed)
+            union.update(rows[cut:high] if is_reversed else rows[low:cut])
+            low, high = (low, cut) if is_reversed else (cut, high)
+            if low < high:
+                remaining.append((rows, low, high))
+        lists = remaining
+        yield sorted(union, key=order, reverse=is_reversed)
+        size = min(size * 2, ROWS_MAX)
+
+
+def _filter_of(scan: Scan, families: Sequence[bytes]) -> Filter | None:
+    if scan.filter is None:
+        return None
+    made = parse(scan.filter)
+    made.set_reversed(scan.is_reversed)
+    if scan.batch is not None and made.has_row_step:
+        raise RequestRefused("this filter decides on whole rows: it cannot be combined with batch")
+    if scan.is_reversed and not all(map(made.needs_family, families)):
+        raise RequestRefused("Reverse scan with loading CFs on demand is not supported")
+    return made

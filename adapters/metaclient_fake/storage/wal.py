@@ -1,0 +1,346 @@
+"""Stores a server's write-ahead log: what was appended, what of it is synced, and which regions still need it.
+
+Mirrors ``FSHLog`` and ``SequenceIdAccounting`` as far as a region can tell: entries become durable at ``sync``, a crash
+loses the tail that was not synced, a log that was taken away (lease recovery during log splitting) refuses to grow.
+A log consists of files; a file whose entries are all flushed moves to the archive at the next roll.
+
+DIVERGENCE: a file keeps the entries of each region together, because recovery asks for nothing else; the order between
+regions is lost. An entry of one packed row is kept as that row, which the memstore has anyway, and made again for
+whoever reads it: a log costs 16 bytes a row.
+"""
+
+from __future__ import annotations
+
+import enum
+from array import array
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+from metaclient.errors import ServerStopped
+from metaclient.model import Cell
+from metaclient_fake.storage.cells import cells_size
+from metaclient_fake.storage.packed_row import PackedRow
+
+__all__ = [
+    "LoggedEntry",
+    "LoggedRow",
+    "Marker",
+    "MarkerKind",
+    "RegionEdits",
+    "Wal",
+    "WalEntry",
+    "WalFile",
+    "family_of",
+    "row_key",
+]
+
+#: hbase.regionserver.logroll.multiplier (0.5) of twice an HDFS block of 128 MiB.
+ROLL_BYTES = 128 * 1024 * 1024
+#: Of an entry whose cells nobody has counted yet.
+UNKNOWN_BYTES = -1
+
+#: What one write did to one row of one family: packed, or the row and the memstore's own cells.
+LoggedRow: TypeAlias = PackedRow | tuple[bytes, tuple[Cell, ...]]
+
+
+def row_key(logged: LoggedRow) -> bytes:
+    return logged.row if isinstance(logged, PackedRow) else logged[0]
+
+
+def family_of(logged: LoggedRow) -> bytes:
+    return logged.family if isinstance(logged, PackedRow) else logged[1][0].family
+
+
+class MarkerKind(enum.Enum):
+    """Entries that tell about a region instead of carrying its data (``WALEdit`` meta edits)."""
+
+    START_FLUSH = "START_FLUSH"
+    COMMIT_FLUSH = "COMMIT_FLUSH"
+    ABORT_FLUSH = "ABORT_FLUSH"
+    CANNOT_FLUSH = "CANNOT_FLUSH"
+    REGION_OPEN = "REGION_OPEN"
+    REGION_CLOSE = "REGION_CLOSE"
+    COMPACTION = "COMPACTION"
+    BULK_LOAD = "BULK_LOAD"
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """What a marker says; ``flush_sequence_id`` is -1 for CANNOT_FLUSH, the open sequence id for REGION_OPEN."""
+
+    kind: MarkerKind
+    flush_sequence_id: int = -1
+    families: tuple[bytes, ...] = ()
+    files: tuple[str, ...] = ()
+
+
+class WalEntry(NamedTuple):
+    """One atomic change of one region. :attr:`edits` is what it did, cell by cell.
+
+    A named tuple because each write of a region with replicas makes one: a frozen dataclass takes four times as long.
+    """
+
+    region: str  # the primary's encoded name
+    table: bytes
+    sequence_id: int
+    write_time_ms: int
+    rows: tuple[LoggedRow, ...] = ()
+    marker: Marker | None = None
+    cell_bytes: int = UNKNOWN_BYTES  # of all cells, where the writer has counted them; ``data_bytes`` always knows
+    nonce: int | None = None  # of the increment or append: whoever replays the entry will know a repetition
+
+    @property
+    def data_bytes(self) -> int:
+        """The bytes of all cells."""
+        if self.cell_bytes != UNKNOWN_BYTES:
+            return self.cell_bytes
+        return sum([row.size if isinstance(row, PackedRow) else cells_size(len(row[0]), row[1]) for row in self.rows])
+
+    @property
+    def edits(self) -> tuple[tuple[bytes, Cell], ...]:
+        return tuple(
+            (row_key(row), cell) for row in self.rows for cell in (row.cells if isinstance(row, PackedRow) else row[1])
+        )
+
+    @property
+    def size(self) -> int:
+        """The serialised size, near enough for buffers and log rolls (keys of ours are smaller than HBase's)."""
+        return len(self.region) + len(self.table) + 32 + self.data_bytes
+
+
+#: What goes to replicas: a row stands for the entry that wrote nothing else, and needs no other.
+LoggedEntry: TypeAlias = WalEntry | PackedRow
+
+
+class RegionEdits:
+    """What one file of a log has of one region, in sequence order. Written under that region's update lock."""
+
+    __slots__ = ("entries", "highest", "region", "synced", "table", "times")
+
+    def __init__(self, region: str, table: bytes) -> None:
+        self.region = region
+        self.table = table
+        #: A row stands for the entry that wrote nothing else.
+        self.entries: list[LoggedEntry] = []
+        self.times = array("q")  # write_time_ms of each
+        self.highest = -1  # sequence id of the newest data; markers hold nothing that a flush must save
+        self.synced = 0  # entries that a crash leaves
+
+    def add(self, entry: WalEntry) -> None:
+        is_row = len(entry.rows) == 1 and isinstance(entry.rows[0], PackedRow) and entry.nonce is None
+        self.entries.append(entry.rows[0] if is_row else entry)  # type: ignore[arg-type]  # a packed row
+        self.times.append(entry.write_time_ms)
+        if entry.rows:
+            self.highest = entry.sequence_id
+
+    def lose_unsynced(self) -> int:
+        """As a crash does; how many went."""
+        lost = len(self.entries) - self.synced
+        del self.entries[self.synced :]
+        del self.times[self.synced :]
+        return lost
+
+    def read(self, count: int | None = None) -> Iterator[WalEntry]:
+        """The first ``count`` entries, all by default."""
+        for kept, now_ms in zip(self.entries[:count], self.times, strict=False):
+            if isinstance(kept, PackedRow):
+                yield WalEntry(self.region, self.table, kept.sequence_id, now_ms, (kept,), None, kept.size)
+            else:
+                yield kept
+
+
+class WalFile:
+    """One file of a log: the entries of each region, and how big they are."""
+
+    __slots__ = ("archived_at_s", "name", "regions", "size")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.regions: dict[str, RegionEdits] = {}
+        self.size = 0
+        self.archived_at_s: float | None = None
+
+    def __len__(self) -> int:
+        return sum([len(edits.entries) for edits in list(self.regions.values())])
+
+    def edits_of(self, region: str, table: bytes) -> RegionEdits:
+        found = self.regions.get(region)
+        if found is None:
+            found = self.regions.setdefault(region, RegionEdits(region, table))
+        return found
+
+    def __repr__(self) -> str:
+        return f"WalFile({self.name!r}, {len(self)} entries, {self.size} bytes)"
+
+
+class Wal:
+    """The log of one server (hbase:meta has one of its own). Lives in the file system: it survives its server.
+
+    Appends of one region come in sequence order under that region's lock; those of different regions may interleave.
+    There is no lock here: each region writes to a list of its own, and the two races that remain (with a roll, with a
+    crash) are settled where they are noted.
+    """
+
+    def __init__(self, name: str = "wal", *, roll_bytes: int = ROLL_BYTES) -> None:
+        self.name = name
+        self._roll_bytes = roll_bytes
+        self._rolls = 0
+        self._file = WalFile(f"{name}.0")
+        self._old_files: list[WalFile] = []  # they are synced as a whole
+        self._flushed: dict[str, int] = {}
+        self._late: set[RegionEdits] = set()  # with entries that their writer did not sync
+        self._closed_because: str | None = None
+        #: Called before each sync: a place for tests and faults to delay it or to make it fail.
+        self.before_sync: Callable[[], None] | None = None
+        #: Called with each file that nobody needs for recovery any more.
+        self.on_archive: Callable[[WalFile], None] | None = None
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed_because is not None
+
+    @property
+    def files(self) -> tuple[WalFile, ...]:
+        """The files that hold something unflushed, oldest first, the one being written last."""
+        return (*self._old_files, self._file)
+
+    @property
+    def unsynced(self) -> int:
+        """How many entries a crash would lose now."""
+        return sum(len(edits.entries) - edits.synced for edits in list(self._file.regions.values()))
+
+    def append(self, entry: WalEntry, *, is_synced: bool = True) -> None:
+        """Add an entry; it is durable when this returns, or after the next :meth:`sync` of anybody."""
+        if self._closed_because is not None:
+            raise ServerStopped(f"cannot append to {self.name}: {self._closed_because}")
+        file = self._file
+        edits = file.edits_of(entry.region, entry.table)
+        edits.add(entry)
+        file.size += entry.size
+        if file is not self._file:
+            # Another region's thread rolled the log meanwhile, and the old file may be archived without this entry
+            # being flushed. Twice in the log does no harm: replaying it writes the same cells.
+            self.append(entry, is_synced=is_synced)
+        elif is_synced:
+            self._sync(edits)
+        else:
+            self._late.add(edits)
+
+    def append_row(self, region: str, table: bytes, row: PackedRow, sequence_id: int, now_ms: int, size: int) -> None:
+        """The same, synced, for an entry of one packed row: most writes come by here."""
+        if self._closed_because is not None:
+            raise ServerStopped(f"cannot append to {self.name}: {self._closed_because}")
+        file = self._file
+        edits = file.regions.get(region) or file.edits_of(region, table)
+        edits.entries.append(row)
+        edits.times.append(now_ms)
+        edits.highest = sequence_id
+        file.size += size
+        if file is not self._file:  # rolled meanwhile: as above
+            self.append_row(region, table, row, sequence_id, now_ms, size)
+        elif self.before_sync is not None or self._late or file.size > self._roll_bytes:
+            self._sync(edits)
+        else:  # the same, without what is not there
+            edits.synced = len(edits.entries)
+            if self._closed_because is not None:
+                raise self._unsyncable()
+
+    def sync(self) -> None:
+        """Make everything appended so far durable."""
+        self._sync(None)
+
+    def _sync(self, edits: RegionEdits | None) -> None:
+        """Of one region, and of all whose writers did not want to wait."""
+        if self.before_sync is not None:
+            self.before_sync()
+        if edits is not None:
+            edits.synced = len(edits.entries)
+        while self._late:
+            try:
+                late = self._late.pop()
+            except KeyError:  # another region's thread was faster, and does the same
+                break
+            late.synced = len(late.entries)
+        if self._closed_because is not None:  # asked last: a crash in between must not be taken for a success
+            raise self._unsyncable()
+        if self._file.size > self._roll_bytes:
+            self.roll()
+
+    def _unsyncable(self) -> ServerStopped:
+        return ServerStopped(f"cannot sync {self.name}: {self._closed_because}", may_have_applied=True)
+
+    def flushed(self, region: str, sequence_id: int) -> None:
+        """Everything of ``region`` up to ``sequence_id`` is in store files: the log need not keep it."""
+        self._flushed[region] = max(sequence_id, self._flushed.get(region, -1))
+
+    def forget(self, region: str) -> None:
+        """The region was closed in order: nothing of it needs this log."""
+        kept = [file.regions[region].highest for file in self.files if region in file.regions]
+        self._flushed[region] = max(kept, default=-1)
+
+    def roll(self) -> list[WalFile]:
+        """Begin a new file; returns the files that went to the archive because all in them is flushed."""
+        self._rolls += 1
+        if self._file.regions:
+            self._old_files.append(self._file)
+        self._file = WalFile(f"{self.name}.{self._rolls}")
+        done = [file for file in self._old_files if self._is_flushed(file)]
+        self._old_files = [file for file in self._old_files if not self._is_flushed(file)]
+        for file in done if self.on_archive is not None else ():
+            assert self.on_archive is not None
+            self.on_archive(file)
+        return done
+
+    def _is_flushed(self, file: WalFile) -> bool:
+        flushed = self._flushed
+        return all(flushed.get(region, -1) >= edits.highest for region, edits in list(file.regions.items()))
+
+    def regions_to_flush(self, files_max: int) -> list[str]:
+        """Whose edits keep the oldest file, when there are too many files (hbase.regionserver.maxlogs)."""
+        if len(self._old_files) <= files_max:
+            return []
+        flushed, oldest = self._flushed, list(self._old_files[0].regions.items())
+        return [region for region, edits in oldest if flushed.get(region, -1) < edits.highest]
+
+    def crash(self, reason: str = "its server crashed") -> int:
+        """Lose what was not synced and refuse anything more; the number of entries lost. Idempotent."""
+        if self._closed_because is not None:
+            return 0
+        self._closed_because = reason
+        return sum([edits.lose_unsynced() for edits in list(self._file.regions.values())])
+
+    def fence(self) -> int:
+        """Take the log away from a server that may still be alive, so that it can be split (lease recovery)."""
+        return self.crash("it was fenced: its server was declared dead")
+
+    def close(self) -> None:
+        """Sync and end in order."""
+        if self._closed_because is None:
+            self.sync()
+            self._closed_because = "it was closed"
+
+    def entries(self) -> Iterator[WalEntry]:
+        """All durable entries that are still kept: file by file, region by region, in sequence order."""
+        for file in self.files:
+            for edits in list(file.regions.values()):
+                yield from self._durable(file, edits)
+
+    def _durable(self, file: WalFile, edits: RegionEdits) -> Iterator[WalEntry]:
+        return edits.read(edits.synced if file is self._file else None)
+
+    def entries_for(self, encoded_region: str) -> list[WalEntry]:
+        """The durable entries of one region, for its recovery."""
+        found = [(file, file.regions[encoded_region]) for file in self.files if encoded_region in file.regions]
+        return [entry for file, edits in found for entry in self._durable(file, edits)]
+
+    def by_region(self) -> dict[str, list[WalEntry]]:
+        """The durable entries of every region (WALSplitter)."""
+        grouped: dict[str, list[WalEntry]] = {}
+        for entry in self.entries():
+            grouped.setdefault(entry.region, []).append(entry)
+        return grouped
+
+    def __repr__(self) -> str:
+        state = self._closed_because or "open"
+        return f"Wal({self.name!r}, {len(self.files)} files, {self.unsynced} unsynced, {state})"

@@ -1,0 +1,331 @@
+"""Decides how mutations are applied to a region: in which order, under which sequence id, with which outcome.
+
+A write, in order (server.md 1.1, 1.4): checks; the next sequence id from MVCC; append to the WAL; sync; memstore; MVCC
+completes, which tells the replicas and then moves the read point. The region's update lock is held all along, so
+read-modify-write needs no row locks, and a write whose sync fails never reaches the memstore.
+
+DIVERGENCE from HBase: one update lock instead of row locks; nothing under it blocks, as the log is memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeAlias
+
+from metaclient import keys
+from metaclient.errors import MetaClientError, RequestRefused
+from metaclient.model import (
+    LATEST_TIMESTAMP,
+    Append,
+    Cell,
+    CellType,
+    Check,
+    Delete,
+    Durability,
+    Increment,
+    Mutation,
+    Put,
+    Result,
+    RowMutations,
+    TableDescriptor,
+)
+from metaclient_fake.storage.cells import CELL_OVERHEAD_BYTES
+from metaclient_fake.storage.mutations import Edit, Mutations, is_met
+from metaclient_fake.storage.packed_row import (
+    COLUMN_BYTES_MAX,
+    ROW_BYTES_MAX,
+    PackedRow,
+    is_packable,
+    packed,
+    packed_cell,
+)
+from metaclient_fake.storage.query_matcher import StoreQuery
+from metaclient_fake.storage.region_log import RegionLog
+from metaclient_fake.storage.store import read_row
+from metaclient_fake.storage.wal import LoggedRow, WalEntry
+
+if TYPE_CHECKING:
+    from metaclient_fake.storage.region import Region
+
+__all__ = ["Outcome", "Writer"]
+
+PUT = CellType.PUT
+
+#: What became of one mutation of a batch.
+Outcome: TypeAlias = Result | MetaClientError | None
+
+
+class _Held:
+    """Stands for the update lock where the caller has it already."""
+
+    def acquire(self) -> bool:
+        return True
+
+    def release(self) -> None:
+        pass
+
+    def __enter__(self) -> bool:
+        return True
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+
+_HELD = _Held()
+
+
+class Writer:
+    """Applies mutations. Guarded by the region's update lock, which every caller holds."""
+
+    def __init__(self, region: Region, mutations: Mutations, log: RegionLog) -> None:
+        self._region = region
+        self._mutations = mutations
+        self._log = log
+        self._default_durability = _table_durability(region.descriptor)
+        self._known_columns = mutations.known_columns
+        #: What a write may ask for to wait for the log.
+        self._synced = tuple(
+            one for one in Durability if self._resolved(one) in (Durability.SYNC_WAL, Durability.FSYNC_WAL)
+        )
+        self._last_ms = 0
+
+    def mutate(
+        self, mutation: Mutation, nonce_seen: Callable[[int], bool] | None = None, *, not_before_ms: int = 0
+    ) -> Result | None:
+        """Apply one mutation; the new values of an increment or append.
+
+        ``not_before_ms``: puts that leave the time to the server get at least this one, whatever its clock says.
+        """
+        region = self._region
+        region.check_writable(mutation.row)
+        now_ms = region.time_ms()
+        if now_ms == self._last_ms:
+            now_ms = self._last_ms  # all cells of one millisecond share one object, which saves 32 bytes a row
+        else:
+            self._last_ms = now_ms
+        put_ms = now_ms if now_ms > not_before_ms else not_before_ms
+        if isinstance(mutation, Put):
+            if len(mutation.cells) != 1 or not self._put_cell(mutation, now_ms, put_ms):
+                self._apply(self._mutations.put(mutation, put_ms), mutation.durability, now_ms)
+            return None
+        if isinstance(mutation, Delete | RowMutations):
+            self._apply(self._edits(mutation, now_ms, put_ms), self._durability_of(mutation), now_ms)
+            return None
+        if mutation.nonce is not None and nonce_seen is not None and nonce_seen(mutation.nonce):
+            return Result(mutation.row, self._current_values(mutation))
+        if isinstance(mutation, Increment):
+            edits, cells = self._mutations.increment(mutation, now_ms, self._newest)
+        else:
+            edits, cells = self._mutations.append(mutation, now_ms, self._newest)
+        self._apply(edits, mutation.durability, now_ms, nonce=mutation.nonce)
+        self._forget_older(edits)
+        return Result(mutation.row, tuple(cells))
+
+    def _edits(self, mutation: Put | Delete | RowMutations, now_ms: int, put_ms: int) -> list[Edit]:
+        if isinstance(mutation, Put):
+            return self._mutations.put(mutation, put_ms)
+        if isinstance(mutation, Delete):
+            return self._mutations.delete(mutation, now_ms, self._newest)
+        return self._mutations.row_mutations(mutation, now_ms, self._newest, put_ms=put_ms)
+
+    def _durability_of(self, mutation: Delete | RowMutations) -> Durability:
+        """The strongest that a part asks for."""
+        parts = mutation.mutations if isinstance(mutation, RowMutations) else (mutation,)
+        wanted = [self._resolved(part.durability) for part in parts]
+        return max(wanted, key=_strength, default=Durability.USE_DEFAULT)
+
+    def _resolved(self, durability: Durability) -> Durability:
+        return self._default_durability if durability is Durability.USE_DEFAULT else durability
+
+    def _newest(self, row: bytes, column: bytes, versions: int) -> Sequence[Cell]:
+        """The newest cells of a column as they are now; the lock is held."""
+        store, column = self._mutations.column(column)
+        query = StoreQuery.of(
+            store.family,
+            columns=frozenset((column,)),
+            max_versions=versions,
+            min_timestamp=0,
+            max_timestamp=LATEST_TIMESTAMP,
+            is_raw=False,
+            has_filter=False,
+        )
+        return read_row(
+            store.sources, row, query, read_point=self._log.mvcc.write_point, now_ms=self._region.time_ms(), lock=_HELD
+        )
+
+    def _current_values(self, mutation: Increment | Append) -> tuple[Cell, ...]:
+        pairs = mutation.amounts if isinstance(mutation, Increment) else mutation.values
+        columns = sorted((column for column, _ in pairs), key=keys.column_sort_key)
+        return tuple(cell for column in columns for cell in self._newest(mutation.row, column, 1))
+
+    def _put_cell(self, put: Put, now_ms: int, put_ms: int) -> bool:
+        """The commonest write without detours: one small cell, to be synced.
+
+        Does what :meth:`_apply` does, in the same order; False when it is another kind of put.
+        """
+        name, timestamp, value, kind = put.cells[0]
+        found = self._known_columns.get(name)
+        if found is None or kind is not PUT or put.durability not in self._synced:
+            return False
+        store, column = found
+        row = put.row
+        active = store.memstore.active
+        size = CELL_OVERHEAD_BYTES + len(row) + len(column) + len(value)
+        if size > ROW_BYTES_MAX or len(column) > COLUMN_BYTES_MAX:
+            return False
+        log = self._log
+        mvcc = log.mvcc
+        sequence_id = mvcc.begin()
+        stamp = put_ms if timestamp == LATEST_TIMESTAMP else timestamp
+        stored = packed_cell(row, column, stamp, value, sequence_id)
+        log.append_row(stored, sequence_id, now_ms, size)
+        active.put_cell(row, stored, sequence_id, size)
+        self._region.memstore_bytes += size
+        on_row = log.on_row
+        if on_row is not None:
+            mvcc.complete_and_tell_row(sequence_id, on_row, stored, now_ms, size)
+        elif log.on_commit is not None:
+            mvcc.complete_and_tell(sequence_id, log.on_commit, log.entry(sequence_id, (stored,), now_ms, size))
+        else:
+            mvcc.complete(sequence_id)
+        return True
+
+    def _apply(
+        self,
+        edits: Sequence[Edit],
+        durability: Durability,
+        now_ms: int,
+        unlogged: Sequence[Edit] = (),
+        nonce: int | None = None,
+    ) -> None:
+        """Log, apply and show edits under one sequence id; the lock is held. ``unlogged`` ones skip the log."""
+        if durability is Durability.USE_DEFAULT:
+            durability = self._default_durability
+        if durability is Durability.SKIP_WAL:
+            edits, unlogged = (), [*edits, *unlogged]
+        log = self._log
+        sequence_id = log.mvcc.begin()
+        entry: WalEntry | None = None
+        logged = tuple([_logged(edit, sequence_id) for edit in edits])
+        if edits:
+            entry = log.entry(sequence_id, logged, now_ms, _bytes_of(edits), nonce)
+            log.append(entry, is_synced=durability is not Durability.ASYNC_WAL)
+        if unlogged:
+            logged += tuple([_logged(edit, sequence_id) for edit in unlogged])
+            edits, entry = [*edits, *unlogged], None
+        for (store, row, _, size, is_plain), kept in zip(edits, logged, strict=True):
+            stored = kept if isinstance(kept, PackedRow) else kept[1]
+            store.memstore.active.add(row, stored, sequence_id, size, is_plain)
+            self._region.memstore_bytes += size
+        hook = log.on_commit
+        if hook is None:
+            log.mvcc.complete(sequence_id)
+            return
+        if entry is None:
+            entry = log.entry(sequence_id, logged, now_ms, _bytes_of(edits))
+        log.mvcc.complete_and_tell(sequence_id, hook, entry)
+
+    def _forget_older(self, edits: Sequence[Edit]) -> None:
+        """A counter keeps one version in the memstore, as HBase's upsert does for families of one version."""
+        smallest = self._region.smallest_read_point()
+        for store, row, cells, _, _ in edits:
+            if store.family.max_versions == 1:
+                for cell in cells:
+                    store.memstore.active.forget_older(row, cell.column, smallest)
+        self._region.memstore_bytes = sum([store.memstore.size for store in self._region.stores])
+
+    def batch(self, mutations: Sequence[Mutation]) -> list[Outcome]:
+        """An outcome for each mutation. Neighbouring puts and deletes share one sequence id and one sync."""
+        outcomes: list[Outcome] = [None] * len(mutations)
+        index = 0
+        while index < len(mutations):
+            if isinstance(mutations[index], Put | Delete):
+                index = self._mini_batch(mutations, index, outcomes)
+            else:
+                outcomes[index] = self._outcome(mutations[index])
+                index += 1
+        return outcomes
+
+    def _outcome(self, mutation: Mutation) -> Outcome:
+        try:
+            return self.mutate(mutation)
+        except MetaClientError as error:
+            return error
+
+    def _mini_batch(self, mutations: Sequence[Mutation], start: int, outcomes: list[Outcome]) -> int:
+        """Apply the puts and deletes from ``start`` on together; where the next other mutation is."""
+        now_ms = self._last_ms = self._region.time_ms()
+        groups: dict[bool, list[Edit]] = {True: [], False: []}  # by: written to the log?
+        applied: list[int] = []
+        durability = Durability.SKIP_WAL
+        index = start
+        while index < len(mutations):
+            mutation = mutations[index]
+            if not isinstance(mutation, Put | Delete):
+                break
+            wanted = self._resolved(mutation.durability)
+            try:
+                self._region.check_writable(mutation.row)
+                groups[wanted is not Durability.SKIP_WAL] += self._edits(mutation, now_ms, now_ms)
+                applied.append(index)
+                durability = max(durability, wanted, key=_strength)
+            except MetaClientError as error:
+                outcomes[index] = error
+            index += 1
+        self._apply_groups(groups, durability, now_ms, applied, outcomes)
+        return index
+
+    def _apply_groups(
+        self,
+        groups: dict[bool, list[Edit]],
+        durability: Durability,
+        now_ms: int,
+        applied: list[int],
+        outcomes: list[Outcome],
+    ) -> None:
+        try:
+            if applied:
+                self._apply(groups[True], durability, now_ms, groups[False])
+        except MetaClientError as error:
+            for index in applied:
+                outcomes[index] = error
+
+    def check_and_mutate(self, check: Check, mutation: Mutation) -> bool:
+        """Apply ``mutation`` if the check holds, with nothing in between; whether it did."""
+        if check.row != mutation.row:
+            raise RequestRefused(
+                f"a check of row {keys.printable(check.row)} cannot guard row {keys.printable(mutation.row)}"
+            )
+        self._region.check_writable(check.row)
+        stored = self._newest(check.row, check.column, 1)
+        if not is_met(check, stored):
+            return False
+        # A put that passed its check must not be written behind the value that it was checked against (HBASE-14054).
+        self.mutate(mutation, not_before_ms=stored[0].timestamp if stored else 0)
+        return True
+
+
+def _logged(edit: Edit, sequence_id: int) -> LoggedRow:
+    """What the log keeps of an edit: the row as the memstore will have it, where it is new there."""
+    store, row, cells, size, is_plain = edit
+    if is_plain and is_packable(cells, size) and row not in store.memstore.active.rows:
+        return packed(row, cells, sequence_id)
+    return (row, cells)
+
+
+def _bytes_of(edits: Sequence[Edit]) -> int:
+    return edits[0][3] if len(edits) == 1 else sum([edit[3] for edit in edits])
+
+
+def _strength(durability: Durability) -> int:
+    return durability.value
+
+
+def _table_durability(descriptor: TableDescriptor) -> Durability:
+    """The table's attribute DURABILITY; what it does not say is SYNC_WAL."""
+    named = dict(descriptor.attributes).get("DURABILITY", "SYNC_WAL").upper()
+    found = Durability.__members__.get(named, Durability.SYNC_WAL)
+    return Durability.SYNC_WAL if found is Durability.USE_DEFAULT else found

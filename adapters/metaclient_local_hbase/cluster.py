@@ -1,0 +1,469 @@
+"""A real HBase in separate JVMs: started in the order that works, broken on purpose, and always taken down.
+
+Starting, step by step (each order below was met as a trap):
+
+1. ZooKeeper, until its port answers.
+2. The master, until it is the active one: a 3.0 region server that starts before the base znode exists never learns
+   where meta is.
+3. Region servers and gateways together.
+4. The master has completed initialization and the secondaries of hbase:meta are open: to make them, a 3.0 master
+   closes and reopens the primary once more after it said that it was done.
+5. Ready when each copy of hbase:meta answers a scan that was sent to it alone, without an error.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import shutil
+import signal
+import subprocess
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from metaclient_thrift import Thrift2Backend
+
+from metaclient import keys
+from metaclient.backend import MetaScan
+from metaclient.errors import ConfigError, MetaClientError, Unsupported
+from metaclient.model import MetaReplica, ServerName
+from metaclient.runtime import Runtime, ThreadRuntime
+from metaclient_local_hbase import jmx
+from metaclient_local_hbase.admin import Admin
+from metaclient_local_hbase.death_watch import DeathWatch, kill_all
+from metaclient_local_hbase.folders import claim_folder, is_claimed, remove_below
+from metaclient_local_hbase.jars import GATEWAY_VERSION, class_path, jar_folder
+from metaclient_local_hbase.layout import Layout, Process, Role
+from metaclient_local_hbase.ports import LOOPBACK, is_listening
+from metaclient_local_hbase.processes import is_stopped, running, send_signal, spawn
+from metaclient_local_hbase.progress import Progress
+from metaclient_local_hbase.settings import METRICS_PERIOD_S, command, marker, write_configuration
+from metaclient_local_hbase.tools import check_tools, state_folder
+
+__all__ = ["LocalHBase"]
+
+_log = logging.getLogger(__name__)
+#: 24 s were measured on two idle cores; a busy machine may take several times that.
+START_S_MAX = 240.0
+STOP_S_MAX = 120.0
+#: How long the servers may take to show their counts.
+METRICS_S_MAX = 60.0
+POLL_S = 0.2
+#: A crash is seen after this long (HBase: 90 s). On a machine that starves its servers for longer they abort.
+SESSION_S = 6.0
+#: Folders of earlier runs that are kept for their logs.
+RUNS_KEPT = 5
+CALL_S = 5.0
+LOG_LINES_SHOWN = 12
+
+
+class LocalHBase:
+    """A real HBase on this machine; a context manager.
+
+    ``with LocalHBase() as hbase`` starts it and takes it down again. Processes are called ``zookeeper``, ``master``,
+    ``rs1`` ..., ``thrift1``, ``thrift2`` (and ``thrift2-2`` ... with more ``gateways``); HBase's names
+    (``localhost:PORT``) are understood too. Logs stay in ``folder`` when all is down. Only the process that started it
+    takes it down, not a child of that one (``os.fork``).
+    """
+
+    _is_inherited = False
+
+    def __init__(
+        self,
+        version: str = "2.6.1",
+        region_servers: int = 3,
+        meta_replicas: int = 3,
+        *,
+        gateways: int = 1,
+        folder: str | Path | None = None,
+        heap_mb: int = 512,
+        session_s: float = SESSION_S,
+        runtime: Runtime | None = None,
+        show: Callable[[str], None] | None = None,
+    ) -> None:
+        counted = (("region_servers", region_servers), ("meta_replicas", meta_replicas), ("gateways", gateways))
+        for name, value in counted:
+            if not isinstance(value, int) or value < 1:
+                raise ConfigError(f"{name} must be a number from 1 on, got {value!r}")
+        self._runtime: Runtime = runtime or ThreadRuntime()  # for its clock and its chance: no task is started on it
+        self._show = show
+        self._layout = Layout.plan(
+            _run_folder(self._runtime) if folder is None else Path(folder).absolute(),
+            version=version,
+            region_servers=region_servers,
+            meta_replicas=meta_replicas,
+            gateways=gateways,
+            heap_mb=heap_mb,
+            session_s=session_s,
+            runtime=self._runtime,
+        )
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._log_starts: dict[str, int] = {}  # name -> where in its log the present life begins
+        self._watch: DeathWatch | None = None
+        self._gateway: Thrift2Backend | None = None
+        #: How long the last ``up`` took.
+        self.start_s = 0.0
+
+    @classmethod
+    def at(cls, folder: str | Path) -> LocalHBase:
+        """The cluster that was started in this folder by somebody else; raises ConfigError when there is none."""
+        layout = Layout.load(Path(folder).absolute())
+        if layout is None:
+            raise ConfigError(f"no cluster was started in {folder}; `metaclient hbase up` starts one")
+        made = cls.__new__(cls)
+        made._runtime, made._show = ThreadRuntime(), None
+        made._layout, made._children, made._log_starts = layout, {}, {}
+        made._watch, made._gateway, made.start_s = None, None, 0.0
+        return made
+
+    @staticmethod
+    def default_folder() -> Path:
+        """Where the command line keeps its one cluster."""
+        return state_folder() / "local"
+
+    # -- what others connect to --------------------------------------------------------------------------------
+
+    @property
+    def version(self) -> str:
+        return self._layout.version
+
+    @property
+    def folder(self) -> Path:
+        return self._layout.folder
+
+    @property
+    def thrift1_url(self) -> str:
+        return f"thrift1://{LOOPBACK}:{self._layout.process('thrift1').port}"
+
+    @property
+    def thrift2_url(self) -> str:
+        """All gateways that speak Thrift 2."""
+        return "thrift2://" + ",".join(f"{LOOPBACK}:{one.port}" for one in self._layout.thrift2_gateways)
+
+    @property
+    def native_url(self) -> str:
+        """HBase's own RPC, found through ZooKeeper."""
+        return f"hbase://{self.zookeeper}"
+
+    @property
+    def zookeeper(self) -> str:
+        return f"{LOOPBACK}:{self._layout.process('zookeeper').port}"
+
+    @property
+    def admin(self) -> Admin:
+        """Moves, splits, merges, flushes and the balancer's switch, by HBase's Java admin."""
+        return Admin(self.zookeeper)
+
+    def class_path(self) -> str:
+        """Jars for a Java program that talks to this cluster (client and servers are in the same set)."""
+        return class_path(self.version)
+
+    # -- life --------------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> LocalHBase:
+        self.up()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.down()
+
+    def __repr__(self) -> str:
+        return f"<LocalHBase {self.version} in {self.folder}: {len(self._pids())} of {len(self._layout.processes)} run>"
+
+    def up(self) -> None:
+        """Start all processes and wait until meta can be read at every replica; on failure nothing stays."""
+        if self._pids():
+            raise ConfigError(f"a cluster runs in {self.folder} already; `metaclient hbase down` ends it")
+        check_tools()
+        begun = self._runtime.now()
+        with Progress(self._show) as progress:
+            for version in dict.fromkeys((self.version, GATEWAY_VERSION)):
+                jar_folder(version, progress.show)
+            self._make_folder()
+            self._watch = DeathWatch(marker(self.folder))
+            atexit.register(self.down)
+            self._runtime.on_fork(self._leave_to_parent)
+            try:
+                self._start_all(progress, begun + START_S_MAX)
+            except BaseException:
+                self.down()
+                raise
+        self.start_s = self._runtime.now() - begun
+
+    def _make_folder(self) -> None:
+        """Empty but for the logs of the last run: what this one waits for must not be found in them."""
+        claim_folder(self.folder)
+        remove_below(self.folder, "data")
+        if self._layout.logs.is_dir():
+            remove_below(self.folder, "logs.previous")
+            self._layout.logs.rename(self.folder / "logs.previous")
+        self._layout.logs.mkdir()
+        self._layout.save()
+
+    def _start_all(self, progress: Progress, deadline: float) -> None:
+        progress.show("starting ZooKeeper")
+        zookeeper = self._spawn("zookeeper")
+        self._wait(lambda: is_listening(zookeeper.port), "ZooKeeper to answer", deadline)
+        progress.show("starting the master")
+        master = self._spawn("master")
+        self._wait(lambda: self._has_logged(master, "Registered as active master"), "an active master", deadline)
+        progress.show(f"starting {len(self._layout.region_servers)} region servers and the gateways")
+        for process in self._layout.processes:
+            if process.role is Role.REGION_SERVER or process.role.is_gateway:
+                self._spawn(process.name)
+        self._wait_for_servers(master, progress, deadline)
+        self._wait_for_meta(progress, deadline)
+
+    def _wait_for_servers(self, master: Process, progress: Progress, deadline: float) -> None:
+        self._wait(lambda: self._has_logged(master, "Master has completed initialization"), "the master", deadline)
+        for replica_id in range(1, self._layout.meta_replicas):
+            text = f"Opened {MetaReplica(replica_id).region_name.decode()}"
+            progress.show(f"waiting for replica {replica_id} of hbase:meta to open")
+            self._wait(partial(self._has_any_logged, text), f"replica {replica_id} of hbase:meta to open", deadline)
+        for process in self._layout.processes:
+            if process.role.is_gateway:
+                progress.show(f"waiting for the gateway {process.name}")
+                self._wait(partial(is_listening, process.port), f"the gateway {process.name}", deadline)
+
+    def wait_until_ready(self) -> None:
+        """Return when the master knows every region server that runs, and every copy of hbase:meta serves (again)."""
+        deadline = self._runtime.now() + START_S_MAX
+        with Progress(self._show) as progress:
+            for process in self._layout.region_servers:
+                if process.name in self._pids():
+                    is_known = partial(self._has_logged, process, "Serving as ")
+                    self._wait(is_known, f"the master to know {process.name}", deadline)
+            self._wait_for_meta(progress, deadline)
+
+    def _wait_for_meta(self, progress: Progress, deadline: float) -> None:
+        for replica_id in range(self._layout.meta_replicas):
+            progress.show(f"waiting for replica {replica_id} of hbase:meta")
+            what = f"replica {replica_id} of hbase:meta to serve reads"
+            self._wait(partial(self._serves_meta, replica_id), what, deadline)
+
+    def _leave_to_parent(self) -> None:
+        """In a child process, whose end must not be the cluster's."""
+        self._is_inherited = True
+        atexit.unregister(self.down)
+        self._children = {}
+        if self._watch is not None:
+            self._watch.leave_to_parent()
+            self._watch = None
+
+    def leave(self) -> None:
+        """Let the cluster run on when this process ends; :meth:`at` finds it again."""
+        atexit.unregister(self.down)
+        if self._watch is not None:
+            self._watch.leave()
+            self._watch = None
+        self._close_gateway()
+
+    def down(self) -> None:
+        """Kill everything and remove the data; logs and settings stay. Idempotent; nothing in a child process."""
+        if self._is_inherited:
+            return
+        kill_all(marker(self.folder))
+        for child in self._children.values():
+            child.wait()
+        self._children.clear()
+        remove_below(self.folder, "data")
+        self.leave()
+
+    def _spawn(self, name: str) -> Process:
+        process = self._layout.process(name)
+        write_configuration(self._layout, process)
+        version = GATEWAY_VERSION if process.role.is_gateway else self.version
+        log = self._layout.log(process)
+        self._log_starts[name] = log.stat().st_size if log.exists() else 0
+        self._children[name] = spawn(command(self._layout, process, class_path(version)), log, self.folder)
+        return process
+
+    # -- waiting -----------------------------------------------------------------------------------------------
+
+    def _wait(self, is_so: Callable[[], bool], what: str, deadline: float) -> None:
+        while not is_so():
+            self._check_alive()
+            if self._runtime.now() > deadline:
+                raise MetaClientError(f"waited {START_S_MAX:.0f} s for {what}; the logs are in {self._layout.logs}")
+            self._runtime.sleep(POLL_S)
+
+    def _check_alive(self) -> None:
+        for name, child in self._children.items():
+            if child.poll() is not None:
+                log = self._layout.log(self._layout.process(name))
+                lines = log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:]
+                raise MetaClientError(
+                    f"{name} ended while the cluster was starting (exit code {child.returncode}); its log is {log}",
+                    detail="\n".join(lines),
+                )
+
+    def _has_logged(self, process: Process, text: str) -> bool:
+        """Since it was started last by us."""
+        with self._layout.log(process).open("rb") as log:
+            log.seek(self._log_starts.get(process.name, 0))
+            return text.encode() in log.read()
+
+    def _has_any_logged(self, text: str) -> bool:
+        return any(self._has_logged(process, text) for process in self._layout.region_servers)
+
+    def _serves_meta(self, replica_id: int) -> bool:
+        gateway = self._through_gateway()
+        first = MetaScan(b"", b"", is_reversed=False, limit=1)
+        try:
+            gateway.read_meta(MetaReplica(replica_id), first, self._runtime.now() + CALL_S)
+        except MetaClientError as error:
+            _log.debug("replica %d of hbase:meta does not serve yet: %s", replica_id, error)
+            return False
+        return True  # rows or not: a new 3.0 has no region in meta, because namespaces are no table any more
+
+    def _through_gateway(self) -> Thrift2Backend:
+        if self._gateway is None:
+            first = self._layout.process("thrift2")  # the others may be broken on purpose
+            self._gateway = Thrift2Backend(f"thrift2://{LOOPBACK}:{first.port}", runtime=self._runtime)
+        return self._gateway
+
+    def _close_gateway(self) -> None:
+        gateway, self._gateway = self._gateway, None
+        if gateway is not None:
+            gateway.close()
+
+    # -- faults --------------------------------------------------------------------------------------------------
+
+    def servers(self) -> list[str]:
+        """Names of the region servers, dead ones too."""
+        return [process.name for process in self._layout.region_servers]
+
+    def kill(self, name: str) -> None:
+        """``kill -9``."""
+        process = self._signal(name, signal.SIGKILL)
+        child = self._children.pop(process.name, None)
+        if child is not None:
+            child.wait()
+
+    def stop(self, name: str) -> None:
+        """Ask it to end (SIGTERM), as a rolling restart does, and wait: a region server gives its regions away."""
+        process = self._signal(name, signal.SIGTERM)
+        deadline = self._runtime.now() + STOP_S_MAX
+        while process.name in self._pids():
+            if self._runtime.now() > deadline:
+                raise MetaClientError(f"{process.name} did not end in {STOP_S_MAX:.0f} s; its log is in {self.folder}")
+            self._runtime.sleep(POLL_S)
+            child = self._children.get(process.name)
+            if child is not None and child.poll() is not None:
+                del self._children[process.name]
+
+    def pause(self, name: str) -> None:
+        """Hang it (SIGSTOP): connections are accepted by the system, nothing is answered."""
+        self._signal(name, signal.SIGSTOP)
+
+    def resume(self, name: str) -> None:
+        """Wake it (SIGCONT); a region server whose session has ended meanwhile aborts by itself."""
+        self._signal(name, signal.SIGCONT)
+
+    def start(self, name: str) -> None:
+        """Start one that was killed or has ended, on its old port; does not wait for it."""
+        process = self._layout.process(name)
+        if process.name in self._pids():
+            raise ConfigError(f"{process.name} runs already")
+        ended = self._children.pop(process.name, None)
+        if ended is not None:
+            ended.wait()
+        self._spawn(process.name)
+
+    def _signal(self, name: str, number: signal.Signals) -> Process:
+        process = self._layout.process(name)
+        pid = self._pids().get(process.name)
+        if pid is None or not send_signal(pid, number):
+            raise ConfigError(f"{process.name} does not run")
+        return process
+
+    def _pids(self) -> dict[str, int]:
+        return running(marker(self.folder))
+
+    # -- what is where -------------------------------------------------------------------------------------------
+
+    def meta_server(self, replica_id: int = 0) -> str:
+        """The region server that has this copy of hbase:meta."""
+        server = self.meta_servers().get(replica_id)
+        if server is not None:
+            return self._layout.process(server.address).name
+        raise MetaClientError(f"the registry knows no server for replica {replica_id} of hbase:meta")
+
+    def meta_servers(self) -> dict[int, ServerName | None]:
+        """Replica id -> the server that has this copy of hbase:meta.
+
+        As the registry says, asked by Java's admin: a gateway answers from a cache that may be old. Where Java has no
+        compiler, the gateway must do.
+        """
+        try:
+            return dict(self.admin.meta_servers())
+        except Unsupported:
+            found = self._through_gateway().meta_replicas(self._runtime.now() + CALL_S)
+            return {replica.replica_id: replica.server for replica in found}
+
+    def spread_meta(self) -> None:
+        """Give each copy of hbase:meta a server of its own again: after a crash two may share one, and stay so."""
+        servers = self.meta_servers()
+        if len(set(servers.values())) == min(len(servers), len(self._layout.region_servers)):
+            return
+        free = [one for one in self.admin.servers() if one not in servers.values()]
+        taken: set[ServerName | None] = set()
+        for replica_id, server in servers.items():
+            if server in taken and free:
+                self.admin.move(keys.encoded_region_name(MetaReplica(replica_id).region_name), free.pop())
+            taken.add(server)
+        self.wait_until_ready()
+
+    def meta_reads(self, *, settled: bool = True) -> dict[int, int]:
+        """Replica id -> reads that it has served since it was opened where it is, from the servers' own JMX.
+
+        The servers refresh the numbers every now and then: ``settled`` waits until all that was read before the call
+        is in them. One lookup may count as several reads.
+        """
+        if settled:
+            self._runtime.sleep(2.0 * METRICS_PERIOD_S)
+        deadline = self._runtime.now() + METRICS_S_MAX
+        while True:
+            awake = {name for name, pid in self._pids().items() if not is_stopped(pid)}
+            servers = [process for process in self._layout.region_servers if process.name in awake]
+            found = jmx.meta_reads([jmx.region_metrics(one.info_port) for one in servers], self._layout.meta_replicas)
+            # A server forgets its counts for a moment whenever a region has left it.
+            missing = self._layout.meta_replicas - len(found)
+            is_complete = not missing or (len(awake) < len(self._layout.processes) and missing == 1)
+            if is_complete or self._runtime.now() > deadline:
+                return {replica_id: found.get(replica_id, 0) for replica_id in range(self._layout.meta_replicas)}
+            self._runtime.sleep(POLL_S)
+
+    def status(self) -> dict[str, Any]:
+        """JSON-able: urls, folder, and what each process does."""
+        pids = self._pids()
+        return {
+            "version": self.version,
+            "folder": str(self.folder),
+            "thrift1_url": self.thrift1_url,
+            "thrift2_url": self.thrift2_url,
+            "native_url": self.native_url,
+            "zookeeper": self.zookeeper,
+            "processes": [self._status_of(process, pids.get(process.name)) for process in self._layout.processes],
+        }
+
+    def _status_of(self, process: Process, pid: int | None) -> dict[str, Any]:
+        state = "down" if pid is None else "paused" if is_stopped(pid) else "running"
+        log = str(self._layout.log(process))
+        return {"name": process.name, "state": state, "pid": pid, "port": process.port, "log": log}
+
+
+def _run_folder(runtime: Runtime) -> Path:
+    """A new folder for one run; the oldest ones of which nothing runs any more are removed."""
+    runs = state_folder() / "runs"
+    runs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    old = sorted(path for path in runs.iterdir() if path.is_dir())
+    for path in old[: -RUNS_KEPT or None]:
+        if is_claimed(path) and not running(marker(path)):
+            shutil.rmtree(path, ignore_errors=True)
+    return runs / f"{runtime.time_ms()}-{runtime.rng.randrange(1 << 16):04x}"

@@ -1,0 +1,106 @@
+"""Fetches HBase's jars with Maven, once a version, into a cache folder outside of the project.
+
+Maven reads the user's own settings (mirrors, proxies); nothing here names a registry. A set of jars is made in a folder
+of its own and moved into place when complete, so that an interrupted download is never taken for a whole one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+from metaclient.errors import ConfigError, MetaClientError
+from metaclient_local_hbase.tools import cache_folder, check_tools
+
+__all__ = ["GATEWAY_VERSION", "VERSIONS", "class_path", "jar_folder"]
+
+#: The only release whose packages hold both the servers and the Thrift gateways that we need; its gateways speak to
+#: servers of 3.0 too.
+GATEWAY_VERSION = "2.6.1"
+#: Version -> Maven artifacts of org.apache.hbase.
+VERSIONS: dict[str, tuple[str, ...]] = {
+    "2.6.1": ("hbase-server", "hbase-thrift"),
+    "3.0.0-alpha-4": ("hbase-server",),
+}
+#: A fetch is tried so often (``-U``: Maven would else remember a failure for a day).
+FETCHES_MAX = 3
+PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+#: Hadoop 2 drags in this one, and every server dies with NoSuchMethodError: ServletContext.createFilter.
+UNWANTED = "servlet-api-2.5.jar"
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>metaclient</groupId>
+  <artifactId>local-hbase</artifactId>
+  <version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>
+{dependencies}
+  </dependencies>
+</project>
+"""
+_DEPENDENCY = """    <dependency>
+      <groupId>org.apache.hbase</groupId>
+      <artifactId>{artifact}</artifactId>
+      <version>{version}</version>
+    </dependency>"""
+
+
+def jar_folder(version: str, show: Callable[[str], None] = lambda text: None) -> Path:
+    """The folder with all jars of a version; fetches them when they are not there yet (a minute, the first time)."""
+    if version not in VERSIONS:
+        raise ConfigError(f"there are no packages for HBase {version!r}; known are {', '.join(VERSIONS)}")
+    folder = cache_folder() / "jars" / version
+    if not folder.is_dir():
+        check_tools()
+        show(f"fetching the jars of HBase {version} with Maven (about a minute, once)")
+        _fetch(version, folder)
+    return folder
+
+
+def _fetch(version: str, folder: Path) -> None:
+    making = folder.with_name(f"{version}.making-{os.getpid()}")
+    shutil.rmtree(making, ignore_errors=True)
+    making.mkdir(parents=True)
+    try:
+        (making / "pom.xml").write_text(pom(version), encoding="utf-8")
+        _maven(making, version)
+        (making / "lib" / UNWANTED).unlink(missing_ok=True)
+        try:
+            (making / "lib").rename(folder)
+        except OSError:
+            if not folder.is_dir():  # else somebody else was faster, with the same jars
+                raise
+    finally:
+        shutil.rmtree(making, ignore_errors=True)
+
+
+def pom(version: str) -> str:
+    """The Maven project that depends on what a version needs."""
+    made = [_DEPENDENCY.format(artifact=artifact, version=version) for artifact in VERSIONS[version]]
+    return _POM.format(dependencies="\n".join(made))
+
+
+def _maven(folder: Path, version: str) -> None:
+    """Run Maven; a repository that hiccups is asked again, and what has arrived stays in Maven's own cache."""
+    command = ["mvn", "-B", "-q", "-U", PLUGIN, "-DincludeScope=runtime", "-DoutputDirectory=lib"]
+    said: list[str] = []
+    for _ in range(FETCHES_MAX):
+        ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False)
+        if ran.returncode == 0:
+            return
+        said = [line for line in (ran.stdout + ran.stderr).splitlines() if line.strip()]
+    first = next((line for line in said if "ERROR" in line), "it said nothing")
+    raise MetaClientError(
+        f"Maven could not fetch HBase {version}, {FETCHES_MAX} times: {first.strip()} "
+        "(run mvn with the same settings to see more)",
+        detail="\n".join(said),
+    )
+
+
+def class_path(version: str) -> str:
+    """All jars of a version, for ``java -cp``; they must have been fetched."""
+    return str(cache_folder() / "jars" / version / "*")

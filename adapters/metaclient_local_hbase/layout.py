@@ -1,0 +1,126 @@
+"""The cluster as a value: which processes there are, on which ports, in which folder; kept in a file."""
+
+from __future__ import annotations
+
+import enum
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from metaclient.errors import ConfigError
+from metaclient.runtime import Runtime
+from metaclient_local_hbase.ports import free_ports
+
+__all__ = ["Layout", "Process", "Role"]
+
+FILE = "cluster.json"
+
+
+class Role(enum.Enum):
+    """What a process is, in the order in which they are started."""
+
+    ZOOKEEPER = "zookeeper"
+    MASTER = "master"
+    REGION_SERVER = "rs"
+    THRIFT1 = "thrift1"
+    THRIFT2 = "thrift2"
+
+    @property
+    def is_gateway(self) -> bool:
+        return self in (Role.THRIFT1, Role.THRIFT2)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One JVM: its name, what it is, its port, and the port of its info page (0: none)."""
+
+    name: str
+    role: Role
+    port: int
+    info_port: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """All of a cluster that does not change while it runs."""
+
+    folder: Path
+    version: str
+    meta_replicas: int
+    heap_mb: int
+    session_s: float
+    processes: tuple[Process, ...]
+
+    @property
+    def data(self) -> Path:
+        return self.folder / "data"
+
+    @property
+    def logs(self) -> Path:
+        return self.folder / "logs"
+
+    @property
+    def thrift2_gateways(self) -> tuple[Process, ...]:
+        return tuple(process for process in self.processes if process.role is Role.THRIFT2)
+
+    @property
+    def region_servers(self) -> tuple[Process, ...]:
+        return tuple(process for process in self.processes if process.role is Role.REGION_SERVER)
+
+    def process(self, name: str) -> Process:
+        """By our name (``rs1``), or by HBase's: ``host:port`` or ``host,port,startcode``."""
+        for process in self.processes:
+            if name == process.name or str(process.port) in name.replace(":", ",").split(",")[1:2]:
+                return process
+        raise ConfigError(f"no process {name!r}; there are {', '.join(process.name for process in self.processes)}")
+
+    def log(self, process: Process) -> Path:
+        return self.logs / f"{process.name}.log"
+
+    # -- the file ----------------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        plain = asdict(self)
+        plain["folder"] = str(self.folder)
+        for process in plain["processes"]:
+            process["role"] = process["role"].value
+        (self.folder / FILE).write_text(json.dumps(plain, indent=2) + "\n", encoding="utf-8")
+
+    @classmethod
+    def load(cls, folder: Path) -> Layout | None:
+        """What was saved there; None when nothing was."""
+        try:
+            plain = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        processes = tuple(Process(**{**one, "role": Role(one["role"])}) for one in plain.pop("processes"))
+        return cls(**{**plain, "folder": folder, "processes": processes})
+
+    @classmethod
+    def plan(
+        cls,
+        folder: Path,
+        *,
+        version: str,
+        region_servers: int,
+        meta_replicas: int,
+        gateways: int = 1,
+        heap_mb: int,
+        session_s: float,
+        runtime: Runtime,
+    ) -> Layout:
+        """Name the processes and find them ports; ``gateways`` are those that speak Thrift 2."""
+        servers = [f"rs{number}" for number in range(1, region_servers + 1)]
+        named = [
+            ("zookeeper", Role.ZOOKEEPER),
+            ("master", Role.MASTER),
+            *((name, Role.REGION_SERVER) for name in servers),
+            ("thrift1", Role.THRIFT1),
+            *((f"thrift2-{number}" if number > 1 else "thrift2", Role.THRIFT2) for number in range(1, gateways + 1)),
+        ]
+        ports = free_ports(2 * len(named), runtime)
+        processes = tuple(
+            Process(name, role, ports[2 * at], ports[2 * at + 1] if role in (Role.MASTER, Role.REGION_SERVER) else 0)
+            for at, (name, role) in enumerate(named)
+        )
+        return cls(folder, version, meta_replicas, heap_mb, session_s, processes)

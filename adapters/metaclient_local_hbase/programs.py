@@ -1,0 +1,61 @@
+"""Runs single-file Java programs with HBase's jars: what no gateway can do, and HBase's own client beside ours.
+
+Java compiles them at each start (two or three seconds), so there is no build step and nothing to ship but the source.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from metaclient.errors import MetaClientError, Unsupported
+from metaclient_local_hbase.jars import GATEWAY_VERSION, class_path
+from metaclient_local_hbase.tools import NEEDED_FOR_PROGRAMS
+
+__all__ = ["java_command", "run_java", "start_java"]
+
+#: A program that does one thing and ends; a busy machine takes several times the three seconds.
+RUN_S_MAX = 240.0
+#: What a Java without a compiler says when it is given a source.
+_NO_COMPILER = "jdk.compiler"
+
+
+def java_command(source: Path, *arguments: str) -> list[str]:
+    """The command line of a program; its jars are those of 2.6.1, which speak to 3.0 too."""
+    quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true", "-Xmx256m"]
+    return ["java", *quick, "-cp", class_path(GATEWAY_VERSION), str(source), *arguments]
+
+
+def run_java(source: Path, *arguments: str) -> str:
+    """Run a program to its end; what it printed."""
+    command = java_command(source, *arguments)
+    try:
+        ran = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=RUN_S_MAX
+        )
+    except subprocess.TimeoutExpired as error:
+        text = f"{source.name} {' '.join(arguments)} did not end within {RUN_S_MAX:.0f} s"
+        raise MetaClientError(text, detail=str(error.stderr or "")) from error
+    if ran.returncode != 0:
+        raise _failed(source, arguments, ran.stderr)
+    return ran.stdout
+
+
+def _failed(source: Path, arguments: tuple[str, ...], said: str) -> MetaClientError:
+    if _NO_COMPILER in said:
+        return Unsupported(f"{source.name} needs a Java that can compile: install {NEEDED_FOR_PROGRAMS}", detail=said)
+    lines = [line for line in said.splitlines() if line.strip() and not line.startswith("log4j:")]
+    wanted = next((line for line in lines if "Exception" in line or "error:" in line), "it said nothing")
+    return MetaClientError(f"{source.name} {' '.join(arguments)}: {wanted.strip()}", detail=said)
+
+
+def start_java(source: Path, *arguments: str, log: Path) -> subprocess.Popen[str]:
+    """Start a program that prints lines until its standard input is closed; what it says else goes to the log."""
+    with log.open("ab") as errors:
+        return subprocess.Popen(
+            java_command(source, *arguments),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        )

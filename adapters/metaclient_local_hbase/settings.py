@@ -1,0 +1,164 @@
+"""What each process is told: hbase-site.xml, logging, and the JVM's command line.
+
+Mirrors the recipe that was run on 2.6.1 and 3.0.0-alpha-4; each setting that is not obvious has its reason beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from xml.sax.saxutils import escape
+
+from metaclient_local_hbase.layout import Layout, Process, Role
+from metaclient_local_hbase.ports import LOOPBACK
+
+__all__ = ["command", "hbase_site", "marker", "write_configuration"]
+
+#: JDK 17 hides what Hadoop 2 and Netty reach into.
+_OPENED = (
+    "java.lang",
+    "java.nio",
+    "sun.nio.ch",
+    "java.util",
+    "java.util.concurrent",
+    "java.net",
+    "java.io",
+    "jdk.internal.misc",
+)
+#: A copy of a region that is opened asks its primary for a flush before it serves. In 3.0 such a request stays with the
+#: server that it was sent to first for 45 tries, which is twelve minutes with HBase's pause of 100 ms, when the primary
+#: has moved meanwhile; with HBase's three threads all others wait behind it, those of hbase:meta too. Only there: in
+#: 2.6 the threads that replicate to copies end for good after 16 tries, and must outlast a restart.
+_OF_3_0 = {"hbase.regionserver.region.replica.flusher.threads": "64", "hbase.client.pause": "10"}
+#: A gateway reports a dead place in 1.2 s and not in two minutes. Only there: a region server with few retries gives
+#: up on a flush request of a secondary and aborts.
+GATEWAY_RETRIES = 4
+
+_LOGGING = """log4j.rootLogger=INFO,stderr
+log4j.appender.stderr=org.apache.log4j.ConsoleAppender
+log4j.appender.stderr.target=System.err
+log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
+log4j.appender.stderr.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{2}: %m%n
+log4j.logger.org.apache.zookeeper=WARN
+"""
+#: JMX numbers are kept for this long before they are taken again; Hadoop's default is 10.
+METRICS_PERIOD_S = 1
+_METRICS = f"*.period={METRICS_PERIOD_S}\n"
+
+_CLASSES = {
+    Role.ZOOKEEPER: "org.apache.hadoop.hbase.zookeeper.HQuorumPeer",
+    Role.MASTER: "org.apache.hadoop.hbase.master.HMaster",
+    Role.REGION_SERVER: "org.apache.hadoop.hbase.regionserver.HRegionServer",
+    Role.THRIFT1: "org.apache.hadoop.hbase.thrift.ThriftServer",
+    Role.THRIFT2: "org.apache.hadoop.hbase.thrift2.ThriftServer",
+}
+
+
+def hbase_site(layout: Layout, process: Process) -> dict[str, str]:
+    """The properties of one process."""
+    return {**_common(layout), **_own(process, layout.version)}
+
+
+def _common(layout: Layout) -> dict[str, str]:
+    data = layout.data
+    return {
+        "hbase.rootdir": f"file://{data}/hbase",
+        "hbase.tmp.dir": f"{data}/tmp",
+        "hbase.cluster.distributed": "true",
+        "hbase.zookeeper.quorum": LOOPBACK,
+        "hbase.zookeeper.property.clientPort": str(layout.process("zookeeper").port),
+        "hbase.zookeeper.property.clientPortAddress": LOOPBACK,
+        "hbase.zookeeper.property.dataDir": f"{data}/zookeeper",
+        "hbase.zookeeper.property.tickTime": "1000",
+        "hbase.zookeeper.property.minSessionTimeout": "2000",
+        "hbase.zookeeper.property.maxSessionTimeout": "120000",
+        "zookeeper.session.timeout": str(int(layout.session_s * 1000)),
+        # A plain folder has no hflush: allowed, because nobody keeps data here.
+        "hbase.unsafe.stream.capability.enforce": "false",
+        "hbase.wal.provider": "filesystem",
+        # Its chunks take 2 MB a region: two hundred small tables filled a heap of 512 MB and ended a server.
+        "hbase.hregion.memstore.mslab.enabled": "false",
+        "hbase.meta.replica.count": str(layout.meta_replicas),
+        "hbase.region.replica.replication.enabled": "true",
+        "hbase.region.replica.replication.catalog.enabled": "true",
+        "hbase.master.ipc.address": LOOPBACK,
+        "hbase.regionserver.ipc.address": LOOPBACK,
+        "hbase.master.hostname": "localhost",
+        "hbase.regionserver.hostname": "localhost",
+        "hbase.master.info.bindAddress": LOOPBACK,
+        "hbase.regionserver.info.bindAddress": LOOPBACK,
+        "hbase.master.wait.on.regionservers.mintostart": str(len(layout.region_servers)),
+    }
+
+
+def _own(process: Process, version: str) -> dict[str, str]:
+    port, info_port = str(process.port), str(process.info_port)
+    match process.role:
+        case Role.MASTER:
+            return {"hbase.master.port": port, "hbase.master.info.port": info_port}
+        case Role.REGION_SERVER:
+            own = {"hbase.regionserver.port": port, "hbase.regionserver.info.port": info_port}
+            return {**own, **(_OF_3_0 if version.startswith("3.") else {})}
+        case Role.THRIFT1 | Role.THRIFT2:
+            return {
+                "hbase.regionserver.thrift.port": port,
+                "hbase.regionserver.thrift.ipaddress": LOOPBACK,
+                "hbase.thrift.info.port": "-1",
+                "hbase.client.retries.number": str(GATEWAY_RETRIES),
+            }
+        case Role.ZOOKEEPER:
+            return {}
+
+
+def write_configuration(layout: Layout, process: Process) -> Path:
+    """Write the folder of settings that stands first on the process's class path."""
+    folder = layout.folder / "conf" / process.name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "hbase-site.xml").write_text(_as_xml(hbase_site(layout, process)), encoding="utf-8")
+    (folder / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
+    (folder / "hadoop-metrics2-hbase.properties").write_text(_METRICS, encoding="utf-8")
+    return folder
+
+
+def _as_xml(properties: Mapping[str, str]) -> str:
+    lines = [
+        f"  <property><name>{escape(name)}</name><value>{escape(value)}</value></property>"
+        for name, value in properties.items()
+    ]
+    return "\n".join(['<?xml version="1.0"?>', "<configuration>", *lines, "</configuration>", ""])
+
+
+def marker(folder: Path) -> str:
+    """The argument by which every process of a cluster is known again, whatever became of the one that started it."""
+    return f"-Dmetaclient.cluster={folder}"
+
+
+def _heap_mb(layout: Layout, role: Role) -> int:
+    """Regions live in the servers; the others only pass things on."""
+    match role:
+        case Role.ZOOKEEPER:
+            return min(layout.heap_mb, 128)
+        case Role.THRIFT1 | Role.THRIFT2:
+            return min(layout.heap_mb, 256)
+    return layout.heap_mb
+
+
+def command(layout: Layout, process: Process, jars: str) -> list[str]:
+    """The JVM's command line: small, quick to start, and known by its marker."""
+    opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+    return [
+        "java",
+        marker(layout.folder),
+        f"-Dmetaclient.process={process.name}",
+        f"-Xmx{_heap_mb(layout, process.role)}m",
+        "-XX:+UseSerialGC",
+        "-XX:TieredStopAtLevel=1",
+        "-Djava.net.preferIPv4Stack=true",
+        "-Dzookeeper.admin.enableServer=false",  # it would bind port 8080, on every interface
+        *opened,
+        "--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED",
+        "-cp",
+        f"{layout.folder / 'conf' / process.name}:{jars}",
+        _CLASSES[process.role],
+        "start",
+    ]

@@ -1,0 +1,427 @@
+"""What the master and the region servers do besides data: tables, namespaces, moves, splits, merges, flushes, sizes.
+
+A change is a procedure of the master: the call answers its number at once, and the number is asked for until it is
+finished. All calls block until their deadline and are made once; the client decides what is tried again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from metaclient import keys, metarow
+from metaclient.backend import MetaRow, MetaScan
+from metaclient.errors import (
+    BackendFault,
+    CallTimeout,
+    ConfigError,
+    DeadlineExceeded,
+    MetaClientError,
+    Overloaded,
+    RegionOffline,
+    RegionUnavailable,
+    TableNotFound,
+)
+from metaclient.model import FamilyDescriptor, RegionLocation, RegionLocations, ServerName, TableDescriptor
+from metaclient.runtime import Runtime
+from metaclient.wire.rpc import admin_messages as m
+from metaclient.wire.rpc.framing import Response
+from metaclient.wire.rpc.messages import EMPTY
+from metaclient.wire.rpc.names import (
+    encoded_region_message,
+    region_info_message,
+    region_message,
+    server_from,
+    server_message,
+    table_from,
+    table_message,
+)
+from metaclient.wire.rpc.protobuf import Message, decode, encode
+from metaclient.wire.rpc.schemas import family_message, table_schema_from, table_schema_message
+from metaclient_native import errors
+from metaclient_native.connection import Call
+from metaclient_native.connections import Connections
+
+__all__ = ["Admin", "ClusterStatus", "RegionLoad", "ServerLoad"]
+
+T = TypeVar("T")
+MASTER_SERVICE = "MasterService"
+ADMIN_SERVICE = "AdminService"
+#: HConstants.ADMIN_QOS
+ADMIN_PRIORITY = 100
+#: A procedure takes 0.1 to 2 s; it is asked for often at first and less often later.
+POLL_S_MIN = 0.02
+POLL_S_MAX = 0.5
+META_PAGE_ROWS = 500
+ENABLED = 0
+MB = 1024 * 1024
+
+
+class MasterFinder(Protocol):
+    """The registry, as far as admin calls need it."""
+
+    def active_master(self, deadline: float) -> ServerName: ...
+
+
+@dataclass(frozen=True, slots=True)
+class RegionLoad:
+    """One region on one server, as the master last heard. HBase rounds sizes up to a megabyte."""
+
+    region_name: bytes
+    store_bytes: int
+    memstore_bytes: int
+    reads: int
+    writes: int
+    locality: float
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLoad:
+    """One live region server."""
+
+    server: ServerName
+    requests: int
+    used_heap_bytes: int
+    max_heap_bytes: int
+    regions: tuple[RegionLoad, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStatus:
+    """What the master knows of the cluster."""
+
+    version: str
+    master: ServerName | None
+    live_servers: tuple[ServerLoad, ...]
+    dead_servers: tuple[ServerName, ...]
+
+
+class Admin:
+    """Admin calls; see the module's docstring. ``NativeBackend.admin`` is one."""
+
+    def __init__(
+        self,
+        registry: MasterFinder,
+        connections: Connections,
+        runtime: Runtime,
+        read_meta: Callable[[MetaScan, float], Sequence[MetaRow]],
+    ) -> None:
+        self._registry = registry
+        self._connections = connections
+        self._runtime = runtime
+        self._read_meta = read_meta
+        self._master: ServerName | None = None  # replaced whole; forgotten when it is not the master any more
+
+    # -- tables --------------------------------------------------------------------------------------------------------
+
+    def table_names(self, deadline: float) -> list[bytes]:
+        """Of users' tables, sorted."""
+        request = {"include_sys_tables": False}
+        answer = self._ask("GetTableNames", m.GET_TABLE_NAMES_REQUEST, request, m.GET_TABLE_NAMES_RESPONSE, deadline)
+        return sorted(table_from(name) for name in answer.get("table_names", ()))
+
+    def describe_table(self, table: bytes, deadline: float) -> TableDescriptor:
+        request = {"table_names": [table_message(table)], "include_sys_tables": True}
+        answer = self._ask(
+            "GetTableDescriptors", m.GET_TABLE_DESCRIPTORS_REQUEST, request, m.GET_TABLE_DESCRIPTORS_RESPONSE, deadline
+        )
+        found = answer.get("table_schema", ())
+        if not found:
+            raise _no_table(table)
+        return table_schema_from(found[0])
+
+    def is_table_enabled(self, table: bytes, deadline: float) -> bool:
+        request = {"table_name": table_message(table)}
+        answer = self._ask("GetTableState", m.TABLE_REQUEST, request, m.GET_TABLE_STATE_RESPONSE, deadline)
+        return bool(answer["table_state"]["state"] == ENABLED)
+
+    def create_table(self, descriptor: TableDescriptor, splits: Sequence[bytes], deadline: float) -> None:
+        request = {"table_schema": table_schema_message(descriptor), "split_keys": list(splits)}
+        self._procedure("CreateTable", m.CREATE_TABLE_REQUEST, request, deadline)
+
+    def delete_table(self, table: bytes, deadline: float) -> None:
+        self._procedure("DeleteTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
+
+    def enable_table(self, table: bytes, deadline: float) -> None:
+        self._procedure("EnableTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
+
+    def disable_table(self, table: bytes, deadline: float) -> None:
+        self._procedure("DisableTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
+
+    def truncate_table(self, table: bytes, deadline: float, *, preserve_splits: bool = True) -> None:
+        """Throw all rows away; the table must be disabled and is enabled afterwards."""
+        request = {"tableName": table_message(table), "preserveSplits": preserve_splits}
+        self._procedure("truncateTable", m.TRUNCATE_TABLE_REQUEST, request, deadline)
+
+    def modify_table(self, descriptor: TableDescriptor, deadline: float) -> None:
+        """Make the table what the descriptor says; families that are not in it are deleted with their data."""
+        request = {"table_name": table_message(descriptor.name), "table_schema": table_schema_message(descriptor)}
+        self._procedure("ModifyTable", m.MODIFY_TABLE_REQUEST, request, deadline)
+
+    def add_family(self, table: bytes, family: FamilyDescriptor, deadline: float) -> None:
+        request = {"table_name": table_message(table), "column_families": family_message(family)}
+        self._procedure("AddColumn", m.FAMILY_REQUEST, request, deadline)
+
+    def modify_family(self, table: bytes, family: FamilyDescriptor, deadline: float) -> None:
+        request = {"table_name": table_message(table), "column_families": family_message(family)}
+        self._procedure("ModifyColumn", m.FAMILY_REQUEST, request, deadline)
+
+    def delete_family(self, table: bytes, family: bytes, deadline: float) -> None:
+        request = {"table_name": table_message(table), "column_name": family}
+        self._procedure("DeleteColumn", m.DELETE_COLUMN_REQUEST, request, deadline)
+
+    # -- namespaces ----------------------------------------------------------------------------------------------------
+
+    def namespaces(self, deadline: float) -> list[str]:
+        answer = self._ask("ListNamespaceDescriptors", EMPTY, {}, m.LIST_NAMESPACE_DESCRIPTORS_RESPONSE, deadline)
+        return sorted(one["name"].decode() for one in answer.get("namespaceDescriptor", ()))
+
+    def create_namespace(self, name: str, deadline: float) -> None:
+        request = {"namespaceDescriptor": {"name": name.encode()}}
+        self._procedure("CreateNamespace", m.CREATE_NAMESPACE_REQUEST, request, deadline)
+
+    def delete_namespace(self, name: str, deadline: float) -> None:
+        self._procedure("DeleteNamespace", m.NAMESPACE_REQUEST, {"namespaceName": name}, deadline)
+
+    # -- regions -------------------------------------------------------------------------------------------------------
+
+    def regions(self, table: bytes, deadline: float) -> list[RegionLocations]:
+        """Every region of the table as the primary hbase:meta has it, split parents left out; in order."""
+        found: list[RegionLocations] = []
+        start, stop = keys.meta_table_start(table), keys.meta_table_stop(table)
+        while True:
+            rows = self._read_meta(MetaScan(start, stop, is_reversed=False, limit=META_PAGE_ROWS), deadline)
+            for row in rows:
+                locations = metarow.decode(row.row, row.columns).locations
+                if locations is not None and not locations.region.is_split_parent and locations.region.table == table:
+                    found.append(locations)
+            if len(rows) < META_PAGE_ROWS:
+                break
+            start = keys.next_row(rows[-1].row)
+        if not found:
+            raise _no_table(table)
+        return found
+
+    def move_region(self, encoded_name: str, deadline: float, *, server: ServerName | str | None = None) -> None:
+        """Move a region, by default to a server of the master's choice; returns when it has arrived.
+
+        A copy of hbase:meta is moved by its own encoded name (``keys.encoded_region_name``). HBase does not mind a
+        server that does not exist, and moves the region elsewhere: so that is refused here.
+        """
+        request: dict[str, Any] = {"region": encoded_region_message(encoded_name)}
+        if server is not None:
+            request["dest_server_name"] = server_message(self._live(server, deadline))
+        self._ask("MoveRegion", m.MOVE_REGION_REQUEST, request, EMPTY, deadline, is_write=True)
+
+    def _live(self, server: ServerName | str, deadline: float) -> ServerName:
+        live = [load.server for load in self.cluster_status(deadline).live_servers]
+        wanted = str(server)
+        found = [one for one in live if wanted in (str(one), one.address)]
+        if not found:
+            raise ConfigError(f"there is no live region server {wanted}; live are {', '.join(map(str, live))}")
+        return found[0]
+
+    def split_region(self, location: RegionLocation | RegionLocations, row: bytes, deadline: float) -> None:
+        """Split the region before ``row``; returns when its daughters are open."""
+        request = {"region_info": region_info_message(location.region.replica(0)), "split_row": row}
+        self._procedure("SplitRegion", m.SPLIT_REGION_REQUEST, request, deadline)
+
+    def merge_regions(self, encoded_names: Sequence[str], deadline: float, *, forcible: bool = False) -> None:
+        """Merge regions that are neighbours (``forcible``: any); returns when the merged one is open."""
+        request = {"region": [encoded_region_message(name) for name in encoded_names], "forcible": forcible}
+        self._procedure("MergeTableRegions", m.MERGE_TABLE_REGIONS_REQUEST, request, deadline)
+
+    def flush_table(self, table: bytes, deadline: float) -> None:
+        """Write what the regions hold in memory to files; returns when it is done."""
+        self._at_each(table, "FlushRegion", lambda region: encode(m.FLUSH_REGION_REQUEST, {"region": region}), deadline)
+
+    def compact_table(self, table: bytes, major: bool, deadline: float) -> None:
+        """Ask each region for a compaction; HBase does it in its own time."""
+        self._at_each(
+            table,
+            "CompactRegion",
+            lambda region: encode(m.COMPACT_REGION_REQUEST, {"region": region, "major": major}),
+            deadline,
+        )
+
+    def _at_each(self, table: bytes, method: str, param: Callable[[dict[str, Any]], bytes], deadline: float) -> None:
+        """Ask the server of each primary, all at once."""
+        if not self.is_table_enabled(table, deadline):
+            return  # nothing is open, and nothing in memory
+        calls: list[Call[None]] = []
+        for locations in self.regions(table, deadline):
+            place = locations.primary
+            if place is None:
+                raise RegionOffline(f"region {keys.printable(locations.region.name)} is on no server now")
+            calls.append(
+                self._connections.call(
+                    place.server.host,
+                    place.server.port,
+                    ADMIN_SERVICE,
+                    method.encode(),
+                    param(region_message(place.region_name)),
+                    _nothing,
+                    deadline,
+                    is_write=True,
+                )
+            )
+        for call in calls:
+            call.send()
+        for call in calls:
+            _waited(call, deadline)
+
+    def balance(self, deadline: float) -> bool:
+        """Let the balancer run once; whether it did."""
+        answer = self._ask("Balance", m.BALANCE_REQUEST, {}, m.BALANCE_RESPONSE, deadline, is_write=True)
+        return bool(answer["balancer_ran"])
+
+    def set_balancer(self, on: bool, deadline: float) -> bool:
+        """Turn the balancer on or off; what it was before."""
+        request = {"on": on, "synchronous": True}
+        answer = self._ask(
+            "SetBalancerRunning",
+            m.SET_BALANCER_RUNNING_REQUEST,
+            request,
+            m.SET_BALANCER_RUNNING_RESPONSE,
+            deadline,
+            is_write=True,
+        )
+        return bool(answer.get("prev_balance_value", False))
+
+    # -- the cluster ---------------------------------------------------------------------------------------------------
+
+    def cluster_status(self, deadline: float) -> ClusterStatus:
+        """Servers, their regions and how big these are."""
+        options = [m.OPTION_HBASE_VERSION, m.OPTION_LIVE_SERVERS, m.OPTION_DEAD_SERVERS, m.OPTION_MASTER]
+        answer = self._ask(
+            "GetClusterStatus",
+            m.GET_CLUSTER_STATUS_REQUEST,
+            {"options": options},
+            m.GET_CLUSTER_STATUS_RESPONSE,
+            deadline,
+        )["cluster_status"]
+        return ClusterStatus(
+            answer.get("hbase_version", {}).get("version", ""),
+            server_from(answer["master"]) if "master" in answer else None,
+            tuple(_server_load(one) for one in answer.get("live_servers", ())),
+            tuple(server_from(one) for one in answer.get("dead_servers", ())),
+        )
+
+    def region_sizes(self, table: bytes, deadline: float) -> dict[bytes, int]:
+        """Bytes of each region of the table, in files and in memory, by its name: for planning."""
+        status = self.cluster_status(deadline)
+        prefix = table + b","
+        return {
+            region.region_name: region.store_bytes + region.memstore_bytes
+            for server in status.live_servers
+            for region in server.regions
+            if region.region_name.startswith(prefix)
+        }
+
+    # -- calls ---------------------------------------------------------------------------------------------------------
+
+    def _procedure(self, method: str, schema: Message, request: Mapping[str, Any], deadline: float) -> None:
+        """Start it and wait until the master has finished it; it goes on when our time is over."""
+        started = self._ask(method, schema, request, m.PROCEDURE_RESPONSE, deadline, is_write=True)
+        if "proc_id" not in started:
+            return
+        pause_s = POLL_S_MIN
+        while True:
+            try:
+                answer = self._ask(
+                    "getProcedureResult",
+                    m.GET_PROCEDURE_RESULT_REQUEST,
+                    {"proc_id": started["proc_id"]},
+                    m.GET_PROCEDURE_RESULT_RESPONSE,
+                    deadline,
+                )
+            except (RegionUnavailable, Overloaded, BackendFault) as error:
+                # The next master goes on with it: ask again as long as there is time.
+                if self._runtime.now() + pause_s >= deadline:
+                    raise CallTimeout(
+                        f"{method}: the master cannot be asked: {error}", may_have_applied=True
+                    ) from error
+                answer = {"state": m.PROCEDURE_RUNNING}
+            except CallTimeout as error:
+                raise CallTimeout(f"{method}: the master is still at it", may_have_applied=True) from error
+            if "exception" in answer:
+                raise errors.from_procedure(answer["exception"], method)
+            if answer["state"] != m.PROCEDURE_RUNNING:
+                return
+            if self._runtime.now() + pause_s >= deadline:
+                raise CallTimeout(f"{method}: the master is still at it", may_have_applied=True)
+            self._runtime.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, POLL_S_MAX)
+
+    def _ask(
+        self,
+        method: str,
+        schema: Message,
+        request: Mapping[str, Any],
+        answer: Message,
+        deadline: float,
+        *,
+        is_write: bool = False,
+    ) -> dict[str, Any]:
+        """One call of the active master."""
+        master = self._master
+        if master is None:
+            master = self._master = self._registry.active_master(deadline)
+        call = self._connections.call(
+            master.host,
+            master.port,
+            MASTER_SERVICE,
+            method.encode(),
+            encode(schema, request),
+            lambda response: decode(answer, response.data, response.at, response.end),
+            deadline,
+            priority=ADMIN_PRIORITY,
+            is_write=is_write,
+        )
+        try:
+            return _waited(call, deadline)
+        except MetaClientError as error:
+            if error.blames_server or isinstance(error, Overloaded):
+                self._master = None  # it may be another one by now
+            raise
+
+
+def _waited(call: Call[T], deadline: float) -> T:
+    try:
+        return call.result(deadline)
+    except DeadlineExceeded as error:
+        call.cancel()
+        raise CallTimeout(
+            f"{call.what}: {call.connection.address} did not answer in time", may_have_applied=call.is_write
+        ) from error
+
+
+def _nothing(response: Response) -> None:
+    """It was done: that is all there is to know."""
+
+
+def _no_table(table: bytes) -> TableNotFound:
+    return TableNotFound(f"table '{keys.printable(table)}' does not exist")
+
+
+def _server_load(message: Mapping[str, Any]) -> ServerLoad:
+    load = message["server_load"]
+    return ServerLoad(
+        server_from(message["server"]),
+        load.get("total_number_of_requests", 0),
+        load.get("used_heap_MB", 0) * MB,
+        load.get("max_heap_MB", 0) * MB,
+        tuple(_region_load(one) for one in load.get("region_loads", ())),
+    )
+
+
+def _region_load(message: Mapping[str, Any]) -> RegionLoad:
+    return RegionLoad(
+        message["region_specifier"]["value"],
+        message.get("storefile_size_MB", 0) * MB,
+        message.get("mem_store_size_MB", 0) * MB,
+        message.get("read_requests_count", 0),
+        message.get("write_requests_count", 0),
+        message.get("data_locality", 0.0),
+    )

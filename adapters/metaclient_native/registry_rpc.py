@@ -1,0 +1,155 @@
+"""The registry by RPC: masters and region servers tell who is master and who serves the copies of hbase:meta.
+
+Any of them can answer. They are asked one after the other without waiting for the end of the one before: whoever is
+silent for ``STAGGER_S`` gets company, and the first answer counts. Whoever answered last is asked first next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from metaclient.errors import CallTimeout, ConfigError, MetaClientError, ServerNotRunning, ServerUnreachable
+from metaclient.model import MetaReplica, ServerName
+from metaclient.runtime import Runtime
+from metaclient.wire.peers import described, probed
+from metaclient.wire.rpc import messages
+from metaclient.wire.rpc.framing import Response
+from metaclient.wire.rpc.names import server_from
+from metaclient.wire.rpc.protobuf import decode
+from metaclient_native.connection import Call
+from metaclient_native.connections import Connections
+from metaclient_native.url import Endpoint
+
+__all__ = ["RpcRegistry"]
+
+T = TypeVar("T")
+SERVICE = "ClientMetaService"
+#: How long one may be silent before the next is asked as well. They answer from memory, in 1 to 16 ms.
+STAGGER_S = 0.25
+#: hbase.client.registry.refresh: servers that can answer are learnt this often (RpcConnectionRegistry: 300 s).
+REFRESH_S = 300.0
+#: Servers that are remembered beside those of the url.
+LEARNT_MAX = 32
+#: For finding out what a server is that is no HBase.
+PROBES_S_MAX = 3.0
+
+
+class RpcRegistry:
+    """Questions to ClientMetaService at any of some servers."""
+
+    def __init__(self, endpoints: Sequence[Endpoint], connections: Connections, runtime: Runtime) -> None:
+        self._given = tuple(endpoints)
+        self._connections = connections
+        self._runtime = runtime
+        self._order: tuple[Endpoint, ...] = self._given  # replaced whole
+        self._learnt_at = float("-inf")
+
+    def __repr__(self) -> str:
+        return f"<RpcRegistry {', '.join(map(str, self._given))}>"
+
+    def close(self) -> None:
+        """Connections belong to others."""
+
+    def meta_replicas(self, deadline: float) -> list[MetaReplica]:
+        replicas = self._ask(b"GetMetaRegionLocations", _meta_replicas, deadline)
+        self._learn(deadline)
+        return replicas
+
+    def active_master(self, deadline: float) -> ServerName:
+        found = self._ask(b"GetActiveMaster", _active_master, deadline)
+        if found is None:
+            raise ServerNotRunning("the registry knows no active master: it is starting, or none is left")
+        return found
+
+    def cluster_id(self, deadline: float) -> str | None:
+        return self._ask(b"GetClusterId", _cluster_id, deadline)
+
+    def explained(self, error: MetaClientError) -> MetaClientError:
+        """The error of a first contact: ConfigError with the url to write when a server of the url is no HBase."""
+        until = self._runtime.now() + PROBES_S_MAX
+        for endpoint in self._given:
+            peer = probed(endpoint.host, endpoint.port, now=self._runtime.now, deadline=until)
+            if peer is not None and "hbase+rpc" not in peer.schemes:
+                return ConfigError(f"hbase+rpc:// does not fit: {described(str(endpoint), peer)}")
+        return error
+
+    def _ask(self, method: bytes, read: Callable[[Response], T], deadline: float) -> T:
+        now, wait_first = self._runtime.now, self._runtime.wait_first
+        waiting = list(self._order)
+        running: dict[Call[T], Endpoint] = {}
+        failures: list[MetaClientError] = []
+        try:
+            while waiting or running:
+                if waiting:
+                    endpoint = waiting.pop(0)
+                    running[self._begin(endpoint, method, read, deadline)] = endpoint
+                done = wait_first(list(running), min(deadline, now() + STAGGER_S) if waiting else deadline)
+                if done is not None:
+                    call = next(one for one in running if one is done)
+                    endpoint = running.pop(call)
+                    error = call.error()
+                    if error is None:
+                        self._order = (endpoint, *(one for one in self._order if one != endpoint))
+                        return call.result()
+                    assert isinstance(error, MetaClientError)
+                    failures.append(error)
+                elif now() >= deadline:
+                    asked = ", ".join(str(one) for one in running.values())
+                    raise CallTimeout(f"no answer of the registry in time: {asked} said nothing to {method.decode()}")
+        finally:
+            for call in running:
+                call.cancel()
+        if all(isinstance(error, ServerUnreachable) for error in failures):
+            raise ServerUnreachable(
+                f"no master or region server of the registry is reachable; last error: {failures[-1]}"
+            )
+        raise next(error for error in failures if not isinstance(error, ServerUnreachable))
+
+    def _begin(self, endpoint: Endpoint, method: bytes, read: Callable[[Response], T], deadline: float) -> Call[T]:
+        what = f"{method.decode()} of the registry"
+        return self._connections.call(endpoint.host, endpoint.port, SERVICE, method, b"", read, deadline, what=what)
+
+    def _learn(self, deadline: float) -> None:
+        """Now and then, ask for more servers that could answer; nobody waits for it."""
+        now = self._runtime.now()
+        if now - self._learnt_at < REFRESH_S:
+            return
+        self._learnt_at = now
+        call = self._begin(self._order[0], b"GetBootstrapNodes", _servers, deadline)
+
+        def learnt(_: object) -> None:
+            if call.error() is None:
+                found = [Endpoint(server.host, server.port) for server in call.result()]
+                self._order = tuple(dict.fromkeys([*self._order[:1], *self._given, *found]))[
+                    : len(self._given) + LEARNT_MAX
+                ]
+
+        call.on_done(learnt)
+
+
+def _meta_replicas(response: Response) -> list[MetaReplica]:
+    answer = decode(messages.GET_META_REGION_LOCATIONS_RESPONSE, response.data, response.at, response.end)
+    return [
+        MetaReplica(
+            one["region_info"].get("replica_id", 0),
+            server_from(one["server_name"]) if "server_name" in one else None,
+        )
+        for one in answer.get("meta_locations", ())
+    ]
+
+
+def _active_master(response: Response) -> ServerName | None:
+    answer = decode(messages.GET_ACTIVE_MASTER_RESPONSE, response.data, response.at, response.end)
+    return server_from(answer["server_name"]) if "server_name" in answer else None
+
+
+def _cluster_id(response: Response) -> str | None:
+    answer = decode(messages.GET_CLUSTER_ID_RESPONSE, response.data, response.at, response.end)
+    found: str | None = answer.get("cluster_id")
+    return found
+
+
+def _servers(response: Response) -> list[ServerName]:
+    answer = decode(messages.GET_BOOTSTRAP_NODES_RESPONSE, response.data, response.at, response.end)
+    return [server_from(one) for one in answer.get("server_name", ())]

@@ -1,0 +1,31 @@
+"""Real HBase through its Thrift gateways: Thrift 2 on thriftpy2, Thrift 1 through happybase.
+
+Behind a gateway its own Java client finds the regions for data calls. Our lookups are those of ``locate``, ``regions``,
+``warm_up``, TIMELINE reads and Spark's planning; they go to the meta replica that the policy chose.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from metaclient.runtime import Runtime
+from metaclient_thrift.thrift1 import Thrift1Backend
+from metaclient_thrift.thrift2 import Thrift2Backend
+
+# Without a handler Python prints their warnings; what goes wrong is in our own errors. A handler of the user's still
+# gets them.
+for _name in ("happybase", "thriftpy2"):
+    logging.getLogger(_name).addHandler(logging.NullHandler())
+
+__all__ = ["Thrift1Backend", "Thrift2Backend", "thrift1_factory", "thrift2_factory"]
+
+
+def thrift1_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> Thrift1Backend:
+    """``thrift1://host:port``."""
+    return Thrift1Backend(url, runtime=runtime, properties=properties)
+
+
+def thrift2_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> Thrift2Backend:
+    """``thrift2://host:port,...``, ``thrift2+http://``, ``thrift2+tls://``."""
+    return Thrift2Backend(url, runtime=runtime, properties=properties)

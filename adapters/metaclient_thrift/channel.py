@@ -1,0 +1,138 @@
+"""One call through a gateway: borrow a connection, ask, give it back or drop it, and say what went wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from metaclient import keys
+from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, NotServingRegion, TableDisabled
+from metaclient.model import META_TABLE
+from metaclient.runtime import Runtime
+from metaclient_thrift.binary import RowReader
+from metaclient_thrift.errors import Call, is_answer, translated
+from metaclient_thrift.gateways import Gateways
+from metaclient_thrift.messages import WrongReply
+from metaclient_thrift.transport import Link, dial
+from metaclient_thrift.url import Gateway, ThriftUrl
+
+__all__ = ["Channel"]
+
+T = TypeVar("T")
+
+
+class Channel:
+    """Calls of one Thrift service over all gateways of a url."""
+
+    def __init__(
+        self,
+        url: ThriftUrl,
+        service: Any,
+        *,
+        rows: Callable[[], RowReader],
+        decodes_text: bool,
+        runtime: Runtime,
+        is_enabled: Callable[[bytes, float], bool],
+    ) -> None:
+        def connect(gateway: Gateway, deadline: float) -> Link:
+            return dial(url, gateway, service, rows=rows, decodes_text=decodes_text, now=runtime.now, deadline=deadline)
+
+        self._scheme = url.scheme
+        self._is_enabled = is_enabled
+        self.gateways = Gateways(url.gateways, connect, runtime=runtime, connections_max=url.connections)
+
+    def call(
+        self,
+        method: str,
+        *args: object,
+        deadline: float,
+        table: bytes | None = None,
+        is_write: bool = False,
+        only: Gateway | None = None,
+    ) -> Any:
+        """Ask whoever's turn it is; one attempt, over by the deadline."""
+        return self.call_at(method, *args, deadline=deadline, table=table, is_write=is_write, only=only)[0]
+
+    def call_at(
+        self,
+        method: str,
+        *args: object,
+        deadline: float,
+        table: bytes | None = None,
+        is_write: bool = False,
+        only: Gateway | None = None,
+    ) -> tuple[Any, Gateway]:
+        """The same, and which gateway has answered: its scanners are known nowhere else."""
+        return self.ask(lambda link: link.call(method, *args), method, deadline, table, is_write=is_write, only=only)
+
+    def ask(
+        self,
+        ask: Callable[[Link], T],
+        method: str,
+        deadline: float,
+        table: bytes | None,
+        *,
+        is_write: bool = False,
+        only: Gateway | None = None,
+    ) -> tuple[T, Gateway]:
+        """Ask one gateway in whatever way; ``method`` is for messages."""
+        gateways = self.gateways
+        link = gateways.borrow(deadline, only)
+        try:
+            link.stream.begin(deadline)
+        except TimeoutError as error:
+            gateways.give_back(link)
+            raise CallTimeout(f"there was no time left for {method}") from error
+        except OSError as error:
+            gateways.drop(link, is_broken=True)
+            raise self._error(error, link, method, table, is_write=False) from error
+        try:
+            answer = ask(link)
+        except Exception as error:
+            if is_answer(error):
+                (gateways.give_back if link.is_in_step else gateways.drop)(link)
+            else:
+                is_silent = isinstance(error, TimeoutError)
+                # Replies out of step are the fault of one connection, not of the gateway.
+                is_broken = isinstance(error, OSError) and not is_silent and not isinstance(error, WrongReply)
+                gateways.drop(link, is_silent=is_silent, is_broken=is_broken)
+            made = self._error(error, link, method, table, is_write)
+            if isinstance(made, NotServingRegion) and table is not None:
+                made = self._told_if_disabled(made, table, deadline)
+            raise made from error
+        except BaseException:  # interrupted: the reply is still to come, and nobody will read it
+            gateways.drop(link)
+            raise
+        if link.has_surplus:  # the answer is right, by its sequence id; what follows it belongs to no call
+            gateways.drop(link)
+        else:
+            gateways.give_back(link)
+        return answer, link.gateway
+
+    def _error(self, error: Exception, link: Link, method: str, table: bytes | None, is_write: bool) -> MetaClientError:
+        if self.gateways.is_closed and not is_answer(error):
+            return ConnectionClosed(
+                "the connection to the Thrift gateways was closed during the call", may_have_applied=is_write
+            )
+        return translated(error, Call(method, table, is_write, str(link.gateway), self._scheme))
+
+    def _told_if_disabled(self, error: MetaClientError, table: bytes, deadline: float) -> MetaClientError:
+        """A call on a disabled table may end as NotServingRegion, which would be tried again: ask what it is.
+
+        HBase's own client looks at a table's state for single calls and not for batches.
+        """
+        try:
+            if table == META_TABLE or self._is_enabled(table, deadline):
+                return error
+        except MetaClientError:
+            return error
+        made = TableDisabled(
+            f"table {keys.printable(table)!r} is disabled",
+            may_have_applied=error.may_have_applied,
+            detail=error.detail,
+        )
+        made.__cause__ = error.__cause__
+        return made
+
+    def close(self) -> None:
+        self.gateways.close()

@@ -1,0 +1,242 @@
+"""Translates what gateways say into our errors: the one place that looks into their texts.
+
+Four kinds of text, by what HBase does (Thrift 2; Thrift 1 always begins with the class):
+
+1. Raised on a region server: ``org.apache.hadoop.hbase.SomeException: text`` and a stack trace.
+2. Retried inside the gateway: ``Failed after attempts=5, exceptions:`` and a line an attempt, each with time, class
+   and text. The last attempt's cause counts.
+3. A batch: ``Failed 2 actions: SomeException: 2 times, servers with issues: ...``.
+4. Born in the gateway's own client: a bare text. An unknown table is nothing but its name.
+
+The class decides; else the text; else ``canRetry``. The message is one line, the whole text is in ``detail``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from thriftpy2.protocol.exc import TProtocolException
+from thriftpy2.thrift import TApplicationException, TException
+from thriftpy2.transport import TTransportException
+
+from metaclient import keys
+from metaclient.errors import (
+    BackendFault,
+    CallTimeout,
+    ConfigError,
+    MetaClientError,
+    RequestRefused,
+    ScannerLost,
+    ServerUnreachable,
+    TableExists,
+    TableNotFound,
+    Unsupported,
+)
+from metaclient.wire import java_errors
+from metaclient.wire.peers import described, recognised
+from metaclient_thrift.messages import NotThrift
+
+__all__ = ["Call", "is_answer", "translated"]
+
+_CLASS = r"(?:[a-z]\w*\.)+(?:\w+\$)?[A-Z]\w*"
+#: A class at the start of a line, or after the time and the caller of an attempt.
+_NAMED = rf"(?P<java>{_CLASS})(?:\((?P<inner>{_CLASS})\))?(?:: (?P<text>.*))?$"
+_LINE = re.compile(rf"^(?:\S+T\S+, )?(?:RpcRetryingCaller\{{.*?\}}, )?{_NAMED}")
+_CAUSE = re.compile(rf"^\s*Caused by: {_NAMED}")
+_NESTED = re.compile(rf"\b(?P<java>{_CLASS}(?:Exception|Error))(?P<inner>\b): (?P<text>.*)$")
+_BATCH = re.compile(r"Failed \d+ actions?: (?P<cause>.*?)(?:: \d+ times?\b.*)?$", re.MULTILINE)
+_SIMPLE = re.compile(r"^(?P<java>[\w.$]*[A-Z]\w*(?:Exception|Error))(?:: (?P<text>.*))?$")
+#: Classes that wrap what we want to know.
+_WRAPPERS = frozenset(
+    {
+        "IOException",
+        "RemoteException",
+        "RemoteWithExtrasException",
+        "RetriesExhaustedException",
+        "RetriesExhaustedWithDetailsException",
+        "UncheckedIOException",
+        "RuntimeException",
+        "ExecutionException",
+        "ServiceException",
+    }
+)
+#: Refusals that stay what they are, although HBase wraps them in an exception that may be tried again.
+_FINAL = frozenset({"IncompatibleFilterException", "InvalidRowFilterException"})
+#: TApplicationException types after which the two sides still agree where they are.
+_IN_STEP = frozenset(
+    {
+        TApplicationException.UNKNOWN_METHOD,
+        TApplicationException.MISSING_RESULT,
+        TApplicationException.INTERNAL_ERROR,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What was asked for: errors are judged and worded by it."""
+
+    what: str
+    table: bytes | None = None
+    is_write: bool = False
+    gateway: str = ""
+    scheme: str = ""
+
+    def __str__(self) -> str:
+        table = f" on table {keys.printable(self.table)!r}" if self.table else ""
+        return f"{self.what}{table}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Cause:
+    """A Java class (full or simple name; empty: none was named) and its text."""
+
+    java: str
+    text: str
+
+    @property
+    def simple(self) -> str:
+        return java_errors.simple_name(self.java)
+
+    @property
+    def is_wrapper(self) -> bool:
+        return self.simple in _WRAPPERS or not self.java
+
+
+def is_answer(error: BaseException) -> bool:
+    """True when the gateway has answered and the connection can go on: HBase's own errors, and refusals."""
+    if isinstance(error, TApplicationException):
+        return error.type in _IN_STEP
+    return isinstance(error, TException) and not isinstance(error, TTransportException | TProtocolException)
+
+
+def translated(error: BaseException, call: Call) -> MetaClientError:
+    """Our error for whatever a call through a gateway raised; the cause is chained."""
+    made = _translated(error, call)
+    if made is not error:
+        made.__cause__ = error
+    return made
+
+
+def _translated(error: BaseException, call: Call) -> MetaClientError:
+    match error:
+        case MetaClientError():
+            return error
+        case TimeoutError():
+            text = f"the Thrift gateway {call.gateway} did not answer {call} in time"
+            return CallTimeout(text, may_have_applied=call.is_write)
+        case TApplicationException():
+            return _of_application(error, call)
+        case NotThrift() if (peer := recognised(error.first)) is not None:
+            return ConfigError(f"{call.scheme}:// does not fit: {described(call.gateway, peer)}")
+        case OSError() | EOFError() | TTransportException():
+            text = f"the connection to the Thrift gateway {call.gateway} broke during {call}: {error}"
+            return ServerUnreachable(text, may_have_applied=call.is_write)
+        case TException():
+            return _of_hbase(error, call)
+    return BackendFault(
+        f"{call} failed in our own Thrift client: {type(error).__name__}: {error}", may_have_applied=call.is_write
+    )
+
+
+def _of_application(error: TApplicationException, call: Call) -> MetaClientError:
+    said = _text(error.message) or str(error)
+    if error.type == TApplicationException.UNKNOWN_METHOD:
+        return Unsupported(f"the Thrift gateway {call.gateway} does not know {call}: {said}; {_other_service(call)}")
+    if error.type == TApplicationException.INTERNAL_ERROR:
+        # A null pointer or an illegal argument in the gateway; it tells its log, not us.
+        hint = "usually a bad argument, such as an empty row or a filter that does not parse"
+        return RequestRefused(
+            f"the Thrift gateway {call.gateway} failed inside at {call}: {said} ({hint})",
+            may_have_applied=call.is_write,
+            detail=said,
+        )
+    return BackendFault(f"{call}: the Thrift gateway {call.gateway} said {said}", may_have_applied=call.is_write)
+
+
+def _other_service(call: Call) -> str:
+    """Gateways before HBase 2.3 cannot be asked which of the two services they are."""
+    is_first = call.scheme.startswith("thrift1")
+    spoken, other = ("Thrift 1", "Thrift 2") if is_first else ("Thrift 2", "Thrift 1")
+    url = f"thrift2://{call.gateway}" if is_first else f"thrift1://{call.gateway}"
+    return (
+        f"it is a {other} gateway (then write {url}), or a {spoken} gateway of an HBase that is too old for this call"
+    )
+
+
+def _text(said: object) -> str:
+    """Thrift 1 is read without decoding, so its texts are bytes."""
+    return said.decode(errors="replace") if isinstance(said, bytes) else str(said or "")
+
+
+def _of_hbase(error: TException, call: Call) -> MetaClientError:
+    """TIOError, TIllegalArgument, and Thrift 1's IOError, IllegalArgument, AlreadyExists."""
+    said = _text(getattr(error, "message", None))
+    kind = type(error).__name__
+    if kind == "AlreadyExists":
+        return TableExists(f"{call}: {java_errors.one_line(said)}", detail=said)
+    if kind in ("TIllegalArgument", "IllegalArgument") and "scanner" in said.lower():
+        return ScannerLost(f"{call}: {java_errors.one_line(said)}", detail=said)
+    can_retry = getattr(error, "canRetry", None)
+    if kind == "IllegalArgument":
+        can_retry = False
+    return _judged(said, can_retry, call)
+
+
+def _judged(said: str, can_retry: bool | None, call: Call) -> MetaClientError:
+    causes = list(_causes(said))
+    cause = _decisive(causes) or _Cause("", java_errors.one_line(said))
+    kind = java_errors.error_class(cause.java, f"{cause.text}\n{said}" if cause.is_wrapper else cause.text)
+    if kind is None:
+        kind = _of_bare_text(cause.text or said, call)
+    if kind is RequestRefused and can_retry and cause.simple not in _FINAL:
+        kind = None  # a plain IOException on top of it says otherwise
+    if kind is None:
+        kind = RequestRefused if can_retry is False else BackendFault
+    is_sure = java_errors.is_certainly_not_applied(kind, cause.java, cause.text) and all(
+        java_errors.is_certainly_not_applied(java_errors.error_class(one.java, one.text), one.java, one.text)
+        for one in causes
+        if not one.is_wrapper
+    )
+    return java_errors.made(kind, _message(cause, call), may_have_applied=call.is_write and not is_sure, detail=said)
+
+
+def _of_bare_text(said: str, call: Call) -> type[MetaClientError] | None:
+    """HBase's own client says no more than the name of a table that is not there."""
+    if call.table is not None and said.strip() in (call.table.decode(errors="replace"), _qualified(call.table)):
+        return TableNotFound
+    return None
+
+
+def _qualified(table: bytes) -> str:
+    text = table.decode(errors="replace")
+    return text if ":" in text else f"default:{text}"
+
+
+def _message(cause: _Cause, call: Call) -> str:
+    said = java_errors.one_line(": ".join(part for part in (cause.simple, cause.text) if part)) or "no text"
+    return f"{call}: {said}"
+
+
+def _causes(said: str) -> Iterator[_Cause]:
+    """Every class that the text names as a failure, in order: of a batch, of attempts, of nested causes."""
+    for line in said.splitlines():
+        found_line = _LINE.match(line) or _CAUSE.match(line)
+        while found_line is not None:
+            text = found_line["text"] or ""
+            yield _Cause(found_line["inner"] or found_line["java"], text)
+            found_line = _NESTED.search(text)
+    for found in _BATCH.finditer(said):
+        named = _SIMPLE.match(found["cause"])
+        yield _Cause(named["java"], named["text"] or "") if named else _Cause("", found["cause"])
+
+
+def _decisive(causes: list[_Cause]) -> _Cause | None:
+    """The last that is known; else the last that is no wrapper; else the last."""
+    known = [one for one in causes if one.java and java_errors.error_class(one.java) is not None]
+    specific = [one for one in known if one.simple != "DoNotRetryIOException"]
+    real = [one for one in causes if not one.is_wrapper]
+    chosen = specific or known or real or causes
+    return chosen[-1] if chosen else None

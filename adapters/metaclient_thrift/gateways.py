@@ -1,0 +1,290 @@
+"""The gateways of one backend: whose turn it is, who is out, and a bounded pool of connections to each.
+
+1. Calls go round-robin over the gateways that are in. One that cannot be connected to is out for a time that doubles
+   with each failure; the next one is tried at once, because nothing was sent yet. When all are out, the one whose
+   time ends first is tried.
+2. A gateway that has not answered several calls in a row is out too. One call is not enough: it may be the region
+   server behind it that hangs, and then the gateway answers others meanwhile.
+3. Whose time out is over is tried by one call. Until that one is answered, the gateway is out again, for twice as long:
+   all the others would wait with it, and lookups among them would blame the meta replica that they had asked for.
+4. A connection is used by one call at a time. A call that timed out, broke, was interrupted, or got the reply to
+   another call (by its sequence id) drops it: a late reply must never be read as the answer to the next call.
+5. A connection is looked at before each use: gateways hang up after 60 s of silence, and bytes that nobody asked for
+   mean that the replies are out of step. Either way another connection is used, and no call fails.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from metaclient.errors import ConnectionClosed, MetaClientError, NoConnectionsAvailable, ServerUnreachable
+from metaclient.runtime import Runtime
+from metaclient_thrift.transport import Link
+from metaclient_thrift.url import Gateway
+
+__all__ = ["Gateways"]
+
+_log = logging.getLogger(__name__)
+#: First time out, and the longest; the same as for meta replicas (meta_ejection_s, meta_ejection_max_s).
+OUT_S, OUT_S_MAX = 1.0, 60.0
+#: Calls without an answer, in a row, after which a gateway is out.
+SILENT_CALLS_MAX = 3
+#: For one connection: a gateway whose host swallows packets must leave time for the next one. HBase's clients take
+#: 10 s (hbase.ipc.client.socket.timeout.connect).
+CONNECT_S_MAX = 5.0
+
+
+@dataclass(slots=True)
+class _State:
+    """One gateway, guarded by the lock of its owner."""
+
+    idle: deque[Link] = field(default_factory=deque)
+    lent: int = 0
+    failures: int = 0
+    silent_calls: int = 0
+    out_until: float = float("-inf")
+
+    def leave_out(self, now: float) -> float:
+        """For how long: each time twice as long as before."""
+        out_s: float = min(OUT_S * 2**self.failures, OUT_S_MAX)
+        self.failures += 1
+        self.out_until = now + out_s
+        self.silent_calls = 0
+        return out_s
+
+
+class Gateways:
+    """See the module's docstring. ``dial`` connects to one gateway or raises ServerUnreachable."""
+
+    def __init__(
+        self,
+        gateways: Sequence[Gateway],
+        dial: Callable[[Gateway, float], Link],
+        *,
+        runtime: Runtime,
+        connections_max: int,
+    ) -> None:
+        self._dial = dial
+        self._runtime = runtime
+        self._connections_max = connections_max
+        self._states = {gateway: _State() for gateway in gateways}
+        self._order = list(self._states)
+        self._is_closed = False
+        self._begin()
+        runtime.on_fork(self._renew)
+
+    def _begin(self) -> None:
+        """No connection is in use and nobody waits: at first, and in a child process."""
+        self._lock = self._runtime.lock()
+        self._returned = self._runtime.condition(self._lock)  # all are told: some wait for any gateway, some for one
+        # Guarded by the lock, as the states, their order and _is_closed are:
+        self._turn = self._runtime.rng.randrange(len(self._order))  # clients that start together must not go in step
+        self._lent: set[Link] = set()
+        self._waiting = 0  # callers for whom there was no connection
+
+    def _renew(self) -> None:
+        """In a child process: connect anew; the parent's connections are left to the parent, in use or not."""
+        for link in (*self._lent, *(link for state in self._states.values() for link in state.idle)):
+            link.stream.leave_to_parent()
+        self._states = {
+            gateway: _State(failures=state.failures, out_until=state.out_until)
+            for gateway, state in self._states.items()
+        }
+        self._begin()
+
+    # -- borrowing -----------------------------------------------------------------------------------------------
+
+    def borrow(self, deadline: float, only: Gateway | None = None) -> Link:
+        """A connection to whoever's turn it is, or to ``only`` that gateway; give it back or drop it."""
+        failed: set[Gateway] = set()
+        while True:
+            gateway, link = self._plan(deadline, failed, only)
+            if link is not None:
+                return link
+            try:
+                return self._dialled(gateway, min(deadline, self._runtime.now() + CONNECT_S_MAX))
+            except ServerUnreachable as error:
+                self._on_unreachable(gateway, error)
+                failed.add(gateway)
+                if only is not None or len(failed) == len(self._order) or self._runtime.now() >= deadline:
+                    raise
+
+    def _plan(self, deadline: float, failed: set[Gateway], only: Gateway | None) -> tuple[Gateway, Link | None]:
+        """The gateway to use, counted as lent, and an idle connection to it if there is one."""
+        with self._lock:
+            while True:
+                self._check_open()
+                if only is None and not failed:
+                    quick = self._quick()
+                    if quick is not None:
+                        return quick.gateway, quick
+                gateway = self._next(failed, only)
+                if gateway is not None:
+                    state = self._states[gateway]
+                    state.lent += 1
+                    link = self._usable(state)
+                    if link is not None:
+                        self._lent.add(link)
+                    return gateway, link
+                self._waiting += 1
+                try:
+                    is_told = self._returned.wait(deadline)
+                finally:
+                    self._waiting -= 1
+                if not is_told and self._runtime.now() >= deadline:
+                    raise NoConnectionsAvailable(
+                        f"all {self._connections_max} connections to each Thrift gateway were in use "
+                        "(?connections= in the url allows more)"
+                    )
+
+    def _quick(self) -> Link | None:
+        """What most calls find: the gateway whose turn it is, is in and has an idle connection."""
+        gateway = self._order[(self._turn + 1) % len(self._order)]
+        state = self._states[gateway]
+        if state.failures or state.silent_calls or not state.idle or state.lent >= self._connections_max:
+            return None
+        link = state.idle[-1]
+        if not link.stream.is_usable():
+            return None
+        self._turn += 1
+        state.idle.pop()
+        state.lent += 1
+        self._lent.add(link)
+        return link
+
+    def _next(self, failed: set[Gateway], only: Gateway | None) -> Gateway | None:
+        """Whose turn it is; None when everybody who could be asked is busy to the limit."""
+        if only is not None:
+            return only if self._states[only].lent < self._connections_max else None
+        now = self._runtime.now()
+        count = len(self._order)
+        self._turn += 1
+        turns = [self._order[(self._turn + at) % count] for at in range(count)]
+        candidates = [gateway for gateway in turns if gateway not in failed]
+        healthy = [gateway for gateway in candidates if self._states[gateway].out_until <= now]
+        # Nobody is in: whoever comes back first may be back already.
+        wanted = healthy or sorted(candidates, key=lambda gateway: self._states[gateway].out_until)
+        chosen = next((gateway for gateway in wanted if self._states[gateway].lent < self._connections_max), None)
+        if chosen is not None and healthy and self._states[chosen].failures:
+            self._states[chosen].leave_out(now)
+        return chosen
+
+    def _usable(self, state: _State) -> Link | None:
+        while state.idle:
+            link = state.idle.pop()
+            if link.stream.is_usable():
+                return link
+            link.close()
+        return None
+
+    def _dialled(self, gateway: Gateway, deadline: float) -> Link:
+        try:
+            link = self._dial(gateway, deadline)
+        except BaseException:
+            self._uncount(gateway)
+            raise
+        with self._lock:
+            if not self._is_closed:
+                self._lent.add(link)
+                return link
+        link.close()
+        raise _closed()
+
+    def _uncount(self, gateway: Gateway) -> None:
+        with self._lock:
+            self._states[gateway].lent -= 1
+            self._returned.notify_all()
+
+    # -- giving back ---------------------------------------------------------------------------------------------
+
+    def give_back(self, link: Link) -> None:
+        """The call was answered, by a result or by an error of HBase's: the connection is good."""
+        with self._lock:
+            if link not in self._lent:
+                return  # closed by _renew: this thread forked during the call, in a signal handler
+            state = self._states[link.gateway]
+            state.lent -= 1
+            state.silent_calls = state.failures = 0
+            state.out_until = float("-inf")
+            self._lent.discard(link)
+            is_kept = not self._is_closed
+            if is_kept:
+                state.idle.append(link)
+            if self._waiting:
+                self._returned.notify_all()
+        if not is_kept:
+            link.close()
+
+    def drop(self, link: Link, *, is_broken: bool = False, is_silent: bool = False) -> None:
+        """The connection is of no use any more: it broke, nobody answered in time, or nobody waited for the answer."""
+        with self._lock:
+            if link not in self._lent:
+                return  # as in give_back
+            self._lent.discard(link)
+            state = self._states[link.gateway]
+            state.lent -= 1
+            state.silent_calls += is_silent
+            # Nobody else to turn to: then silence is rather a region server's, and the gateway the only way round it.
+            is_mute = state.silent_calls >= SILENT_CALLS_MAX and len(self._order) > 1
+            is_out = is_broken or is_mute
+            closing = [link, *(self._put_out(link.gateway, state) if is_out and not self._is_closed else ())]
+            self._returned.notify_all()
+        for one in closing:
+            one.close()
+
+    def _on_unreachable(self, gateway: Gateway, error: MetaClientError) -> None:
+        with self._lock:
+            closing = self._put_out(gateway, self._states[gateway])
+        for link in closing:
+            link.close()
+        _log.debug("%s", error)
+
+    def _put_out(self, gateway: Gateway, state: _State) -> list[Link]:
+        """Out for a time; its idle connections are to be closed by the caller, outside of the lock."""
+        now = self._runtime.now()
+        if state.out_until <= now:  # calls that fail together count once
+            _log.warning("the Thrift gateway %s is out for %.0f s", gateway, state.leave_out(now))
+        idle, state.idle = list(state.idle), deque()
+        return idle
+
+    # -- the end -------------------------------------------------------------------------------------------------
+
+    @property
+    def is_closed(self) -> bool:
+        return self._is_closed
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise _closed()
+
+    def close(self) -> None:
+        """Close every connection, those in use too: their calls end now."""
+        with self._lock:
+            self._is_closed = True
+            links = [*self._lent, *(link for state in self._states.values() for link in state.idle)]
+            for state in self._states.values():
+                state.idle.clear()
+            self._returned.notify_all()
+        for link in links:
+            link.close()
+
+    def status(self) -> dict[str, dict[str, object]]:
+        """Gateway -> what is known of it; JSON-able."""
+        with self._lock:
+            now = self._runtime.now()
+            return {
+                str(gateway): {
+                    "idle": len(state.idle),
+                    "in_use": state.lent,
+                    "is_out": state.out_until > now,
+                    "failures": state.failures,
+                }
+                for gateway, state in self._states.items()
+            }
+
+
+def _closed() -> ConnectionClosed:
+    return ConnectionClosed("the connection to the Thrift gateways is closed")

@@ -1,0 +1,6 @@
+"""``python -m benchmarks``."""
+
+from metaclient_bench.cli import main
+
+if __name__ == "__main__":
+    main()

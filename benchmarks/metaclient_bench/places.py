@@ -1,0 +1,116 @@
+"""Where a scenario runs: the fake, a real HBase that is started for it, or a cluster that somebody else runs.
+
+``--backend`` names it: ``fake``; ``local-hbase`` (2.6.1) or ``local-hbase:3.0.0-alpha-4``; or a url such as
+``thrift2://gateway:9090``, of which nothing is broken on purpose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from metaclient_fake import FakeCluster
+from metaclient_local_hbase import LocalHBase
+
+import metaclient
+from metaclient import Connection, MetaClientError
+from metaclient.backend import MetaScan
+from metaclient.errors import ConfigError
+from metaclient.keys import meta_table_start, meta_table_stop
+
+__all__ = ["FAKE", "LOCAL_HBASE", "NATIVE_CLIENT", "ROWS", "SPLITS", "TABLE", "Place", "place"]
+
+FAKE, LOCAL_HBASE = "fake", "local-hbase"
+#: The table of spec/real-hbase.md 4: ten regions, three copies of each.
+TABLE = b"benchmark_lookups"
+SPLITS = tuple(b"r%d" % number for number in range(1, 10))
+ROWS = (b"a", *(split + b"x" for split in SPLITS))
+META_REPLICAS = 3
+#: A hang of 24 s and a busy machine must not look like a crash.
+SESSION_S = 120.0
+#: 2.6.1's secondaries learn of a new table seconds later.
+KNOWN_S_MAX = 120.0
+KNOWN_POLL_S = 0.5
+#: What charts call our two ways to a real cluster: through a gateway, and by HBase's own RPC.
+GATEWAY_CLIENT, NATIVE_CLIENT = "ours, thrift2", "ours, native RPC"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A cluster with the table in it. ``clients`` are ways to reach it: what a chart calls it -> connect."""
+
+    name: str
+    clients: Mapping[str, Callable[..., Connection]]
+    cluster: Any = None  # FakeCluster or LocalHBase: what can be broken; None: nothing may be
+    hbase: LocalHBase | None = None
+
+    def connect(self, **options: Any) -> Connection:
+        """By the first way."""
+        return next(iter(self.clients.values()))(**options)
+
+    def meta_reads(self) -> dict[int, int] | None:
+        """Replica id -> reads of hbase:meta so far, by the servers' own counts; None when they cannot be asked."""
+        if self.hbase is not None:
+            return self.hbase.meta_reads()
+        return dict(self.cluster.meta_reads) if self.cluster is not None else None
+
+    def breakable(self) -> Any:
+        """The cluster; ConfigError when it is not ours to break."""
+        if self.cluster is None:
+            raise ConfigError(
+                f"this scenario breaks servers, and {self.name} is not its own: use {FAKE} or {LOCAL_HBASE}"
+            )
+        return self.cluster
+
+
+@contextmanager
+def place(backend: str) -> Iterator[Place]:
+    """The place of that name, with the table known to every copy of hbase:meta."""
+    kind, _, version = backend.partition(":")
+    if backend == FAKE:
+        with FakeCluster(servers=3, meta_replicas=META_REPLICAS) as cluster:
+            yield _prepared(Place(backend, {"ours": cluster.connect}, cluster))
+    elif kind == LOCAL_HBASE:
+        hbase = LocalHBase(version or "2.6.1", meta_replicas=META_REPLICAS, session_s=SESSION_S)
+        with hbase:
+            yield _prepared(Place(backend, _clients(hbase), hbase, hbase))
+    elif "://" in backend:
+        yield _prepared(Place(backend, {"ours": partial(metaclient.connect, backend)}))
+    else:
+        raise ConfigError(f"--backend is {FAKE}, {LOCAL_HBASE}[:VERSION] or a url, got {backend!r}")
+
+
+def _clients(hbase: LocalHBase) -> dict[str, Callable[..., Connection]]:
+    return {
+        GATEWAY_CLIENT: partial(metaclient.connect, hbase.thrift2_url),
+        NATIVE_CLIENT: partial(metaclient.connect, hbase.native_url),
+    }
+
+
+def _prepared(made: Place) -> Place:
+    with made.connect() as connection:
+        if TABLE not in connection.tables():
+            connection.create_table(TABLE, {"cf": {}}, splits=list(SPLITS), region_replication=META_REPLICAS)
+        _wait_for_meta(connection)
+    return made
+
+
+def _wait_for_meta(connection: Connection) -> None:
+    """Until each copy of meta places every region: a lookup that must go on to the primary would blur the figures."""
+    runtime, backend = connection._runtime, connection._backend
+    deadline = runtime.now() + KNOWN_S_MAX
+    scan = MetaScan(meta_table_start(TABLE), meta_table_stop(TABLE), is_reversed=False, limit=len(SPLITS) + 1)
+    for replica in connection._reader.replicas(deadline):
+        while True:
+            try:
+                page = connection._executor.call(backend.read_meta, replica, scan, deadline=runtime.now() + 5)
+                if sum(b"info:server" in row.columns for row in page.rows) == len(SPLITS) + 1:
+                    break
+            except MetaClientError:
+                pass  # it is being opened
+            if runtime.now() > deadline:
+                raise MetaClientError(f"replica {replica.replica_id} of hbase:meta never learned of the table")
+            runtime.sleep(KNOWN_POLL_S)

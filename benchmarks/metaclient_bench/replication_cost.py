@@ -1,0 +1,216 @@
+"""Measures what a region's sink costs: in a real cluster on real threads, and alone in one thread.
+
+On threads (:func:`on_threads`): two tables, one of them with replicas, take the same puts in turns, as fast as one
+thread can make them. The sink's work has two halves. What it does inside a put is the CPU time of the putting thread
+with a sink less that without. What it does on the threads that carry batches is their CPU time, less the calls to the
+replicas (network and replay are the replicas' work): batching, accounts, answers.
+
+Alone (:func:`alone`): taking edits, batching, answers and accounts for two replicas, without network and replay.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Sequence
+from statistics import median
+from typing import Any
+
+from metaclient_fake import FakeCluster
+from metaclient_fake.region_replication import Batch, BufferManager, FlushRequester, ReplicationConfig, Sink
+from metaclient_fake.region_replication.sender import ReplicaSender
+from metaclient_fake.storage import FileSystem, Region
+from metaclient_fake.storage.packed_row import PackedRow
+
+from metaclient import Table
+from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Put, RegionInfo, TableDescriptor
+from metaclient.runtime import Pending, ThreadRuntime
+from metaclient_bench.virtual import TABLE
+
+__all__ = ["COPIES", "alone", "on_threads", "put_of"]
+
+COPIES = 3
+VALUE = bytes(100)
+#: Edits of one turn.
+SLICE = 500
+ROUND_EDITS = 2_000
+
+
+def put_of(row: bytes) -> Put:
+    return Put(row, (Cell(b"f:q", LATEST_TIMESTAMP, VALUE),))
+
+
+# -- on threads ------------------------------------------------------------------------------------------------
+
+
+def on_threads(edits: int) -> dict[str, float]:
+    """CPU seconds of a put without a sink, of the sink's part in it, of its threads for an edit; and shares."""
+    with FakeCluster(servers=6) as cluster, cluster.connect() as connection:
+        for name, copies in ((b"alone", 1), (b"copied", COPIES)):
+            cluster.create_table(TableDescriptor(name, (FamilyDescriptor(b"f"),), region_replication=copies))
+        sink = cluster.sink_of(cluster.master.states.table(b"copied")[0].primary)
+        assert sink is not None
+        meter = _Meter(sink)
+        tables = [connection.table("alone"), connection.table("copied")]
+        turns: list[tuple[float, float]] = []
+        for turn in range(max(1, edits // SLICE)):
+            rows = [b"%06d-%04d" % (turn, number) for number in range(SLICE)]
+            spent = {table.name: _cpu(table, rows) for table in tables}
+            turns.append((spent[b"alone"], spent[b"copied"]))
+            tables.reverse()
+        cluster.wait_until_replicated(120.0)
+        # The median batch: one in which the machine took the thread away is no measure of the sink.
+        carried = median(meter.batches) * len(meter.batches) / (len(turns) * SLICE)
+    put = median(plain for plain, _ in turns)
+    inside = median(told - plain for plain, told in turns)
+    return {
+        "put": put,
+        "inside": inside,
+        "threads": carried,
+        "batch_edits": len(turns) * SLICE * (COPIES - 1) / max(1, len(meter.batches)),
+        "inside_share": inside / put,
+        "sink_share": (inside + carried) / put,
+    }
+
+
+def _cpu(table: Table, rows: Sequence[bytes]) -> float:
+    """CPU seconds of this thread for one put."""
+    data = {b"f:q": VALUE}
+    began = time.thread_time()
+    for row in rows:
+        table.put(row, data)
+    return (time.thread_time() - began) / len(rows)
+
+
+class _Meter:
+    """Times the threads that carry one sink's batches: for each batch all that they do, less the calls to replicas."""
+
+    def __init__(self, sink: Sink) -> None:
+        sender: Any = sink._send.__self__  # type: ignore[attr-defined]  # a bound method
+        assert isinstance(sender, ReplicaSender)
+        wire: Any = sender._wire
+        carry: Any = sender._carried
+        replicate = wire.replicate
+        calls: dict[int, float] = {}  # by batch; a batch is carried by one thread
+        self.batches: list[float] = []  # appending is atomic: several threads carry
+
+        def called(host: str, batch: Batch, *arguments: object, **options: object) -> None:
+            began = time.thread_time()
+            try:
+                replicate(host, batch, *arguments, **options)
+            finally:
+                calls[id(batch)] = calls.get(id(batch), 0.0) + time.thread_time() - began
+
+        def carried(answer: object, batch: Batch, *arguments: object) -> Callable[[], object]:
+            began = time.thread_time()
+            tell: Callable[[], object] = carry(answer, batch, *arguments)
+            own = time.thread_time() - began - calls.pop(id(batch), 0.0)
+
+            def told() -> None:
+                began = time.thread_time()
+                tell()
+                self.batches.append(own + time.thread_time() - began)
+
+            return told
+
+        wire.replicate = called
+        sender._carried = carried  # type: ignore[method-assign, assignment]  # to be timed
+
+
+# -- alone -----------------------------------------------------------------------------------------------------
+
+
+def alone(edits: int) -> dict[str, float]:
+    """Seconds for a write to a region without a sink, for one with it, for the sink alone; and shares of the first.
+
+    Medians of many short rounds. A share compares what was timed within one round, milliseconds apart: the machine's
+    speed changes by a third from second to second, and best times of different moments do not compare.
+    """
+    puts = [(put_of(b"%08d" % number),) for number in range(ROUND_EDITS)]
+    rounds: list[tuple[float, float, float]] = []
+    with ThreadRuntime(name="bench") as runtime:
+        for number in range(max(1, edits // ROUND_EDITS)):
+            answers: list[Pending[None]] = []
+            handed: list[tuple[object, ...]] = []
+            _hand_over(runtime, puts, handed)
+            sink = _bare_sink(runtime, answers)
+            works: Sequence[tuple[Callable[..., object], Sequence[tuple[object, ...]]]] = (
+                (_nothing, puts),
+                (_region(runtime).mutate, puts),
+                (_region(runtime, on_row=sink.on_row).mutate, puts),
+                (_nothing, handed),
+                (_bare_sink(runtime, answers).on_row, handed),
+            )
+            spent = [0.0] * len(works)
+            # Who comes first finds warm memory: they take turns at that.
+            for index in range(len(works)) if number % 2 else reversed(range(len(works))):
+                spent[index] = _spent(*works[index], answers)
+            loop, write, told, handing, taking = spent
+            rounds.append((write - loop, told - loop, taking - handing))
+    return {
+        "write": median(write for write, _, _ in rounds) / ROUND_EDITS,
+        "told": median(told for _, told, _ in rounds) / ROUND_EDITS,
+        "sink": median(taking for _, _, taking in rounds) / ROUND_EDITS,
+        "told_share": median(told / write for write, told, _ in rounds) - 1,
+        "sink_share": median(taking / write for write, _, taking in rounds),
+    }
+
+
+def _hand_over(runtime: ThreadRuntime, puts: Sequence[tuple[Put]], handed: list[tuple[object, ...]]) -> None:
+    """What a region tells of these puts."""
+    region = _region(runtime, on_row=lambda *told: handed.append(told))
+    for (put,) in puts:
+        region.mutate(put)
+
+
+def _nothing(*_: object) -> None:
+    """What a loop costs."""
+
+
+def _spent(add: Callable[..., object], given: Sequence[tuple[object, ...]], answers: list[Pending[None]]) -> float:
+    """Hand over, and let the replicas answer once for every hundred edits: the pace of full batches."""
+    gc.collect()
+    gc.disable()
+    try:
+        began = time.thread_time()  # of this thread: other work of the machine does not count
+        for number, arguments in enumerate(given):
+            add(*arguments)
+            if number % 100 == 99:
+                done, answers[:] = answers[:], []
+                for answer in done:
+                    answer.complete(None)
+        return time.thread_time() - began
+    finally:
+        gc.enable()
+
+
+def _region(runtime: ThreadRuntime, on_row: Callable[[PackedRow, int, int, int], None] | None = None) -> Region:
+    filesystem = FileSystem()
+    table = TableDescriptor(TABLE, (FamilyDescriptor(b"f"),))
+    wal = filesystem.create_wal("bench")
+    made = Region.open(RegionInfo(TABLE, region_id=1), table, filesystem, wal=wal, runtime=runtime, on_row=on_row)
+    made.mutate(put_of(b"first"))  # the column is known from here on
+    return made
+
+
+def _bare_sink(runtime: ThreadRuntime, answers: list[Pending[None]]) -> Sink:
+    config = ReplicationConfig()
+
+    def send(batch: Batch) -> Pending[None]:
+        answer: Pending[None] = runtime.pending()
+        answers.append(answer)
+        return answer
+
+    buffer = BufferManager(runtime, config.pending_bytes_soft, config.pending_bytes_max, lambda: None)
+    requester = FlushRequester(runtime, lambda: True, interval_s=30.0, gather_s=0.02)
+    return Sink(
+        "bench",
+        runtime=runtime,
+        config=config,
+        buffer=buffer,
+        requester=requester,
+        send=send,
+        replica_count=lambda: COPIES,
+        families=frozenset({b"f"}),
+        time_ms=runtime.time_ms,
+    )

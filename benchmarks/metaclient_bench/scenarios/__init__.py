@@ -1,0 +1,55 @@
+"""The scenarios, one module each; a new one is added to the list below."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from metaclient_bench.scenario import Scenario
+from metaclient_bench.scenarios import (
+    cached_locate,
+    cold_start,
+    fake_calls,
+    fake_size,
+    hung_backend,
+    hung_replica,
+    meta_balance,
+    meta_failover,
+    meta_load,
+    meta_scaling,
+    native,
+    peers,
+    replication,
+    spark_lookups,
+    spark_scan,
+    spark_write,
+    strong_row,
+    thundering_herd,
+    timeline_tail,
+    total_outage,
+)
+
+__all__ = ["SCENARIOS"]
+
+#: In the order in which they are listed and run.
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    cached_locate.SCENARIO,
+    strong_row.SCENARIO,
+    cold_start.SCENARIO,
+    meta_balance.SCENARIO,
+    hung_replica.SCENARIO,
+    hung_backend.SCENARIO,
+    timeline_tail.SCENARIO,
+    total_outage.SCENARIO,
+    thundering_herd.SCENARIO,
+    meta_scaling.SCENARIO,
+    fake_calls.SCENARIO,
+    fake_size.SCENARIO,
+    replication.SCENARIO,
+    meta_load.SCENARIO,
+    meta_failover.SCENARIO,
+    peers.SCENARIO,
+    native.SCENARIO,
+    spark_scan.SCENARIO,
+    spark_write.SCENARIO,
+    spark_lookups.SCENARIO,
+)

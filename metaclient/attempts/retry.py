@@ -1,0 +1,306 @@
+"""Decides whether, when and how often a failed operation is tried again: error dispositions in, tenacity's loop around.
+
+Entered only after a first failure, so that an operation that works pays nothing. One operation has one deadline over
+all attempts; every pause is cut to what is left of it, less a millisecond (as HBase does).
+
+Pause = unit * multiplier * (1 + U[-jitter, jitter)), with HBase's multipliers 1 2 3 5 10 20 40 100 100 100 100 200
+200 (the last one repeated) and the larger unit when the server says that it is overloaded; a throttled call waits
+exactly as long as the server asked.
+
+Rules:
+
+1. FATAL errors are raised as they are. So is a failed write that may have been applied and is not safe to repeat.
+2. A deadline that passed inside an attempt (a lookup has its own) ends the attempt, not the operation.
+3. A retry needs a token of the budget. Without one the operation goes on waiting: see ``reads/budget.py``.
+4. Out of attempts: RetriesExhausted. Out of time, or asked to wait beyond it: DeadlineExceeded. Every error that comes
+   out of here lists the attempts, and says that a write may have been applied if any attempt may have done so.
+
+DIVERGENCES from the Java client: jitter is 50 % both ways instead of 1 % upwards (there a thousand clients stay in
+step), there is a budget, and a region that is too busy is given the overloaded server's pause.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any, Generic, TypeAlias, TypeVar
+
+from tenacity import RetryCallState, Retrying
+from tenacity.retry import retry_if_exception
+from tenacity.stop import stop_base
+from tenacity.wait import wait_base
+
+from metaclient.attempts.budget import CallBudget
+from metaclient.config import Config
+from metaclient.errors import (
+    Attempt,
+    CallTimeout,
+    DeadlineExceeded,
+    Disposition,
+    MetaClientError,
+    Overloaded,
+    RetriesExhausted,
+)
+from metaclient.runtime import Runtime
+from metaclient.telemetry import Telemetry
+from metaclient.wording import counted
+
+__all__ = ["BACKOFF", "Retrier", "pause_s"]
+
+T = TypeVar("T")
+#: May what may have been applied be tried again? A function is asked anew after each failure.
+Repeatable: TypeAlias = bool | Callable[[], bool]
+_log = logging.getLogger(__name__)
+
+#: HConstants.RETRY_BACKOFF
+BACKOFF = (1, 2, 3, 5, 10, 20, 40, 100, 100, 100, 100, 200, 200)
+#: What is kept back of the remaining time, so that the last attempt still has some (HBase: 1 ms).
+RESERVE_S = 0.001
+#: Less is no time but a rounding error: sleeping for it would not move the clock.
+ROUNDING_S = 1e-6
+#: How long an operation without a token of the budget sleeps before it asks again.
+STARVED_S = 0.5
+
+
+def pause_s(failures: int, *, unit_s: float, jitter: float = 0.0, chance: float = 0.5) -> float:
+    """The pause after that many failures; ``chance`` is a draw from [0, 1).
+
+    >>> [pause_s(n, unit_s=0.1) for n in (1, 2, 3, 4, 5, 14, 15)]
+    [0.1, 0.2, 0.3, 0.5, 1.0, 20.0, 20.0]
+    """
+    multiplier = BACKOFF[min(max(failures, 1), len(BACKOFF)) - 1]
+    return round(unit_s * multiplier * (1 + jitter * (2 * chance - 1)), 9)
+
+
+class Retrier:
+    """Runs the attempts of one connection's operations."""
+
+    def __init__(self, runtime: Runtime, config: Config, telemetry: Telemetry, *, inside_s: float = 0.0) -> None:
+        self._runtime = runtime
+        self._config = config
+        self._inside_s = inside_s  # how long a gateway goes on with a call that we have given up
+        self._telemetry = telemetry
+        self.budget = CallBudget(ratio=config.retry_budget, burst=config.retry_budget_burst)
+
+    def call(
+        self,
+        attempt: Callable[[], T],
+        *,
+        deadline: float,
+        what: Callable[[], str],
+        is_repeatable: Repeatable = True,
+        on_failure: Callable[[MetaClientError, int], None] | None = None,
+    ) -> T:
+        """Run ``attempt`` until it works, may not be repeated, or time or attempts run out."""
+        begun = self._runtime.now()
+        try:
+            value = attempt()
+        except MetaClientError as error:
+            return self.resume(
+                error,
+                attempt,
+                begun=begun,
+                deadline=deadline,
+                what=what,
+                is_repeatable=is_repeatable,
+                on_failure=on_failure,
+            )
+        self.budget.on_success()
+        return value
+
+    def resume(
+        self,
+        first: MetaClientError,
+        attempt: Callable[[], T],
+        *,
+        begun: float,
+        deadline: float,
+        what: Callable[[], str],
+        is_repeatable: Repeatable = True,
+        on_failure: Callable[[MetaClientError, int], None] | None = None,
+    ) -> T:
+        """Go on after a first failure. ``on_failure(error, failures)`` may raise to end the operation at once."""
+        return _Operation(self, first, attempt, begun, deadline, what, is_repeatable, on_failure).run()
+
+
+class _Operation(Generic[T]):
+    """One operation that has failed at least once: tenacity's stop, wait and retry, bound to our clock."""
+
+    def __init__(
+        self,
+        owner: Retrier,
+        first: MetaClientError,
+        attempt: Callable[[], T],
+        begun: float,
+        deadline: float,
+        what: Callable[[], str],
+        is_repeatable: Repeatable,
+        on_failure: Callable[[MetaClientError, int], None] | None,
+    ) -> None:
+        self._runtime = owner._runtime
+        self._config = owner._config
+        self._inside_s = owner._inside_s
+        self._telemetry = owner._telemetry
+        self._budget = owner.budget
+        self._first: MetaClientError | None = first
+        self._attempt = attempt
+        self._begun = begun
+        self._deadline = deadline
+        self._what = what
+        self._is_repeatable = is_repeatable
+        self._on_failure = on_failure
+        self._attempts: list[Attempt] = []
+        self._maybe_applied = False
+
+    def run(self) -> T:
+        self._budget.on_first_attempt_failed(self._runtime.now())
+        loop = Retrying(
+            stop=_Stop(self),
+            wait=_Wait(self),
+            retry=retry_if_exception(self._may_retry),
+            sleep=self._sleep,
+            reraise=True,
+        )
+        try:
+            value = loop(self._next)
+        except MetaClientError as error:
+            final = self._final(error)
+            if final.may_have_applied and self._inside_s:
+                final.add_note(f"the gateway itself may go on trying, and apply it, for up to {self._inside_s:g} s")
+            try:
+                raise final from final.__cause__
+            finally:
+                del final  # error -> traceback -> this frame -> error would be a cycle
+        self._budget.on_success()
+        return value
+
+    def _next(self) -> T:
+        """tenacity's function: the failure that brought us here first, then real attempts."""
+        first, self._first = self._first, None
+        try:
+            if first is not None:
+                raise first
+            return self._attempt()
+        except DeadlineExceeded as error:
+            if self._left_s() <= 0:
+                self._note(error)
+                raise
+            ended = CallTimeout(str(error))
+            ended.place = error.place
+            self._learn(ended)
+            raise ended from error
+        except MetaClientError as error:
+            self._learn(error)
+            raise
+        finally:
+            del first  # as in run
+
+    def _learn(self, error: MetaClientError) -> None:
+        self._note(error)
+        if self._on_failure is not None and error.disposition is not Disposition.FATAL:
+            self._on_failure(error, len(self._attempts))
+
+    def _note(self, error: MetaClientError) -> None:
+        self._maybe_applied = self._maybe_applied or error.may_have_applied
+        place = error.place
+        self._attempts.append(
+            Attempt(
+                len(self._attempts) + 1,
+                self._runtime.now() - self._begun,
+                f"{type(error).__name__}: {error}",
+                str(place.server) if place is not None else None,
+                place.replica_id if place is not None else None,
+            )
+        )
+        level = logging.WARNING if len(self._attempts) > self._config.start_log_errors else logging.DEBUG
+        if _log.isEnabledFor(level):
+            # No row and no value here: the operation's own error names them to whoever called it.
+            where = place.server if place is not None else "the cluster"
+            _log.log(level, "attempt %d at %s failed: %s", len(self._attempts), where, type(error).__name__)
+
+    def _may_retry(self, error: BaseException) -> bool:
+        if not isinstance(error, MetaClientError) or error.disposition is Disposition.FATAL:
+            return False
+        is_repeatable = self._is_repeatable if isinstance(self._is_repeatable, bool) else self._is_repeatable()
+        return is_repeatable or not error.may_have_applied
+
+    def is_over(self, error: BaseException | None) -> bool:
+        out_of_attempts = len(self._attempts) > self._config.retries
+        return out_of_attempts or self._is_out_of_time(error)
+
+    def _is_out_of_time(self, error: BaseException | None) -> bool:
+        left_s = self._left_s()
+        return left_s <= 0 or _asked_wait_s(error) > left_s
+
+    def _left_s(self) -> float:
+        left_s = self._deadline - self._runtime.now() - RESERVE_S
+        return left_s if left_s >= ROUNDING_S else 0.0
+
+    def pause_s(self, error: BaseException | None) -> float:
+        asked_s = _asked_wait_s(error)
+        if asked_s > 0:
+            return asked_s
+        config = self._config
+        unit_s = config.pause_overloaded_s if isinstance(error, Overloaded) else config.pause_s
+        chance = self._runtime.rng.random()
+        wait_s = pause_s(len(self._attempts), unit_s=unit_s, jitter=config.retry_jitter, chance=chance)
+        return max(0.0, min(wait_s, self._left_s()))
+
+    def _sleep(self, seconds: float) -> None:
+        self._runtime.sleep(seconds)
+        while not self._budget.take(self._runtime.now()):
+            left_s = self._left_s()
+            if left_s <= 0:
+                raise DeadlineExceeded("no token of the retry budget was left before its deadline")
+            self._runtime.sleep(min(STARVED_S, left_s))
+        error = self._attempts[-1].error.partition(":")[0]
+        self._telemetry.count("metaclient.retries", error=error)
+        self._telemetry.emit("retry", what=self._what(), error=error, failures=len(self._attempts), pause_s=seconds)
+
+    def _final(self, error: MetaClientError) -> MetaClientError:
+        """What the user hears: what may not be repeated as it is, else what ran out; with every attempt."""
+        if not self._may_retry(error) and not isinstance(error, DeadlineExceeded):
+            error.attempts = tuple(self._attempts)
+            error.may_have_applied = error.may_have_applied or self._maybe_applied
+            return error
+        out_of_time = isinstance(error, DeadlineExceeded) or self._is_out_of_time(error)
+        kind: type[MetaClientError] = DeadlineExceeded if out_of_time else RetriesExhausted
+        advice = "raise operation_timeout_s" if out_of_time else "raise retries or look at the server"
+        elapsed_s = self._runtime.now() - self._begun
+        final = kind(
+            f"{self._what()}: {counted(len(self._attempts), 'attempt')} in {elapsed_s:.3f} s failed, "
+            f"the last with {self._attempts[-1].error}{self._asked(error)}; see .attempts, or {advice}",
+            may_have_applied=self._maybe_applied,
+            attempts=self._attempts,
+            detail=error.detail,
+        )
+        final.place = error.place
+        final.__cause__ = error
+        return final
+
+    def _asked(self, error: MetaClientError) -> str:
+        asked_s = _asked_wait_s(error)
+        return f", which asks for {asked_s:g} s of the {max(0.0, self._left_s()):.3f} s left" if asked_s else ""
+
+
+def _asked_wait_s(error: BaseException | None) -> float:
+    """How long the server asked us to stay away; 0 when it did not say."""
+    return float(getattr(error, "wait_s", 0.0))
+
+
+class _Stop(stop_base):
+    def __init__(self, operation: _Operation[Any]) -> None:
+        self._operation = operation
+
+    def __call__(self, retry_state: RetryCallState) -> bool:
+        outcome = retry_state.outcome
+        return self._operation.is_over(outcome.exception() if outcome is not None else None)
+
+
+class _Wait(wait_base):
+    def __init__(self, operation: _Operation[Any]) -> None:
+        self._operation = operation
+
+    def __call__(self, retry_state: RetryCallState) -> float:
+        outcome = retry_state.outcome
+        return self._operation.pause_s(outcome.exception() if outcome is not None else None)

@@ -1,0 +1,460 @@
+"""Carries out many operations at once: grouped by server, side by side, judged one by one.
+
+``batch`` is for writes (and gets) at their primaries, ``get_many`` for reads of many rows, STRONG or TIMELINE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from metaclient import keys
+from metaclient.attempts import told
+from metaclient.backend import Action, Outcome
+from metaclient.calls.operations import NEVER, STALLED_S, Leave, Operation, Operations, Placed, expect, wrong
+from metaclient.errors import (
+    BackendFault,
+    CallTimeout,
+    ConnectionClosed,
+    Disposition,
+    LocationUnknown,
+    MetaClientError,
+    Overloaded,
+    RegionOffline,
+    ServerUnreachable,
+)
+from metaclient.model import (
+    Append,
+    Consistency,
+    Get,
+    Increment,
+    RegionLocation,
+    Result,
+    ServerName,
+)
+from metaclient.runtime import Pending
+
+__all__ = ["batch", "get_many"]
+
+
+def batch(
+    operations: Operations, table: bytes, actions: Sequence[Operation], deadline: float | None = None
+) -> list[Outcome]:
+    """Run many operations at their primaries; an outcome for each. Raises only when the connection is unusable."""
+    return _Multi(operations, table, actions, operations.deadline(table) if deadline is None else deadline).run()
+
+
+def get_many(
+    operations: Operations, table: bytes, gets: Sequence[Get], consistency: Consistency, replica_id: int | None
+) -> list[Placed]:
+    """Read many rows, in the order asked for; the first failed row's error is raised."""
+    is_timeline = consistency is Consistency.TIMELINE
+    if is_timeline and not operations.backend.capabilities.region_replicas:
+        raise operations.no_replicas()
+    multi = _Multi(operations, table, gets, operations.deadline(table))
+    multi.is_hedged = is_timeline and replica_id is None
+    multi.replica_id = (replica_id or 0) if is_timeline else 0
+    results: list[Placed] = []
+    for outcome, place in zip(multi.run(), multi.places, strict=True):
+        if isinstance(outcome, MetaClientError):
+            raise outcome
+        results.append((expect(Result, outcome), place))
+    return results
+
+
+@dataclass(slots=True, eq=False)
+class _Group:
+    """The actions of one call: which of the batch, where each goes, and the call itself once it is made."""
+
+    server: ServerName | None
+    indexes: list[int]
+    places: list[RegionLocation | None]
+    begun: float = 0.0
+    until: float = 0.0
+    is_first: bool = False
+    is_hedge: bool = False
+    pending: Pending[Sequence[Outcome]] | None = None
+
+
+class _Multi:
+    """One batch, in rounds; each action that is not settled is grouped by server and sent again.
+
+    1. A round sends one call a server, side by side. Outcomes are judged action by action: an answer settles it, and
+       so does a FATAL error, or a doubtful one of an action that is not safe to repeat.
+    2. TIMELINE reads are hedged within the round: what the primaries have not answered after the delay is grouped again
+       by the servers of the next replica, if the budget allows it; what they have failed goes there at once. The first
+       answer of a row wins; when all fail, the primary's error counts. As with single reads, a primary on a silent
+       server changes places with a replica that is on another, and a call that was outrun may be the witness of it.
+    3. A round that got on, and left only actions that the server asks to send again (a response that was full), is
+       followed by the next at once and costs no try (HBase's RetryImmediately). Else the retrier decides.
+    """
+
+    def __init__(self, operations: Operations, table: bytes, actions: Sequence[Operation], deadline: float) -> None:
+        self._operations = operations
+        self._table = table
+        self._actions = actions
+        self._deadline = deadline
+        kinds = set(map(type, actions))
+        self._is_write = bool(kinds - {Get})
+        self._is_silent = not kinds & {Get, Increment, Append}  # done is all that there is to say
+        self._outcomes: list[Outcome] = [None] * len(actions)
+        self._open: dict[int, None] = dict.fromkeys(range(len(actions)))  # without a final outcome, in order
+        self._errors: dict[int, MetaClientError] = {}  # of those, the error that counts
+        self._maybe_applied: set[int] = set()
+        self.places: list[RegionLocation | None] = [None] * len(actions)
+        self.is_hedged = False
+        self.replica_id = 0
+        self._spared: dict[int, int] = {}  # the replica that was asked first instead of a silent primary
+
+    def run(self) -> list[Outcome]:
+        if not self._actions:
+            return []
+        operations = self._operations
+        try:
+            operations.retrier.call(
+                self._attempt,
+                deadline=self._deadline,
+                what=lambda: f"batch of {len(self._actions)} on table '{keys.printable(self._table)}'",
+                on_failure=operations.learner(self._table, self._deadline, knows_place=True),
+            )
+        except ConnectionClosed as error:
+            error.may_have_applied = error.may_have_applied or bool(self._maybe_applied)
+            raise
+        except MetaClientError as error:
+            for index in list(self._open):
+                self._settle(index, _copied(error, cause=self._errors.get(index)))
+        return self._outcomes
+
+    def _settle(self, index: int, outcome: Outcome) -> None:
+        if isinstance(outcome, MetaClientError) and (index in self._maybe_applied) != outcome.may_have_applied:
+            outcome = _copied(outcome, cause=outcome.__cause__)
+            outcome.may_have_applied = index in self._maybe_applied
+        self._outcomes[index] = outcome
+        self._open.pop(index, None)
+
+    def _attempt(self) -> None:
+        while self._open:
+            before = len(self._open)
+            self._errors.clear()
+            self._round()
+            left = [self._errors.get(index) or CallTimeout("it was not answered in time") for index in self._open]
+            if not left:
+                return
+            got_on = len(left) < before and self._operations.runtime.now() < self._deadline
+            if not (got_on and all(error.disposition is Disposition.BACKOFF and not _wait_s(error) for error in left)):
+                raise max(left, key=_wait_s)
+
+    # -- one round -----------------------------------------------------------------------------------------------
+
+    def _round(self) -> None:
+        """Ask one replica after the other, as the plan says, until nothing is open or nobody is left to ask."""
+        operations, runtime = self._operations, self._operations.runtime
+        begun = runtime.now()
+        delay_s = operations.delays["rows"].delay_s()
+        is_staged = operations.config.hedge_plan == "staged"
+        first = self._groups(self.replica_id, cached=False)
+        order = self._secondaries() if self.is_hedged else []
+        if len(first) == 1 and not order:
+            self._run_here(first[0])
+            return
+        for group in first:
+            group.is_first = True
+        leave = Leave(operations, "rows", [place for group in first for place in group.places if place is not None])
+        running = self._send(first)
+        due = begun + delay_s
+        try:
+            while self._open:
+                if order and (not running or runtime.now() >= due):
+                    groups = self._groups(order[0], cached=True)
+                    if groups and running and not leave(len(groups)):
+                        due = runtime.now() + STALLED_S  # a failure of all that are running starts it sooner
+                        continue
+                    order.pop(0)
+                    due += delay_s if is_staged else 0.0
+                    running += self._send(groups, is_hedge=bool(running))
+                elif running:
+                    running = self._collect(running, due if order else NEVER)
+                else:
+                    return
+        finally:
+            self._drop(running)
+
+    def _secondaries(self) -> list[int]:
+        """Replica ids of the further stages: those of the open row whose region has most of them."""
+        cache = self._operations.locator.cache
+        entries = [cache.cached_region(self._table, self._actions[index].row) for index in self._open]
+        known = [entry for entry in entries if entry is not None]
+        if not known:
+            return []
+        return self._operations.replica_order(max(known, key=lambda entry: len(entry.replicas)))[1:]
+
+    def _groups(self, replica_id: int, *, cached: bool) -> list[_Group]:
+        """Open actions by server, in the order given; a hedge costs no lookup."""
+        if self._operations.by_gateway and replica_id == 0 and not self.is_hedged:
+            return [_Group(None, list(self._open), [None] * len(self._open))]
+        places = self._cached(replica_id) if cached else self._sparing(self._located(replica_id))
+        by_gateway = self._operations.by_gateway
+        grouped: dict[ServerName | None, _Group] = {}
+        for index in self._open:
+            if index not in places:
+                continue
+            place = places[index]
+            server = place.server if place is not None and not by_gateway else None
+            group = grouped.get(server)
+            if group is None:
+                group = grouped[server] = _Group(server, [], [])
+            group.indexes.append(index)
+            group.places.append(place)
+        return list(grouped.values())
+
+    def _cached(self, replica_id: int) -> dict[int, RegionLocation | None]:
+        cache, spared = self._operations.locator.cache, self._spared
+        found: dict[int, RegionLocation | None] = {}
+        for index in self._open:
+            at = 0 if spared.get(index) == replica_id else replica_id  # the two have changed places
+            place = cache.cached(self._table, self._actions[index].row, at)
+            if place is not None:
+                found[index] = place
+        return found
+
+    def _sparing(self, places: dict[int, RegionLocation | None]) -> dict[int, RegionLocation | None]:
+        """The places, with another replica's for each that is on a silent server, where there is one."""
+        operations = self._operations
+        self._spared.clear()
+        if not self.is_hedged or not operations.has_silent:
+            return places
+        for index, place in places.items():
+            if place is not None and operations.is_silent("rows", place):
+                other = self._instead(index)
+                if other is not None:
+                    places[index] = other
+                    self._spared[index] = other.replica_id
+        return places
+
+    def _instead(self, index: int) -> RegionLocation | None:
+        """A secondary of the action's region that is on no silent server."""
+        operations = self._operations
+        entry = operations.locator.cache.cached_region(self._table, self._actions[index].row)
+        if entry is None:
+            return None
+        others = (entry.at(at) for at in operations.replica_order(entry)[1:])
+        return next((one for one in others if one is not None and not operations.is_silent("rows", one)), None)
+
+    def _located(self, replica_id: int) -> dict[int, RegionLocation | None]:
+        """Where the open actions go. One that cannot be located keeps its error.
+
+        From the highest row down: a lookup brings the regions below its own for free, and a region's rows follow one
+        another.
+        """
+        actions = self._actions
+        places: dict[int, RegionLocation | None] = {}
+        place: RegionLocation | None = None  # of the row above
+        unable: MetaClientError | None = None  # why hbase:meta is not asked again in this round
+        for index in sorted(self._open, key=lambda index: actions[index].row, reverse=True):
+            if place is not None and actions[index].row >= place.region.start_key:
+                places[index] = place
+                continue
+            try:
+                place = places[index] = self._locate(index, replica_id, unable)
+            except ConnectionClosed:
+                raise
+            except MetaClientError as error:
+                place = None
+                self._failed(index, None, error)
+                if not isinstance(error, RegionOffline | LocationUnknown):
+                    unable = error
+        return places
+
+    def _locate(self, index: int, replica_id: int, unable: MetaClientError | None) -> RegionLocation | None:
+        row = self._actions[index].row
+        if unable is not None:
+            place = self._operations.locator.cache.cached(self._table, row, replica_id)
+            if place is None:
+                raise unable
+            return place
+        if self.is_hedged:  # also behind a gateway: the legs need to know which replicas there are
+            return self._operations.locator.locate(self._table, row, deadline=self._deadline)
+        return self._operations.place(self._table, row, self._deadline, replica_id)
+
+    def _arguments(self, group: _Group) -> tuple[ServerName | None, bytes, list[Action]]:
+        pairs = zip(group.indexes, group.places, strict=True)
+        return group.server, self._table, [Action(place, self._actions[index]) for index, place in pairs]
+
+    def _timed(self, group: _Group) -> None:
+        operations = self._operations
+        timeout_s = operations.config.rpc_write_timeout_s if self._is_write else operations.read_timeout_s
+        group.begun = operations.runtime.now()
+        group.until = min(self._deadline, group.begun + timeout_s)
+
+    def _run_here(self, group: _Group) -> None:
+        """Nothing else to do meanwhile: in the caller's own thread."""
+        operations = self._operations
+        self._timed(group)
+        try:
+            answer = operations.executor.call(
+                operations.backend.batch, *self._arguments(group), deadline=group.until, is_write=self._is_write
+            )
+        except MetaClientError as error:
+            self._take_error(group, error)
+        else:
+            self._take(group, answer)
+
+    def _send(self, groups: list[_Group], *, is_hedge: bool = False) -> list[_Group]:
+        operations = self._operations
+        sent: list[_Group] = []
+        for group in groups:
+            group.is_hedge = is_hedge
+            self._timed(group)
+            if self.is_hedged and not is_hedge:
+                operations.hedge_budget.on_call()
+            try:
+                group.pending = operations.executor.begin(
+                    operations.backend.batch, *self._arguments(group), group.until
+                )
+            except Exception as error:
+                self._take_error(group, told(error, is_write=self._is_write))
+            else:
+                sent.append(group)
+        return sent
+
+    def _collect(self, running: list[_Group], due: float) -> list[_Group]:
+        """Wait until a call ends, its time is over, or another is due; those that are still running."""
+        runtime = self._operations.runtime
+        until = min(due, *(group.until for group in running))
+        runtime.wait_first([group.pending for group in running if group.pending is not None], until)
+        left: list[_Group] = []
+        for group in running:
+            pending = group.pending
+            assert pending is not None
+            if pending.is_done:
+                error = pending.error()
+                if error is not None:
+                    self._take_error(group, told(error, is_write=self._is_write))
+                else:
+                    self._take(group, pending.result())
+            elif runtime.now() >= group.until:
+                self._operations.executor.abandon(pending)
+                self._take_error(group, told(CallTimeout("no answer within its time"), is_write=self._is_write))
+            else:
+                left.append(group)
+        return left
+
+    def _drop(self, running: list[_Group]) -> None:
+        """All is answered, or this is the end: nobody waits for these. One that was outrun may be a witness."""
+        operations = self._operations
+        for group in running:
+            assert group.pending is not None
+            if not group.is_hedge:
+                operations.delays["rows"].window.add(operations.runtime.now() - group.begun)
+            place = group.places[0]
+            is_watched = (
+                not self._open  # outrun
+                and self.is_hedged
+                and group.server is not None  # behind a gateway one call is for many servers
+                and place is not None
+                and operations.is_witness("rows", place, group.pending, group.begun)
+            )
+            operations.executor.abandon(group.pending, is_watched=is_watched)
+
+    # -- outcomes ------------------------------------------------------------------------------------------------
+
+    def _take(self, group: _Group, answer: object) -> None:
+        if not isinstance(answer, Sequence) or len(answer) != len(group.indexes):
+            said = f"{len(answer)} outcomes" if isinstance(answer, Sequence) else type(answer).__name__
+            text = f"the backend answered {said} for {len(group.indexes)} actions"
+            self._take_error(group, BackendFault(text, may_have_applied=self._is_write))
+            return
+        operations = self._operations
+        if group.server is not None:
+            operations.answered(group.server)
+        if self.is_hedged and not group.is_hedge:
+            operations.delays["rows"].window.add(operations.runtime.now() - group.begun)
+        if self._is_silent and not any(answer):
+            self._take_done(group)
+            return
+        blamed: set[int] = set()
+        won = False
+        for index, place, outcome in zip(group.indexes, group.places, answer, strict=True):
+            if index not in self._open:
+                continue
+            checked = self._checked(index, outcome)
+            if isinstance(checked, MetaClientError):
+                self._blame(place, checked, blamed)
+                self._failed(index, place, checked)
+                continue
+            if place is not None and place.is_hint:
+                operations.locator.cache.confirm(place)
+            self.places[index] = place
+            self._settle(index, checked)
+            won = True
+        if (
+            won
+            and self.is_hedged
+            and not group.is_first
+            and any(place is not None and place.replica_id for place in group.places)
+        ):
+            operations.telemetry.count("metaclient.hedges.won" if group.is_hedge else "metaclient.failovers")
+
+    def _take_done(self, group: _Group) -> None:
+        """Puts and deletes that were all applied: there is nothing to look at one by one."""
+        for place in {place for place in group.places if place is not None and place.is_hint}:
+            self._operations.locator.cache.confirm(place)
+        if len(group.indexes) == len(self._open):
+            self._open.clear()
+        else:
+            for index in group.indexes:
+                self._open.pop(index, None)
+
+    def _checked(self, index: int, outcome: object) -> Outcome:
+        """An outcome of the type that the action has, else the backend's fault."""
+        if isinstance(outcome, MetaClientError):
+            return told(outcome, is_write=self._is_write)
+        if isinstance(self._actions[index], Get | Increment | Append):
+            return outcome if isinstance(outcome, Result) else wrong(Result, outcome, is_write=self._is_write)
+        return None
+
+    def _take_error(self, group: _Group, error: MetaClientError) -> None:
+        """The whole call failed: every action of it has this error."""
+        if isinstance(error, ConnectionClosed):
+            raise error
+        # One error for all of them, and the server got it (ALL_OR_ERROR): any of them may have been applied.
+        is_vague = self._is_write and not self._operations.outcome_per_row and len(group.indexes) > 1
+        is_vague = is_vague and not isinstance(error, ServerUnreachable | Overloaded)
+        blamed: set[int] = set()
+        for index, place in zip(group.indexes, group.places, strict=True):
+            if index not in self._open:
+                continue
+            if is_vague:
+                self._maybe_applied.add(index)
+            self._blame(place, error, blamed)
+            self._failed(index, place, error)
+
+    def _blame(self, place: RegionLocation | None, error: MetaClientError, blamed: set[int]) -> None:
+        if place is not None and id(place) not in blamed:
+            blamed.add(id(place))
+            if error.place is None:
+                error.place = place
+            self._operations.locator.on_error(place, error)
+
+    def _failed(self, index: int, place: RegionLocation | None, error: MetaClientError) -> None:
+        is_secondary = self.is_hedged and place is not None and place.replica_id != 0
+        if error.may_have_applied:
+            self._maybe_applied.add(index)
+        if not is_secondary or index not in self._errors:
+            self._errors[index] = error
+        is_unsafe = isinstance(self._actions[index], Increment | Append) and index in self._maybe_applied
+        if is_unsafe or (error.disposition is Disposition.FATAL and not is_secondary):
+            self._settle(index, error)
+
+
+def _wait_s(error: MetaClientError) -> float:
+    return float(getattr(error, "wait_s", 0.0))
+
+
+def _copied(error: MetaClientError, *, cause: BaseException | None) -> MetaClientError:
+    """The same error for another row: what is said about one must not change what is said about the others."""
+    made = type(error).__new__(type(error))
+    made.args = error.args
+    made.__dict__.update(error.__dict__)
+    made.__cause__ = cause
+    return made

@@ -1,0 +1,131 @@
+"""Writes pages of puts: as they are where the backend can, and row by row where it cannot or when that fails.
+
+A page is for who has very many rows and trouble with few of them. So the first attempt writes all of it at once; if
+anything goes wrong, a region that has moved as much as a row that is too big, :func:`metaclient.calls.multi.batch` writes its
+rows again, tries as often as the settings allow, and finds out which of them cannot be written. A put may be written
+twice.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from itertools import groupby
+from typing import TYPE_CHECKING
+
+from metaclient import keys
+from metaclient.backend import PutPage, PutPageBackend
+from metaclient.calls import multi
+from metaclient.calls.operations import Operations
+from metaclient.errors import ConnectionClosed, Disposition, MetaClientError, Overloaded, ServerUnreachable
+from metaclient.model import RegionLocation
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = ["PageRows", "put_page"]
+
+
+class PageRows:
+    """Rows of a page, to be searched: Python's bytes are made of those that are looked at."""
+
+    def __init__(self, rows: pyarrow.LargeBinaryArray) -> None:
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def __getitem__(self, index: int) -> bytes:
+        row: bytes = self._rows[index].as_py()
+        return row
+
+
+def put_page(operations: Operations, table: bytes, page: PutPage) -> dict[bytes, MetaClientError]:
+    """Write a page whose rows are in order; the rows that could not be written, and why.
+
+    Raises only when the connection is unusable.
+    """
+    if not len(page):
+        return {}
+    deadline = operations.deadline(table)
+    backend = operations.backend
+    if not (backend.capabilities.put_pages and isinstance(backend, PutPageBackend)):
+        return _by_rows(operations, table, page, deadline)
+    begun = operations.runtime.now()
+    try:
+        _at_once(operations, backend, table, page, deadline)
+    except ConnectionClosed:
+        raise
+    except MetaClientError as error:
+        first = error
+    else:
+        operations.retrier.budget.on_success()
+        return {}
+    if first.disposition is Disposition.FATAL:  # of some row, perhaps: which?
+        return _by_rows(operations, table, page, deadline, first)
+    try:
+        return operations.retrier.resume(
+            first,
+            lambda: _by_rows(operations, table, page, deadline, first),
+            begun=begun,
+            deadline=deadline,
+            what=lambda: f"{len(page)} puts on table '{keys.printable(table)}'",
+            on_failure=operations.learner(table, deadline),
+        )
+    except ConnectionClosed:
+        raise
+    except MetaClientError as error:
+        return dict.fromkeys(page.rows.to_pylist(), error)
+
+
+def _at_once(operations: Operations, backend: PutPageBackend, table: bytes, page: PutPage, deadline: float) -> None:
+    """One call after the other for rows that are neighbours on one server; mostly there is one."""
+    begin = 0
+    for server, run in groupby(_places(operations, table, page, deadline), key=lambda one: one[0] and one[0].server):
+        places = list(run)
+        end = begin + sum(rows for _, rows in places)
+        until = min(deadline, operations.runtime.now() + operations.config.rpc_write_timeout_s)
+        try:
+            operations.executor.call(
+                backend.put_page, server, table, page.part(begin, end), places, deadline=until, is_write=True
+            )
+        except MetaClientError as error:
+            if error.place is None:
+                error.place = places[0][0]
+            if begin or not isinstance(error, ServerUnreachable | Overloaded):
+                error.may_have_applied = True  # one error for all of them: some may be written
+            raise
+        begin = end
+        if server is not None:
+            operations.answered(server)
+        for place, _ in places:
+            if place is not None and place.is_hint:
+                operations.locator.cache.confirm(place)
+
+
+def _places(
+    operations: Operations, table: bytes, page: PutPage, deadline: float
+) -> list[tuple[RegionLocation | None, int]]:
+    """Where its rows go, and how many of them: one look at the map for each region."""
+    rows = PageRows(page.rows)
+    found: list[tuple[RegionLocation | None, int]] = []
+    begin = 0
+    while begin < len(rows):
+        place = operations.place(table, rows[begin], deadline)
+        end_key = b"" if place is None else place.region.end_key
+        end = bisect_left(rows, end_key, begin) if end_key else len(rows)
+        found.append((place, end - begin))
+        begin = end
+    return found
+
+
+def _by_rows(
+    operations: Operations, table: bytes, page: PutPage, deadline: float, before: MetaClientError | None = None
+) -> dict[bytes, MetaClientError]:
+    """``before``: why it could not be written at once; what may have been applied then may still be."""
+    puts = page.puts()
+    failed: dict[bytes, MetaClientError] = {}
+    for put, outcome in zip(puts, multi.batch(operations, table, puts, deadline), strict=True):
+        if isinstance(outcome, MetaClientError):
+            outcome.may_have_applied = outcome.may_have_applied or (before is not None and before.may_have_applied)
+            failed[put.row] = outcome
+    return failed

@@ -1,0 +1,290 @@
+"""Walks a scan over the regions of a table: opens, pages, reopens after a loss, and moves on.
+
+What a page is made of is the business of those who walk (:mod:`metaclient.scanner`).
+
+1. The next region is found from the row to go on with. A TIMELINE scan opens it as a race over the replicas, primary
+   first; the winner's scanner serves all further pages of that region. Losers' scanners are closed.
+2. A scanner that is lost (lease, restart, move, split) is reopened after the last row that was returned: nothing is
+   lost, nothing repeated. Within a row that came in pieces, it is reopened *at* the row, and what was returned is
+   skipped.
+3. A ``next`` is never sent twice: HBase 3 answers a repeated one with an empty success.
+4. Each page has its own deadline and attempts: a scan may take days, its silence may not. A page without rows is a
+   heartbeat and counts as an answer, unless they come faster than any server makes them.
+5. An open scan belongs to the process that began it. In a child process after ``os.fork()`` it ends with
+   ConnectionClosed at its next page, and it never closes the scanner, which the parent goes on with.
+6. Behind a gateway a STRONG scan is one scanner for the whole range. A TIMELINE scan is cut at the regions' borders, so
+   that each region has its own race and each row knows its place.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from metaclient import keys
+from metaclient.backend import Answer, CellPage, ScanPage
+from metaclient.calls.operations import Operations
+from metaclient.errors import (
+    Attempt,
+    BackendFault,
+    ConnectionClosed,
+    MetaClientError,
+    RetriesExhausted,
+    ScannerLost,
+)
+from metaclient.model import Consistency, RegionLocation, Scan
+from metaclient.runtime import inherited_error
+
+__all__ = ["RegionWalk"]
+
+_log = logging.getLogger(__name__)
+
+P = TypeVar("P", bound=ScanPage | CellPage)
+#: HBase sends a heartbeat after half of the scanner's time-out; a thousand in a second are a fault.
+HEARTBEATS_MAX = 1000
+HEARTBEATS_S = 1.0
+
+
+class RegionWalk(Generic[P]):
+    """Where a scan is and how it goes on, page by page.
+
+    Who walks takes pages by :meth:`_fetch` and :meth:`_after`, moves the position (``_at_row``, ``_at_inclusive``) and
+    ``_left`` on with what it takes from them, and calls :meth:`close` at the end. ``open_page`` and ``next_page`` are
+    the backend's calls, which answer a ``page_type``.
+    """
+
+    def __init__(
+        self,
+        operations: Operations,
+        table: bytes,
+        scan: Scan,
+        consistency: Consistency,
+        replica_id: int | None,
+        *,
+        page_type: type[P],
+        open_page: Callable[[RegionLocation | None, bytes, Scan, float], Answer[P]],
+        next_page: Callable[[object, int, float], Answer[P]],
+    ) -> None:
+        if consistency is Consistency.TIMELINE and not operations.backend.capabilities.region_replicas:
+            raise operations.no_replicas()
+        self._operations = operations
+        self._fork_count = operations.runtime.fork_count
+        self._table = table
+        self._scan = scan
+        self._page_type = page_type
+        self._open_page = open_page
+        self._next_page = next_page
+        # Where to go on: these two move with each row, and are put into a Scan only when one is opened.
+        self._at_row = scan.start_row
+        self._at_inclusive = scan.include_start
+        self._is_timeline = consistency is Consistency.TIMELINE
+        self._replica_id = replica_id
+        self._left = scan.limit  # results that may still be returned
+        self._timeout_s = min(operations.timeout_s(table), operations.config.scanner_timeout_s)
+        self._scanner: object | None = None
+        self._place: RegionLocation | None = None
+        self._losses: list[MetaClientError] = []  # since the last row
+
+    def close(self) -> None:
+        scanner, self._scanner = self._scanner, None
+        if scanner is not None:
+            self._close_scanner(scanner)
+
+    @property
+    def _is_inherited(self) -> bool:
+        return self._fork_count != self._operations.runtime.fork_count
+
+    def _close_scanner(self, scanner: object) -> None:
+        operations = self._operations
+        if self._is_inherited:
+            return
+        deadline = operations.runtime.now() + operations.config.rpc_timeout_s
+        try:
+            operations.executor.call(operations.backend.scan_close, scanner, deadline=deadline)
+        except MetaClientError as error:
+            # The lease will close it; the scan itself is over and was right.
+            _log.debug("a scanner of table %s was left to its lease: %s", keys.printable(self._table), error)
+
+    def _discard(self, page: object) -> None:
+        """Close what came too late, or lost a race. The thread that it comes in must not wait: a task does it."""
+        if isinstance(page, self._page_type) and page.scanner is not None:
+            try:
+                self._operations.runtime.start(self._close_scanner, page.scanner, name="scan_close")
+            except MetaClientError as error:
+                _log.debug("a loser's scanner was left to its lease: %s", error)
+
+    def _is_ahead(self, row: bytes) -> bool:
+        at = self._at_row
+        if row == at:
+            return self._at_inclusive
+        return row > at if not self._scan.is_reversed else not at or row < at
+
+    # -- pages -----------------------------------------------------------------------------------------------
+
+    def _after(self, page: P) -> P | None:
+        """The page that follows, in this region or the next one; None at the end of the scan."""
+        if page.is_end_of_scan:
+            return None
+        if page.is_end_of_region:
+            self.close()
+            if not self._move_on():
+                return None
+        elif self._scanner is None:
+            self._resume()  # the server let go of it in the middle of the region
+        return self._fetch()
+
+    def _move_on(self) -> bool:
+        """Go to the region after this one; False when the range or the table ends here."""
+        if self._place is None:
+            return False  # a gateway's scanner covers the whole range
+        region = self._place.region
+        scan = self._scan
+        at = region.start_key if scan.is_reversed else region.end_key
+        if not at:
+            return False
+        if at <= scan.stop_row if scan.is_reversed else self._ends_in(region.end_key):
+            return False
+        self._at_row = at
+        self._at_inclusive = not scan.is_reversed
+        return True
+
+    def _ends_in(self, end_key: bytes) -> bool:
+        """True when a forward scan has nothing at or after this end of a region."""
+        return keys.ends_before_or_at(self._scan.stop_row, end_key) and not self._stops_at(end_key)
+
+    def _stops_at(self, row: bytes) -> bool:
+        """True when the stop row is the first row of the next region and belongs to the scan."""
+        return self._scan.include_stop and self._scan.stop_row == row
+
+    def _resume(self) -> None:
+        """The scanner is gone, and another one will be opened where the scan is."""
+
+    def _fetch(self) -> P:
+        """The next page that has rows or ends its region: of the open scanner, or of a new one after a loss."""
+        if self._is_inherited:
+            raise inherited_error(
+                f"the open scan of table '{keys.printable(self._table)}'", "begin a new scan in this process"
+            )
+        now = self._operations.runtime.now
+        heartbeats, since = 0, now()
+        self._losses.clear()
+        while True:
+            page = self._page(now() + self._timeout_s)
+            if page.rows or page.is_end_of_region or page.is_end_of_scan:
+                return page
+            if len(self._losses) > self._operations.config.retries:
+                raise self._gave_up()
+            heartbeats += 1
+            if heartbeats == HEARTBEATS_MAX:
+                if now() - since < HEARTBEATS_S:
+                    raise BackendFault(f"the backend answered {heartbeats} pages without rows in {now() - since:g} s")
+                heartbeats, since = 0, now()
+
+    def _gave_up(self) -> RetriesExhausted:
+        """Each page was answered in the end, but with nothing, and the scanner that should bring more was lost."""
+        last = self._losses[-1]
+        made = RetriesExhausted(
+            f"scan of table '{keys.printable(self._table)}' at '{keys.printable(self._at_row)}': "
+            f"{len(self._losses)} scanners were lost before they answered a row, "
+            f"the last with {type(last).__name__}: {last}",
+            attempts=[Attempt(n, 0.0, f"{type(e).__name__}: {e}") for n, e in enumerate(self._losses, 1)],
+        )
+        made.__cause__ = last
+        return made
+
+    def _page(self, deadline: float) -> P:
+        return self._operations.retried(
+            lambda: self._page_once(deadline),
+            deadline,
+            self._table,
+            "scan",
+            self._at_row,
+            knows_place=True,
+        )
+
+    def _page_once(self, deadline: float) -> P:
+        scanner, self._scanner = self._scanner, None
+        try:
+            page = self._next(scanner, deadline) if scanner is not None else self._open(deadline)
+        except MetaClientError as error:
+            self._resume()
+            self._losses.append(error)
+            if scanner is not None and not error.loses_scanner and not isinstance(error, ConnectionClosed):
+                self._close_scanner(scanner)  # it lives on, but a next is never repeated: it is of no use
+            raise
+        self._scanner = page.scanner
+        is_over = page.is_end_of_region or page.is_end_of_scan
+        if page.scanner is None and not is_over and not page.rows:
+            raise ScannerLost("the server closed the scanner before it answered a row")
+        return page
+
+    def _next(self, scanner: object, deadline: float) -> P:
+        return self._at(self._place, self._next_page, scanner, self._rows_wanted(), deadline=deadline)
+
+    def _rows_wanted(self) -> int:
+        return self._scan.caching if self._left is None else min(self._scan.caching, self._left)
+
+    def _at(self, place: RegionLocation | None, call: Callable[..., Answer[P]], *args: object, deadline: float) -> P:
+        try:
+            return self._operations.at(place, self._page_type, call, *args, deadline=deadline, discard=self._discard)
+        except MetaClientError as error:
+            if place is not None:
+                self._operations.locator.on_error(place, error)
+            raise
+
+    # -- opening ---------------------------------------------------------------------------------------------
+
+    def _open(self, deadline: float) -> P:
+        scan = replace(
+            self._scan,
+            start_row=self._at_row,
+            include_start=self._at_inclusive,
+            limit=self._left,
+            caching=self._rows_wanted(),
+        )
+        if self._is_timeline and self._replica_id is None:
+            page, self._place = self._race(scan, deadline)
+            return page
+        self._place = self._locate(deadline)
+        cut = self._cut(scan, self._place)
+        return self._at(self._place, self._open_page, self._place, self._table, cut, deadline=deadline)
+
+    def _target(self) -> tuple[bytes, bool]:
+        """The row to look up, and whether the region *before* it is meant (reversed scans)."""
+        return self._at_row, self._scan.is_reversed and (not self._at_row or not self._at_inclusive)
+
+    def _locate(self, deadline: float) -> RegionLocation | None:
+        if self._operations.by_gateway and not self._is_timeline:
+            return None
+        row, before = self._target()
+        replica_id = self._replica_id or 0
+        entry = self._operations.locator.locate_region(
+            self._table, row, deadline=deadline, replica_id=replica_id, before=before
+        )
+        return entry.at(replica_id)
+
+    def _race(self, scan: Scan, deadline: float) -> tuple[P, RegionLocation]:
+        row, before = self._target()
+        return self._operations.race(
+            self._table,
+            row,
+            "scan",
+            lambda place, until: self._open_page(place, self._table, self._cut(scan, place), until),
+            self._page_type,
+            deadline=deadline,
+            before=before,
+            discard=self._discard,
+        )
+
+    def _cut(self, scan: Scan, place: RegionLocation | None) -> Scan:
+        """Behind a gateway, the part of the scan that is in the region of ``place``; a region server cuts by itself."""
+        if place is None or not self._operations.by_gateway:
+            return scan
+        region = place.region
+        if scan.is_reversed:
+            is_inside = region.start_key <= scan.stop_row
+            return scan if is_inside else replace(scan, stop_row=region.start_key, include_stop=True)
+        is_inside = not region.end_key or self._ends_in(region.end_key)
+        return scan if is_inside else replace(scan, stop_row=region.end_key, include_stop=False)

@@ -1,0 +1,109 @@
+"""Decides as the Java client's LoadBalance does, to the letter, so that the two can be run side by side.
+
+Mirrors ``CatalogReplicaLoadBalanceSimpleSelector`` of HBase 2.6 and 3 (spec/client.md 3):
+
+- a uniformly random id of ``0 .. n-1``, primary and holes included; ``n <= 1`` or unknown: the primary;
+- one pick per lookup, never changed: no fallback when the replica is dead or wrong (``is_final``);
+- after a wrong location the range goes to the primary for 3 s; a mark is inserted only if absent, so that errors
+  during its life, and after it until the next sweep, are lost;
+- constants, not configurable: 3000 ms life, 1500 ms sweep, and a replica count refreshed every 60 s. Both run on a grid
+  that starts when the selector is first used; what they would have done is made up for at the next call.
+
+DIVERGENCES: none that can be observed; what is ours is only that time and chance are passed in.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from metaclient.model import RegionInfo
+
+if TYPE_CHECKING:  # selector.py names this class, so the import can only go one way at run time
+    from metaclient.meta.selector import Lookup, MetaView
+
+__all__ = ["SimpleSelector"]
+
+MARK_LIFE_S = 3.0
+SWEEP_S = 1.5
+COUNT_REFRESH_S = 60.0
+
+
+class SimpleSelector:
+    """The Java client's selector. ``is_final`` tells the reader to stay with the one answer, wrong or not."""
+
+    is_final = True
+
+    def __init__(self) -> None:
+        self._marks: dict[bytes, dict[bytes, tuple[bytes, float]]] = {}  # table -> start -> (end, made at)
+        self._starts: dict[bytes, list[bytes]] = {}
+        self._count: int | None = None
+        self._counted_at = 0.0
+        self._swept_at = 0.0
+        self._begun: float | None = None
+
+    def select(self, lookup: Lookup, view: MetaView) -> Sequence[int]:
+        self._sweep(view.now)
+        if lookup.row is not None and self._is_marked(lookup, view.now):
+            return [0]
+        return [self._random(view)]
+
+    def on_wrong_location(self, region: RegionInfo, now: float) -> None:
+        self._sweep(now)
+        marks = self._marks.setdefault(region.table, {})
+        if region.start_key not in marks:
+            marks[region.start_key] = (region.end_key, now)
+            insort(self._starts.setdefault(region.table, []), region.start_key)
+
+    def _random(self, view: MetaView) -> int:
+        """The count is the highest id plus one: holes are eligible, as in an array sized by znodes.
+
+        A registry that does not answer leaves the count as it was; as long as it is unknown, the primary is asked.
+        """
+        tick = self._tick(view.now, COUNT_REFRESH_S)
+        if view.replicas and (self._count is None or tick > self._counted_at):
+            self._count = max(replica.replica_id for replica in view.replicas) + 1
+            self._counted_at = tick
+        return view.rng.randrange(self._count) if self._count is not None and self._count > 1 else 0
+
+    def _is_marked(self, lookup: Lookup, now: float) -> bool:
+        starts = self._starts.get(lookup.table)
+        row = lookup.row or b""
+        if not starts:
+            return False
+        if lookup.before:
+            index = len(starts) if not row else bisect_left(starts, row)
+        else:
+            index = bisect_right(starts, row)
+        if index == 0:
+            return False
+        start = starts[index - 1]
+        end, made_at = self._marks[lookup.table][start]
+        if now - made_at >= MARK_LIFE_S:
+            self._remove(lookup.table, start)
+            return False
+        if not end:
+            return True
+        return bool(row) and end >= row if lookup.before else row < end
+
+    def _sweep(self, now: float) -> None:
+        """What the chore did at its last tick: marks that had expired by then are gone, later ones stay."""
+        tick = self._tick(now, SWEEP_S)
+        if tick <= self._swept_at:
+            return
+        self._swept_at = tick
+        for table in list(self._marks):
+            for start, (_, made_at) in list(self._marks[table].items()):
+                if tick - made_at >= MARK_LIFE_S:
+                    self._remove(table, start)
+
+    def _tick(self, now: float, period_s: float) -> float:
+        if self._begun is None:
+            self._begun = self._swept_at = self._counted_at = now
+        return self._begun + (now - self._begun) // period_s * period_s
+
+    def _remove(self, table: bytes, start: bytes) -> None:
+        del self._marks[table][start]
+        starts = self._starts[table]
+        del starts[bisect_left(starts, start)]

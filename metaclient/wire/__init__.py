@@ -1,0 +1,1 @@
+"""What adapters share: sockets, HBase's RPC and Thrift messages, Java's exceptions, filters, cell arrays."""

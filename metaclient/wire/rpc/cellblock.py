@@ -1,0 +1,345 @@
+"""Cell blocks: cells side by side behind a message, as HBase's KeyValueCodec writes them; coded and decoded by slices.
+
+::
+
+    int32 total | int32 key length | int32 value length
+    int16 row length | row | int8 family length | family | qualifier | int64 timestamp | int8 type | value
+
+All big-endian. The key is what stands between the second line's lengths and the value. ``total`` does not count itself;
+what is left after the value are tags, which this codec never sends and we skip.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from metaclient.backend import PutPage
+from metaclient.model import Cell, CellType, PutCells, Result
+from metaclient.wire.cell_arrays import joined, libraries, numbers, sizes, together
+from metaclient.wire.rpc.protobuf import ProtocolError
+
+if TYPE_CHECKING:
+    import pyarrow
+
+__all__ = [
+    "CODEC",
+    "PutWriter",
+    "decode_cells",
+    "decode_results",
+    "decode_rows",
+    "encode_cells",
+    "encode_page",
+    "encode_results",
+    "skip_cells",
+]
+
+#: The codec's name in a connection header.
+CODEC = "org.apache.hadoop.hbase.codec.KeyValueCodec"
+
+_HEAD = struct.Struct(">iiiH")
+#: The same, many at once, for numpy.
+_HEADS = [("total", ">i4"), ("key", ">i4"), ("value", ">i4"), ("row", ">u2")]
+_LENGTHS_BYTES, _ROW_LENGTH_BYTES = (
+    8,
+    2,
+)  # of key and value, which a cell's total counts; of the row, which its key does
+_TAIL = struct.Struct(">qB")
+_TOTAL = struct.Struct(">i")
+_new = tuple.__new__
+_PUT = CellType.PUT
+_PUT_BYTE = bytes([CellType.PUT])
+_TYPES = {int(one): one for one in CellType}
+#: family length, family, qualifier -> b"family:qualifier", and back. The same few names come again and again.
+_columns: dict[bytes, bytes] = {}
+_names: dict[bytes, bytes] = {}
+_COLUMNS_MAX = 4096
+_COLUMN_BYTES_MAX = 128
+_Shape: TypeAlias = tuple[Callable[[bytes, int], tuple[Any, ...]], int]
+#: The four lengths of a cell -> how it is taken apart: cells of a table have few shapes, and one unpack beats slices.
+_shapes: dict[bytes, _Shape] = {}
+_SHAPES_MAX = 4096
+_ROWS_MAX = 256
+#: Rows of so many cells begin to be worth a shape of their own.
+_ROW_CELLS_MIN = 3
+_ROW_CELLS_MAX = 256
+#: A row's shape that has not fitted so often in a row is not tried any more.
+_MISSES_MAX = 8
+#: A key without row, family and qualifier.
+_KEY_BYTES_MIN = 12
+_ROW_BYTES_MAX = 0x7FFF
+_FAMILY_BYTES_MAX = 0x7F
+
+
+def _column(raw: bytes) -> bytes:
+    family_end = 1 + raw[0]
+    if family_end > len(raw):
+        raise ProtocolError("a cell whose family is longer than its key")
+    made = raw[1:family_end] + b":" + raw[family_end:]
+    if len(raw) <= _COLUMN_BYTES_MAX:
+        if len(_columns) >= _COLUMNS_MAX:
+            _columns.clear()
+        _columns[raw] = made
+    return made
+
+
+def _shape(head: bytes) -> _Shape:
+    """How to take a cell with these four lengths apart, and how long it is."""
+    total, key_length, value_length, row_length = _HEAD.unpack(head)
+    name_length = key_length - row_length - _KEY_BYTES_MIN + 1
+    if name_length < 1 or value_length < 0 or 8 + key_length + value_length > total:
+        raise ProtocolError(
+            f"a cell of {total} bytes with a key of {key_length}, a value of {value_length} and a row of {row_length}"
+        )
+    if len(_shapes) >= _SHAPES_MAX:
+        _shapes.clear()
+    unpack = struct.Struct(f">{14 + row_length}x{name_length}sqB{value_length}s").unpack_from
+    made = _shapes[head] = (unpack, 4 + total)
+    return made
+
+
+class _RowShape:
+    """How a row whose cells are as long as those of an earlier row is taken apart: one unpack for all of them."""
+
+    __slots__ = ("_columns", "_heads", "_names", "_puts", "_unpack", "misses", "size")
+
+    def __init__(self, data: bytes, at: int, count: int) -> None:
+        """Of the cells that stand here, which were decoded before: they are sound."""
+        layout: list[str] = []
+        heads: list[bytes] = []
+        names: list[bytes] = []
+        begun = at
+        for _ in range(count):
+            heads.append(data[at : at + 14])
+            total, key_length, value_length, row_length = _HEAD.unpack(heads[-1])
+            name_length = key_length - row_length - _KEY_BYTES_MIN + 1
+            name_at = at + 14 + row_length
+            names.append(data[name_at : name_at + name_length])
+            tags = total - 8 - key_length - value_length
+            layout.append(f"14s{row_length}s{name_length}sqB{value_length}s{tags}x")
+            at += 4 + total
+        self._unpack = struct.Struct(">" + "".join(layout)).unpack_from
+        self._heads, self._names = tuple(heads), tuple(names)
+        self._columns = tuple(_columns.get(name) or _column(name) for name in names)
+        self._puts = (_PUT,) * count
+        self.size = at - begun
+        self.misses = 0
+
+    def cells(self, data: bytes, at: int) -> tuple[bytes, PutCells] | None:
+        """The row and its cells; None if they are of another shape."""
+        parts = self._unpack(data, at)
+        rows = parts[1::6]
+        if (
+            parts[::6] != self._heads
+            or parts[2::6] != self._names
+            or parts[4::6] != self._puts
+            or rows.count(rows[0]) != len(rows)
+        ):
+            self.misses += 1
+            return None
+        self.misses = 0
+        return rows[0], PutCells(self._columns, parts[3::6], parts[5::6])
+
+
+#: The number of a row's cells and the lengths of the first -> their shape.
+_rows: dict[tuple[int, bytes], _RowShape] = {}
+
+
+def decode_cells(data: bytes, at: int, end: int, count: int) -> tuple[bytes, Sequence[Cell], int]:
+    """``count`` cells of one row that stand at ``data[at:end]``: the row, its cells, and where they end.
+
+    >>> block = encode_cells(b"r", [Cell(b"cf:q", 7, b"v")])
+    >>> decode_cells(block, 0, len(block), 1)
+    (b'r', [Cell(column=b'cf:q', timestamp=7, value=b'v', type=<CellType.PUT: 4>)], 29)
+    """
+    if not _ROW_CELLS_MIN <= count <= _ROW_CELLS_MAX:
+        return _one_by_one(data, at, end, count)
+    key = (count, data[at : at + 14])
+    shape = _rows.get(key)
+    if shape is not None:
+        stop = at + shape.size
+        if stop <= end and shape.misses < _MISSES_MAX and (known := shape.cells(data, at)) is not None:
+            return known[0], known[1], stop
+        return _one_by_one(data, at, end, count)
+    found = _one_by_one(data, at, end, count)
+    if len(_rows) >= _ROWS_MAX:
+        _rows.clear()
+    _rows[key] = _RowShape(data, at, count)
+    return found
+
+
+def _one_by_one(data: bytes, at: int, end: int, count: int) -> tuple[bytes, list[Cell], int]:
+    shapes, columns, new, cell_class, put = _shapes.get, _columns.get, _new, Cell, _PUT
+    cells: list[Cell] = []
+    append = cells.append
+    row = data[at + 14 : at + 14 + int.from_bytes(data[at + 12 : at + 14], "big")] if count else b""
+    try:
+        for _ in repeat(None, count):
+            head = data[at : at + 14]
+            unpack, size = shapes(head) or _shape(head)
+            name, timestamp, kind, value = unpack(data, at)
+            fields = (columns(name) or _column(name), timestamp, value, put if kind == 4 else _TYPES[kind])
+            append(new(cell_class, fields))
+            at += size
+    except struct.error as error:
+        raise _bad(at, end) from error
+    except KeyError as error:
+        raise ProtocolError(f"a cell of the unknown type {error}") from error
+    if at > end:
+        raise _bad(at, end)
+    return row, cells, at
+
+
+def _bad(at: int, end: int) -> ProtocolError:
+    return ProtocolError(f"the cell block is cut short or torn at byte {at} of {end}")
+
+
+def decode_results(
+    data: bytes, at: int, end: int, counts: Sequence[int], *, is_stale: bool = False, partials: Sequence[bool] = ()
+) -> list[Result]:
+    """Results of so many cells each; ``partials`` says of which more cells are to come. All bytes must be used."""
+    made: list[Result] = []
+    decode = decode_cells
+    for index, count in enumerate(counts):
+        row, cells, at = decode(data, at, end, count)
+        made.append(_new(Result, (row, cells, is_stale, index < len(partials) and partials[index], None, None)))
+    if at != end:
+        raise ProtocolError(f"the cell block has {end - at} bytes that belong to no result")
+    return made
+
+
+def decode_rows(data: bytes, at: int, end: int) -> list[tuple[bytes, Cell]]:
+    """Every cell of a block beside its row, for blocks whose cells are counted elsewhere."""
+    made: list[tuple[bytes, Cell]] = []
+    while at < end:
+        row, cells, at = decode_cells(data, at, end, 1)
+        made.append((row, cells[0]))
+    return made
+
+
+def skip_cells(data: bytes, at: int, end: int, count: int) -> int:
+    """Where the cells after the next ``count`` ones begin."""
+    try:
+        for _ in repeat(None, count):
+            (total,) = _TOTAL.unpack_from(data, at)
+            at += 4 + total
+            if total < 20 or at > end:
+                raise _bad(at, end)
+    except struct.error as error:
+        raise _bad(at, end) from error
+    return at
+
+
+def encode_cells(row: bytes, cells: Iterable[Cell]) -> bytes:
+    """Cells of one row as a block."""
+    parts: list[bytes] = []
+    _encode(parts, row, cells)
+    return b"".join(parts)
+
+
+def encode_results(results: Iterable[Result]) -> bytes:
+    """Cells of many rows as a block; how many belong to each row is said elsewhere."""
+    parts: list[bytes] = []
+    for result in results:
+        _encode(parts, result.row, result.cells)
+    return b"".join(parts)
+
+
+def _encode(parts: list[bytes], row: bytes, cells: Iterable[Cell]) -> None:
+    row_length = _row_length(len(row))
+    head, tail, names = _HEAD.pack, _TAIL.pack, _names.get
+    for column, timestamp, value, kind in cells:
+        name = names(column) or _name(column)
+        key_length = _KEY_BYTES_MIN - 1 + row_length + len(name)
+        parts += (
+            head(8 + key_length + len(value), key_length, len(value), row_length),
+            row,
+            name,
+            tail(timestamp, kind),
+            value,
+        )
+
+
+def _row_length(length: int) -> int:
+    if length > _ROW_BYTES_MAX:
+        raise ValueError(f"a row of {length} bytes: HBase allows {_ROW_BYTES_MAX}")
+    return length
+
+
+def _name(column: bytes) -> bytes:
+    """Family length, family, qualifier: the other way round than ``_column``."""
+    family, _, qualifier = column.partition(b":")
+    if len(family) > _FAMILY_BYTES_MAX:
+        raise ValueError(f"a family of {len(family)} bytes: HBase allows {_FAMILY_BYTES_MAX}")
+    made = len(family).to_bytes(1, "big") + family + qualifier
+    if len(column) <= _COLUMN_BYTES_MAX:
+        if len(_names) >= _COLUMNS_MAX:
+            _names.clear()
+        _names[column] = made
+    return made
+
+
+class PutWriter:
+    """Cells of many rows. Most rows of a batch have the columns and timestamps of the one before: made once for all.
+
+    >>> cells = PutCells((b"cf:a", b"cf:b"), (7, 7), (b"1", b"22"))
+    >>> PutWriter().cells(b"r", cells) == encode_cells(b"r", cells)
+    True
+    """
+
+    __slots__ = ("_columns", "_key_bytes", "_stamps", "_template")
+
+    def __init__(self) -> None:
+        self._columns: tuple[bytes, ...] | None = None
+        self._stamps: tuple[int, ...] | None = None
+        self._key_bytes: list[int] = []  # of each cell's key, without the row
+        self._template = b""
+
+    def cells(self, row: bytes, cells: Sequence[Cell]) -> bytes:
+        """The cells of one row."""
+        if type(cells) is not PutCells:
+            return encode_cells(row, cells)
+        if cells.columns is not self._columns or cells.timestamps is not self._stamps:
+            self._begin(cells.columns, cells.timestamps)
+        head, row_length = _HEAD.pack, _row_length(len(row))
+        parts: list[bytes] = []
+        for key_length, value in zip(self._key_bytes, cells.values, strict=True):
+            key_length += row_length
+            size = len(value)
+            parts += (head(8 + key_length + size, key_length, size, row_length), row, value)
+        return self._template % tuple(parts)
+
+    def _begin(self, columns: tuple[bytes, ...], stamps: tuple[int, ...]) -> None:
+        names = [_names.get(column) or _name(column) for column in columns]
+        self._columns, self._stamps = columns, stamps
+        self._key_bytes = [_KEY_BYTES_MIN - 1 + len(name) for name in names]
+        between = (name + _TAIL.pack(stamp, _PUT) for name, stamp in zip(names, stamps, strict=True))
+        self._template = b"".join(b"%b%b" + one.replace(b"%", b"%%") + b"%b" for one in between)
+
+
+def encode_page(page: PutPage) -> memoryview:
+    """The cells of a page of puts, row by row.
+
+    >>> import pyarrow
+    >>> rows, values = (pyarrow.array(each, pyarrow.large_binary()) for each in ([b"r", b"s"], [b"1", b"22"]))
+    >>> page = PutPage(rows, pyarrow.array([7, 8]), (b"cf:a",), (values,))
+    >>> encode_page(page) == b"".join(encode_cells(put.row, put.cells) for put in page.puts())
+    True
+    """
+    np, _ = libraries()
+    row_bytes = sizes(page.rows)
+    _row_length(row_bytes.max(initial=0))
+    stamps = numbers(page.timestamps.to_numpy().astype(">i8"))
+    parts: list[pyarrow.LargeBinaryArray | bytes] = []
+    for column, values in zip(page.columns, page.values, strict=True):
+        name = _name(column)
+        heads = np.empty(len(page), dtype=_HEADS)
+        heads["row"] = row_bytes
+        heads["key"] = key_bytes = row_bytes + (_KEY_BYTES_MIN - 1 + len(name))
+        heads["value"] = value_bytes = sizes(values)
+        heads["total"] = key_bytes + value_bytes + _LENGTHS_BYTES
+        cell = (numbers(heads), page.rows, name, stamps, _PUT_BYTE, values)
+        parts += (joined(*cell),) if values.null_count else cell
+    return together(joined(*parts))

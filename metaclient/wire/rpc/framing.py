@@ -1,0 +1,377 @@
+"""How calls travel: the preamble, the connection's header, requests and responses in frames.
+
+::
+
+    preamble   "HBas" | version 0 | authentication           then int32 length | ConnectionHeader
+    request    int32 length | varint | RequestHeader | varint | parameter | cell block
+    response   int32 length | varint | ResponseHeader [| varint | answer | cell block]
+
+Everything here is bytes in, bytes out, for both sides of a connection.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from metaclient.wire.rpc.cellblock import CODEC
+from metaclient.wire.rpc.messages import CONNECTION_HEADER, REQUEST_HEADER, RESPONSE_HEADER
+from metaclient.wire.rpc.protobuf import ProtocolError, decode, delimited, encode, read_varint, varint
+
+__all__ = [
+    "AUTH_DIGEST",
+    "AUTH_KERBEROS",
+    "AUTH_SIMPLE",
+    "CONNECTION_CALL_ID",
+    "FRAME_BYTES_MAX",
+    "PREAMBLE_BYTES",
+    "REGISTRY_PREAMBLE",
+    "SECURITY_PREAMBLE",
+    "FrameReader",
+    "Preamble",
+    "Request",
+    "Response",
+    "connection_header",
+    "error_response",
+    "framed",
+    "parse_connection_header",
+    "parse_preamble",
+    "parse_request",
+    "parse_response",
+    "preamble",
+    "request",
+    "response",
+]
+
+MAGIC: Final = b"HBas"
+VERSION: Final = 0
+AUTH_SIMPLE, AUTH_KERBEROS, AUTH_DIGEST = 0x50, 0x51, 0x52
+PREAMBLE_BYTES: Final = 6
+#: "Tell me the cluster's id and hang up" and "tell me your Kerberos name" (2.6, 3.0.0-beta-2).
+REGISTRY_PREAMBLE: Final = b"Regist"
+SECURITY_PREAMBLE: Final = b"Securi"
+#: The call id of an answer that concerns the connection itself (-1 as uint32).
+CONNECTION_CALL_ID: Final = 0xFFFFFFFF
+#: hbase.ipc.max.request.size, of requests; what is longer in an answer is no frame.
+FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
+#: The version that we say we are: from 1.3 on a Get is answered with a cell block, from 1.4 on ScannerReset is known.
+CLIENT_VERSION: Final = "2.6.1"
+
+
+_new = tuple.__new__
+_LENGTH = Struct(">I")
+_pack_length, _length_of = _LENGTH.pack, _LENGTH.unpack_from
+
+
+class Preamble(NamedTuple):
+    """The first six bytes of a connection; ``special`` for the two questions that are no connection."""
+
+    auth: int
+    special: bytes = b""
+
+
+class Request(NamedTuple):
+    """A call as a server reads it. ``param`` is the message, ``cells`` the cell block."""
+
+    call_id: int
+    method: str
+    param: bytes
+    cells: bytes
+    priority: int | None = None
+    timeout_ms: int = 0
+    has_param: bool = True
+
+
+class Response(NamedTuple):
+    """An answer as a client reads it: the message is ``data[at:end]``, the cell block ``data[end:]``."""
+
+    call_id: int
+    data: bytes
+    at: int
+    end: int
+    exception: dict[str, Any] | None = None
+
+    @property
+    def param(self) -> bytes:
+        return self.data[self.at : self.end]
+
+    @property
+    def cells(self) -> bytes:
+        return self.data[self.end :]
+
+
+# -- connections ---------------------------------------------------------------------------------------------------
+
+
+def preamble(auth: int = AUTH_SIMPLE) -> bytes:
+    """
+    >>> preamble().hex()
+    '484261730050'
+    """
+    return MAGIC + bytes((VERSION, auth))
+
+
+def parse_preamble(data: bytes) -> Preamble:
+    """Of six bytes; ProtocolError tells what is wrong with them, in HBase's words."""
+    if len(data) != PREAMBLE_BYTES:
+        raise ProtocolError(f"a preamble has {PREAMBLE_BYTES} bytes, got {len(data)}")
+    if data in (REGISTRY_PREAMBLE, SECURITY_PREAMBLE):
+        return Preamble(0, data)
+    if not data.startswith(MAGIC):
+        raise ProtocolError(f"Expected HEADER={MAGIC.hex()} but received HEADER={data[:4].hex()}")
+    if data[4] != VERSION:
+        raise ProtocolError(f"serverVersion={VERSION}, clientVersion={data[4]}")
+    if data[5] not in (AUTH_SIMPLE, AUTH_KERBEROS, AUTH_DIGEST):
+        raise ProtocolError(f"unknown authentication {data[5]}")
+    return Preamble(data[5])
+
+
+def connection_header(service: str, user: str | None = None, codec: str | None = CODEC) -> bytes:
+    """The connection's header with its length: which service, who we are, and how cells travel."""
+    version = {
+        "version": CLIENT_VERSION,
+        "url": "",
+        "revision": "",
+        "user": "",
+        "date": "",
+        "src_checksum": "",
+        "version_major": int(CLIENT_VERSION.split(".")[0]),
+        "version_minor": int(CLIENT_VERSION.split(".")[1]),
+    }
+    values = {
+        "user_info": {"effective_user": user} if user else None,
+        "service_name": service,
+        "cell_block_codec_class": codec,
+        "version_info": version,
+    }
+    return framed(encode(CONNECTION_HEADER, values))
+
+
+def parse_connection_header(data: bytes) -> dict[str, Any]:
+    """Of the header without its length."""
+    return decode(CONNECTION_HEADER, data)
+
+
+def framed(data: bytes) -> bytes:
+    """The bytes with their length as an int32 before them."""
+    return len(data).to_bytes(4, "big") + data
+
+
+# -- requests ------------------------------------------------------------------------------------------------------
+
+
+def request(
+    call_id: int,
+    method: bytes,
+    param: bytes,
+    cells: bytes = b"",
+    priority: int = 0,
+    timeout_ms: int = 0,
+) -> bytes:
+    """One call as a frame.
+
+    >>> request(1, b"GetMetaRegionLocations", b"").hex()
+    '0000001e1c08011a164765744d657461526567696f6e4c6f636174696f6e73200100'
+    """
+    header = b"\x08%b%b" % (varint(call_id), _methods.get(method) or _method(method))
+    if cells:
+        length = varint(len(cells))
+        header += b"\x2a%b\x08%b" % (varint(len(length) + 1), length)
+    if priority:
+        header += b"\x30" + varint(priority)
+    if timeout_ms > 0:
+        header += _timeout(timeout_ms)
+    before, size = varint(len(header)), varint(len(param))
+    length = _pack_length(len(before) + len(header) + len(size) + len(param) + len(cells))
+    return b"%b%b%b%b%b%b" % (length, before, header, size, param, cells)
+
+
+@lru_cache(maxsize=256)
+def _timeout(timeout_ms: int) -> bytes:
+    """As it stands in a header; most calls have the same, to the millisecond."""
+    return b"\x38" + varint(timeout_ms)
+
+
+#: method -> its name and "there is a parameter", as they stand in a header; there are some forty.
+_methods: dict[bytes, bytes] = {}
+
+
+def _method(method: bytes) -> bytes:
+    made = _methods[method] = b"\x1a" + varint(len(method)) + method + b"\x20\x01"
+    return made
+
+
+def parse_request(frame: bytes) -> Request:
+    """Of a frame without its length; ProtocolError when it is none."""
+    size, at = read_varint(frame, 0, len(frame))
+    header = decode(REQUEST_HEADER, frame, at, _inside(at + size, frame, "request header"))
+    at += size
+    call_id, method = header.get("call_id", 0), header.get("method_name", "")
+    priority, timeout_ms = header.get("priority"), header.get("timeout", 0)
+    if not header.get("request_param", False):
+        return Request(call_id, method, b"", b"", priority, timeout_ms, has_param=False)
+    size, at = read_varint(frame, at, len(frame))
+    end = _inside(at + size, frame, "parameter")
+    cells = frame[end:]
+    told = header.get("cell_block_meta", {}).get("length", 0)
+    if told != len(cells):
+        raise ProtocolError(f"the request of {method} tells of {told} bytes of cells and has {len(cells)}")
+    return Request(call_id, method, frame[at:end], cells, priority, timeout_ms)
+
+
+# -- responses -----------------------------------------------------------------------------------------------------
+
+
+def response(call_id: int, param: bytes, cells: bytes = b"") -> bytes:
+    """A good answer as a frame."""
+    header = b"\x08" + varint(call_id)
+    if cells:
+        length = varint(len(cells))
+        header += b"\x1a" + varint(len(length) + 1) + b"\x08" + length
+    body = varint(len(header)) + header + varint(len(param)) + param
+    return (len(body) + len(cells)).to_bytes(4, "big") + body + cells
+
+
+def error_response(
+    call_id: int,
+    java_class: str,
+    text: str,
+    *,
+    do_not_retry: bool,
+    hostname: str | None = None,
+    port: int | None = None,
+    is_overloaded: bool | None = None,
+) -> bytes:
+    """A bad answer as a frame; nothing follows the header. ``text`` is HBase's stack trace."""
+    values = {
+        "exception_class_name": java_class,
+        "stack_trace": text,
+        "hostname": hostname,
+        "port": port,
+        "do_not_retry": do_not_retry,
+        "server_overloaded": is_overloaded,
+    }
+    return framed(delimited(encode(RESPONSE_HEADER, {"call_id": call_id, "exception": values})))
+
+
+def parse_response(frame: bytes) -> Response:
+    """Of a frame without its length; ProtocolError when it is none.
+
+    Most are a short header of a call id and the length of the cells, and a short answer: those in a straight line.
+    """
+    try:
+        size, at = frame[0], 3
+        if frame[1] != 0x08 or size > 0x7F:
+            return _parse_slowly(frame)
+        call_id = frame[2]
+        if call_id > 0x7F:
+            call_id, shift = call_id & 0x7F, 7
+            while (byte := frame[at]) > 0x7F:
+                call_id |= (byte & 0x7F) << shift
+                shift += 7
+                at += 1
+            call_id |= byte << shift
+            at += 1
+        told = 0
+        if at <= size and frame[at] == 0x1A and frame[at + 2] == 0x08:
+            told = frame[at + 3]
+            at += 4
+            if told > 0x7F:
+                if (byte := frame[at]) > 0x7F:
+                    return _parse_slowly(frame)
+                told = told & 0x7F | byte << 7
+                at += 1
+        if at != size + 1:
+            return _parse_slowly(frame)
+        end = at + 1 + frame[at]
+        if frame[at] > 0x7F or len(frame) - end != told:
+            return _parse_slowly(frame)
+    except IndexError as error:
+        raise ProtocolError(f"an answer that is cut short after {len(frame)} bytes") from error
+    return _new(Response, (call_id, frame, at + 1, end, None))
+
+
+def _parse_slowly(frame: bytes) -> Response:
+    length, at = read_varint(frame, 0, len(frame))
+    return _parse_long_header(frame, at, _inside(at + length, frame, "response header"))
+
+
+def _parse_long_header(frame: bytes, at: int, header_end: int) -> Response:
+    header = decode(RESPONSE_HEADER, frame, at, header_end)
+    if "call_id" not in header:
+        raise ProtocolError("an answer without a call id")
+    exception = header.get("exception")
+    if exception is not None:
+        return Response(header["call_id"], frame, header_end, header_end, exception)
+    return _with_answer(frame, header["call_id"], header.get("cell_block_meta", {}).get("length", 0), header_end)
+
+
+def _with_answer(frame: bytes, call_id: int, told: int, header_end: int) -> Response:
+    length, at = read_varint(frame, header_end, len(frame))
+    end = _inside(at + length, frame, "answer")
+    if len(frame) - end != told:
+        raise ProtocolError(f"the answer to call {call_id} tells of {told} bytes of cells and has {len(frame) - end}")
+    return Response(call_id, frame, at, end)
+
+
+def _inside(end: int, frame: bytes, what: str) -> int:
+    if end > len(frame):
+        raise ProtocolError(f"a {what} that ends at byte {end} of a frame of {len(frame)}")
+    return end
+
+
+# -- streams -------------------------------------------------------------------------------------------------------
+
+
+class FrameReader:
+    """Cuts what arrives into frames; ProtocolError for a length that no frame has.
+
+    >>> reader = FrameReader()
+    >>> list(reader.feed(b"\\x00\\x00\\x00\\x02ab\\x00\\x00")), list(reader.feed(b"\\x00\\x01c"))
+    ([b'ab'], [b'c'])
+    """
+
+    __slots__ = ("_kept", "_max", "missing")
+
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+        self._max = bytes_max
+        self._kept = bytearray()
+        #: Bytes that are missing at least before the next frame is complete.
+        self.missing = 4
+
+    @property
+    def buffered(self) -> int:
+        """Bytes of a frame that is not complete."""
+        return len(self._kept)
+
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        """The frames that are complete now, without their lengths."""
+        size = len(data) - 4
+        if size >= 0 and not self._kept and _length_of(data)[0] == size <= self._max:
+            return (data[4:],)  # one answer, whole and alone
+        return self._cut(data)
+
+    def _cut(self, data: bytes) -> Iterator[bytes]:
+        if self._kept:
+            self._kept += data
+            self.missing -= len(data)
+            if self.missing > 0:
+                return
+            data = bytes(self._kept)
+            self._kept.clear()
+        at, size = 0, len(data)
+        wanted = 4
+        while size - at >= 4:
+            length = int.from_bytes(data[at : at + 4], "big")
+            if length > self._max:
+                raise ProtocolError(f"a frame of {length} bytes: the limit is {self._max}")
+            end = at + 4 + length
+            if end > size:
+                wanted = 4 + length
+                break
+            yield data[at + 4 : end]
+            at = end
+        self._kept += data[at:]
+        self.missing = wanted - len(self._kept)

@@ -1,0 +1,198 @@
+"""Puts, deletes, increments, appends and checks as messages, both ways.
+
+Our own mutations carry their cells in the request's cell block. What others send may have them in the message, as
+HBase's Java client does in single calls: both are understood.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from metaclient.errors import Unsupported
+from metaclient.model import (
+    LATEST_TIMESTAMP,
+    Append,
+    Cell,
+    CellType,
+    Check,
+    CompareOp,
+    Delete,
+    Durability,
+    Increment,
+    Put,
+)
+from metaclient.wire.rpc import messages
+from metaclient.wire.rpc.cellblock import decode_rows, encode_cells, skip_cells
+from metaclient.wire.rpc.filters import COMPARATORS, comparator_message, comparator_value
+from metaclient.wire.rpc.protobuf import ProtocolError
+
+__all__ = ["MutationError", "condition_from", "condition_message", "mutation_from", "mutation_message"]
+
+#: *stored* OP *given* for us; HBase compares the given value with the stored one, so the ends are exchanged.
+_COMPARE: dict[CompareOp, int] = {
+    CompareOp.LESS: 5,
+    CompareOp.LESS_OR_EQUAL: 4,
+    CompareOp.EQUAL: 2,
+    CompareOp.NOT_EQUAL: 3,
+    CompareOp.GREATER_OR_EQUAL: 1,
+    CompareOp.GREATER: 0,
+}
+_COMPARE_BACK = {number: op for op, number in _COMPARE.items()}
+_DELETE_TYPES = {
+    messages.DELETE_ONE_VERSION: CellType.DELETE,
+    messages.DELETE_MULTIPLE_VERSIONS: CellType.DELETE_COLUMN,
+    messages.DELETE_FAMILY: CellType.DELETE_FAMILY,
+    messages.DELETE_FAMILY_VERSION: CellType.DELETE_FAMILY_VERSION,
+}
+_OF_FAMILY = (CellType.DELETE_FAMILY, CellType.DELETE_FAMILY_VERSION)
+_AMOUNT_BYTES = 8
+#: The attribute of a mutation that says how many milliseconds its cells live.
+_TTL = "_ttl"
+
+Simple = Put | Delete | Increment | Append
+
+
+class MutationError(ProtocolError):
+    """A mutation that says something impossible: a wrong count of cells, an amount that is no number."""
+
+
+def mutation_message(mutation: Simple) -> tuple[dict[str, Any], bytes]:
+    """The message, and its cells for the block.
+
+    >>> message, cells = mutation_message(Put(b"r", (Cell(b"cf:a", 7, b"v"),)))
+    >>> mutation_from(message, cells, 0)[0]
+    Put(row=b'r', cells=(Cell(column=b'cf:a', timestamp=7, value=b'v', type=<CellType.PUT: 4>),), ...
+    """
+    made: dict[str, Any] = {"row": mutation.row}
+    match mutation:
+        case Put(cells=cells):
+            kind = messages.MUTATE_PUT
+        case Delete():
+            kind, cells = messages.MUTATE_DELETE, _markers(mutation)
+            made["timestamp"] = mutation.timestamp
+        case Increment(amounts=amounts):
+            kind = messages.MUTATE_INCREMENT
+            cells = tuple(Cell(column, LATEST_TIMESTAMP, _amount(amount)) for column, amount in amounts)
+        case Append(values=values):
+            kind = messages.MUTATE_APPEND
+            cells = tuple(Cell(column, LATEST_TIMESTAMP, value) for column, value in values)
+    made["mutate_type"] = kind
+    if isinstance(mutation, Put) and mutation.ttl_ms is not None:
+        made["attribute"] = [{"name": _TTL, "value": mutation.ttl_ms.to_bytes(_AMOUNT_BYTES, "big")}]
+    if mutation.durability is not Durability.USE_DEFAULT:
+        made["durability"] = mutation.durability.value
+    made["associated_cell_count"] = len(cells)
+    if isinstance(mutation, Increment | Append) and mutation.nonce is not None:
+        made["nonce"] = mutation.nonce
+    return made, encode_cells(mutation.row, cells)
+
+
+def _amount(amount: int) -> bytes:
+    try:
+        return amount.to_bytes(_AMOUNT_BYTES, "big", signed=True)
+    except OverflowError as error:
+        raise Unsupported(f"{amount} does not fit into a counter of 64 bits") from error
+
+
+def _markers(delete: Delete) -> tuple[Cell, ...]:
+    """A family without a qualifier can only be deleted as a family."""
+    made = []
+    for cell in delete.cells:
+        kind = cell.type
+        if kind is CellType.DELETE_FAMILY_VERSION and cell.timestamp == LATEST_TIMESTAMP:
+            raise Unsupported("deleting one version of a family needs its timestamp")
+        if b":" not in cell.column and kind not in _OF_FAMILY:
+            kind = CellType.DELETE_FAMILY
+        made.append(Cell(cell.column, cell.timestamp, b"", kind))
+    return tuple(made)
+
+
+def mutation_from(message: Mapping[str, Any], block: bytes, at: int) -> tuple[Simple, int]:
+    """A mutation whose cells are in the message, or next in the block from ``at`` on; and where the block goes on."""
+    row: bytes = message.get("row", b"")
+    kind = message.get("mutate_type", messages.MUTATE_APPEND)
+    cells = list(_cells_of_message(message, kind))
+    count = message.get("associated_cell_count", 0)
+    if count > 0:
+        end = skip_cells(block, at, len(block), count)
+        for cell_row, cell in decode_rows(block, at, end):
+            row = row or cell_row
+            if cell_row != row:
+                raise MutationError("a cell of another row than its mutation's")
+            cells.append(cell)
+        at = end
+    return _made(kind, row, cells, message), at
+
+
+def _made(kind: int, row: bytes, cells: list[Cell], message: Mapping[str, Any]) -> Simple:
+    durability = Durability(message.get("durability", 0))
+    match kind:
+        case messages.MUTATE_PUT:
+            return Put(row, tuple(cells), durability, _ttl_from(message))
+        case messages.MUTATE_DELETE:
+            markers = tuple(cell._replace(column=cell.family) if cell.type in _OF_FAMILY else cell for cell in cells)
+            return Delete(row, markers, message.get("timestamp", LATEST_TIMESTAMP), durability)
+        case messages.MUTATE_INCREMENT:
+            amounts = tuple((cell.column, _amount_from(cell.value)) for cell in cells)
+            return Increment(row, amounts, durability, message.get("nonce"))
+        case messages.MUTATE_APPEND:
+            values = tuple((cell.column, cell.value) for cell in cells)
+            return Append(row, values, durability, message.get("nonce"))
+    raise MutationError(f"a mutation of the unknown type {kind}")
+
+
+def _ttl_from(message: Mapping[str, Any]) -> int | None:
+    found = (one.get("value", b"") for one in message.get("attribute", ()) if one["name"] == _TTL)
+    return next((int.from_bytes(value, "big") for value in found), None)
+
+
+def _amount_from(value: bytes) -> int:
+    if len(value) != _AMOUNT_BYTES:
+        raise MutationError(f"an amount of {len(value)} bytes: a counter has {_AMOUNT_BYTES}")
+    return int.from_bytes(value, "big", signed=True)
+
+
+def _cells_of_message(message: Mapping[str, Any], kind: int) -> list[Cell]:
+    found: list[Cell] = []
+    latest = message.get("timestamp", LATEST_TIMESTAMP)
+    for column in message.get("column_value", ()):
+        for one in column.get("qualifier_value", ()):
+            name = column["family"] + b":" + one.get("qualifier", b"")
+            cell_type = CellType.PUT
+            if kind == messages.MUTATE_DELETE:
+                cell_type = _DELETE_TYPES[one.get("delete_type", messages.DELETE_ONE_VERSION)]
+            found.append(Cell(name, one.get("timestamp", latest), one.get("value", b""), cell_type))
+    return found
+
+
+def condition_message(check: Check) -> dict[str, Any]:
+    """A check on one column."""
+    family, _, qualifier = check.column.partition(b":")
+    if check.value is None and check.op not in (CompareOp.EQUAL, CompareOp.NOT_EQUAL):
+        raise Unsupported("a check without a value can only be for absence (EQUAL) or presence (NOT_EQUAL)")
+    comparator = comparator_message(b"null" if check.value is None else b"binary", check.value or b"")
+    return {
+        "row": check.row,
+        "family": family,
+        "qualifier": qualifier,
+        "compare_type": _COMPARE[check.op],
+        "comparator": comparator,
+    }
+
+
+def condition_from(message: Mapping[str, Any]) -> Check:
+    """Raises Unsupported for a condition that is a filter, or compares with more than bytes."""
+    if "filter" in message or "comparator" not in message:
+        raise Unsupported("a condition that is a filter")
+    time_range = message.get("time_range", {})  # Java always sends one, which says nothing
+    if time_range.get("from", 0) or time_range.get("to", LATEST_TIMESTAMP) != LATEST_TIMESTAMP:
+        raise Unsupported("a condition with a time range")
+    name = message["comparator"]["name"]
+    if name not in (COMPARATORS[b"binary"], COMPARATORS[b"null"]):
+        raise Unsupported(f"a condition with {name}")
+    op = _COMPARE_BACK.get(message.get("compare_type", 0))
+    if op is None:
+        raise Unsupported(f"a condition with the comparison {message.get('compare_type')}")
+    column = message.get("family", b"") + b":" + message.get("qualifier", b"")
+    return Check(message["row"], column, comparator_value(message["comparator"]), op)

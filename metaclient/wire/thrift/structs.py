@@ -1,0 +1,320 @@
+"""Turns our values into Thrift 2's structs and back; pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from metaclient.backend import MetaRow
+from metaclient.errors import Unsupported
+from metaclient.model import (
+    LATEST_TIMESTAMP,
+    Append,
+    Cell,
+    CellType,
+    CompareOp,
+    Delete,
+    Durability,
+    FamilyDescriptor,
+    Get,
+    Increment,
+    Mutation,
+    Put,
+    Result,
+    RowMutations,
+    Scan,
+    TableDescriptor,
+)
+from metaclient.wire.thrift.idl import thrift2
+
+__all__ = [
+    "COMPARE",
+    "append_of",
+    "deletes_of",
+    "family_from",
+    "get_of",
+    "increment_of",
+    "is_plain",
+    "meta_row",
+    "put_of",
+    "result_of",
+    "row_mutations_of",
+    "scan_of",
+    "table_descriptor_from",
+    "table_descriptor_of",
+    "table_name_from",
+    "table_name_of",
+    "widest",
+]
+
+T = thrift2()
+
+#: *stored* OP *given* for us; HBase compares the given value with the stored one, so the ends are exchanged.
+COMPARE: dict[CompareOp, int] = {
+    CompareOp.LESS: T.TCompareOp.GREATER,
+    CompareOp.LESS_OR_EQUAL: T.TCompareOp.GREATER_OR_EQUAL,
+    CompareOp.EQUAL: T.TCompareOp.EQUAL,
+    CompareOp.NOT_EQUAL: T.TCompareOp.NOT_EQUAL,
+    CompareOp.GREATER_OR_EQUAL: T.TCompareOp.LESS_OR_EQUAL,
+    CompareOp.GREATER: T.TCompareOp.LESS,
+}
+_DELETE_TYPES = {
+    CellType.DELETE: T.TDeleteType.DELETE_COLUMN,
+    CellType.DELETE_COLUMN: T.TDeleteType.DELETE_COLUMNS,
+    CellType.DELETE_FAMILY: T.TDeleteType.DELETE_FAMILY,
+    CellType.DELETE_FAMILY_VERSION: T.TDeleteType.DELETE_FAMILY_VERSION,
+}
+_TYPES = {int(one): one for one in CellType}
+_TTL_FOREVER = 0x7FFFFFFF
+_REGION_REPLICATION = b"REGION_REPLICATION"
+_READ_ONLY = b"READONLY"
+#: Mutation's attribute for how long its cells live (Mutation.OP_ATTRIBUTE_TTL).
+_TTL = b"_ttl"
+#: Scan's attribute for "delete markers, too" (Scan.RAW_ATTR) and a Java true.
+_RAW = {b"_raw_": b"\xff"}
+
+
+# -- reading -------------------------------------------------------------------------------------------------------
+
+
+def widest(columns: Sequence[bytes]) -> list[bytes]:
+    """Without the columns whose whole family is wanted too: to HBase a column that comes later narrows the family.
+
+    >>> widest([b"cf", b"cf:a", b"d:b"])
+    [b'cf', b'd:b']
+    """
+    families = {column for column in columns if b":" not in column}
+    return [one for one in columns if b":" not in one or one.partition(b":")[0] not in families]
+
+
+def _columns(columns: Sequence[bytes]) -> list[Any] | None:
+    if not columns:
+        return None
+    made = []
+    for column in widest(columns):
+        family, colon, qualifier = column.partition(b":")
+        made.append(T.TColumn(family=family, qualifier=qualifier if colon else None))
+    return made
+
+
+def _time_range(low: int, high: int) -> Any:
+    return None if low == 0 and high == LATEST_TIMESTAMP else T.TTimeRange(minStamp=low, maxStamp=high)
+
+
+def get_of(get: Get, replica_id: int | None) -> Any:
+    """``replica_id`` None: the primary, wherever the gateway finds it. A replica needs TIMELINE beside its id."""
+    made = T.TGet(get.row)
+    if get.columns:
+        made.columns = _columns(get.columns)
+    if get.max_versions != 1:
+        made.maxVersions = get.max_versions
+    if get.min_timestamp or get.max_timestamp != LATEST_TIMESTAMP:
+        made.timeRange = _time_range(get.min_timestamp, get.max_timestamp)
+    if get.filter is not None:
+        made.filterString = get.filter
+    if replica_id is not None:
+        made.consistency = T.TConsistency.TIMELINE
+        made.targetReplicaId = replica_id
+    return made
+
+
+def is_plain(get: Get) -> bool:
+    """The newest version of every cell of a row, and nothing else asked for."""
+    return (
+        not get.columns
+        and get.max_versions == 1
+        and get.filter is None
+        and get.min_timestamp == 0
+        and get.max_timestamp == LATEST_TIMESTAMP
+    )
+
+
+def meta_row(result: Result) -> MetaRow:
+    return MetaRow(result.row, {cell.column: cell.value for cell in result.cells})
+
+
+def scan_of(scan: Scan, start: bytes, stop: bytes, replica_id: int | None) -> Any:
+    """Both ends as Thrift has them: start inclusive, stop exclusive, in the scan's direction."""
+    made = T.TScan(startRow=start, stopRow=stop, maxVersions=scan.max_versions, caching=scan.caching)
+    made.columns = _columns(scan.columns)
+    made.timeRange = _time_range(scan.min_timestamp, scan.max_timestamp)
+    made.filterString = scan.filter
+    made.batchSize = scan.batch
+    made.limit = scan.limit
+    if scan.is_reversed:
+        made.reversed = True
+    if scan.is_raw:
+        made.attributes = _RAW
+    if not scan.cache_blocks:
+        made.cacheBlocks = False
+    if replica_id is not None:
+        made.consistency = T.TConsistency.TIMELINE
+        made.targetReplicaId = replica_id
+    return made
+
+
+def result_of(row: bytes, result: Any) -> Result:
+    """``row`` is what was asked for: a result without cells has none."""
+    cells = [
+        Cell(one.family + b":" + one.qualifier, one.timestamp, one.value)
+        if one.type is None or one.type == CellType.PUT
+        else Cell(one.family + b":" + one.qualifier, one.timestamp, one.value, _TYPES.get(one.type, CellType.PUT))
+        for one in result.columnValues
+    ]
+    return Result(result.row or row, cells, bool(result.stale), bool(result.partial))
+
+
+# -- writing -------------------------------------------------------------------------------------------------------
+
+
+def _durability(durability: Durability) -> int | None:
+    return None if durability is Durability.USE_DEFAULT else int(durability.value)
+
+
+def _timestamp(timestamp: int) -> int | None:
+    return None if timestamp == LATEST_TIMESTAMP else timestamp
+
+
+def _values(cells: Iterable[Cell]) -> list[Any]:
+    value_type = T.TColumnValue
+    made = []
+    for cell in cells:
+        family, _, qualifier = cell.column.partition(b":")
+        made.append(value_type(family, qualifier, cell.value, _timestamp(cell.timestamp)))
+    return made
+
+
+def put_of(put: Put) -> Any:
+    made = T.TPut(row=put.row, columnValues=_values(put.cells), durability=_durability(put.durability))
+    if put.ttl_ms is not None:
+        made.attributes = {_TTL: put.ttl_ms.to_bytes(8, "big")}
+    return made
+
+
+def deletes_of(delete: Delete) -> list[Any]:
+    """One struct for each kind of marker: the kind stands beside the columns, not in them."""
+    durability = _durability(delete.durability)
+    if not delete.cells:
+        return [T.TDelete(row=delete.row, timestamp=_timestamp(delete.timestamp), durability=durability)]
+    by_type: dict[CellType, list[Any]] = {}
+    for cell in delete.cells:
+        if cell.type is CellType.DELETE_FAMILY_VERSION and cell.timestamp == LATEST_TIMESTAMP:
+            raise Unsupported("deleting one version of a family needs its timestamp")
+        family, colon, qualifier = cell.column.partition(b":")
+        column = T.TColumn(family, qualifier if colon else None, _timestamp(cell.timestamp))
+        by_type.setdefault(_marker(cell.type, bool(colon)), []).append(column)
+    return [
+        T.TDelete(row=delete.row, columns=columns, deleteType=_DELETE_TYPES[kind], durability=durability)
+        for kind, columns in by_type.items()
+    ]
+
+
+def _marker(kind: CellType, is_column: bool) -> CellType:
+    """A family without a qualifier can only be deleted as a family."""
+    if is_column or kind in (CellType.DELETE_FAMILY, CellType.DELETE_FAMILY_VERSION):
+        return kind
+    return CellType.DELETE_FAMILY
+
+
+def increment_of(increment: Increment) -> Any:
+    columns = []
+    for column, amount in increment.amounts:
+        family, _, qualifier = column.partition(b":")
+        columns.append(T.TColumnIncrement(family, qualifier, amount))
+    return T.TIncrement(row=increment.row, columns=columns, durability=_durability(increment.durability))
+
+
+def append_of(append: Append) -> Any:
+    cells = [Cell(column, LATEST_TIMESTAMP, value) for column, value in append.values]
+    return T.TAppend(row=append.row, columns=_values(cells), durability=_durability(append.durability))
+
+
+def row_mutations_of(mutation: Mutation) -> Any:
+    """Puts and deletes of one row as one atomic change."""
+    parts = mutation.mutations if isinstance(mutation, RowMutations) else (mutation,)
+    made: list[Any] = []
+    for part in parts:
+        if isinstance(part, Put):
+            made.append(T.TMutation(put=put_of(part)))
+        elif isinstance(part, Delete):
+            made += [T.TMutation(deleteSingle=one) for one in deletes_of(part)]
+        else:
+            raise Unsupported(f"Thrift 2 has no {type(part).__name__.lower()} inside of a checked or atomic change")
+    return T.TRowMutations(row=mutation.row, mutations=made)
+
+
+# -- tables --------------------------------------------------------------------------------------------------------
+
+
+def table_name_of(table: bytes) -> Any:
+    namespace, colon, qualifier = table.partition(b":")
+    return T.TTableName(ns=namespace, qualifier=qualifier) if colon else T.TTableName(ns=b"default", qualifier=table)
+
+
+def table_name_from(name: Any) -> bytes:
+    return name.qualifier if name.ns in (None, b"", b"default") else name.ns + b":" + name.qualifier  # type: ignore[no-any-return]  # thriftpy2 has no types
+
+
+def table_descriptor_of(descriptor: TableDescriptor) -> Any:
+    attributes = {name.encode(): value.encode() for name, value in descriptor.attributes}
+    if descriptor.region_replication != 1:
+        attributes[_REGION_REPLICATION] = str(descriptor.region_replication).encode()
+    if descriptor.is_read_only:
+        attributes[_READ_ONLY] = b"true"
+    return T.TTableDescriptor(
+        tableName=table_name_of(descriptor.name),
+        columns=[_family_of(family) for family in descriptor.families],
+        attributes=attributes or None,
+    )
+
+
+def _family_of(family: FamilyDescriptor) -> Any:
+    return T.TColumnFamilyDescriptor(
+        name=family.name,
+        attributes={name.encode(): value.encode() for name, value in family.attributes} or None,
+        bloomnFilterType=_enum(T.TBloomFilterType, family.bloom_filter_type),
+        compressionType=_enum(T.TCompressionAlgorithm, family.compression),
+        keepDeletedCells=_enum(T.TKeepDeletedCells, family.keep_deleted_cells),
+        maxVersions=family.max_versions,
+        minVersions=family.min_versions,
+        scope=family.replication_scope,
+        timeToLive=_TTL_FOREVER if family.time_to_live_s is None else family.time_to_live_s,
+        blockCacheEnabled=family.block_cache_enabled,
+        inMemory=family.in_memory,
+    )
+
+
+def _enum(enum: Any, name: str) -> int:
+    values: dict[str, int] = enum._NAMES_TO_VALUES
+    if name.upper() not in values:
+        raise Unsupported(f"Thrift 2 has no {name!r} here; it knows {', '.join(values)}")
+    return values[name.upper()]
+
+
+def table_descriptor_from(descriptor: Any) -> TableDescriptor:
+    attributes = {name.decode(): value.decode() for name, value in (descriptor.attributes or {}).items()}
+    replication = int(attributes.pop("REGION_REPLICATION", "1"))
+    is_read_only = attributes.pop("READONLY", "false").lower() == "true"
+    return TableDescriptor(
+        table_name_from(descriptor.tableName),
+        tuple(family_from(family) for family in descriptor.columns or ()),
+        replication,
+        is_read_only,
+        tuple(sorted((name, value) for name, value in attributes.items() if name != "IS_META")),
+    )
+
+
+def family_from(family: Any) -> FamilyDescriptor:
+    ttl = family.timeToLive
+    return FamilyDescriptor(
+        family.name,
+        max_versions=family.maxVersions or 1,
+        min_versions=family.minVersions or 0,
+        time_to_live_s=None if ttl in (None, _TTL_FOREVER) or ttl <= 0 else ttl,
+        keep_deleted_cells=T.TKeepDeletedCells._VALUES_TO_NAMES.get(family.keepDeletedCells, "FALSE"),
+        compression=T.TCompressionAlgorithm._VALUES_TO_NAMES.get(family.compressionType, "NONE"),
+        bloom_filter_type=T.TBloomFilterType._VALUES_TO_NAMES.get(family.bloomnFilterType, "ROW"),
+        in_memory=bool(family.inMemory),
+        block_cache_enabled=family.blockCacheEnabled is not False,
+        replication_scope=family.scope or 0,
+    )

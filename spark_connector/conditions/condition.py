@@ -1,0 +1,381 @@
+"""Conditions as values: what ``where=`` becomes, whoever wrote it, and what it means (SQL's three values).
+
+>>> condition = (col("a") >= 3) & ~col("b").isin("x", "y")
+>>> to_sql(condition)
+"(`a` >= 3 AND NOT `b` IN ('x', 'y'))"
+>>> evaluate(condition, {"a": 4, "b": None}) is None
+True
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+
+from metaclient.errors import ConfigError
+
+__all__ = [
+    "And",
+    "ColumnName",
+    "Comparison",
+    "Constant",
+    "Expression",
+    "In",
+    "IsNull",
+    "Like",
+    "Not",
+    "Or",
+    "col",
+    "columns_of",
+    "evaluate",
+    "like_prefix",
+    "to_sql",
+]
+
+OPERATORS = ("=", "<>", "<", "<=", ">", ">=", "<=>")
+
+
+class Expression:
+    """A condition; combine with ``&``, ``|`` and ``~``."""
+
+    __slots__ = ()
+
+    def __and__(self, other: Expression) -> Expression:
+        # Flat, however many there are: what walks over conditions goes one level deeper for each level.
+        return And((*self.parts, other) if isinstance(self, And) else (self, other))
+
+    def __or__(self, other: Expression) -> Expression:
+        return Or((*self.parts, other) if isinstance(self, Or) else (self, other))
+
+    def __invert__(self) -> Expression:
+        return Not(self)
+
+    def __bool__(self) -> bool:
+        raise TypeError(
+            "a condition is neither true nor false by itself: combine with &, | and ~, not with and, or, not"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison(Expression):
+    """*column operator value*, with one of ``= <> < <= > >= <=>``."""
+
+    column: str
+    operator: str
+    value: object
+
+    def __post_init__(self) -> None:
+        if self.operator not in OPERATORS:
+            raise ValueError(f"{self.operator!r} is no comparison: {' '.join(OPERATORS)}")
+
+
+@dataclass(frozen=True, slots=True)
+class In(Expression):
+    """*column* IN (*values*); a null among them makes "not found" unknown."""
+
+    column: str
+    values: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Like(Expression):
+    """*column* LIKE *pattern*: ``%`` is anything, ``_`` one character."""
+
+    column: str
+    pattern: str
+    escape: str = "\\"
+
+
+@dataclass(frozen=True, slots=True)
+class IsNull(Expression):
+    """*column* IS NULL."""
+
+    column: str
+
+
+@dataclass(frozen=True, slots=True)
+class Not(Expression):
+    """The opposite; of unknown it is unknown."""
+
+    part: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class And(Expression):
+    """All of them."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or(Expression):
+    """One of them."""
+
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Constant(Expression):
+    """True, false, or (None) unknown."""
+
+    value: bool | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ColumnName:
+    """A column to compare; made by :func:`col`."""
+
+    name: str
+
+    def __eq__(self, value: object) -> Expression:  # type: ignore[override]  # as pyspark's Column
+        return Comparison(self.name, "=", value)
+
+    def __ne__(self, value: object) -> Expression:  # type: ignore[override]  # as pyspark's Column
+        return Comparison(self.name, "<>", value)
+
+    def __lt__(self, value: object) -> Expression:
+        return Comparison(self.name, "<", value)
+
+    def __le__(self, value: object) -> Expression:
+        return Comparison(self.name, "<=", value)
+
+    def __gt__(self, value: object) -> Expression:
+        return Comparison(self.name, ">", value)
+
+    def __ge__(self, value: object) -> Expression:
+        return Comparison(self.name, ">=", value)
+
+    __hash__ = None  # type: ignore[assignment]  # == makes a condition
+
+    def eq_null_safe(self, value: object) -> Expression:
+        return Comparison(self.name, "<=>", value)
+
+    def isin(self, *values: object) -> Expression:
+        return In(self.name, values)
+
+    def between(self, low: object, high: object) -> Expression:
+        return And((Comparison(self.name, ">=", low), Comparison(self.name, "<=", high)))
+
+    def like(self, pattern: str, escape: str = "\\") -> Expression:
+        return Like(self.name, pattern, escape)
+
+    def startswith(self, prefix: str | bytes) -> Expression:
+        if isinstance(prefix, bytes):
+            return _starts_with_bytes(self.name, prefix)
+        return Like(self.name, re.sub(r"([\\%_])", r"\\\1", prefix) + "%")
+
+    def is_null(self) -> Expression:
+        return IsNull(self.name)
+
+    def is_not_null(self) -> Expression:
+        return Not(IsNull(self.name))
+
+
+def _starts_with_bytes(name: str, prefix: bytes) -> Expression:
+    """A binary's prefix is a range: its bytes need not be text."""
+    from metaclient import keys
+
+    at_least = Comparison(name, ">=", prefix)
+    stop = keys.prefix_stop(prefix)
+    return And((at_least, Comparison(name, "<", stop))) if stop else at_least
+
+
+def col(name: str) -> ColumnName:
+    """A column to compare: ``col("a") > 3``, ``col("k").startswith("eu-")``, ``col("b").isin(1, 2)``."""
+    return ColumnName(name)
+
+
+def columns_of(expression: Expression) -> tuple[str, ...]:
+    """The columns that it reads, in order of appearance."""
+    return tuple(dict.fromkeys(_columns(expression)))
+
+
+def _columns(expression: Expression) -> Iterator[str]:
+    match expression:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _columns(part)
+        case Not(part):
+            yield from _columns(part)
+        case Comparison() | In() | Like() | IsNull():
+            yield expression.column
+
+
+# ---- what it means
+
+
+def evaluate(expression: Expression, row: Mapping[str, object]) -> bool | None:
+    """True, False or None (unknown), as Spark would say of a row of column -> value."""
+    match expression:
+        case Constant(value):
+            return value
+        case Not(part):
+            inner = evaluate(part, row)
+            return None if inner is None else not inner
+        case And(parts):
+            found = [evaluate(part, row) for part in parts]
+            return False if False in found else None if None in found else True
+        case Or(parts):
+            found = [evaluate(part, row) for part in parts]
+            return True if True in found else None if None in found else False
+        case IsNull(column):
+            return row[column] is None
+        case Comparison(column, operator, value):
+            return _compared(operator, row[column], value)
+        case In(column, values):
+            return _is_in(row[column], values)
+        case Like(column, pattern, escape):
+            text = row[column]
+            return None if text is None else _is_like(text, pattern, escape)
+    raise TypeError(f"{expression!r} is no condition")
+
+
+def _is_in(value: object, values: tuple[object, ...]) -> bool | None:
+    if value is None:
+        return None
+    if any(each is not None and compare(value, each) == 0 for each in values):
+        return True
+    return None if None in values else False
+
+
+def _compared(operator: str, left: object, right: object) -> bool | None:
+    if operator == "<=>":
+        return left is None and right is None if left is None or right is None else compare(left, right) == 0
+    if left is None or right is None:
+        return None
+    sign = compare(left, right)
+    return {
+        "=": sign == 0,
+        "<>": sign != 0,
+        "<": sign < 0,
+        "<=": sign <= 0,
+        ">": sign > 0,
+        ">=": sign >= 0,
+    }[operator]
+
+
+def compare(left: object, right: object) -> int:
+    """Negative, zero or positive, as Spark orders: a double makes both doubles; NaN equals NaN and is the greatest."""
+    if isinstance(left, float) or isinstance(right, float):
+        left, right = _double(left), _double(right)
+        if math.isnan(left) or math.isnan(right):
+            return math.isnan(left) - math.isnan(right)
+    is_greater: bool = left > right  # type: ignore[operator]  # bound to one kind
+    is_less: bool = left < right  # type: ignore[operator]  # bound to one kind
+    return is_greater - is_less
+
+
+def _double(value: object) -> float:
+    assert isinstance(value, int | float | Decimal)
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+def like_prefix(pattern: str, escape: str) -> tuple[str, str]:
+    r"""What a LIKE pattern begins with for certain, and the rest of the pattern (``""``: the whole value).
+
+    >>> like_prefix("ab%", "\\"), like_prefix("a\\%b_c", "\\"), like_prefix("abc", "\\")
+    (('ab', '%'), ('a%b', '_c'), ('abc', ''))
+    """
+    found: list[str] = []
+    at = 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == escape:
+            if pattern[at + 1 : at + 2] not in ("%", "_", escape):
+                raise ConfigError(
+                    f"LIKE {pattern!r}: the escape {escape!r} must stand before %, _ or itself (character {at + 1})"
+                )
+            found.append(pattern[at + 1])
+            at += 2
+        elif char in "%_":
+            break
+        else:
+            found.append(char)
+            at += 1
+    return "".join(found), pattern[at:]
+
+
+def _is_like(value: object, pattern: str, escape: str) -> bool:
+    if isinstance(value, bytes):
+        return value.startswith(like_prefix(pattern, escape)[0].encode())
+    assert isinstance(value, str)
+    return re.fullmatch(_like_regex(pattern, escape), value, re.DOTALL) is not None
+
+
+def _like_regex(pattern: str, escape: str) -> str:
+    parts: list[str] = []
+    rest = pattern
+    while rest:
+        fixed, rest = like_prefix(rest, escape)
+        parts.append(re.escape(fixed))
+        if rest:
+            parts.append(".*" if rest[0] == "%" else ".")
+            rest = rest[1:]
+    return "".join(parts)
+
+
+# ---- as text
+
+
+def to_sql(expression: Expression) -> str:
+    """Text that :func:`spark_connector.conditions.sql_text.parse_where` reads back as the same condition (for options)."""
+    match expression:
+        case Constant(value):
+            return "NULL" if value is None else str(value).upper()
+        case Not(part):
+            return f"NOT {to_sql(part)}"
+        case And(parts):
+            return _joined(" AND ", parts, "TRUE")
+        case Or(parts):
+            return _joined(" OR ", parts, "FALSE")
+        case IsNull(column):
+            return f"{_quoted(column)} IS NULL"
+        case Comparison(column, operator, value):
+            return f"{_quoted(column)} {operator} {literal_sql(value)}"
+        case In(column, values):
+            return f"{_quoted(column)} IN ({', '.join(map(literal_sql, values))})" if values else "FALSE"
+        case Like(column, pattern, escape):
+            return f"{_quoted(column)} LIKE {literal_sql(pattern)} ESCAPE {literal_sql(escape)}"
+    raise TypeError(f"{expression!r} is no condition")
+
+
+def _joined(word: str, parts: tuple[Expression, ...], empty: str) -> str:
+    if len(parts) < 2:
+        return to_sql(parts[0]) if parts else empty
+    return f"({word.join(map(to_sql, parts))})"
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal_sql(value: object) -> str:
+    """A value as a literal of our SQL."""
+    match value:
+        case None:
+            return "NULL"
+        case bool():
+            return str(value).upper()
+        case int():
+            return str(value)
+        case float():
+            return f"DOUBLE '{value!r}'"
+        case Decimal():
+            return f"DECIMAL '{value!s}'"
+        case str():
+            return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+        case bytes() | bytearray() | memoryview():
+            return f"X'{bytes(value).hex()}'"
+        case datetime.datetime():
+            word = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
+            return f"{word} '{value.isoformat()}'"
+        case datetime.date():
+            return f"DATE '{value.isoformat()}'"
+    raise ConfigError(f"{value!r} ({type(value).__name__}) cannot stand in a condition")

@@ -1,0 +1,318 @@
+"""SQL text of a condition -> an expression; an error points at the character.
+
+::
+
+    condition = both { OR both }
+    both      = single { AND single }
+    single    = NOT single | "(" condition ")" | TRUE | FALSE | NULL | column | test
+    test      = column ("=" | "==" | "<>" | "!=" | "<" | "<=" | ">" | ">=" | "<=>") literal, or the other way round
+              | column [NOT] BETWEEN literal AND literal
+              | column [NOT] IN "(" literal { "," literal } ")"
+              | column [NOT] LIKE text [ESCAPE text]
+              | column IS [NOT] NULL
+    literal   = 42 | 4.2 (a decimal) | 4e2, 4.2D (doubles) | 'text' | X'hex' | TRUE | FALSE | NULL
+              | DATE 'Y-M-D' | TIMESTAMP 'Y-M-D H:M:S[zone]' | TIMESTAMP_NTZ '...' | DOUBLE '...' | DECIMAL '...'
+
+Words in any case; names bare or in backticks. Strings as Spark reads them: a quote is doubled or has a backslash.
+Whatever else Spark's SQL can do belongs into ``df.where``: it is not pushed down.
+"""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+
+from metaclient.errors import ConfigError
+from spark_connector.conditions.condition import And, Comparison, Constant, Expression, In, IsNull, Like, Not, Or
+
+__all__ = ["parse_where"]
+
+#: Brackets and NOTs inside each other; text that goes deeper is a mistake.
+DEPTH_MAX = 100
+
+_TOKEN = re.compile(
+    r"""(?P<space>\s+)
+      | (?P<binary>[xX]'[^']*')
+      | (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
+      | (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:BD|bd|[LlSsYyDdFf])?(?![A-Za-z0-9_]))
+      | (?P<name>[A-Za-z_][A-Za-z0-9_]*|`(?:[^`]|``)+`)
+      | (?P<symbol><=>|<=|>=|<>|!=|==|[=<>(),+-])
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_KEYWORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "NULL", "LIKE", "BETWEEN", "ESCAPE", "TRUE", "FALSE"})
+_COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
+_FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
+_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str  # binary, text, number, name, keyword, symbol, end
+    text: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Name:
+    name: str
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Literal:
+    value: object
+
+
+def parse_where(text: str) -> Expression:
+    """The condition that ``text`` states, not yet bound to a catalog (``expressions.bind``).
+
+    >>> parse_where("a >= 3 AND b NOT IN ('x', 'y')")  # doctest: +NORMALIZE_WHITESPACE
+    And(parts=(Comparison(column='a', operator='>=', value=3), Not(part=In(column='b', values=('x', 'y')))))
+    >>> parse_where("a >= AND b")
+    Traceback (most recent call last):
+    metaclient.errors.ConfigError: where: at character 6, a >= <here>AND b: a literal or a column should be here
+    """
+    return _Parser(text).whole()
+
+
+class _Parser:
+    """One pass over the tokens."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = self._split()
+        self._at = 0
+        self._depth = 0
+
+    def whole(self) -> Expression:
+        made = self._either()
+        token = self._peek()
+        if token.kind != "end":
+            raise self._fault(token.at, f"the condition should end here, or go on with AND or OR; {_ELSEWHERE}")
+        return made
+
+    # -- tokens
+
+    def _split(self) -> list[_Token]:
+        tokens: list[_Token] = []
+        at = 0
+        while at < len(self._text):
+            match = _TOKEN.match(self._text, at)
+            if match is None:
+                what = "a quote is open" if self._text[at] in "'\"`" else "this character has no meaning here"
+                raise self._fault(at, what)
+            kind, text = str(match.lastgroup), match[0]
+            if kind == "name" and text.upper() in _KEYWORDS:
+                kind, text = "keyword", text.upper()
+            if kind != "space":
+                tokens.append(_Token(kind, text, at))
+            at = match.end()
+        return [*tokens, _Token("end", "", len(self._text))]
+
+    def _peek(self, ahead: int = 0) -> _Token:
+        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
+
+    def _next(self) -> _Token:
+        token = self._peek()
+        self._at += 1
+        return token
+
+    def _takes(self, *words: str) -> bool:
+        if any(
+            self._peek(i).text != word or self._peek(i).kind not in ("keyword", "symbol")
+            for i, word in enumerate(words)
+        ):
+            return False
+        self._at += len(words)
+        return True
+
+    def _expect(self, word: str) -> None:
+        if not self._takes(word):
+            raise self._fault(self._peek().at, f"{word} should be here; {_ELSEWHERE}")
+
+    def _fault(self, at: int, what: str) -> ConfigError:
+        before, after = self._text[max(0, at - 20) : at], self._text[at : at + 20]
+        return ConfigError(f"where: at character {at + 1}, {before}<here>{after}: {what}")
+
+    # -- conditions
+
+    def _either(self) -> Expression:
+        parts = [self._both()]
+        while self._takes("OR"):
+            parts.append(self._both())
+        return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+    def _both(self) -> Expression:
+        parts = [self._single()]
+        while self._takes("AND"):
+            parts.append(self._single())
+        return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+    def _single(self) -> Expression:
+        self._depth += 1
+        if self._depth > DEPTH_MAX:
+            raise self._fault(self._peek().at, f"more than {DEPTH_MAX} brackets and NOTs inside each other")
+        try:
+            if self._takes("NOT"):
+                return Not(self._single())
+            if self._takes("("):
+                inner = self._either()
+                self._expect(")")
+                return inner
+            return self._test()
+        finally:
+            self._depth -= 1
+
+    def _test(self) -> Expression:
+        start = self._peek()
+        left = self._operand()
+        token = self._peek()
+        if token.kind == "symbol" and token.text in _COMPARISONS:
+            return self._comparison(start, left)
+        if isinstance(left, _Literal):
+            if left.value is None or isinstance(left.value, bool):
+                return Constant(left.value)
+            raise self._fault(token.at, "a comparison should follow the literal")
+        if self._takes("IS", "NOT", "NULL"):
+            return Not(IsNull(left.name))
+        if self._takes("IS", "NULL"):
+            return IsNull(left.name)
+        is_not = self._peek().text == "NOT" and self._takes("NOT")
+        found = self._list_test(left)
+        if found is None:
+            if is_not or self._peek().kind in ("name", "text", "number", "binary") or self._peek().text in ("(", "IS"):
+                raise self._fault(
+                    self._peek().at, f"a comparison, IN, BETWEEN, LIKE or IS NULL should be here; {_ELSEWHERE}"
+                )
+            return Comparison(left.name, "=", True)  # a boolean column by itself
+        return Not(found) if is_not else found
+
+    def _comparison(self, start: _Token, left: _Name | _Literal) -> Expression:
+        operator = _COMPARISONS[self._next().text]
+        right = self._operand()
+        if isinstance(left, _Name) and isinstance(right, _Literal):
+            return Comparison(left.name, operator, right.value)
+        if isinstance(left, _Literal) and isinstance(right, _Name):
+            return Comparison(right.name, _FLIPPED[operator], left.value)
+        what = "two columns" if isinstance(left, _Name) else "two literals"
+        raise self._fault(start.at, f"{what} are compared: compare a column with a literal; {_ELSEWHERE}")
+
+    def _list_test(self, left: _Name) -> Expression | None:
+        if self._takes("BETWEEN"):
+            low = self._literal()
+            self._expect("AND")
+            high = self._literal()
+            return And((Comparison(left.name, ">=", low), Comparison(left.name, "<=", high)))
+        if self._takes("IN"):
+            self._expect("(")
+            values = [self._literal()]
+            while self._takes(","):
+                values.append(self._literal())
+            self._expect(")")
+            return In(left.name, tuple(values))
+        if self._takes("LIKE"):
+            pattern = self._string("a pattern in quotes")
+            escape = self._string("one character in quotes") if self._takes("ESCAPE") else "\\"
+            return Like(left.name, pattern, escape)
+        return None
+
+    # -- names and literals
+
+    def _operand(self) -> _Name | _Literal:
+        token = self._peek()
+        if token.kind == "name" and not (self._peek(1).kind == "text" and token.text.upper() in _TYPED):
+            self._next()
+            if self._peek().text == "(":
+                raise self._fault(token.at, f"functions cannot be pushed down; {_ELSEWHERE}")
+            quoted = token.text.startswith("`")
+            return _Name(token.text[1:-1].replace("``", "`") if quoted else token.text, token.at)
+        return _Literal(self._literal())
+
+    def _literal(self) -> object:
+        token = self._peek()
+        is_negative = self._takes("-")
+        if is_negative or self._takes("+"):
+            number = self._next()
+            if number.kind != "number":
+                raise self._fault(number.at, "a number should follow the sign")
+            value = self._number(number)
+            return -value if is_negative else value
+        self._next()
+        if token.kind == "number":
+            return self._number(token)
+        if token.kind == "text":
+            return self._unquoted(token)
+        if token.kind == "binary":
+            return self._typed(token, bytes.fromhex, token.text[2:-1], "an even number of hex digits")
+        if token.kind == "keyword" and token.text in ("TRUE", "FALSE", "NULL"):
+            return None if token.text == "NULL" else token.text == "TRUE"
+        if token.kind == "name" and token.text.upper() in _TYPED and self._peek().kind == "text":
+            reader, form = _TYPED[token.text.upper()]
+            return self._typed(token, reader, self._unquoted(self._next()), form)
+        raise self._fault(token.at, "a literal or a column should be here")
+
+    def _typed(self, token: _Token, reader: Callable[[str], object], text: str, form: str) -> object:
+        try:
+            return reader(text.strip())
+        except (ValueError, InvalidOperation):
+            raise self._fault(token.at, f"{token.text if token.kind == 'name' else 'X'} takes {form}") from None
+
+    def _number(self, token: _Token) -> int | float | Decimal:
+        text = token.text.rstrip("LlSsYyDdFfBb")
+        suffix = token.text[len(text) :].upper()
+        if suffix in ("L", "S", "Y"):
+            if not text.isdigit():
+                raise self._fault(token.at, f"{suffix} is for whole numbers")
+            return int(text)
+        if suffix == "BD":
+            return Decimal(text)
+        if suffix or "e" in text.lower():
+            return float(text)
+        return int(text) if text.isdigit() else Decimal(text)
+
+    def _string(self, wanted: str) -> str:
+        token = self._next()
+        if token.kind != "text":
+            raise self._fault(token.at, f"{wanted} should be here")
+        return self._unquoted(token)
+
+    def _unquoted(self, token: _Token) -> str:
+        quote, body = token.text[0], token.text[1:-1]
+        return re.sub(r"\\u([0-9A-Fa-f]{4})|\\(.)|" + quote * 2, _unescaped, body, flags=re.DOTALL)
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    if match[1] is not None:
+        return chr(int(match[1], 16))
+    if match[2] is not None:
+        return _ESCAPES.get(match[2], match[2])
+    return match[0][0]
+
+
+_ELSEWHERE = "what is beyond this small language belongs into df.where(...)"
+
+
+def _instant(text: str) -> datetime.datetime:
+    instant = datetime.datetime.fromisoformat(text)
+    return instant.replace(tzinfo=datetime.UTC) if instant.tzinfo is None else instant
+
+
+def _local(text: str) -> datetime.datetime:
+    instant = datetime.datetime.fromisoformat(text)
+    if instant.tzinfo is not None:
+        raise ValueError
+    return instant
+
+
+#: WORD 'text' -> how to read it, and what it takes.
+_TYPED: dict[str, tuple[Callable[[str], object], str]] = {
+    "DATE": (datetime.date.fromisoformat, "'YYYY-MM-DD'"),
+    "TIMESTAMP": (_instant, "'YYYY-MM-DD HH:MM:SS', with or without a zone (without: UTC)"),
+    "TIMESTAMP_NTZ": (_local, "'YYYY-MM-DD HH:MM:SS' without a zone"),
+    "DOUBLE": (float, "a number in quotes"),
+    "DECIMAL": (Decimal, "a number in quotes"),
+}

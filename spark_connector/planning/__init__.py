@@ -1,0 +1,1 @@
+"""What one read asks for, and how it is cut into splits."""

@@ -1,0 +1,174 @@
+"""What one read asks HBase for: made of options on the driver, shipped with each task, the same for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from metaclient import keys
+from metaclient.errors import ConfigError
+from metaclient.model import Consistency, Get, Scan
+from spark_connector.conditions.expressions import And, Expression, bind, columns_of
+from spark_connector.conditions.pushdown import Pushed, push, scan_columns
+from spark_connector.conditions.sql_text import parse_where
+from spark_connector.schema.catalog import Catalog
+from spark_connector.schema.layouts import Layout, schema_of
+from spark_connector.schema.ranges import KeyRange, bytes_of
+from spark_connector.settings.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+__all__ = ["COUNT_FILTER", "Query"]
+
+#: RowCounter's: one cell a row, and that without its value.
+COUNT_FILTER = b"(FirstKeyOnlyFilter() AND KeyOnlyFilter())"
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """A read of one table. ``pushed`` says where; ``columns`` and ``filter`` what of each row."""
+
+    options: Options
+    catalog: Catalog
+    schema: StructType
+    pushed: Pushed
+    columns: tuple[bytes, ...] = ()
+    filter: bytes | None = None
+    limit: int | None = None  # of each split; the whole read's is the planner's business
+    exact: Expression | None = None  # what rows must also pass in the worker, because nobody tests it afterwards
+
+    @classmethod
+    def of(cls, options: Options, schema: StructType | None = None, condition: Expression | None = None) -> Query:
+        """The read that these options ask for; ``schema`` (what Spark hands to a reader) chooses the columns.
+
+        ``condition`` is pushed down as far as it can be: whoever gives it tests what comes back. That of
+        ``hbase.spark.query.where`` holds for every row. Raises ``ConfigError`` for what cannot be read.
+        """
+        options = options.resolved()
+        catalog = options.catalog()
+        full = schema_of(catalog, replace(options, columns=()) if options.layout is Layout.COLUMNS else options)
+        schema = schema_of(catalog, options) if schema is None else _checked(schema, full)
+        exact = _bound(parse_where(options.where), options, catalog) if options.where is not None else None
+        both = [] if exact is None else [exact]
+        both += [] if condition is None else [_bound(condition, options, catalog)]
+        pushed = push(
+            And(tuple(both)) if len(both) == 2 else both[0] if both else None,
+            catalog,
+            value_filters=options.pushdown_column_filter,
+            bad_values_are_null=options.bad_values_are_null,
+        ).within(options.key_ranges())
+        names = [*schema.fieldNames(), *(columns_of(exact) if exact is not None else ())]
+        columns, filter_ = _columns(options, catalog, names, pushed)
+        if options.filter is not None:
+            filter_ = _both(filter_, options.filter.encode())
+        return cls(options, catalog, schema, pushed, columns, filter_, options.limit, exact)
+
+    @property
+    def read_schema(self) -> StructType:
+        """The schema, and behind it the columns that only the test of :attr:`exact` needs."""
+        names = self.schema.fieldNames()
+        more = [name for name in columns_of(self.exact) if name not in names] if self.exact is not None else []
+        if not more:
+            return self.schema
+        return type(self.schema)([*self.schema.fields, *self.catalog.select(more).schema().fields])
+
+    @property
+    def table(self) -> bytes:
+        return self.catalog.table
+
+    @property
+    def consistency(self) -> Consistency:
+        return Consistency.TIMELINE if self.options.read_replica else Consistency.STRONG
+
+    @property
+    def is_in_pieces(self) -> bool:
+        """Whether long rows come in pieces. HBase refuses a filter that looks at whole rows on pieces of rows."""
+        return self.options.batch_size is not None and self.filter is None
+
+    def limited(self, limit: int | None) -> Query:
+        return replace(self, limit=limit)
+
+    def counting(self) -> Query:
+        """The same rows, as few bytes of each as can be."""
+        if self.filter is not None or self.exact is not None:
+            raise ConfigError("rows that pass a filter cannot be counted on the server: read and count them in Spark")
+        # Columns of a catalog are what to show of a row; columns that were asked for by name say which rows to count.
+        columns = () if self.options.layout is Layout.COLUMNS else self.columns
+        return replace(self, columns=columns, filter=COUNT_FILTER, limit=None)
+
+    def scan(self, where: KeyRange, caching: int) -> Scan:
+        """The scan of one range."""
+        options = self.options
+        from_ms, to_ms = options.time_range()
+        return Scan(
+            start_row=where.start,
+            stop_row=where.stop,
+            columns=self.columns,
+            max_versions=options.max_versions,
+            min_timestamp=from_ms,
+            max_timestamp=to_ms,
+            filter=self.filter,
+            limit=self.limit,
+            caching=caching,
+            batch=options.batch_size if self.is_in_pieces else None,
+            is_raw=options.layout is Layout.RAW,
+            cache_blocks=options.cache_blocks,
+        )
+
+    def get(self, row: bytes) -> Get:
+        """The get of one row."""
+        from_ms, to_ms = self.options.time_range()
+        return Get(
+            row,
+            self.columns,
+            max_versions=self.options.max_versions,
+            min_timestamp=from_ms,
+            max_timestamp=to_ms,
+            filter=self.filter,
+        )
+
+
+def _bound(condition: Expression, options: Options, catalog: Catalog) -> Expression:
+    if options.layout is not Layout.COLUMNS:
+        raise ConfigError(
+            f"a condition needs hbase.spark.query.layout=columns, not {options.layout.value}: use "
+            "hbase.spark.query.startrow, .stoprow, .prefix, .ranges or .filter there"
+        )
+    return bind(condition, catalog)
+
+
+def _columns(
+    options: Options, catalog: Catalog, names: Sequence[str], pushed: Pushed
+) -> tuple[tuple[bytes, ...], bytes | None]:
+    """What a Scan asks for."""
+    if options.layout is not Layout.COLUMNS:
+        what = "hbase.spark.query.columns"
+        return tuple(
+            keys.column_name(bytes_of(name, what), what, family_only_ok=True) for name in options.columns
+        ), pushed.filter
+    extra = {options.stale_column, options.replica_column}
+    wanted = scan_columns(catalog, [name for name in dict.fromkeys(names) if name not in extra], pushed)
+    return wanted.columns, wanted.filter
+
+
+def _checked(schema: StructType, full: StructType) -> StructType:
+    """The user's schema may leave columns out and reorder them; it cannot change what they are."""
+    known = {field.name.lower(): field for field in full.fields}
+    for field in schema.fields:
+        declared = known.get(field.name.lower())
+        if declared is None:
+            raise ConfigError(
+                f"column {field.name!r} of the schema is not in the catalog, which has {', '.join(full.fieldNames())}"
+            )
+        if declared.dataType != field.dataType:
+            raise ConfigError(
+                f"column {field.name!r} is {field.dataType.simpleString()} in the schema and "
+                f"{declared.dataType.simpleString()} in the catalog: make them equal, and cast what was read"
+            )
+    return schema
+
+
+def _both(one: bytes | None, other: bytes) -> bytes:
+    return other if one is None else b"(" + one + b") AND (" + other + b")"

@@ -1,0 +1,244 @@
+"""Cuts a read into splits, one a region: a single scan of hbase:meta on the driver, spread over the meta replicas.
+
+1. The wanted ranges and rows are clipped to the regions.
+2. Where the backend tells how big regions are, neighbours on one server that are small together become one split, and
+   one that is big is cut at estimated middle keys. There are never more than ``hbase.spark.partition.max`` splits.
+3. Each split carries where its regions are, and where hbase:meta's replicas are: a task that finds them there makes no
+   lookup. They are hints. A region that moved, split or merged since is found again by the client.
+4. Splits are ordered so that those next to each other are on different servers, or the first wave of tasks would ask
+   one server only.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, pairwise
+from math import ceil
+from typing import Protocol, runtime_checkable
+
+from metaclient import Connection
+from metaclient.lookup.location_cache import encoded
+from metaclient.model import MetaReplica, RegionLocations
+from spark_connector.planning.query import Query
+from spark_connector.schema.ranges import KeyRange, intersection
+
+__all__ = ["TableSplit", "TellsRegionSizes", "plan", "split_keys"]
+
+MB = 1 << 20
+#: Bytes behind the common prefix in which a range is divided: keys that differ later than that are not told apart.
+_DIGITS = 8
+#: A region is not cut into more pieces than this, whatever its size.
+PIECES_MAX = 1000
+
+
+@runtime_checkable
+class TellsRegionSizes(Protocol):
+    """What a backend may have beside the SPI: the bytes of store files of each region, by region name."""
+
+    def region_sizes(self, table: bytes, deadline: float) -> Mapping[bytes, int]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class TableSplit:
+    """What one task reads. ``ranges`` are cut at the borders of regions, as they were when it was planned."""
+
+    ranges: tuple[KeyRange, ...] = ()
+    points: tuple[bytes, ...] = ()  # rows to get one by one, sorted
+    host: str | None = None  # of the server that has most of it
+    locations: bytes = b""  # for Connection.import_locations; empty: the task looks them up
+    size: int | None = None  # bytes, where it is known
+    regions: int = 0  # of the table that it meets
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.ranges and not self.points
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A split in the making: what is read of some neighbouring regions."""
+
+    ranges: tuple[KeyRange, ...]
+    points: tuple[bytes, ...]
+    regions: tuple[RegionLocations, ...]
+    size: int | None
+
+    @property
+    def server(self) -> str | None:
+        hosts = Counter(one.primary.server.host for one in self.regions if one.primary is not None)
+        return hosts.most_common(1)[0][0] if hosts else None
+
+    @classmethod
+    def joined(cls, parts: Sequence[_Part]) -> _Part:
+        """Neighbours as one."""
+        sizes = [part.size for part in parts if part.size is not None]
+        return cls(
+            tuple(chain.from_iterable(part.ranges for part in parts)),
+            tuple(chain.from_iterable(part.points for part in parts)),
+            tuple(dict.fromkeys(chain.from_iterable(part.regions for part in parts))),
+            sum(sizes) if len(sizes) == len(parts) else None,
+        )
+
+
+def plan(connection: Connection, query: Query, *, whole: bool = False) -> list[TableSplit]:
+    """The splits of a read; one empty split when there is nothing to read.
+
+    ``whole``: one split for everything, read in order (a limit of the whole read needs that). Raises ``TableNotFound``
+    and whatever else the client cannot do about.
+    """
+    options = query.options
+    regions = connection.regions(query.table)
+    parts = _clipped(regions, query)
+    sizes = _sizes(connection, query.table) if options.partition_split_mb or options.partition_min_mb else {}
+    if sizes:
+        parts = [replace(part, size=_size_of(part, sizes)) for part in parts]
+    if whole:
+        parts = _chunked(parts, 1)
+    else:
+        parts = [piece for part in parts for piece in _cut(part, options.partition_split_mb)]
+        parts = _merged(parts, options.partition_min_mb, options.bulkget_size)
+        parts = _chunked(parts, options.partition_max)
+    replicas = connection._reader.known()
+    ships = options.locations == "ship"
+    splits = [_split(part, query.table, replicas, ships) for part in parts]
+    return _interleaved(splits) or [TableSplit()]
+
+
+def _clipped(regions: Sequence[RegionLocations], query: Query) -> list[_Part]:
+    """What is wanted of each region; regions of which nothing is wanted are left out."""
+    ranges, points = deque(query.pushed.ranges), deque(query.pushed.points)
+    parts: list[_Part] = []
+    for entry in regions:
+        where = KeyRange(entry.region.start_key, entry.region.end_key)
+        while ranges and ranges[0].stop and ranges[0].stop <= where.start:
+            ranges.popleft()
+        meets: list[KeyRange] = []
+        for one in ranges:
+            if where.stop and one.start >= where.stop:
+                break
+            meets.append(one)
+        here: list[bytes] = []
+        while points and where.contains(points[0]):
+            here.append(points.popleft())
+        clipped = intersection(meets, (where,))
+        if clipped or here:
+            parts.append(_Part(clipped, tuple(here), (entry,), None))
+    return parts
+
+
+def _sizes(connection: Connection, table: bytes) -> Mapping[bytes, int]:
+    backend = connection._backend
+    if not isinstance(backend, TellsRegionSizes):
+        return {}
+    return backend.region_sizes(table, connection._deadline())
+
+
+def _size_of(part: _Part, sizes: Mapping[bytes, int]) -> int:
+    """Of one region; what is wanted of it only in part counts as the whole, since nobody knows better."""
+    return sum(sizes.get(one.region.name, 0) for one in part.regions) if part.ranges else 0
+
+
+# -- big ones are cut ------------------------------------------------------------------------------------------------
+
+
+def _cut(part: _Part, split_mb: float | None) -> list[_Part]:
+    if split_mb is None or part.size is None or len(part.ranges) != 1:
+        return [part]
+    count = min(ceil(part.size / (split_mb * MB)), PIECES_MAX)
+    if count < 2:
+        return [part]
+    where = part.ranges[0]
+    borders = [where.start, *split_keys(where, count), where.stop]
+    size = part.size // (len(borders) - 1)
+    pieces = [_Part((KeyRange(a, b),), (), part.regions, size) for a, b in pairwise(borders)]
+    first = replace(pieces[0], points=part.points)
+    return [first, *pieces[1:]]
+
+
+def split_keys(where: KeyRange, count: int) -> list[bytes]:
+    r"""At most ``count - 1`` keys inside of a range that cut it into parts of about the same width.
+
+    >>> split_keys(KeyRange(b"", b""), 4)
+    [b'@', b'\x80', b'\xc0']
+    >>> split_keys(KeyRange(b"user10", b"user20"), 2)
+    [b'user1\xb0']
+    """
+    shared = _common_prefix(where.start, where.stop) if where.stop else b""
+    low = int.from_bytes(where.start[len(shared) :][:_DIGITS].ljust(_DIGITS, b"\0"))
+    high = int.from_bytes(where.stop[len(shared) :][:_DIGITS].ljust(_DIGITS, b"\0")) if where.stop else 1 << 8 * _DIGITS
+    found: list[bytes] = []
+    for number in range(1, count):
+        at = low + (high - low) * number // count
+        key = shared + at.to_bytes(_DIGITS).rstrip(b"\0")
+        if key > where.start and (not where.stop or key < where.stop) and (not found or key > found[-1]):
+            found.append(key)
+    return found
+
+
+def _common_prefix(one: bytes, other: bytes) -> bytes:
+    length = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one[:length]
+
+
+# -- small ones are merged -------------------------------------------------------------------------------------------
+
+
+def _merged(parts: Sequence[_Part], min_mb: float | None, points_max: int) -> list[_Part]:
+    """Neighbours on one server, as long as they are small together."""
+    found: list[_Part] = []
+    for part in parts:
+        last = found[-1] if found else None
+        if last is not None and last.server == part.server and _are_small(last, part, min_mb, points_max):
+            found[-1] = _Part.joined((last, part))
+        else:
+            found.append(part)
+    return found
+
+
+def _are_small(one: _Part, other: _Part, min_mb: float | None, points_max: int) -> bool:
+    if not one.ranges and not other.ranges:
+        return len(one.points) + len(other.points) <= points_max
+    if min_mb is None or one.size is None or other.size is None:
+        return False
+    return one.size + other.size <= min_mb * MB and len(one.points) + len(other.points) <= points_max
+
+
+def _chunked(parts: Sequence[_Part], count_max: int) -> list[_Part]:
+    """At most that many, neighbours together, all of about the same number."""
+    if len(parts) <= count_max:
+        return list(parts)
+    found: list[_Part] = []
+    for number in range(count_max):
+        first, last = len(parts) * number // count_max, len(parts) * (number + 1) // count_max
+        found.append(_Part.joined(parts[first:last]))
+    return found
+
+
+# -- what travels ----------------------------------------------------------------------------------------------------
+
+
+def _split(part: _Part, table: bytes, replicas: Sequence[MetaReplica], ships: bool) -> TableSplit:
+    return TableSplit(
+        ranges=part.ranges,
+        points=part.points,
+        host=part.server,
+        locations=encoded({table: part.regions}, replicas) if ships else b"",
+        size=part.size,
+        regions=len(part.regions),
+    )
+
+
+def _interleaved(splits: Iterable[TableSplit]) -> list[TableSplit]:
+    """Server by server in turn, the one that has most left first."""
+    by_host: dict[str | None, deque[TableSplit]] = {}
+    for split in splits:
+        by_host.setdefault(split.host, deque()).append(split)
+    found: list[TableSplit] = []
+    while by_host:
+        for host in sorted(by_host, key=lambda host: -len(by_host[host])):
+            found.append(by_host[host].popleft())
+            if not by_host[host]:
+                del by_host[host]
+    return found

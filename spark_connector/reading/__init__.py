@@ -1,0 +1,1 @@
+"""Splits into Arrow record batches: runs in Spark's workers."""

@@ -1,0 +1,273 @@
+"""Cells that are Arrow arrays already -> record batches for Spark, in each layout, without an object for each of them.
+
+1. A row begins where the row key changes: numpy says of each cell in which row it is.
+2. Names are looked up in bulk, family and qualifier each in a table of those that the catalog has; the two numbers of a
+   cell lead to its *slot*: the column that it belongs to, if any.
+3. Sorted by slot, with their order kept, the cells of each column stand together. The first of a row is its newest.
+   Their values are taken out of the page, nulls where a row has none, and decoded as a whole (``arrow_columns``).
+
+The rows are those that ``arrow`` makes; a test compares the two on anything. What costs Python work for each value here
+as there: types and codecs that numpy cannot decode, and row keys whose parts have no fixed length.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from metaclient.backend import CellPage
+from metaclient.errors import BackendFault
+from metaclient.model import CellType, RegionLocation
+from spark_connector.reading.arrow import BYTES_MAX, ROWS_MAX
+from spark_connector.reading.batch_shape import BatchColumn, BatchShape, Provenance, map_array
+from spark_connector.schema.catalog import Catalog, CellColumn, FamilyColumn, KeyPart
+from spark_connector.schema.ranges import text_of
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from spark_connector.settings.options import Options
+
+__all__ = ["batches_from_cells"]
+
+#: Pages with fewer rows are put together: 1,000 to 50,000 rows a batch are equally fast in Spark, a few rows are not.
+ROWS_MIN = 1000
+#: Slots are sorted as numbers of 16 bits, which numpy does without comparing, as long as there are no more.
+_SHORT_MAX = 0x7FFF
+
+
+def batches_from_cells(
+    pages: Iterable[tuple[CellPage, RegionLocation | None]], catalog: Catalog, schema: StructType, options: Options
+) -> Iterator[pa.RecordBatch]:
+    """Record batches of at most ``ROWS_MAX`` rows; takes what ``CellScanner`` yields. No rows: no batch.
+
+    Raises ``BadCellError`` for a cell that cannot be decoded, unless such cells read as null.
+    """
+    shape = BatchShape(catalog, schema, options)
+    slots = _Slots(shape)
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for page, place in pages:
+        waiting.append(_PageColumns(shape, slots, page, 0 if place is None else place.replica_id).batch())
+        rows += waiting[-1].num_rows
+        size += page.cells.nbytes
+        if rows >= ROWS_MIN or size >= BYTES_MAX:
+            yield from _cut(_joined(shape, waiting, rows))
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield from _cut(_joined(shape, waiting, rows))
+
+
+def _joined(shape: BatchShape, batches: Sequence[pa.RecordBatch], rows: int) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    if len(batches) == 1:
+        return batches[0]
+    if not shape.columns:
+        return shape.batch([], rows)
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    for start in range(0, batch.num_rows, ROWS_MAX):
+        yield batch.slice(start, ROWS_MAX)
+
+
+# -- which column a cell is -------------------------------------------------------------------------------------------
+
+
+class _Slots:
+    """Numbers for the cell columns and the family columns of a shape, and the way from names to them."""
+
+    def __init__(self, shape: BatchShape) -> None:
+        import numpy as np
+        import pyarrow as pa
+
+        sources = [column.source for column in shape.columns]
+        cells = dict.fromkeys(source.column for source in sources if isinstance(source, CellColumn))
+        families = dict.fromkeys(source.family for source in sources if isinstance(source, FamilyColumn))
+        self._slots = {name: slot for slot, name in enumerate((*cells, *families))}
+        # A family's map leaves out the cells that other columns of the catalog are, also of those that are not read.
+        names = cells if not families else {*cells, *shape.named_cells}
+        split = {name: name.partition(b":")[::2] for name in names}
+        known_families = sorted({family for family, _ in split.values()} | {*families})
+        known_qualifiers = sorted({qualifier for _, qualifier in split.values()})
+        self._families = pa.array(known_families, pa.binary())
+        self._qualifiers = pa.array(known_qualifiers, pa.binary())
+        kind = np.int16 if len(self._slots) <= _SHORT_MAX else np.int32
+        # The last row and the last column are for names that are not known: that is where -1 leads to.
+        self._table = np.full((len(known_families) + 1, len(known_qualifiers) + 1), -1, dtype=kind)
+        for family in families:
+            self._table[known_families.index(family)] = self._slots[family]
+        for name, (family, qualifier) in split.items():
+            at = known_families.index(family), known_qualifiers.index(qualifier)
+            self._table[at] = self._slots.get(name, -1)
+
+    def of(self, name: bytes) -> int:
+        """The slot of a column, or of a family."""
+        return self._slots[name]
+
+    def sorted_cells(self, cells: pa.RecordBatch) -> list[np.ndarray]:
+        """For each slot its cells, in their order."""
+        import numpy as np
+
+        slots = self._table[_found(cells["family"], self._families), _found(cells["qualifier"], self._qualifiers)]
+        order = np.argsort(slots, kind="stable")
+        ends = np.cumsum(np.bincount(slots + 1, minlength=len(self._slots) + 1))
+        return np.split(order, ends[:-1])[1:]
+
+
+def _found(names: pa.Array, known: pa.Array) -> np.ndarray:
+    """Which of the known names each one is; -1 for none of them."""
+    import pyarrow.compute as pc
+
+    found: np.ndarray = pc.fill_null(pc.index_in(names, known), -1).to_numpy()
+    return found
+
+
+# -- the columns of one page -------------------------------------------------------------------------------------------
+
+
+class _PageColumns:
+    """Makes the columns of a batch out of a page."""
+
+    def __init__(self, shape: BatchShape, slots: _Slots, page: CellPage, replica_id: int) -> None:
+        import numpy as np
+
+        self._shape = shape
+        self._slots = slots
+        self._cells: Any = page.cells
+        self._is_stale = page.is_stale
+        self._replica_id = replica_id
+        self._is_first = _changes(self._cells["row"])  # cell of its row
+        self._starts = np.flatnonzero(self._is_first)
+        if len(self._starts) != page.rows:
+            raise BackendFault(f"the backend answered {len(self._starts)} rows on a page that should have {page.rows}")
+        self._count = page.cells.num_rows if shape.layout.has_a_row_per_cell else page.rows
+
+    def batch(self) -> pa.RecordBatch:
+        return self._shape.batch([self._array(column) for column in self._shape.columns], self._count)
+
+    def _array(self, column: BatchColumn) -> pa.Array:
+        import numpy as np
+        import pyarrow as pa
+
+        source, decoder = column.source, column.decoder
+        if source is Provenance.STALE:
+            return pa.array(np.full(self._count, self._is_stale))
+        if source is Provenance.REPLICA:
+            return pa.array(np.full(self._count, self._replica_id, dtype=np.int32))
+        if isinstance(source, str):
+            return self._fixed_array(source, column.arrow_type)
+        assert decoder is not None
+        if isinstance(source, KeyPart):
+            return decoder.arrow_array(self._key_parts[self._shape.key.index(source)], self._row_key)
+        if isinstance(source, CellColumn):
+            return decoder.arrow_array(self._newest(self._sorted[self._slots.of(source.column)]), self._row_key)
+        of_family = self._sorted[self._slots.of(source.family)]
+        text = text_of if source.has_text_keys else None
+        return self._maps(
+            column.arrow_type, of_family, self._cells["qualifier"].take(pa.array(of_family)), text, decoder
+        )
+
+    # -- rows
+
+    @cached_property
+    def _rows(self) -> pa.Array:
+        """The row keys, one for each row."""
+        import pyarrow as pa
+
+        return self._cells["row"].take(pa.array(self._starts))
+
+    def _row_key(self, row: int) -> bytes:
+        key: bytes = self._rows[row].as_py()
+        return key
+
+    @cached_property
+    def _key_parts(self) -> list[pa.Array]:
+        return self._shape.keys.split(self._rows)
+
+    @cached_property
+    def _row_of(self) -> np.ndarray:
+        """In which row each cell is."""
+        import numpy as np
+
+        return np.cumsum(self._is_first) - 1
+
+    # -- cells
+
+    @cached_property
+    def _sorted(self) -> list[np.ndarray]:
+        return self._slots.sorted_cells(self._cells)
+
+    def _newest(self, which: np.ndarray) -> pa.Array:
+        """Of these cells of one column, the value of the first one of each row; null for rows that have none."""
+        import numpy as np
+        import pyarrow as pa
+
+        rows = self._row_of[which]
+        if len(which) == len(self._starts) and (rows[1:] != rows[:-1]).all():
+            return self._cells["value"].take(pa.array(which))
+        found = np.full(len(self._starts), -1)
+        found[rows[::-1]] = which[::-1]  # the first one is written last
+        return self._cells["value"].take(pa.array(found, mask=found < 0))
+
+    def _maps(self, arrow_type: pa.DataType, which: np.ndarray, names: pa.Array, text: Any, decoder: Any) -> pa.Array:
+        """For each row a map of names to values, of these cells and the newest version of each."""
+        import numpy as np
+        import pyarrow as pa
+
+        encoded = names.dictionary_encode()
+        codes = encoded.indices.to_numpy()
+        rows = self._row_of[which]
+        is_newest = np.ones(len(which), dtype=bool)  # versions of a cell stand side by side
+        is_newest[1:] = (codes[1:] != codes[:-1]) | (rows[1:] != rows[:-1])
+        which, codes, rows = which[is_newest], codes[is_newest], rows[is_newest]
+        shown = encoded.dictionary
+        if text is not None:
+            shown = pa.array([text(name) for name in shown.to_pylist()], arrow_type.key_type)
+        values = self._cells["value"].take(pa.array(which))
+        items = values if decoder is None else decoder.arrow_array(values, lambda at: self._row_key(rows[at]))
+        counts = np.bincount(rows, minlength=len(self._starts))
+        return map_array(arrow_type, shown.take(pa.array(codes)), items, counts)
+
+    # -- layouts that need no catalog
+
+    def _fixed_array(self, name: str, arrow_type: pa.DataType) -> pa.Array:
+        import numpy as np
+        import pyarrow.compute as pc
+
+        cells = self._cells
+        match name:
+            case "row":
+                return cells["row"] if self._shape.layout.has_a_row_per_cell else self._rows
+            case "columns":
+                names = pc.binary_join_element_wise(cells["family"], cells["qualifier"], b":")
+                return self._maps(arrow_type, np.arange(cells.num_rows), names, text_of, None)
+            case "family":
+                return _shown(cells["family"], text_of, arrow_type)
+            case "type":
+                return _shown(cells["type"], lambda code: CellType(code).name, arrow_type)
+            case _:
+                return cells[name]
+
+
+def _changes(values: pa.Array) -> np.ndarray:
+    """Of each value, whether it is another one than the one before; the first one is."""
+    import numpy as np
+    import pyarrow.compute as pc
+
+    is_new = np.ones(len(values), dtype=bool)
+    is_new[1:] = pc.not_equal(values[1:], values[:-1]).to_numpy(zero_copy_only=False)
+    return is_new
+
+
+def _shown(values: pa.Array, text: Callable[[Any], str], arrow_type: pa.DataType) -> pa.Array:
+    """The values as text, each of the few different ones made once."""
+    import pyarrow as pa
+
+    encoded = values.dictionary_encode()
+    return pa.array([text(value) for value in encoded.dictionary.to_pylist()], arrow_type).take(encoded.indices)

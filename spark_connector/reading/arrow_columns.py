@@ -1,0 +1,136 @@
+"""One column of bytes -> one Arrow array: by numpy where the codec can, value by value where it cannot.
+
+Both ways give the same array; the slow one also finds the cell that is at fault. ``None`` is an absent cell and null,
+an empty value is a value (unless the codec says otherwise: Phoenix).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from metaclient import keys
+from spark_connector.schema.codecs.base import BadValueError, Codec
+from spark_connector.schema.types import DataType
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+__all__ = ["BadCellError", "ColumnDecoder", "matrix_of"]
+
+
+class BadCellError(BadValueError):
+    """A cell that is no value of its column's type; the message names table, row, column and bytes."""
+
+
+class ColumnDecoder:
+    """Decodes values of one column. ``where`` names it in errors: table and column."""
+
+    def __init__(
+        self, where: str, type: DataType, codec: Codec, arrow_type: pa.DataType, *, bad_is_null: bool, fast: bool = True
+    ) -> None:
+        self._where = where
+        self._type = type
+        self._codec = codec
+        self._arrow_type = arrow_type
+        self._bad_is_null = bad_is_null
+        self._is_plain = codec.is_plain(type)
+        self._width = codec.width(type)
+        self._is_fast = fast and (self._is_plain or self._width is not None)
+
+    def array(self, values: Sequence[bytes | None], row_of: Callable[[int], bytes]) -> pa.Array:
+        """The column of these values; ``row_of(i)`` is the row key of the i-th, for errors."""
+        import pyarrow as pa
+
+        found = self._fast_array(pa.array(values, pa.binary())) if self._is_fast else None
+        return self._slow_array(values, row_of) if found is None else found
+
+    def arrow_array(self, values: pa.Array, row_of: Callable[[int], bytes]) -> pa.Array:
+        """The same of values that are an Arrow array of binaries already."""
+        found = self._fast_array(values) if self._is_fast else None
+        return self._slow_array(values.to_pylist(), row_of) if found is None else found
+
+    def _slow_array(self, values: Sequence[bytes | None], row_of: Callable[[int], bytes]) -> pa.Array:
+        import pyarrow as pa
+
+        decode, type = self._codec.decode, self._type
+        decoded: list[object] = []
+        for index, value in enumerate(values):
+            try:
+                decoded.append(None if value is None else decode(value, type))
+            except BadValueError as error:
+                if not self._bad_is_null:
+                    raise self._bad(row_of(index), value, error) from None
+                decoded.append(None)
+        return pa.array(decoded, self._arrow_type)
+
+    def _bad(self, row: bytes, value: bytes | None, error: BadValueError) -> BadCellError:
+        data = keys.printable(value or b"")
+        shown = "" if data and data in str(error) else f" (bytes {data!r})"
+        return BadCellError(
+            f"{self._where}, row {keys.printable(row)}: {error}{shown}; correct the type or coder in the catalog, "
+            "or set hbase.spark.query.badvalue=null"
+        )
+
+    # -- many at once
+
+    def _fast_array(self, values: pa.Array) -> pa.Array | None:
+        """None: something is wrong with a value."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self._codec.writes_nulls(self._type):
+            is_empty = pc.equal(pc.binary_length(values), 0)
+            values = pc.if_else(is_empty, pa.scalar(None, pa.binary()), values)
+        return self._plain_array(values) if self._is_plain else self._fixed_array(values)
+
+    def _plain_array(self, values: pa.Array) -> pa.Array | None:
+        import pyarrow as pa
+
+        if self._type.name == "binary":
+            return values
+        try:
+            return values.cast(self._arrow_type)  # checks UTF-8
+        except pa.ArrowInvalid:
+            return None
+
+    def _fixed_array(self, values: pa.Array) -> pa.Array | None:
+        import numpy as np
+
+        assert self._width is not None
+        raw = matrix_of(values.drop_null() if values.null_count else values, self._width)
+        found = None if raw is None else self._codec.decode_array(raw, self._type)
+        if found is None or (found[1] is not None and found[1].any()):
+            return None
+        if not values.null_count:
+            return self._arrow(found[0], None)
+        is_null = values.is_null().to_numpy(zero_copy_only=False)
+        spread = np.zeros(len(values), dtype=found[0].dtype)
+        spread[~is_null] = found[0]
+        return self._arrow(spread, is_null)
+
+    def _arrow(self, values: np.ndarray, is_null: np.ndarray | None) -> pa.Array:
+        import pyarrow as pa
+
+        made = pa.array(values, mask=is_null, from_pandas=False)
+        return made if made.type == self._arrow_type else made.cast(self._arrow_type)
+
+
+def matrix_of(values: pa.Array, width: int) -> np.ndarray | None:
+    """The bytes of an array of binaries without nulls, a row for each; None if one of them has not this width.
+
+    >>> import pyarrow as pa
+    >>> matrix_of(pa.array([b"ab", b"cd"]), 2).tolist()
+    [[97, 98], [99, 100]]
+    """
+    import numpy as np
+
+    count = len(values)
+    if not count:
+        return np.zeros((0, width), dtype=np.uint8)
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, dtype=np.int32, count=count + 1, offset=4 * values.offset)
+    if (np.diff(ends) != width).any():
+        return None
+    return np.frombuffer(data, dtype=np.uint8, count=count * width, offset=ends[0]).reshape(count, width)

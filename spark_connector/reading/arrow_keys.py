@@ -1,0 +1,88 @@
+"""Row keys -> the bytes of each of their parts, as Arrow arrays: by numpy where all parts have a fixed length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from metaclient import keys
+from spark_connector.reading.arrow_columns import BadCellError, matrix_of
+from spark_connector.schema import rowkey
+from spark_connector.schema.codecs.base import BadValueError
+from spark_connector.schema.rowkey import KeyPart
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+__all__ = ["KeySplitter"]
+
+
+class KeySplitter:
+    """Cuts the row keys of one table into the parts of its catalog's key."""
+
+    def __init__(self, table: str, parts: Sequence[KeyPart], *, bad_is_null: bool) -> None:
+        self._table = table
+        self._parts = parts
+        self._bad_is_null = bad_is_null
+
+    def split(self, rows: pa.Array) -> list[pa.Array]:
+        """For each part of the key, the bytes of all rows.
+
+        A key that does not fit is all null where bad values read as null, and a :class:`BadCellError` elsewhere.
+        """
+        found = self._sliced(rows)
+        return self._one_by_one(rows.to_pylist()) if found is None else found
+
+    def _sliced(self, rows: pa.Array) -> list[pa.Array] | None:
+        """Parts of fixed lengths, or one part alone, are slices; None: look at each row."""
+        if len(self._parts) == 1 and self._parts[0].length is None:
+            return [rows]
+        lengths = [part.length for part in self._parts if part.length is not None]
+        raw = matrix_of(rows, sum(lengths)) if len(lengths) == len(self._parts) else None
+        if raw is None:
+            return None
+        found: list[pa.Array] = []
+        start = 0
+        for part, length in zip(self._parts, lengths, strict=True):
+            found.append(_binaries(raw[:, start : start + length], is_padded=part.is_padded))
+            start += length
+        return found
+
+    def _one_by_one(self, rows: Sequence[bytes]) -> list[pa.Array]:
+        import pyarrow as pa
+
+        found: list[list[bytes | None]] = [[] for _ in self._parts]
+        for row in rows:
+            for column, data in zip(found, self._split_one(row), strict=True):
+                column.append(data)
+        return [pa.array(column, pa.binary()) for column in found]
+
+    def _split_one(self, row: bytes) -> Sequence[bytes | None]:
+        try:
+            pieces = rowkey.split(self._parts, row)
+        except BadValueError as error:
+            if not self._bad_is_null:
+                raise BadCellError(
+                    f"table {self._table}, row {keys.printable(row)}: {error}; correct the row key in the catalog, "
+                    "or set hbase.spark.query.badvalue=null"
+                ) from None
+            return [None] * len(self._parts)
+        return [part.stripped(data) for part, data in zip(self._parts, pieces, strict=True)]
+
+
+def _binaries(raw: np.ndarray, *, is_padded: bool) -> pa.Array:
+    """The rows of a matrix as binaries, with or without the zero bytes that fill them up."""
+    import numpy as np
+    import pyarrow as pa
+
+    count, width = raw.shape
+    lengths = np.full(count, width)
+    if is_padded:
+        is_set = raw[:, ::-1] != 0
+        lengths = np.where(is_set.any(axis=1), width - is_set.argmax(axis=1), 0)
+        raw = raw[np.arange(width) < lengths[:, None]]
+    ends = np.zeros(count + 1, dtype=np.int32)
+    np.cumsum(lengths, out=ends[1:])
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(np.ascontiguousarray(raw))]
+    return pa.Array.from_buffers(pa.binary(), count, buffers)

@@ -1,0 +1,229 @@
+"""Reads one split: scans and multi-gets of the client in, record batches out. Runs in Spark's workers, or anywhere.
+
+The client does the hard part: a region that moved, split or died is found again and the scan goes on after the last
+row. What is decided here is where the task learns its regions' places:
+
+- ``hbase.spark.locations=ship``: they came with the split. Not for a task that runs again: what it was told may be why
+  the first attempt failed, so it looks for itself, after a random pause (a server that dies fails a thousand tasks in
+  the same second, and hbase:meta must not hear of all of them in the next).
+- ``lookup``: the task asks hbase:meta for its own range, a page for some ten regions, at the replica whose turn it is.
+
+And which road the cells take: from a backend with pages of cells they come as Arrow arrays (``arrow_cells``), from
+others, and where rows are asked for in pieces, as rows of Python objects (``arrow``). The batches have the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.util import find_spec
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from metaclient import Connection
+from metaclient.backend import CellPage
+from metaclient.calls import multi
+from metaclient.model import RegionLocation, Result
+from metaclient.scanner import CellScanner, TableScanner
+from spark_connector.conditions.expressions import evaluate
+from spark_connector.planning.query import Query
+from spark_connector.planning.splits import TableSplit
+from spark_connector.reading.arrow import batches_from_results
+from spark_connector.reading.arrow_cells import batches_from_cells
+from spark_connector.schema.ranges import KeyRange, union
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+__all__ = ["RangeCount", "count_split", "learn_locations", "read_split", "results_of"]
+
+#: Rows a page where nobody says: at 100 bytes a row it is what HBase takes for a page (2 MB, 1000 is happybase's).
+CACHING = 5000
+#: A task that runs again waits up to so long before its first lookup.
+JITTER_S = 2.0
+
+Placed = tuple[Result, RegionLocation | None]
+Rows = Generator[Placed, None, None]
+Pages = Generator[tuple[CellPage, RegionLocation | None], None, None]
+Batches = Generator["pa.RecordBatch", None, None]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCount:
+    """The rows of a range, which lies in one region (as it was planned)."""
+
+    start: bytes
+    stop: bytes
+    rows: int
+
+
+def read_split(
+    connection: Connection, query: Query, split: TableSplit, *, attempt: int = 0
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a split as record batches of the query's schema; none for an empty split.
+
+    ``attempt`` is Spark's number of this attempt of the task. Closing the iterator closes the server's scanner.
+    """
+    if query.exact is not None:
+        yield from _tested(connection, query, split, attempt)
+    else:
+        yield from _read(connection, query, query.schema, split, attempt)
+
+
+def _tested(connection: Connection, query: Query, split: TableSplit, attempt: int) -> Iterator[pa.RecordBatch]:
+    """The same where nobody tests the condition after us; the limit is of the rows that pass."""
+    import pyarrow as pa
+
+    assert query.exact is not None
+    left, names = query.limit, query.schema.fieldNames()
+    with closing(_read(connection, query.limited(None), query.read_schema, split, attempt)) as batches:
+        for batch in batches:
+            passes = [evaluate(query.exact, row) is True for row in batch.to_pylist()]
+            kept = batch.filter(pa.array(passes, pa.bool_())).select(names)
+            kept = kept if left is None else kept.slice(0, left)
+            if kept.num_rows:
+                yield kept
+            if left is not None:
+                left -= kept.num_rows
+                if left <= 0:
+                    return
+
+
+def _read(connection: Connection, query: Query, schema: StructType, split: TableSplit, attempt: int) -> Batches:
+    """The batches of a split by the faster road that there is."""
+    if not _has_cells(connection, query):
+        with closing(results_of(connection, query, split, attempt=attempt)) as results:
+            yield from batches_from_results(results, query.catalog, schema, query.options)
+        return
+    learn_locations(connection, query, split, attempt=attempt)
+    left = _Left(query.limit)
+    with closing(_pages_of(connection, query, split, left)) as pages:
+        yield from batches_from_cells(pages, query.catalog, schema, query.options)
+    if split.points and left.rows != 0:
+        with closing(_got(connection, query, split.points)) as found:
+            yield from batches_from_results(islice(found, left.rows), query.catalog, schema, query.options)
+
+
+def _has_cells(connection: Connection, query: Query) -> bool:
+    """Whether the backend answers cells in Arrow, and this read can use them."""
+    if not connection._backend.capabilities.cell_pages or query.is_in_pieces:
+        return False
+    return find_spec("numpy") is not None
+
+
+def count_split(connection: Connection, query: Query, split: TableSplit, *, attempt: int = 0) -> Iterator[RangeCount]:
+    """How many rows each range of a split has; the rows stay here, and of each only the first key crosses the wire."""
+    counting = query.counting()
+    learn_locations(connection, counting, split, attempt=attempt)
+    for where in split.ranges:
+        yield RangeCount(where.start, where.stop, _count_of(connection, counting, where))
+    if split.points:
+        found = sum(1 for _ in _got(connection, counting, split.points))
+        yield RangeCount(split.points[0], split.points[-1] + b"\0", found)
+
+
+def _count_of(connection: Connection, counting: Query, where: KeyRange) -> int:
+    if _has_cells(connection, counting):
+        with closing(_pages(connection, counting, where)) as pages:
+            return sum(page.rows for page, _ in pages)
+    with closing(_scanned(connection, counting, where)) as results:
+        return sum(1 for _ in results)
+
+
+def results_of(connection: Connection, query: Query, split: TableSplit, *, attempt: int = 0) -> Rows:
+    """The rows of a split and where each came from, in the order of keys, points after ranges.
+
+    With ``hbase.spark.query.batchsize`` a row may come in pieces, one after the other.
+    """
+    learn_locations(connection, query, split, attempt=attempt)
+    left = query.limit
+    found = _all_of(connection, query, split)
+    try:
+        yield from found if left is None else islice(found, left)
+    finally:
+        found.close()
+
+
+def _all_of(connection: Connection, query: Query, split: TableSplit) -> Rows:
+    for where in union(split.ranges):  # neighbouring regions are one scan
+        yield from _scanned(connection, query, where)
+    if split.points:
+        yield from _got(connection, query, split.points)
+
+
+def _scanned(connection: Connection, query: Query, where: KeyRange) -> Rows:
+    scan = query.scan(where, query.options.cached_rows or CACHING)
+    scanner = TableScanner(connection._operations, query.table, scan, query.consistency, None)
+    yield from scanner
+
+
+@dataclass(slots=True)
+class _Left:
+    """How many rows of a split's limit are left; None: there is none."""
+
+    rows: int | None
+
+
+def _pages_of(connection: Connection, query: Query, split: TableSplit, left: _Left) -> Pages:
+    """The ranges of a split as pages of cells, in the order of keys."""
+    for where in union(split.ranges):
+        if left.rows == 0:
+            return
+        with closing(_pages(connection, query.limited(left.rows), where)) as pages:
+            for page, place in pages:
+                if left.rows is not None:
+                    left.rows -= page.rows
+                yield page, place
+
+
+def _pages(connection: Connection, query: Query, where: KeyRange) -> Pages:
+    scan = query.scan(where, query.options.cached_rows or CACHING)
+    yield from CellScanner(connection._operations, query.table, scan, query.consistency, None)
+
+
+def _got(connection: Connection, query: Query, points: Iterable[bytes]) -> Rows:
+    rows = iter(points)
+    while some := list(islice(rows, query.options.bulkget_size)):
+        gets = [query.get(row) for row in some]
+        found = multi.get_many(connection._operations, query.table, gets, query.consistency, None)
+        yield from ((result, place) for result, place in found if result.cells)
+
+
+# -- where the regions are -------------------------------------------------------------------------------------------
+
+
+def learn_locations(connection: Connection, query: Query, split: TableSplit, *, attempt: int = 0) -> None:
+    """Take the split's hints, or find its regions by lookups of our own; see the module's docstring."""
+    if split.is_empty:
+        return
+    if split.locations and attempt == 0:
+        connection.import_locations(split.locations)
+        return
+    if attempt:
+        runtime = connection._runtime
+        runtime.sleep(runtime.rng.uniform(0.0, JITTER_S))
+    if query.options.locations == "lookup":
+        for where in (*union(split.ranges), *(KeyRange.of_row(row) for row in split.points)):
+            _look_up(connection, query.table, where)
+
+
+def _look_up(connection: Connection, table: bytes, where: KeyRange) -> None:
+    """From the upper end down, as pages of hbase:meta are read: one page for as many regions as it brings."""
+    operations = connection._operations
+    deadline = operations.deadline(table)
+    at, is_first = where.stop, True
+    while True:
+        entry = operations.retried(
+            lambda at=at, is_first=is_first: operations.locator.locate_region(  # type: ignore[misc]  # bound now
+                table, at, deadline=deadline, reload=is_first, before=True
+            ),
+            deadline,
+            table,
+            "locate",
+            at,
+        )
+        at, is_first = entry.region.start_key, False
+        if at <= where.start:
+            return

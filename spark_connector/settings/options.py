@@ -1,0 +1,261 @@
+"""The options of a read, write or stream: names in any case, values checked, everything else refused or passed on.
+
+The declaration of a field is the only place that says an option's name, its default and what is allowed. A name that
+looks like one of ours and is none is refused with the nearest one. Other ``hbase.*``, ``zookeeper.*`` and
+``metaclient.*`` names are properties of the client. What Spark itself adds is let through.
+
+>>> Options.parse({"URL": "fake:x", "hbase.table": "t", "HBASE.SPARK.QUERY.LIMIT": "5"}).limit
+5
+>>> Options.parse({"hbase.spark.query.limmit": "5"})
+Traceback (most recent call last):
+metaclient.errors.ConfigError: option hbase.spark.query.limmit: no such option; did you mean hbase.spark.query.limit?
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from metaclient.config import Config, property_names
+from metaclient.config.cluster_url import url_of_properties
+from metaclient.config.hbase_properties import hbase_names
+from metaclient.errors import ConfigError
+from metaclient.model import Durability, Scan
+from spark_connector.schema.catalog import Catalog
+from spark_connector.schema.codecs import codec_named
+from spark_connector.schema.layouts import Layout
+from spark_connector.schema.ranges import EVERYTHING, KeyRange, intersection, union
+from spark_connector.settings import option_values as kinds
+from spark_connector.settings.option_values import Kind, WriteTimestamp
+
+__all__ = ["ClientKey", "Options"]
+
+#: What makes two reads share one client of a worker.
+ClientKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
+
+_NAME = "name"
+_KIND = "kind"
+#: Spark's own, which it hands on to sources and sinks.
+_SPARKS = frozenset({"path", "checkpointlocation", "queryname"})
+_CLIENT_PREFIXES = ("hbase.", "zookeeper.", "metaclient.")
+#: Accepted as hbase-connectors has them, and of no effect here.
+_WITHOUT_EFFECT = frozenset({"hbase.spark.use.hbasecontext"})
+#: Above this likeness an unknown name is taken for a slip. Measured on one- and two-letter slips of all our names.
+_LIKENESS = 0.85
+
+_JOB = WriteTimestamp()
+
+
+def _option(name: str, kind: Kind[Any], default: object = None) -> Any:
+    return dataclasses.field(default=default, metadata={_NAME: name, _KIND: kind})
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """Every option by a short name; made by :meth:`parse`. Immutable, hashable, picklable."""
+
+    # -- which table, where
+    url: str | None = _option("url", kinds.text)
+    catalog_text: str | None = _option("catalog", kinds.text)
+    table: str | None = _option("hbase.table", kinds.text)
+    columns_mapping: str | None = _option("hbase.columns.mapping", kinds.text)
+    config_location: tuple[str, ...] = _option("hbase.spark.config.location", kinds.names, ())
+    locations: str = _option("hbase.spark.locations", kinds.one_of("ship", "lookup"), "ship")
+
+    # -- what to read
+    layout_name: str = _option("hbase.spark.query.layout", kinds.one_of(*(each.value for each in Layout)), "columns")
+    encoder: str = _option("hbase.spark.query.encoder", kinds.text, "naive")
+    columns: tuple[str, ...] = _option("hbase.spark.query.columns", kinds.columns, ())  # (): all
+    where: str | None = _option("hbase.spark.query.where", kinds.text)
+    startrow: bytes = _option("hbase.spark.query.startrow", kinds.key, b"")
+    stoprow: bytes = _option("hbase.spark.query.stoprow", kinds.key, b"")
+    prefix: bytes = _option("hbase.spark.query.prefix", kinds.key, b"")
+    ranges: tuple[KeyRange, ...] = _option("hbase.spark.query.ranges", kinds.key_ranges, ())
+    limit: int | None = _option("hbase.spark.query.limit", kinds.whole(0))
+    filter: str | None = _option("hbase.spark.query.filter", kinds.text)
+    timestamp: int | None = _option("hbase.spark.query.timestamp", kinds.whole(0))
+    timerange_start: int | None = _option("hbase.spark.query.timerange.start", kinds.whole(0))
+    timerange_end: int | None = _option("hbase.spark.query.timerange.end", kinds.whole(1))
+    max_versions: int = _option("hbase.spark.query.maxVersions", kinds.whole(1, 2**31 - 1), 1)
+    bad_value: str = _option("hbase.spark.query.badvalue", kinds.one_of("error", "null"), "error")
+    read_replica: bool = _option("hbase.spark.query.readreplica", kinds.flag, False)
+    stale_column: str | None = _option("hbase.spark.query.stalecolumn", kinds.text)
+    replica_column: str | None = _option("hbase.spark.query.replicacolumn", kinds.text)
+
+    # -- how to read it
+    cache_blocks: bool = _option("hbase.spark.query.cacheblocks", kinds.flag, False)
+    cached_rows: int | None = _option("hbase.spark.query.cachedrows", kinds.whole(1, 2**31 - 1, off="-1"))
+    batch_size: int | None = _option("hbase.spark.query.batchsize", kinds.whole(1, 2**31 - 1, off="-1"))
+    bulkget_size: int = _option("hbase.spark.bulkget.size", kinds.whole(1, 100_000), 1000)
+    pushdown_column_filter: bool = _option("hbase.spark.pushdown.columnfilter", kinds.flag, True)
+    pushdown_catalyst: bool = _option("hbase.spark.pushdown.catalyst", kinds.flag, False)
+    partition_split_mb: float | None = _option(
+        "hbase.spark.partition.split.mb", kinds.decimal_number(0, off="off"), 512.0
+    )
+    partition_min_mb: float | None = _option("hbase.spark.partition.min.mb", kinds.decimal_number(0, off="off"), 64.0)
+    partition_max: int = _option("hbase.spark.partition.max", kinds.whole(1, 1_000_000), 10_000)
+    locality: str = _option("hbase.spark.locality", kinds.one_of("auto", "off"), "auto")
+    gc_freeze: bool = _option("hbase.spark.worker.gcfreeze", kinds.flag, True)
+
+    # -- writing
+    new_table: int | None = _option("newtable", kinds.whole(1, 100_000, off="off"))  # regions of a table to be made
+    region_start: bytes = _option("regionStart", kinds.key, b"aaaaaaa")
+    region_end: bytes = _option("regionEnd", kinds.key, b"zzzzzzz")
+    write_splits: tuple[bytes, ...] = _option("hbase.spark.write.splits", kinds.keys_list, ())
+    write_batch_rows: int = _option("hbase.spark.write.batch.rows", kinds.whole(1, 1_000_000), 1000)
+    write_batch_bytes: int = _option("hbase.spark.write.batch.bytes", kinds.whole(1, 2**30), 2 << 20)
+    write_concurrency: int = _option("hbase.spark.write.concurrency", kinds.whole(1, 64), 2)
+    write_rate_mb: float | None = _option("hbase.spark.write.rate.mb", kinds.decimal_number(0, off="off"))
+    write_timestamp: WriteTimestamp = _option(  # noqa: RUF009  # it makes a field
+        "hbase.spark.write.timestamp", kinds.write_timestamp, _JOB
+    )
+    write_ttl_ms: int | None = _option("hbase.spark.write.ttl", kinds.whole(1))
+    write_durability: Durability = _option(  # noqa: RUF009  # it makes a field
+        "hbase.spark.write.durability", kinds.durability, Durability.USE_DEFAULT
+    )
+    write_nulls: str = _option("hbase.spark.write.nulls", kinds.one_of("skip", "delete", "empty"), "skip")
+    write_operation: str = _option("hbase.spark.write.operation", kinds.one_of("put", "delete", "increment"), "put")
+    write_truncate: bool = _option("hbase.spark.write.truncate", kinds.flag, False)
+    write_at_least_once: bool = _option("hbase.spark.write.atleastonce", kinds.flag, False)  # for increments
+
+    # -- streaming
+    max_rows_per_trigger: int | None = _option("maxRowsPerTrigger", kinds.whole(1, off="off"))
+    starting_timestamp: int | None = _option("startingTimestamp", kinds.starting_timestamp)  # None: now
+    stream_lag_ms: int = _option("hbase.spark.stream.lag.ms", kinds.whole(0), 10_000)
+
+    #: Properties of the client, sorted by name.
+    properties: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Options:
+        """The options of a mapping; ``ConfigError`` for a wrong name, value or combination."""
+        values: dict[str, object] = {}
+        properties: dict[str, str] = {}
+        given = {str(name).lower(): str(value) for name, value in options.items() if value is not None}
+        for name, value in given.items():
+            field = _FIELDS.get(name)
+            if field is not None:
+                values[field.name] = field.metadata[_KIND].parse(field.metadata[_NAME], value)
+            elif name not in _SPARKS and name not in _WITHOUT_EFFECT:
+                _refuse_if_ours(name)
+                if name.startswith(_CLIENT_PREFIXES):
+                    properties[_PROPERTY_CASE.get(name, name)] = value
+        if "path" in given and "table" not in values and "catalog_text" not in values:
+            values["table"] = given["path"].strip()  # load("ns:table")
+        Config.of(properties)  # refuses, on the driver, a property that is misspelt or has a wrong value
+        made = cls(**values, properties=tuple(sorted(properties.items())))  # type: ignore[arg-type]  # read by kind
+        made._check()
+        return made
+
+    def _check(self) -> None:
+        self._refuse_both("catalog_text", "table")
+        self._refuse_both("prefix", "startrow")
+        self._refuse_both("prefix", "stoprow")
+        self._refuse_both("timestamp", "timerange_start")
+        self._refuse_both("timestamp", "timerange_end")
+        self._refuse_both("new_table", "write_splits")
+        if self.startrow and self.stoprow and KeyRange(self.startrow, self.stoprow).is_empty:
+            raise ConfigError("option hbase.spark.query.startrow must be before hbase.spark.query.stoprow (exclusive)")
+        if self.timerange_end is not None and self.timerange_end <= (self.timerange_start or 0):
+            raise ConfigError("option hbase.spark.query.timerange.end (exclusive) must be after timerange.start")
+        if self.columns_mapping and not self.table:
+            raise ConfigError("option hbase.columns.mapping needs hbase.table, which is missing")
+        if not self.read_replica:
+            for name in ("stale_column", "replica_column"):
+                if getattr(self, name) is not None:
+                    raise ConfigError(f"option {_name_of(name)} needs hbase.spark.query.readreplica=true")
+        if self.stale_column is not None and self.stale_column == self.replica_column:
+            raise ConfigError("options hbase.spark.query.stalecolumn and .replicacolumn must differ")
+        codec_named(self.encoder)
+
+    def _refuse_both(self, first: str, second: str) -> None:
+        if getattr(self, first) and getattr(self, second):
+            raise ConfigError(f"options {_name_of(first)} and {_name_of(second)} exclude each other: give one")
+
+    # -- what follows from them
+
+    @property
+    def layout(self) -> Layout:
+        return Layout(self.layout_name)
+
+    @property
+    def bad_values_are_null(self) -> bool:
+        return self.bad_value == "null"
+
+    def catalog(self) -> Catalog:
+        """The catalog that they name; ConfigError when they name none."""
+        if self.catalog_text is not None:
+            return Catalog.parse(self.catalog_text, default_coder=self.encoder)
+        if self.table is None:
+            raise ConfigError("option catalog (JSON) is missing; or give hbase.table, with hbase.columns.mapping")
+        if self.columns_mapping is not None:
+            return Catalog.from_mapping(self.table, self.columns_mapping, default_coder=self.encoder)
+        if self.layout is Layout.COLUMNS:
+            raise ConfigError(
+                "option hbase.columns.mapping (or a catalog) is missing: without it only the layouts map, cells and "
+                "raw can be read (hbase.spark.query.layout)"
+            )
+        return Catalog.of_table(self.table)
+
+    def key_ranges(self) -> tuple[KeyRange, ...]:
+        """Where startrow, stoprow, prefix and ranges let the read go."""
+        found: tuple[KeyRange, ...] = EVERYTHING
+        if self.startrow or self.stoprow:
+            found = (KeyRange(self.startrow, self.stoprow),)
+        if self.prefix:
+            found = (KeyRange.of_prefix(self.prefix),)
+        return intersection(found, union(self.ranges)) if self.ranges else found
+
+    def time_range(self) -> tuple[int, int]:
+        """[from, to) in milliseconds, as Scan and Get take it."""
+        if self.timestamp is not None:
+            return self.timestamp, self.timestamp + 1
+        return self.timerange_start or 0, Scan().max_timestamp if self.timerange_end is None else self.timerange_end
+
+    @property
+    def connection_url(self) -> str:
+        """``url``; else the cluster that HBase's properties name."""
+        found = self.url or url_of_properties(dict(self.properties))
+        if found is None:
+            raise ConfigError(
+                "option url is missing, such as thrift2://gateway:9090 or hbase://zk1,zk2:2181; hbase.zookeeper.quorum "
+                "would do, too"
+            )
+        return found
+
+    def client_key(self) -> ClientKey:
+        """Equal for options that one client can serve (add user and process where clients are kept)."""
+        return self.connection_url, self.resolved().properties
+
+    def resolved(self) -> Options:
+        """The same with the site files of ``hbase.spark.config.location`` read: do it on the driver, then ship."""
+        if not self.config_location:
+            return self
+        properties: dict[str, str] = {}
+        for location in self.config_location:
+            properties.update(Config.of(location).properties)
+        properties.update(self.properties)
+        return dataclasses.replace(self, config_location=(), properties=tuple(sorted(properties.items())))
+
+
+_FIELDS = {field.metadata[_NAME].lower(): field for field in dataclasses.fields(Options) if _NAME in field.metadata}
+_PROPERTY_CASE = {name.lower(): name for name in (*property_names(), *hbase_names())}
+_NAMES = tuple(field.metadata[_NAME] for field in _FIELDS.values())
+
+
+def _name_of(field: str) -> str:
+    return next(str(each.metadata[_NAME]) for each in _FIELDS.values() if each.name == field)
+
+
+def _refuse_if_ours(name: str) -> None:
+    if name in _PROPERTY_CASE:
+        return
+    by_lower = {known.lower(): known for known in _NAMES}
+    is_ours = name.startswith("hbase.spark.")
+    near = difflib.get_close_matches(name, by_lower, 1, 0.6 if is_ours else _LIKENESS)
+    if is_ours or near:
+        advice = f"did you mean {by_lower[near[0]]}?" if near else "see the table of options in docs/spark.md"
+        raise ConfigError(f"option {name}: no such option; {advice}")

@@ -1,0 +1,1 @@
+"""Structured Streaming: a source of changed cells, and a sink."""

@@ -1,0 +1,1 @@
+"""DataFrames into puts, deletes and increments."""

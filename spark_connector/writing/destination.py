@@ -1,0 +1,138 @@
+"""Gets the table of a write ready, once, on the driver: made with splits, emptied, or only checked. Never in a task."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from metaclient import keys
+from metaclient.errors import ConfigError, NoSuchFamily, TableNotFound, Unsupported
+from spark_connector.planning.splits import split_keys
+from spark_connector.schema.ranges import KeyRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from metaclient import Connection
+    from metaclient.model import TableDescriptor
+    from spark_connector.settings.options import Options
+
+__all__ = ["check_families", "copy_of", "prepare", "region_splits", "truncate"]
+
+_log = logging.getLogger(__name__)
+
+
+def region_splits(options: Options) -> list[bytes]:
+    """Where a new table is cut: ``hbase.spark.write.splits``, or ``newtable`` regions as hbase-connectors makes them.
+
+    There the first region ends at ``regionStart`` and the last begins at ``regionEnd``; two regions are cut between.
+
+    >>> from spark_connector.settings.options import Options
+    >>> region_splits(Options.parse({"newtable": "6", "regionStart": "a", "regionEnd": "e"}))
+    [b'a', b'b', b'c', b'd', b'e']
+    """
+    if options.write_splits:
+        return list(options.write_splits)
+    wanted = options.new_table or 1
+    where = KeyRange(options.region_start, options.region_end)
+    if wanted == 1:
+        return []
+    if where.is_empty or not where.stop:
+        raise ConfigError("option regionStart must be before regionEnd: a new table's regions are cut between them")
+    if wanted == 2:
+        return split_keys(where, 2)
+    found = [where.start, *split_keys(where, wanted - 2), where.stop]
+    if len(found) < wanted - 1:
+        raise ConfigError(
+            f"option newtable = {wanted}: there are only {len(found)} keys to cut at between regionStart and "
+            "regionEnd; make the range wider, or give hbase.spark.write.splits"
+        )
+    return found
+
+
+def prepare(
+    connection: Connection, table: bytes, families: Iterable[bytes], options: Options, *, overwrite: bool = False
+) -> None:
+    """Make the table if it is missing and that was asked for; empty it for ``overwrite``; check its families."""
+    families = sorted(set(families))
+    if overwrite and not options.write_truncate:
+        raise ConfigError(
+            f"mode overwrite would delete every row of table '{keys.printable(table)}' first: say so with "
+            "hbase.spark.write.truncate=true, or use mode append, which replaces the cells that it writes"
+        )
+    if options.write_ttl_ms is not None and not connection.capabilities.cell_ttl:
+        raise Unsupported(
+            f"the backend {connection._backend.name!r} cannot give cells a TTL of their own (hbase.spark.write.ttl): "
+            "use thrift2:, or set one on the family"
+        )
+    descriptor = _described(connection, table)
+    if descriptor is None:
+        _make(connection, table, families, options)
+        return
+    check_families(descriptor, families)
+    if overwrite:
+        truncate(connection, descriptor)
+
+
+def _described(connection: Connection, table: bytes) -> TableDescriptor | None:
+    try:
+        return connection._describe(table)
+    except TableNotFound:
+        return None
+
+
+def _make(connection: Connection, table: bytes, families: list[bytes], options: Options) -> None:
+    if options.new_table is None and not options.write_splits:
+        raise TableNotFound(
+            f"table '{keys.printable(table)}' does not exist; to have it made, give newtable (a number of regions) or "
+            "hbase.spark.write.splits (row keys)"
+        )
+    splits = region_splits(options)
+    connection.create_table(table, {family: {} for family in families}, splits=splits)
+    _log.info("made table %s with %d regions", keys.printable(table), len(splits) + 1)
+
+
+def check_families(descriptor: TableDescriptor, families: Iterable[bytes]) -> None:
+    """NoSuchFamily, with those that there are."""
+    there = {family.name for family in descriptor.families}
+    missing = [name for name in families if name not in there]
+    if missing:
+        has = ", ".join(sorted(keys.printable(name) for name in there))
+        raise NoSuchFamily(
+            f"table '{keys.printable(descriptor.name)}' has no family "
+            f"'{keys.printable(missing[0])}', which the catalog writes to; it has {has}"
+        )
+
+
+def truncate(connection: Connection, descriptor: TableDescriptor) -> None:
+    """Delete a table and make it again, with the same settings and the same regions (truncate_preserve)."""
+    splits = _splits_of(connection, descriptor.name)
+    name = keys.printable(descriptor.name)
+    _log.warning("truncating table %s: %d regions", name, len(splits) + 1)
+    connection.delete_table(descriptor.name, disable=True)
+    _create(connection, descriptor, splits)
+
+
+def copy_of(source: Connection, table: bytes, target: Connection, name: bytes, renamed: dict[bytes, bytes]) -> None:
+    """Make a table with the settings and regions of another one, perhaps elsewhere; families may be renamed."""
+    from dataclasses import replace
+
+    descriptor = source._describe(table)
+    kept = [family for family in descriptor.families if not renamed or family.name in renamed]
+    families = tuple(replace(family, name=renamed.get(family.name, family.name)) for family in kept)
+    made = replace(descriptor, name=name, families=families, attributes=())
+    _create(target, made, _splits_of(source, table))
+
+
+def _splits_of(connection: Connection, table: bytes) -> list[bytes]:
+    splits = [entry.region.start_key for entry in connection.regions(table) if entry.region.start_key]
+    if splits and not connection.capabilities.create_with_splits:
+        raise Unsupported(
+            f"table '{keys.printable(table)}' has {len(splits) + 1} regions, and the backend "
+            f"{connection._backend.name!r} cannot make a table with splits: use thrift2: or hbase:"
+        )
+    return splits
+
+
+def _create(connection: Connection, descriptor: TableDescriptor, splits: list[bytes]) -> None:
+    connection._admin("create_table", connection._backend.create_table, descriptor, splits)

@@ -1,0 +1,282 @@
+"""Sends many mutations of one table, one by one or in pages: region by region, several batches on their way at a time.
+
+1. Mutations wait until there are :data:`BATCHES_BUFFERED` batches' worth of them, by rows or by bytes. Then they are
+   sorted by row, dealt out to the servers of their regions, as far as the shipped locations know them, and what a
+   server gets is cut into batches. So a call goes to one server and to few regions there, also behind a gateway: a
+   server writes its log once for each region of a call. What does not fill a batch waits on, half of all at most.
+2. While the next ones are collected, one batch is sent for each batch's worth: the caller and the servers work side by
+   side, and no more than twice :data:`BATCHES_BUFFERED` batches are in memory.
+3. At most ``concurrency`` batches are on their way. The rate limit counts what is sent, and sleeps before a batch.
+4. The client tries each row again that its region refused (moved, split, too busy). What it gives up on ends in one
+   :class:`~metaclient.errors.BatchError` that names the rows; then nothing more is sent.
+
+>>> import metaclient
+>>> from metaclient.model import Cell, Put
+>>> with metaclient.connect("scripted:") as connection:
+...     connection.create_table("t", {"cf": {}})
+...     with Sender(connection, b"t") as sender:
+...         sender.add(Put(b"r1", (Cell(b"cf:a", 7, b"1"),)))
+...     sender.sent.rows, connection.table("t").row(b"r1")
+(1, {b'cf:a': b'1'})
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from math import ceil, fsum
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from metaclient import keys
+from metaclient.errors import BatchError, DeadlineExceeded, MetaClientError
+from spark_connector.writing.loads import Load, Mutation, Mutations, Page
+
+if TYPE_CHECKING:
+    from metaclient import Connection
+    from metaclient.backend import PutPage
+    from metaclient.model import ServerName
+    from metaclient.runtime import Runtime, Task
+
+__all__ = ["Sender", "Sent"]
+
+L = TypeVar("L", bound=Load)
+
+#: Batches' worth of mutations that are sorted and cut at a time.
+BATCHES_BUFFERED = 8
+#: A batch ends by the client's own deadline; after this much more the runtime itself is broken.
+GRACE_S = 30.0
+#: Rows that an error message names.
+ROWS_NAMED = 3
+
+
+@dataclass(slots=True)
+class Sent:
+    """What was sent, and what it took."""
+
+    rows: int = 0
+    cells: int = 0
+    bytes: int = 0
+    batches: int = 0
+    retries: int = 0
+
+
+class Sender:
+    """Collects and sends; a context manager that sends the rest at its end (unless it ends with an error)."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        table: bytes,
+        *,
+        batch_rows: int = 1000,
+        batch_bytes: int = 2 << 20,
+        concurrency: int = 2,
+        bytes_per_s: float | None = None,
+    ) -> None:
+        self._connection = connection
+        self._table = table
+        self._batch_rows = batch_rows
+        self._batch_bytes = batch_bytes
+        self._concurrency = concurrency
+        self._runtime: Runtime = connection._runtime
+        self._pace = _Pace(self._runtime, bytes_per_s) if bytes_per_s is not None else None
+        self._mutations = Mutations()  # what waits, with the pages
+        self._pages: list[Page] = []
+        self._worths = 0  # batches' worth that were taken since the last cut
+        self._rows_left = batch_rows  # until the next batch's worth is full, as are the bytes
+        self._bytes_left = batch_bytes
+        self._ready: deque[Load] = deque()
+        self._running: list[Task[None]] = []
+        self._retries_before = self._retries()
+        self._sent_lock = self._runtime.lock()  # guards sent: batches end in threads of their own
+        self.sent = Sent()
+        self.servers: set[ServerName | None] = set()
+
+    def __enter__(self) -> Sender:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.flush()
+        else:
+            self._settle()
+
+    def add(self, mutation: Mutation) -> None:
+        """Take one; may send batches, and wait for one that is on its way."""
+        self.extend((mutation,))
+
+    def extend(self, mutations: Iterable[Mutation]) -> None:
+        """Take many, one after the other."""
+        for mutation in mutations:
+            self._take(1, self._mutations.add(mutation))
+
+    def extend_page(self, page: PutPage) -> None:
+        """Take many puts at once."""
+        load = Page(page)
+        begin = 0
+        while begin < len(load):
+            end = load.until(begin, self._rows_left, self._bytes_left)
+            part = load.part(begin, end)
+            self._pages.append(part)
+            self._take(len(part), part.byte_count)
+            begin = end
+
+    def flush(self) -> None:
+        """Send all that waits, and wait until all of it is written; BatchError when some rows cannot be."""
+        self._ready.extend(self._batches())
+        while self._ready:
+            self._send(self._ready.popleft())
+        while self._running:
+            self._collect_one()
+        self.sent.retries = self._retries() - self._retries_before
+
+    # -- what waits ----------------------------------------------------------------------------------------------
+
+    def _take(self, rows: int, byte_count: int) -> None:
+        """So much more waits; when that makes a batch's worth, a batch may go."""
+        self._rows_left -= rows
+        self._bytes_left -= byte_count
+        if self._rows_left > 0 and self._bytes_left > 0:
+            return
+        self._rows_left, self._bytes_left = self._batch_rows, self._batch_bytes
+        self._worths += 1
+        is_time = self._worths >= BATCHES_BUFFERED
+        for _ in range(len(self._ready) if is_time else min(1, len(self._ready))):
+            self._send(self._ready.popleft())
+        if is_time:
+            self._cut()
+
+    def _cut(self) -> None:
+        """Make the full batches ready, and as many others as leave half of what may wait, the fullest first."""
+        batches = sorted(self._batches(), key=self._worth)
+        left = fsum(map(self._worth, batches))
+        while batches and (self._worth(batches[-1]) >= 1 or left > BATCHES_BUFFERED / 2):
+            fullest = batches.pop()
+            left -= self._worth(fullest)
+            self._ready.append(fullest)
+        self._mutations = Mutations().joined(one for one in batches if isinstance(one, Mutations))
+        self._pages = [one for one in batches if isinstance(one, Page)]
+        self._worths = ceil(left)
+
+    def _worth(self, batch: Load) -> float:
+        """How full it is, by rows or by bytes; 1 is full."""
+        return max(len(batch) / self._batch_rows, batch.byte_count / self._batch_bytes)
+
+    def _batches(self) -> Iterator[Load]:
+        """All that waits, by server and in the order of its rows; it waits no more."""
+        by_kind: dict[object, list[Page]] = {}
+        for page in self._pages:
+            by_kind.setdefault(page.kind, []).append(page)
+        waiting: list[Load] = [self._mutations, *(first.joined(others) for first, *others in by_kind.values())]
+        self._mutations, self._pages = Mutations(), []
+        for load in waiting:
+            for server, dealt in self._by_server(load.sorted()).items():
+                self.servers.add(server)
+                yield from self._cut_up(dealt)
+
+    def _cut_up(self, load: Load) -> Iterator[Load]:
+        begin = 0
+        while begin < len(load):
+            end = load.until(begin, self._batch_rows, self._batch_bytes)
+            yield load.part(begin, end)
+            begin = end
+
+    def _by_server(self, load: L) -> dict[ServerName | None, L]:
+        """One look at the map for each region: its rows are neighbours."""
+        cached = self._connection._operations.locator.cache.cached
+        rows = load.rows()
+        runs: dict[ServerName | None, list[tuple[int, int]]] = {}
+        begin = 0
+        while begin < len(rows):
+            row = rows[begin]
+            place = cached(self._table, row)
+            server, end_key = (place.server, place.region.end_key) if place is not None else (None, row + b"\0")
+            end = bisect_left(rows, end_key, begin) if end_key else len(rows)
+            found = runs.setdefault(server, [])
+            goes_on = bool(found) and found[-1][1] == begin
+            found.append((found.pop()[0] if goes_on else begin, end))
+            begin = end
+        dealt = {server: [load.part(*run) for run in found] for server, found in runs.items()}
+        return {server: first.joined(others) for server, (first, *others) in dealt.items()}
+
+    # -- one batch ---------------------------------------------------------------------------------------------
+
+    def _send(self, batch: Load) -> None:
+        if self._pace is not None:
+            self._pace.wait(batch.byte_count)
+        if self._concurrency == 1:
+            self._write(batch)
+            return
+        while len(self._running) >= self._concurrency:
+            self._collect_one()
+        self._running.append(self._runtime.start(self._write, batch, name="spark-write"))
+
+    def _collect_one(self) -> None:
+        """Wait for one batch that is on its way; its error is raised after the others have ended."""
+        deadline = self._runtime.now() + self._connection.config.operation_timeout_s + GRACE_S
+        done: Any = self._runtime.wait_first(self._running, deadline)
+        if done is None:
+            raise DeadlineExceeded(
+                f"{len(self._running)} batches on table '{keys.printable(self._table)}' did not end in their time",
+                may_have_applied=True,
+            )
+        self._running.remove(done)
+        try:
+            done.result()
+        except BaseException:
+            self._settle()
+            raise
+
+    def _settle(self) -> None:
+        """Wait for what is on its way, whatever becomes of it: a first error is already being raised."""
+        deadline = self._runtime.now() + self._connection.config.operation_timeout_s + GRACE_S
+        while self._running:
+            done: Any = self._runtime.wait_first(self._running, deadline)
+            if done is None:
+                return
+            self._running.remove(done)
+
+    def _write(self, batch: Load) -> None:
+        """Runs in a task of the runtime, one of several."""
+        failed = batch.write(self._connection._operations, self._table)
+        if failed:
+            raise BatchError(_summary(failed, len(batch), self._table), failed=failed)
+        with self._sent_lock:
+            sent = self.sent
+            sent.rows += len(batch)
+            sent.cells += batch.cell_count
+            sent.bytes += batch.byte_count
+            sent.batches += 1
+
+    def _retries(self) -> int:
+        return int(self._connection._telemetry.total("metaclient.retries"))
+
+
+class _Pace:
+    """So many bytes a second, on average; what was not used is not saved up."""
+
+    def __init__(self, runtime: Runtime, bytes_per_s: float) -> None:
+        self._runtime = runtime
+        self._bytes_per_s = bytes_per_s
+        self._free_at = runtime.now()
+
+    def wait(self, size: int) -> None:
+        now = self._runtime.now()
+        if self._free_at > now:
+            self._runtime.sleep(self._free_at - now)
+        self._free_at = max(self._free_at, now) + size / self._bytes_per_s
+
+
+def _summary(failed: dict[bytes, MetaClientError], rows: int, table: bytes) -> str:
+    row, error = next(iter(failed.items()))
+    named = ", ".join(f"'{keys.printable(one)}'" for one in list(failed)[:ROWS_NAMED])
+    more = f" and {len(failed) - ROWS_NAMED} more" if len(failed) > ROWS_NAMED else ""
+    return (
+        f"{len(failed)} of {rows} rows of a batch on '{keys.printable(table)}' could not be written: {named}"
+        f"{more}; '{keys.printable(row)}': {type(error).__name__}: {error}"
+    )

@@ -1,0 +1,260 @@
+"""Writes DataFrames: puts, deletes and increments, sent by the workers, prepared once on the driver.
+
+1. ``HBaseWriter()`` runs on the driver: it checks schema and catalog, gets the table ready (:mod:`.destination`), fixes
+   *one timestamp for the job*, and reads where the table's regions are. All of that travels to the tasks.
+2. A task sends its rows by :class:`~spark_connector.writing.sending.Sender`. Because the timestamp is the job's, a task that
+   runs again, or twice at a time (speculation), writes the same cells again: one version, whoever comes last. Two rows
+   of the DataFrame with one key are two writes of one cell: which one stays is not defined.
+3. Increments cannot be repeated without being counted twice, and Spark repeats tasks; so they are refused unless
+   ``hbase.spark.write.atleastonce=true`` accepts that.
+4. Spark tells ``abort`` nothing of what failed or killed tasks wrote. It logs the timestamp, by which the cells can be
+   found.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
+
+from metaclient import keys
+from metaclient.errors import ConfigError
+from metaclient.runtime import ThreadRuntime
+from metaclient.wording import counted
+from spark_connector import clients, lookup_counts
+from spark_connector.reading.arrow import arrow_schema
+from spark_connector.reading.tasks import attempt_number, connected
+from spark_connector.settings.options import Options
+from spark_connector.writing import destination
+from spark_connector.writing.mutations import check_writable, page_from_batch, rows_from_batch
+from spark_connector.writing.sending import Sender
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from metaclient import Connection
+    from spark_connector.schema.catalog import Catalog
+
+__all__ = ["HBaseWriter", "WriteMessage", "write"]
+
+_log = logging.getLogger(__name__)
+#: Clock only; it starts no thread.
+_runtime = ThreadRuntime(name="spark-writer")
+MB = 1 << 20
+#: A task that runs again waits up to so long before it looks for regions by itself (as reading does).
+JITTER_S = 2.0
+#: Tasks that each write to more servers than this, and to most of them, are told about repartitionByRange.
+SERVERS_PER_TASK = 2
+
+
+@dataclass(frozen=True)
+class WriteMessage(WriterCommitMessage):
+    """What one task has written."""
+
+    partition: int
+    attempt: int
+    rows: int
+    cells: int
+    bytes: int
+    batches: int
+    retries: int
+    servers: int
+
+
+class HBaseWriter(DataSourceArrowWriter):
+    """``df.write.format("hbase")``; made on the driver, pickled to the tasks, and to where the job is committed."""
+
+    def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
+        options = options.resolved()
+        clients.check_reachable(options.connection_url)
+        self._options = options
+        self._catalog: Catalog = options.catalog()
+        self._table = self._catalog.table
+        check_write(schema, self._catalog, options, overwrite=overwrite)
+        given = options.write_timestamp.ms
+        self.timestamp = _runtime.time_ms() if given is None else given
+        with clients.lease(options) as connection:
+            destination.prepare(connection, self._table, self._catalog.families(), options, overwrite=overwrite)
+            self._locations = locations_of(connection, self._table, options)
+        self._planned = lookup_counts.planned()
+
+    # -- in a task ---------------------------------------------------------------------------------------------
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMessage:
+        """Write one partition."""
+        return self.write_at(iterator, self.timestamp)
+
+    def write_at(self, batches: Iterator[pa.RecordBatch], timestamp: int) -> WriteMessage:
+        """The same with another timestamp than the job's: a stream has one for each micro-batch."""
+        first = next(batches, None)
+        if first is None:
+            return _message(None)
+        options, catalog = self._options, self._catalog
+        with connected(options, self._planned) as connection:
+            learn(connection, self._table, self._locations)
+            with sender_of(connection, self._table, options) as sender:
+                for batch in chain([first], batches):
+                    page = page_from_batch(batch, catalog, options, timestamp)
+                    if page is not None:
+                        sender.extend_page(page)
+                    else:
+                        sender.extend(rows_from_batch(batch, catalog, options, timestamp))
+        message = _message(sender)
+        _log.info("partition %d wrote %s", message.partition, _told([message]))
+        return message
+
+    def stamp(self, timestamp: int) -> HBaseWriter:
+        """With this timestamp from now on."""
+        self.timestamp = timestamp
+        return self
+
+    # -- on the driver again -------------------------------------------------------------------------------------
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """All tasks are done."""
+        done = [one for one in messages if isinstance(one, WriteMessage)]
+        _log.info("wrote %s to table %s, timestamp %s", _told(done), keys.printable(self._table), self._stamp())
+        scattered = [one for one in done if one.servers > SERVERS_PER_TASK]
+        if 2 * len(scattered) > len(done):
+            key = ", ".join(part.name for part in self._catalog.key)
+            _log.info("most tasks wrote to several servers: df.repartitionByRange(%s) would make fewer calls", key)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """A task has failed for good; what the others wrote stays, and Spark does not tell what that is."""
+        done = [one for one in messages if isinstance(one, WriteMessage)]
+        _log.error(
+            "the write to table %s was given up: %d of %d tasks had ended and wrote %s, others may have written in "
+            "part; all cells of this job have timestamp %s, and writing it again replaces them if it is given as "
+            "hbase.spark.write.timestamp",
+            keys.printable(self._table),
+            len(done),
+            len(messages),
+            _told(done),
+            self._stamp(),
+        )
+
+    def _stamp(self) -> str:
+        column = self._options.write_timestamp.column
+        return f"of column {column}" if column is not None else str(self.timestamp)
+
+
+def check_write(schema: StructType, catalog: Catalog, options: Options, *, overwrite: bool = False) -> None:
+    """ConfigError for a write that could not work, or that would do harm."""
+    check_writable(arrow_schema(schema), catalog, options)
+    if options.write_operation == "increment" and not options.write_at_least_once:
+        raise ConfigError(
+            "increments are not idempotent: Spark runs a task again after a failure, and what it had added before "
+            "would be added twice; accept that with hbase.spark.write.atleastonce=true, or add up in Spark and put "
+            "the sums"
+        )
+    if overwrite and options.write_operation != "put":
+        raise ConfigError(
+            f"mode overwrite empties the table and then puts; with hbase.spark.write.operation="
+            f"{options.write_operation} use mode append"
+        )
+
+
+def locations_of(connection: Connection, table: bytes, options: Options) -> bytes:
+    """The table's map of regions for the tasks: one scan of hbase:meta; empty where tasks look for themselves."""
+    if options.locations != "ship":
+        return b""
+    connection.warm_up(table)
+    return connection.export_locations(table)
+
+
+def learn(connection: Connection, table: bytes, locations: bytes) -> None:
+    """In a task: take the shipped map; read it anew without one, or when it may be why the first attempt failed."""
+    attempt = attempt_number()
+    if locations and attempt == 0:
+        connection.import_locations(locations)
+        return
+    if attempt:
+        runtime = connection._runtime
+        runtime.sleep(runtime.rng.uniform(0.0, JITTER_S))
+    connection.warm_up(table)
+
+
+def sender_of(connection: Connection, table: bytes, options: Options) -> Sender:
+    """A sender as the options want it."""
+    return Sender(
+        connection,
+        table,
+        batch_rows=options.write_batch_rows,
+        batch_bytes=options.write_batch_bytes,
+        concurrency=options.write_concurrency,
+        bytes_per_s=None if options.write_rate_mb is None else options.write_rate_mb * MB,
+    )
+
+
+def _message(sender: Sender | None) -> WriteMessage:
+    from pyspark import TaskContext
+
+    context = TaskContext.get()
+    partition = context.partitionId() if context is not None else 0
+    if sender is None:
+        return WriteMessage(partition, attempt_number(), 0, 0, 0, 0, 0, 0)
+    sent = sender.sent
+    return WriteMessage(
+        partition,
+        attempt_number(),
+        sent.rows,
+        sent.cells,
+        sent.bytes,
+        sent.batches,
+        sent.retries,
+        len(sender.servers),
+    )
+
+
+def _told(messages: list[WriteMessage]) -> str:
+    rows, cells, size, retries = (
+        sum(getattr(one, name) for one in messages) for name in ("rows", "cells", "bytes", "retries")
+    )
+    return ", ".join(
+        (
+            counted(rows, "mutation"),
+            counted(cells, "cell"),
+            counted(size, "byte"),
+            counted(retries, "retry", "retries"),
+        )
+    )
+
+
+def write(
+    df: DataFrame,
+    catalog: str | Mapping[str, object] | None,
+    *,
+    url: str | None = None,
+    mode: str = "append",
+    **options: object,
+) -> None:
+    """Write a DataFrame to an HBase table.
+
+    ``catalog`` is hbase-connectors' JSON (text or a mapping); None where options name the table (other layouts).
+    ``mode`` is ``append`` (cells are put beside and over those that are there) or ``overwrite`` (the table is emptied
+    first, which needs ``hbase_spark_write_truncate=True``). Further ``options`` are those of the data source, with
+    ``_`` for ``.``. Rows that are sorted by key reach fewer servers a task: ``df.repartitionByRange("id")`` before it.
+
+        hbase.write(df, catalog, url="thrift2://gateway:9090", hbase_spark_write_durability="ASYNC_WAL")
+    """
+    from importlib.util import find_spec
+
+    from spark_connector.dataframe import given_options, register
+
+    if mode not in ("append", "overwrite"):
+        raise ConfigError(f"mode must be append or overwrite, got {mode!r}")
+    given = given_options(catalog, url, options)
+    parsed = Options.parse(given).resolved()
+    clients.check_reachable(parsed.connection_url)
+    check_write(df.schema, parsed.catalog(), parsed, overwrite=mode == "overwrite")
+    spark = df.sparkSession
+    if find_spec("pyspark_hbase") is None:
+        register(spark)
+    lookup_counts.collect(spark)
+    df.write.format("hbase").mode(mode).options(**given).save()
