@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
+from typing import TypeVar
 
 from metaclient import keys
 from metaclient.model import META_TABLE, RegionInfo
@@ -17,6 +19,8 @@ from metaclient_fake.storage.store_file import StoreFile
 from metaclient_fake.storage.wal import Wal, WalFile
 
 __all__ = ["FileSystem", "RegionDirectory", "row_order"]
+
+T = TypeVar("T")
 
 #: hbase.master.logcleaner.ttl
 WAL_TTL_S = 600.0
@@ -54,7 +58,8 @@ class RegionDirectory:
         return self._files.get(family, ())
 
     def all_files(self) -> tuple[StoreFile, ...]:
-        return tuple(file for files in self._files.values() for file in files)
+        # A copy first: a flush may add the first file of a family meanwhile.
+        return tuple(file for files in list(self._files.values()) for file in files)
 
     def has_references(self) -> bool:
         """Whether files of a split or merge are still views on a parent: no further split before a compaction."""
@@ -90,12 +95,11 @@ class FileSystem:
         self._archive: list[Archived] = []
         self._wals: dict[str, Wal] = {}
         self._old_wals: list[WalFile] = []
-        self._files_made = 0
+        self._file_numbers = count(1)  # ``next`` is atomic: regions flush at the same time
 
     def file_name(self) -> str:
-        """A name that no file had before (HBase draws a UUID; a counter repeats with the seed)."""
-        self._files_made += 1
-        return f"{self._files_made:08x}"
+        """Return a name that no file had before (HBase draws a UUID; a counter repeats with the seed)."""
+        return f"{next(self._file_numbers):08x}"
 
     def region(self, info: RegionInfo) -> RegionDirectory:
         """The directory of a region, whichever replica is named; made when it is missing."""
@@ -154,16 +158,11 @@ class FileSystem:
 
     def clean_archive(self, now_s: float, ttl_s: float) -> int:
         """Delete for good what has been in the archive for longer than ``ttl_s``; the number of files."""
-        kept: list[Archived] = []
-        deleted = 0
-        for entry in self._archive:
-            if now_s - entry.since_s > ttl_s:
-                entry.file.is_deleted = True
-                deleted += 1
-            else:
-                kept.append(entry)
-        self._archive[:] = kept
-        return deleted
+        expired = [entry for entry in list(self._archive) if now_s - entry.since_s > ttl_s]
+        for entry in expired:
+            entry.file.is_deleted = True
+        _remove(self._archive, expired)
+        return len(expired)
 
     def create_wal(self, name: str, **options: int) -> Wal:
         """A new log, kept here until :meth:`delete_wal`."""
@@ -191,12 +190,22 @@ class FileSystem:
 
     def clean_old_wals(self, now_s: float, ttl_s: float = WAL_TTL_S, needed: Iterable[str] = ()) -> int:
         """Delete archived log files after their time, except those that replication still ``needed``."""
-        kept: list[WalFile] = []
-        for file in self._old_wals:
+        expired: list[WalFile] = []
+        for file in list(self._old_wals):
             if file.archived_at_s is None:
                 file.archived_at_s = now_s  # archived since the last cleaning: its time begins now
-            if now_s - file.archived_at_s <= ttl_s or file.name in needed:
-                kept.append(file)
-        deleted = len(self._old_wals) - len(kept)
-        self._old_wals[:] = kept
-        return deleted
+            if now_s - file.archived_at_s > ttl_s and file.name not in needed:
+                expired.append(file)
+        _remove(self._old_wals, expired)
+        return len(expired)
+
+
+def _remove(archive: list[T], expired: Sequence[T]) -> None:
+    """Take ``expired`` out of an archive to which other threads append meanwhile.
+
+    Appends go to the end and one chore removes, so the first ``length`` entries stay the same ones; replacing the whole
+    list would lose an entry that is archived in between.
+    """
+    gone = {id(entry) for entry in expired}
+    length = len(archive)
+    archive[:length] = [entry for entry in archive[:length] if id(entry) not in gone]

@@ -6,7 +6,7 @@ A log consists of files; a file whose entries are all flushed moves to the archi
 
 DIVERGENCE: a file keeps the entries of each region together, because recovery asks for nothing else; the order between
 regions is lost. An entry of one packed row is kept as that row, which the memstore has anyway, and made again for
-whoever reads it: a log costs 16 bytes a row.
+each reader: a log costs 16 bytes per row.
 """
 
 from __future__ import annotations
@@ -178,16 +178,21 @@ class Wal:
     """The log of one server (hbase:meta has one of its own). Lives in the file system: it survives its server.
 
     Appends of one region come in sequence order under that region's lock; those of different regions may interleave.
-    There is no lock here: each region writes to a list of its own, and the two races that remain (with a roll, with a
-    crash) are settled where they are noted.
+    There is no lock here: each region writes to a list of its own. Rolls take turns (``_roll_turns``), and readers get
+    all files as one tuple. The two races that remain (an append with a roll, an append with a crash) are settled where
+    they are noted.
     """
 
     def __init__(self, name: str = "wal", *, roll_bytes: int = ROLL_BYTES) -> None:
         self.name = name
         self._roll_bytes = roll_bytes
         self._rolls = 0
+        #: The file that is being written. Always the last of ``_files``, except inside of a roll.
         self._file = WalFile(f"{name}.0")
-        self._old_files: list[WalFile] = []  # they are synced as a whole
+        #: All files, oldest first, replaced as a whole. Those before the last are synced as a whole.
+        self._files: tuple[WalFile, ...] = (self._file,)
+        #: Holds one token while no thread rolls. ``list.pop`` is atomic, so only one thread gets the token.
+        self._roll_turns: list[None] = [None]
         self._flushed: dict[str, int] = {}
         self._late: set[RegionEdits] = set()  # with entries that their writer did not sync
         self._closed_because: str | None = None
@@ -203,7 +208,7 @@ class Wal:
     @property
     def files(self) -> tuple[WalFile, ...]:
         """The files that hold something unflushed, oldest first, the one being written last."""
-        return (*self._old_files, self._file)
+        return self._files
 
     @property
     def unsynced(self) -> int:
@@ -264,8 +269,9 @@ class Wal:
             late.synced = len(late.entries)
         if self._closed_because is not None:  # asked last: a crash in between must not be taken for a success
             raise self._unsyncable()
-        if self._file.size > self._roll_bytes:
-            self.roll()
+        file = self._file
+        if file.size > self._roll_bytes:
+            self._roll(file)
 
     def _unsyncable(self) -> ServerStopped:
         return ServerStopped(f"cannot sync {self.name}: {self._closed_because}", may_have_applied=True)
@@ -280,16 +286,46 @@ class Wal:
         self._flushed[region] = max(kept, default=-1)
 
     def roll(self) -> list[WalFile]:
-        """Begin a new file; returns the files that went to the archive because all in them is flushed."""
+        """Begin a new file; returns the files that went to the archive because all in them is flushed.
+
+        Returns an empty list without a new file when another thread is rolling the log, or when the log is closed.
+        """
+        return self._roll(self._file)
+
+    def _roll(self, full: WalFile) -> list[WalFile]:
+        """Begin a new file after ``full``, unless another thread has done so."""
+        try:
+            self._roll_turns.pop()
+        except IndexError:  # another thread is rolling
+            return []
+        try:
+            if full is not self._file or self.is_closed:
+                return []
+            return self._roll_in_turn()
+        finally:
+            self._roll_turns.append(None)
+
+    def _roll_in_turn(self) -> list[WalFile]:
+        """Swap the files; the caller has the turn.
+
+        Whether a file is empty or flushed is asked after the swap, and asked once for each file: a writer that still
+        adds to the old file notices the swap and appends again, and a flush that ends meanwhile cannot take a file
+        out of the log without putting it into the archive.
+        """
         self._rolls += 1
-        if self._file.regions:
-            self._old_files.append(self._file)
-        self._file = WalFile(f"{self.name}.{self._rolls}")
-        done = [file for file in self._old_files if self._is_flushed(file)]
-        self._old_files = [file for file in self._old_files if not self._is_flushed(file)]
-        for file in done if self.on_archive is not None else ():
-            assert self.on_archive is not None
-            self.on_archive(file)
+        made = WalFile(f"{self.name}.{self._rolls}")
+        old = self._files
+        self._files = (*old, made)
+        self._file = made
+        done: list[WalFile] = []
+        kept: list[WalFile] = []
+        for file in old:
+            if file.regions:
+                (done if self._is_flushed(file) else kept).append(file)
+        if self.on_archive is not None:
+            for file in done:
+                self.on_archive(file)
+        self._files = (*kept, made)
         return done
 
     def _is_flushed(self, file: WalFile) -> bool:
@@ -298,9 +334,10 @@ class Wal:
 
     def regions_to_flush(self, files_max: int) -> list[str]:
         """Whose edits keep the oldest file, when there are too many files (hbase.regionserver.maxlogs)."""
-        if len(self._old_files) <= files_max:
+        old = self._files[:-1]
+        if len(old) <= files_max:
             return []
-        flushed, oldest = self._flushed, list(self._old_files[0].regions.items())
+        flushed, oldest = self._flushed, list(old[0].regions.items())
         return [region for region, edits in oldest if flushed.get(region, -1) < edits.highest]
 
     def crash(self, reason: str = "its server crashed") -> int:
@@ -322,7 +359,7 @@ class Wal:
 
     def entries(self) -> Iterator[WalEntry]:
         """All durable entries that are still kept: file by file, region by region, in sequence order."""
-        for file in self.files:
+        for file in self._files:
             for edits in list(file.regions.values()):
                 yield from self._durable(file, edits)
 
