@@ -38,7 +38,8 @@ from metaclient.wire.thrift.idl import thrift1_gateway
 from metaclient_fake.front import java_text
 from metaclient_fake.front.gateway import GatewayClient
 from metaclient_fake.front.scanners import Scanners
-from metaclient_fake.front.thrift2_values import SCAN_CACHING, check_row, narrowed, parsed_filter
+from metaclient_fake.front.service import IllegalArgument
+from metaclient_fake.front.thrift2_values import SCAN_CACHING, check_row, narrowed, parsed_filter, time_of
 
 __all__ = ["Thrift1Handler"]
 
@@ -207,6 +208,10 @@ class Thrift1Handler:
     def mutateRowTs(
         self, tableName: bytes, row: bytes, mutations: Sequence[Any], timestamp: int, attributes: Attributes
     ) -> None:
+        try:
+            time_of(timestamp)
+        except IllegalArgument as error:  # this one method declares it; the others fail inside, as in HBase
+            raise T.IllegalArgument(message=f"java.lang.IllegalArgumentException: {error}") from error
         self._mutate_row(tableName, row, mutations, timestamp)
 
     def _mutate_row(self, table: bytes, row: bytes, mutations: Sequence[Any], timestamp: int) -> None:
@@ -224,7 +229,7 @@ class Thrift1Handler:
         self._mutate_rows(tableName, rowBatches, LATEST_TIMESTAMP)
 
     def mutateRowsTs(self, tableName: bytes, rowBatches: Sequence[Any], timestamp: int, attributes: Attributes) -> None:
-        self._mutate_rows(tableName, rowBatches, timestamp)
+        self._mutate_rows(tableName, rowBatches, time_of(timestamp))
 
     def _mutate_rows(self, table: bytes, batches: Sequence[Any], timestamp: int) -> None:
         """All puts, then all deletes: two calls, and nothing is atomic over rows."""
@@ -290,13 +295,13 @@ class Thrift1Handler:
         self._client.mutate(tableName, Delete(check_row(row), (_mark(column, LATEST_TIMESTAMP),)))
 
     def deleteAllTs(self, tableName: bytes, row: bytes, column: bytes, timestamp: int, attributes: Attributes) -> None:
-        self._client.mutate(tableName, Delete(check_row(row), (_mark(column, timestamp),)))
+        self._client.mutate(tableName, Delete(check_row(row), (_mark(column, time_of(timestamp)),)))
 
     def deleteAllRow(self, tableName: bytes, row: bytes, attributes: Attributes) -> None:
         self._client.mutate(tableName, Delete(check_row(row)))
 
     def deleteAllRowTs(self, tableName: bytes, row: bytes, timestamp: int, attributes: Attributes) -> None:
-        self._client.mutate(tableName, Delete(check_row(row), timestamp=timestamp))
+        self._client.mutate(tableName, Delete(check_row(row), timestamp=time_of(timestamp)))
 
     # -- scanners ----------------------------------------------------------------------------------------------
 

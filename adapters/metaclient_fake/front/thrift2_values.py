@@ -50,6 +50,7 @@ __all__ = [
     "result_to",
     "row_mutations_from",
     "scan_from",
+    "time_of",
     "windowed",
 ]
 
@@ -211,22 +212,30 @@ def _column(family: bytes, qualifier: bytes | None) -> bytes:
     return family + b":" + (qualifier or b"")
 
 
+def time_of(timestamp: int | None, default: int = LATEST_TIMESTAMP) -> int:
+    """Return the time of a cell or a mutation; the gateway's Put, Delete and KeyValue refuse a negative one."""
+    if timestamp is None:
+        return default
+    if timestamp < 0:
+        raise IllegalArgument(f"Timestamp cannot be negative. ts={timestamp}")
+    return timestamp
+
+
 def put_from(put: Any) -> Put:
     if not put.columnValues:
         raise IllegalArgument("No columns to insert")
     if _TTL in (put.attributes or {}):
         raise Unsupported("the fake has no TTL of single cells: set one on the family")
-    default = LATEST_TIMESTAMP if put.timestamp is None else put.timestamp
+    default = time_of(put.timestamp)
     cells = tuple(
-        Cell(one.family + b":" + one.qualifier, default if one.timestamp is None else one.timestamp, one.value)
-        for one in put.columnValues
+        Cell(one.family + b":" + one.qualifier, time_of(one.timestamp, default), one.value) for one in put.columnValues
     )
     return Put(check_row(put.row), cells, _durability(put.durability))
 
 
 def delete_from(delete: Any) -> Delete:
     durability = _durability(delete.durability)
-    timestamp = LATEST_TIMESTAMP if delete.timestamp is None else delete.timestamp
+    timestamp = time_of(delete.timestamp)
     if delete.columns is None:
         return Delete(check_row(delete.row), (), timestamp, durability)
     marker = _MARKERS.get(T.TDeleteType.DELETE_COLUMNS if delete.deleteType is None else delete.deleteType)
@@ -239,7 +248,7 @@ def delete_from(delete: Any) -> Delete:
 def _mark(column: Any, marker: CellType) -> Cell:
     if column.timestamp is None and marker is CellType.DELETE_FAMILY_VERSION:
         raise IllegalArgument("deleting one version of a family needs its timestamp")
-    timestamp = LATEST_TIMESTAMP if column.timestamp is None else column.timestamp
+    timestamp = time_of(column.timestamp)
     name = column.family if marker in _FAMILY_MARKERS else _column(column.family, column.qualifier)
     return Cell(name, timestamp, b"", marker)
 

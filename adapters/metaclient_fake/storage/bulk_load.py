@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from metaclient.model import LATEST_TIMESTAMP, Cell
 from metaclient_fake.storage.cells import row_of
+from metaclient_fake.storage.mutations import check_timestamp
 from metaclient_fake.storage.store_file import StoreFile
 from metaclient_fake.storage.wal import Marker, MarkerKind
 
@@ -38,6 +39,7 @@ def _by_family(region: Region, pairs: Sequence[tuple[bytes, Sequence[Cell]]]) ->
         region.check_writable(row)
         for cell in cells:
             store, column = region.mutations.column(cell.column)
+            check_timestamp(row, column, cell.timestamp)
             stamp = now_ms if cell.timestamp == LATEST_TIMESTAMP else cell.timestamp
             made = Cell(column, stamp, cell.value, cell.type)
             families.setdefault(store.name, {}).setdefault(row, []).append(made)

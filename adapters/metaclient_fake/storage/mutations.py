@@ -25,7 +25,7 @@ from metaclient.model import (
 from metaclient_fake.storage.cells import CELL_OVERHEAD_BYTES, cells_size
 from metaclient_fake.storage.store import Store
 
-__all__ = ["Edit", "Mutations", "ReadVersions", "is_met"]
+__all__ = ["Edit", "Mutations", "ReadVersions", "check_timestamp", "is_met"]
 
 #: (store, row, cells, bytes, is plain): what one mutation does to one row of one family.
 Edit: TypeAlias = tuple[Store, bytes, tuple[Cell, ...], int, bool]
@@ -38,6 +38,7 @@ COLUMNS_MAX = 10_000
 PUT = CellType.PUT
 FAMILY_KINDS = (CellType.DELETE_FAMILY, CellType.DELETE_FAMILY_VERSION)
 LONG_BYTES = 8
+_IO_EXCEPTION = "java.io.IOException"
 
 _new_cell: Callable[..., Cell] = tuple.__new__
 
@@ -94,7 +95,11 @@ class Mutations:
             if column <= previous:
                 is_sorted = False
             previous = column
-            cells.append(_new_cell(Cell, (column, now_ms if timestamp == LATEST_TIMESTAMP else timestamp, value, PUT)))
+            if timestamp == LATEST_TIMESTAMP:
+                timestamp = now_ms
+            elif not 0 <= timestamp < LATEST_TIMESTAMP:
+                check_timestamp(put.row, name, timestamp)
+            cells.append(_new_cell(Cell, (column, timestamp, value, PUT)))
             size += len(column) + len(value)
         assert first is not None
         size += (CELL_OVERHEAD_BYTES + len(put.row)) * len(cells)
@@ -123,6 +128,7 @@ class Mutations:
     def delete(self, delete: Delete, now_ms: int, read: ReadVersions) -> list[Edit]:
         """The markers of a delete; without cells, one for each family."""
         row = delete.row
+        check_timestamp(row, b"", delete.timestamp)
         stamp = now_ms if delete.timestamp == LATEST_TIMESTAMP else delete.timestamp
         if not delete.cells:
             return [self._marker(row, Cell(name + b":", stamp, b"", CellType.DELETE_FAMILY)) for name in self._stores]
@@ -133,6 +139,7 @@ class Mutations:
                 raise RequestRefused(f"a delete of row {keys.printable(row)} holds a put")
             column = self.column(cell.column.partition(b":")[0] if cell.type in FAMILY_KINDS else cell.column)[1]
             timestamp = cell.timestamp
+            check_timestamp(row, column, timestamp)
             if timestamp == LATEST_TIMESTAMP:
                 timestamp = now_ms
                 if cell.type == CellType.DELETE:
@@ -182,6 +189,18 @@ class Mutations:
         return edits, [cell for _, _, written, _, _ in edits for cell in written]
 
 
+def check_timestamp(row: bytes, column: bytes, timestamp: int) -> None:
+    """Raise RequestRefused unless the time is from 0 to 2^63 - 1, the latter meaning "the server's time".
+
+    HBase refuses negative times where it makes a Delete or a cell (Mutation.setTimestamp, IndividualBytesFieldCell,
+    KeyValueUtil.checkKeyValueBytes), with the same text and, seen from a client, as a plain IOException (2.6.1).
+    """
+    if not 0 <= timestamp <= LATEST_TIMESTAMP:
+        where = f"row {keys.printable(row)}" + (f", column {keys.printable(column)}" if column else "")
+        problem = "cannot be negative" if timestamp < 0 else f"cannot be greater than {LATEST_TIMESTAMP}"
+        raise RequestRefused(f"Timestamp {problem}. ts={timestamp} ({where})", detail=_IO_EXCEPTION)
+
+
 _column_of = itemgetter(0)
 
 
@@ -191,8 +210,19 @@ def _nth_timestamp(versions: Sequence[Cell], nth: int, now_ms: int) -> int:
 
 
 def _after(now_ms: int, current: Sequence[Cell]) -> int:
-    """A counter's new value is a later version than the old one, whatever the clock does (HRegion.reckonDelta)."""
-    return max(now_ms, current[0].timestamp + 1) if current else now_ms
+    """Return the time of a counter's new value: later than the old one, whatever the clock does (HRegion.reckonDelta).
+
+    DIVERGENCE: nothing follows 2^63 - 2. HBase uses 2^63 - 1 once and hides every change after it; here it is refused.
+    """
+    if not current:
+        return now_ms
+    after = current[0].timestamp + 1
+    if after >= LATEST_TIMESTAMP:
+        raise RequestRefused(
+            f"column {keys.printable(current[0].column)} has the time {current[0].timestamp}, the last one that there "
+            "is: a change of it would not be seen. Delete the column, then write it with a smaller time"
+        )
+    return max(now_ms, after)
 
 
 def _counter(cell: Cell, row: bytes) -> int:

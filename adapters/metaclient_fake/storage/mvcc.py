@@ -43,27 +43,35 @@ class Mvcc:
         self._completed: dict[int, Action | None] = {}
 
     def begin(self) -> int:
-        """The next sequence id; it must be completed, whatever becomes of the write."""
+        """Return the next sequence id. It must be completed on every path, or no later write is ever readable."""
         self.write_point = number = self.write_point + 1
         self._pending.append(number)
         return number
 
     def complete(self, number: int, action: Action | None = None) -> None:
-        """Say that ``number`` is applied (or given up); everything up to the oldest unfinished becomes readable."""
+        """Record that ``number`` is applied (or given up); everything up to the oldest unfinished becomes readable.
+
+        An action that raises does not hold up the read point: its error is raised when all that can be completed is.
+        """
         pending = self._pending
         if pending[0] != number:
             self._completed[number] = action
             return
-        pending.popleft()
-        if action is not None:
-            action()
-        self.read_point = number
-        while pending and pending[0] in self._completed:
-            number = pending.popleft()
-            later = self._completed.pop(number)
-            if later is not None:
-                later()
+        failure: BaseException | None = None
+        while True:
+            pending.popleft()
+            try:
+                if action is not None:
+                    action()
+            except BaseException as error:  # raised below
+                failure = failure or error
             self.read_point = number
+            if not pending or pending[0] not in self._completed:
+                break
+            number = pending[0]
+            action = self._completed.pop(number)
+        if failure is not None:
+            raise failure
 
     def complete_and_tell(self, number: int, hook: Callable[[T], None], told: T) -> None:
         """``complete`` with ``hook(told)`` as its action."""
@@ -72,8 +80,10 @@ class Mvcc:
             self.complete(number, partial(hook, told))
             return
         pending.popleft()
-        hook(told)
-        self.read_point = number
+        try:
+            hook(told)
+        finally:
+            self.read_point = number
 
     def complete_and_tell_row(
         self, number: int, hook: Callable[[Row, int, int, int], None], row: Row, now_ms: int, size: int
@@ -84,8 +94,10 @@ class Mvcc:
             self.complete(number, partial(hook, row, number, now_ms, size))
             return
         pending.popleft()
-        hook(row, number, now_ms, size)
-        self.read_point = number
+        try:
+            hook(row, number, now_ms, size)
+        finally:
+            self.read_point = number
 
     def advance_to(self, number: int) -> None:
         """Jump ahead: for regions that open and for replicas, where nothing is in flight."""

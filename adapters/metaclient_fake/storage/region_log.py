@@ -52,32 +52,21 @@ class RegionLog:
         return _new_entry(WalEntry, (self.region, self._table, sequence_id, now_ms, rows, None, size, nonce))
 
     def append(self, entry: WalEntry, *, is_synced: bool) -> None:
-        """Log data, and sync unless the writer does not want to wait; a failure gives the sequence id up."""
-        wal = self.wal
-        if wal is None:
-            return
-        try:
-            wal.append(entry, is_synced=is_synced)
-        except BaseException:
-            self.mvcc.complete(entry.sequence_id)
-            raise
+        """Log data, and sync unless the writer does not want to wait. On failure the caller completes the number."""
+        if self.wal is not None:
+            self.wal.append(entry, is_synced=is_synced)
 
     def append_row(self, row: PackedRow, sequence_id: int, now_ms: int, size: int) -> None:
         """The same, synced, for one packed row."""
-        wal = self.wal
-        if wal is None:
-            return
-        try:
-            wal.append_row(self.region, self._table, row, sequence_id, now_ms, size)
-        except BaseException:
-            self.mvcc.complete(sequence_id)
-            raise
+        if self.wal is not None:
+            self.wal.append_row(self.region, self._table, row, sequence_id, now_ms, size)
 
     def mark(self, marker: Marker, *, is_told: bool = True, is_logged: bool = True) -> int:
         """Log a marker under a sequence id of its own, and tell the replicas of it (server.md 1.3)."""
-        sequence_id = self.mvcc.begin()
-        entry = WalEntry(self.region, self._table, sequence_id, self._time_ms(), (), marker)
+        now_ms = self._time_ms()
         hook = self.on_commit if is_told else None
+        sequence_id = self.mvcc.begin()
+        entry = WalEntry(self.region, self._table, sequence_id, now_ms, (), marker)
         try:
             if self.wal is not None and is_logged:
                 self.wal.append(entry)

@@ -176,14 +176,21 @@ class Writer:
         size = CELL_OVERHEAD_BYTES + len(row) + len(column) + len(value)
         if size > ROW_BYTES_MAX or len(column) > COLUMN_BYTES_MAX:
             return False
+        if timestamp == LATEST_TIMESTAMP:
+            timestamp = put_ms
+        elif not 0 <= timestamp < LATEST_TIMESTAMP:
+            return False  # :meth:`Mutations.put` refuses it
         log = self._log
         mvcc = log.mvcc
         sequence_id = mvcc.begin()
-        stamp = put_ms if timestamp == LATEST_TIMESTAMP else timestamp
-        stored = packed_cell(row, column, stamp, value, sequence_id)
-        log.append_row(stored, sequence_id, now_ms, size)
-        active.put_cell(row, stored, sequence_id, size)
-        self._region.memstore_bytes += size
+        try:
+            stored = packed_cell(row, column, timestamp, value, sequence_id)
+            log.append_row(stored, sequence_id, now_ms, size)
+            active.put_cell(row, stored, sequence_id, size)
+            self._region.memstore_bytes += size
+        except BaseException:
+            mvcc.complete(sequence_id)
+            raise
         on_row = log.on_row
         if on_row is not None:
             mvcc.complete_and_tell_row(sequence_id, on_row, stored, now_ms, size)
@@ -201,32 +208,39 @@ class Writer:
         unlogged: Sequence[Edit] = (),
         nonce: int | None = None,
     ) -> None:
-        """Log, apply and show edits under one sequence id; the lock is held. ``unlogged`` ones skip the log."""
+        """Log, apply and show edits under one sequence id; the lock is held. ``unlogged`` ones skip the log.
+
+        A failure on the way gives the sequence id up, so that later writes become readable.
+        """
         if durability is Durability.USE_DEFAULT:
             durability = self._default_durability
         if durability is Durability.SKIP_WAL:
             edits, unlogged = (), [*edits, *unlogged]
         log = self._log
-        sequence_id = log.mvcc.begin()
-        entry: WalEntry | None = None
-        logged = tuple([_logged(edit, sequence_id) for edit in edits])
-        if edits:
-            entry = log.entry(sequence_id, logged, now_ms, _bytes_of(edits), nonce)
-            log.append(entry, is_synced=durability is not Durability.ASYNC_WAL)
-        if unlogged:
-            logged += tuple([_logged(edit, sequence_id) for edit in unlogged])
-            edits, entry = [*edits, *unlogged], None
-        for (store, row, _, size, is_plain), kept in zip(edits, logged, strict=True):
-            stored = kept if isinstance(kept, PackedRow) else kept[1]
-            store.memstore.active.add(row, stored, sequence_id, size, is_plain)
-            self._region.memstore_bytes += size
         hook = log.on_commit
-        if hook is None:
+        entry: WalEntry | None = None
+        sequence_id = log.mvcc.begin()
+        try:
+            logged = tuple([_logged(edit, sequence_id) for edit in edits])
+            if edits:
+                entry = log.entry(sequence_id, logged, now_ms, _bytes_of(edits), nonce)
+                log.append(entry, is_synced=durability is not Durability.ASYNC_WAL)
+            if unlogged:
+                logged += tuple([_logged(edit, sequence_id) for edit in unlogged])
+                edits, entry = [*edits, *unlogged], None
+            for (store, row, _, size, is_plain), kept in zip(edits, logged, strict=True):
+                stored = kept if isinstance(kept, PackedRow) else kept[1]
+                store.memstore.active.add(row, stored, sequence_id, size, is_plain)
+                self._region.memstore_bytes += size
+            if entry is None and hook is not None:
+                entry = log.entry(sequence_id, logged, now_ms, _bytes_of(edits))
+        except BaseException:
             log.mvcc.complete(sequence_id)
-            return
-        if entry is None:
-            entry = log.entry(sequence_id, logged, now_ms, _bytes_of(edits))
-        log.mvcc.complete_and_tell(sequence_id, hook, entry)
+            raise
+        if hook is None or entry is None:
+            log.mvcc.complete(sequence_id)
+        else:
+            log.mvcc.complete_and_tell(sequence_id, hook, entry)
 
     def _forget_older(self, edits: Sequence[Edit]) -> None:
         """A counter keeps one version in the memstore, as HBase's upsert does for families of one version."""

@@ -132,7 +132,7 @@ def _made(kind: int, row: bytes, cells: list[Cell], message: Mapping[str, Any]) 
             return Put(row, tuple(cells), durability, _ttl_from(message))
         case messages.MUTATE_DELETE:
             markers = tuple(cell._replace(column=cell.family) if cell.type in _OF_FAMILY else cell for cell in cells)
-            return Delete(row, markers, message.get("timestamp", LATEST_TIMESTAMP), durability)
+            return Delete(row, markers, _time_from(message, LATEST_TIMESTAMP), durability)
         case messages.MUTATE_INCREMENT:
             amounts = tuple((cell.column, _amount_from(cell.value)) for cell in cells)
             return Increment(row, amounts, durability, message.get("nonce"))
@@ -155,15 +155,21 @@ def _amount_from(value: bytes) -> int:
 
 def _cells_of_message(message: Mapping[str, Any], kind: int) -> list[Cell]:
     found: list[Cell] = []
-    latest = message.get("timestamp", LATEST_TIMESTAMP)
+    latest = _time_from(message, LATEST_TIMESTAMP)
     for column in message.get("column_value", ()):
         for one in column.get("qualifier_value", ()):
             name = column["family"] + b":" + one.get("qualifier", b"")
             cell_type = CellType.PUT
             if kind == messages.MUTATE_DELETE:
                 cell_type = _DELETE_TYPES[one.get("delete_type", messages.DELETE_ONE_VERSION)]
-            found.append(Cell(name, one.get("timestamp", latest), one.get("value", b""), cell_type))
+            found.append(Cell(name, _time_from(one, latest), one.get("value", b""), cell_type))
     return found
+
+
+def _time_from(message: Mapping[str, Any], default: int) -> int:
+    """Return the time of a message as Java has it: an unsigned number of 64 bits there is a long, so 2^64 - 1 is -1."""
+    time: int = message.get("timestamp", default)
+    return time - (1 << 64) if time >> 63 else time
 
 
 def condition_message(check: Check) -> dict[str, Any]:

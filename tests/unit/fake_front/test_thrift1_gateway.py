@@ -60,6 +60,13 @@ def test_put_to_a_bare_family_is_left_out_or_refused(client: Any, table: bytes) 
         client.mutateRows(table, [T1.BatchMutation(b"r", [put(b"cf")])], NOTHING)
 
 
+def test_put_of_a_negative_time_is_an_illegal_argument_and_later_puts_are_seen(client: Any, table: bytes) -> None:
+    with pytest.raises(T1.IllegalArgument, match=r"Timestamp cannot be negative\. ts=-1"):
+        client.mutateRowTs(table, b"r", [put(b"cf:a")], -1, NOTHING)
+    client.mutateRow(table, b"r", [put(b"cf:a", b"1")], NOTHING)
+    assert row(client, table, b"r") == {b"cf:a": b"1"}
+
+
 def test_family_and_empty_qualifier_are_two_things(client: Any, table: bytes) -> None:
     client.mutateRow(table, b"r", [put(b"cf:", b"empty"), put(b"cf:a", b"1")], NOTHING)
     (found,) = client.getRowWithColumns(table, b"r", [b"cf:"], NOTHING)
@@ -247,6 +254,9 @@ def test_errors_are_whole_traces_that_begin_with_the_class(client: Any, table: b
         ("getRow", (b"", NOTHING)),
         ("scannerOpenWithScan", (T1.TScan(filterString=b"Nope()"), NOTHING)),
         ("mutateRow", (b"x" * 40_000, [put(b"cf:a")], NOTHING)),
+        ("mutateRowsTs", ([T1.BatchMutation(b"r", [put(b"cf:a")])], -1, NOTHING)),
+        ("deleteAllTs", (b"r", b"cf:a", -1, NOTHING)),
+        ("deleteAllRowTs", (b"r", -1, NOTHING)),
     ],
 )
 def test_runtime_exceptions_are_internal_errors(

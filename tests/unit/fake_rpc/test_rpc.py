@@ -140,6 +140,30 @@ def test_lookup_is_one_call_at_any_copy_and_leads_to_the_row(front: Front) -> No
     assert answer.cells == encode_cells(b"a", [Cell(b"f:q", 7, b"v")])
 
 
+@pytest.mark.parametrize("is_in_block", [False, True], ids=["in the message", "in the cell block"])
+def test_put_of_a_negative_time_is_refused_and_later_puts_are_seen(front: Front, is_in_block: bool) -> None:
+    """2^64 - 1 is -1 to Java. Class, text and the missing "do not retry" are those of HBase 2.6.1."""
+    name, port = place_of(front, b"a")
+    region = {"type": 1, "value": name}
+    if is_in_block:
+        mutation, cells = mutation_message(Put(b"bad", (Cell(b"f:q", -1, b"v"),)))
+    else:
+        value = {"qualifier": b"q", "value": b"v", "timestamp": 2**64 - 1}
+        columns = [{"family": b"f", "qualifier_value": [value]}]
+        mutation, cells = {"row": b"bad", "mutate_type": messages.MUTATE_PUT, "column_value": columns}, b""
+    good, good_cells = mutation_message(Put(b"good", (Cell(b"f:q", 7, b"v"),)))
+    with Client(port, "ClientService") as client:
+        bad = encode(messages.MUTATE_REQUEST, {"region": region, "mutation": mutation})
+        exception = client.call("Mutate", bad, cells).exception
+        put = encode(messages.MUTATE_REQUEST, {"region": region, "mutation": good})
+        assert decode(messages.MUTATE_RESPONSE, client.call("Mutate", put, good_cells).param) == {"processed": True}
+        answer = client.call("Get", get_request(name, b"good"))
+    assert exception["exception_class_name"] == "java.io.IOException"
+    assert exception["do_not_retry"] is False
+    assert "Timestamp cannot be negative. ts=-1" in exception["stack_trace"]
+    assert answer.cells == encode_cells(b"good", [Cell(b"f:q", 7, b"v")])
+
+
 def test_calls_in_flight_are_all_answered(front: Front) -> None:
     name, port = place_of(front, b"a")
     with Client(port, "ClientService") as client:
