@@ -19,6 +19,7 @@ import enum
 import logging
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from metaclient import keys
@@ -177,7 +178,7 @@ class RegionServer:
             scanners_max=config.scanners_max,
             page_bytes_max=config.scan_page_bytes_max,
         )
-        self._nonces = Nonces(runtime)
+        self._nonces = Nonces(runtime, is_stopped=lambda: not self.is_listening or self._is_going_down)
         self._lock = runtime.lock()
         #: Full region name -> the region, or what stands in for it. Read without a lock.
         self.online: dict[bytes, Hosted] = {}
@@ -306,6 +307,7 @@ class RegionServer:
         self.meta_handlers.close()
         self.admin_handlers.close()
         self.replication_handlers.close()
+        self._nonces.wake()
         self.replication.close_all()
         self.scanners.clear()
         self.secondaries.clear()
@@ -331,11 +333,11 @@ class RegionServer:
         pushed = self._peers.pushed_lag_s(region_name) if region_name in self.regions else None
         return pushed if pushed is not None else self.secondaries.lag_s(region_name)
 
-    def mutate(self, region_name: bytes, mutation: Mutation) -> Result | None:
+    def mutate(self, region_name: bytes, mutation: Mutation, nonce_group: int = 0) -> Result | None:
         hosted = self.online.get(region_name) or self._hosted(region_name)
         try:
             if type(mutation) in _WITH_NONCE:
-                result = self._mutate_once(hosted, mutation)  # type: ignore[arg-type]  # its type was looked at
+                result = self._mutate_once(hosted, mutation, nonce_group)  # type: ignore[arg-type]  # was looked at
             else:
                 result = hosted.mutate(mutation)
         except WrongRegion as error:
@@ -349,10 +351,13 @@ class RegionServer:
             self._let_clock_catch_up(result)
         return result
 
-    def _mutate_once(self, hosted: Hosted, mutation: Increment | Append) -> Result | None:
+    def _mutate_once(self, hosted: Hosted, mutation: Increment | Append, nonce_group: int) -> Result | None:
         if mutation.nonce is None:
             return hosted.mutate(mutation)
-        return self._nonces.once(mutation.nonce, lambda seen: hosted.mutate(mutation, nonce_seen=seen))
+        return self._nonces.once(
+            (nonce_group, mutation.nonce),
+            lambda is_repetition: hosted.mutate(mutation, nonce_group=nonce_group, is_repetition=is_repetition),
+        )
 
     def _let_clock_catch_up(self, result: Result) -> None:
         """A counter's new value is a millisecond newer than the old one, and so may be ahead of the clock.
@@ -364,14 +369,14 @@ class RegionServer:
         if 0 < ahead_ms <= COUNTER_AHEAD_MS_MAX:
             self._runtime.sleep(ahead_ms / 1000)
 
-    def check_and_mutate(self, region_name: bytes, check: Check, mutation: Mutation) -> bool:
+    def check_and_mutate(self, region_name: bytes, check: Check, mutation: Mutation, nonce_group: int = 0) -> bool:
         if check.row != mutation.row:
             raise RequestRefused(
                 f"the check is on row {keys.printable(check.row)}, the mutation on {keys.printable(mutation.row)}"
             )
         hosted = self._hosted(region_name)
         try:
-            applied = hosted.check_and_mutate(check, mutation)
+            applied = self._check_once(hosted, check, mutation, nonce_group)
         except WrongRegion as error:
             raise _insane(error) from error
         except ServerStopped as error:
@@ -380,9 +385,23 @@ class RegionServer:
             self._written(region_name, (mutation.row,))
         return applied
 
-    def batch(self, actions: Sequence[Action]) -> list[Outcome]:
+    def _check_once(self, hosted: Hosted, check: Check, mutation: Mutation, nonce_group: int) -> bool:
+        """A check that fails applies nothing, so that its nonce may be used again."""
+        nonce = mutation.nonce if isinstance(mutation, _WITH_NONCE) else None
+        if nonce is None:
+            return hosted.check_and_mutate(check, mutation)
+        return self._nonces.once(
+            (nonce_group, nonce),
+            lambda is_repetition: hosted.check_and_mutate(
+                check, mutation, nonce_group=nonce_group, is_repetition=is_repetition
+            ),
+            is_applied=bool,
+        )
+
+    def batch(self, actions: Sequence[Action], nonce_group: int = 0) -> list[Outcome]:
         """Multi: an outcome for each action."""
-        return run_batch(actions, find=self._hosted, get=self._get, mutate=self.mutate, apply=self._apply)
+        mutate = partial(self.mutate, nonce_group=nonce_group) if nonce_group else self.mutate
+        return run_batch(actions, find=self._hosted, get=self._get, mutate=mutate, apply=self._apply)
 
     def _apply(self, region_name: bytes, hosted: Hosted, mutations: Sequence[Put | Delete]) -> list[Outcome]:
         outcomes = [self._told(outcome) for outcome in hosted.batch(mutations)]

@@ -296,24 +296,26 @@ class Region:
 
     # --- writes -----------------------------------------------------------------------------------------------------
 
-    def mutate(self, mutation: Mutation, *, nonce_seen: Callable[[int], bool] | None = None) -> Result | None:
+    def mutate(self, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False) -> Result | None:
         """Apply one mutation to its row, whole or not at all.
 
-        Returns the new values for an increment or append, None otherwise. ``nonce_seen`` is asked for a mutation that
-        carries a nonce: if it says yes, nothing is applied and the current values are returned.
+        Returns the new values for an increment or append, None otherwise. A repetition of an increment or append is
+        not applied: the current values are returned. ``nonce_group`` is logged beside the mutation's nonce.
         """
         with self.update_lock:
-            return self._writer.mutate(mutation, nonce_seen)
+            return self._writer.mutate(mutation, nonce_group=nonce_group, is_repetition=is_repetition)
 
     def batch(self, mutations: Sequence[Mutation]) -> list[Outcome]:
         """An outcome for each mutation. Neighbouring puts and deletes share one sequence id and one sync."""
         with self.update_lock:
             return self._writer.batch(mutations)
 
-    def check_and_mutate(self, check: Check, mutation: Mutation) -> bool:
-        """Apply ``mutation`` if the check holds, with nothing in between; whether it did."""
+    def check_and_mutate(
+        self, check: Check, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False
+    ) -> bool:
+        """Apply ``mutation`` if the check holds, with nothing in between; return whether it did."""
         with self.update_lock:
-            return self._writer.check_and_mutate(check, mutation)
+            return self._writer.check_and_mutate(check, mutation, nonce_group=nonce_group, is_repetition=is_repetition)
 
     # --- upkeep -----------------------------------------------------------------------------------------------------
 

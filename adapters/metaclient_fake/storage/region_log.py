@@ -47,7 +47,9 @@ class RegionLog:
         self._table = table
         self._time_ms = time_ms
 
-    def entry(self, sequence_id: int, rows: Rows, now_ms: int, size: int, nonce: int | None = None) -> WalEntry:
+    def entry(
+        self, sequence_id: int, rows: Rows, now_ms: int, size: int, nonce: tuple[int, int] | None = None
+    ) -> WalEntry:
         """Data as one entry, for the log and for the replicas."""
         return _new_entry(WalEntry, (self.region, self._table, sequence_id, now_ms, rows, None, size, nonce))
 

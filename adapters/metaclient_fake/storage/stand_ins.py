@@ -5,7 +5,7 @@ A stand-in costs the fast path nothing: calls find an object with a region's met
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NoReturn, Protocol
 
 from metaclient.backend import Outcome
@@ -14,9 +14,6 @@ from metaclient.model import Check, Get, Mutation, Result, Scan
 from metaclient_fake.storage import Region
 
 __all__ = ["ClosingRegion", "EmptyRegion", "Hosted", "HostedScanner"]
-
-
-NonceSeen = Callable[[int], bool]
 
 
 class HostedScanner(Protocol):
@@ -34,11 +31,13 @@ class Hosted(Protocol):
 
     def scanner(self, scan: Scan) -> HostedScanner: ...
 
-    def mutate(self, mutation: Mutation, *, nonce_seen: NonceSeen | None = None) -> Result | None: ...
+    def mutate(self, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False) -> Result | None: ...
 
     def batch(self, mutations: Sequence[Mutation]) -> Sequence[Outcome]: ...
 
-    def check_and_mutate(self, check: Check, mutation: Mutation) -> bool: ...
+    def check_and_mutate(
+        self, check: Check, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False
+    ) -> bool: ...
 
 
 class ClosingRegion:
@@ -58,13 +57,15 @@ class ClosingRegion:
     def scanner(self, scan: Scan) -> HostedScanner:
         self._refuse()
 
-    def mutate(self, mutation: Mutation, *, nonce_seen: NonceSeen | None = None) -> Result | None:
+    def mutate(self, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False) -> Result | None:
         self._refuse()
 
     def batch(self, mutations: Sequence[Mutation]) -> Sequence[Outcome]:
         self._refuse()
 
-    def check_and_mutate(self, check: Check, mutation: Mutation) -> bool:
+    def check_and_mutate(
+        self, check: Check, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False
+    ) -> bool:
         self._refuse()
 
 
@@ -85,13 +86,15 @@ class EmptyRegion:
     def scanner(self, scan: Scan) -> HostedScanner:
         return _NothingToScan()
 
-    def mutate(self, mutation: Mutation, *, nonce_seen: NonceSeen | None = None) -> Result | None:
+    def mutate(self, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False) -> Result | None:
         return self.region.mutate(mutation)
 
     def batch(self, mutations: Sequence[Mutation]) -> Sequence[Outcome]:
         return self.region.batch(mutations)
 
-    def check_and_mutate(self, check: Check, mutation: Mutation) -> bool:
+    def check_and_mutate(
+        self, check: Check, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False
+    ) -> bool:
         return self.region.check_and_mutate(check, mutation)
 
 

@@ -88,7 +88,7 @@ class WalEntry(NamedTuple):
     rows: tuple[LoggedRow, ...] = ()
     marker: Marker | None = None
     cell_bytes: int = UNKNOWN_BYTES  # of all cells, where the writer has counted them; ``data_bytes`` always knows
-    nonce: int | None = None  # of the increment or append: whoever replays the entry will know a repetition
+    nonce: tuple[int, int] | None = None  # group and nonce of the increment or append, to recognise a repetition
 
     @property
     def data_bytes(self) -> int:

@@ -9,7 +9,7 @@ DIVERGENCE from HBase: one update lock instead of row locks; nothing under it bl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -93,10 +93,11 @@ class Writer:
         self._last_ms = 0
 
     def mutate(
-        self, mutation: Mutation, nonce_seen: Callable[[int], bool] | None = None, *, not_before_ms: int = 0
+        self, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False, not_before_ms: int = 0
     ) -> Result | None:
         """Apply one mutation; the new values of an increment or append.
 
+        ``is_repetition``: an increment or append was applied before, and only its current values are read.
         ``not_before_ms``: puts that leave the time to the server get at least this one, whatever its clock says.
         """
         region = self._region
@@ -114,13 +115,14 @@ class Writer:
         if isinstance(mutation, Delete | RowMutations):
             self._apply(self._edits(mutation, now_ms, put_ms), self._durability_of(mutation), now_ms)
             return None
-        if mutation.nonce is not None and nonce_seen is not None and nonce_seen(mutation.nonce):
+        if is_repetition:
             return Result(mutation.row, self._current_values(mutation))
         if isinstance(mutation, Increment):
             edits, cells = self._mutations.increment(mutation, now_ms, self._newest)
         else:
             edits, cells = self._mutations.append(mutation, now_ms, self._newest)
-        self._apply(edits, mutation.durability, now_ms, nonce=mutation.nonce)
+        nonce = None if mutation.nonce is None else (nonce_group, mutation.nonce)
+        self._apply(edits, mutation.durability, now_ms, nonce=nonce)
         self._forget_older(edits)
         return Result(mutation.row, tuple(cells))
 
@@ -206,7 +208,7 @@ class Writer:
         durability: Durability,
         now_ms: int,
         unlogged: Sequence[Edit] = (),
-        nonce: int | None = None,
+        nonce: tuple[int, int] | None = None,
     ) -> None:
         """Log, apply and show edits under one sequence id; the lock is held. ``unlogged`` ones skip the log.
 
@@ -307,7 +309,9 @@ class Writer:
             for index in applied:
                 outcomes[index] = error
 
-    def check_and_mutate(self, check: Check, mutation: Mutation) -> bool:
+    def check_and_mutate(
+        self, check: Check, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False
+    ) -> bool:
         """Apply ``mutation`` if the check holds, with nothing in between; whether it did."""
         if check.row != mutation.row:
             raise RequestRefused(
@@ -318,7 +322,8 @@ class Writer:
         if not is_met(check, stored):
             return False
         # A put that passed its check must not be written behind the value that it was checked against (HBASE-14054).
-        self.mutate(mutation, not_before_ms=stored[0].timestamp if stored else 0)
+        not_before_ms = stored[0].timestamp if stored else 0
+        self.mutate(mutation, nonce_group=nonce_group, is_repetition=is_repetition, not_before_ms=not_before_ms)
         return True
 
 

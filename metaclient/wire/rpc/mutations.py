@@ -135,11 +135,16 @@ def _made(kind: int, row: bytes, cells: list[Cell], message: Mapping[str, Any]) 
             return Delete(row, markers, _time_from(message, LATEST_TIMESTAMP), durability)
         case messages.MUTATE_INCREMENT:
             amounts = tuple((cell.column, _amount_from(cell.value)) for cell in cells)
-            return Increment(row, amounts, durability, message.get("nonce"))
+            return Increment(row, amounts, durability, _nonce_from(message))
         case messages.MUTATE_APPEND:
             values = tuple((cell.column, cell.value) for cell in cells)
-            return Append(row, values, durability, message.get("nonce"))
+            return Append(row, values, durability, _nonce_from(message))
     raise MutationError(f"a mutation of the unknown type {kind}")
+
+
+def _nonce_from(message: Mapping[str, Any]) -> int | None:
+    """Return the nonce; 0 stands for none (HConstants.NO_NONCE)."""
+    return message.get("nonce") or None
 
 
 def _ttl_from(message: Mapping[str, Any]) -> int | None:

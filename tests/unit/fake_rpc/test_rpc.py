@@ -8,7 +8,7 @@ from metaclient_fake import FakeCluster
 from metaclient_fake.front.serving import Front
 
 from metaclient import keys
-from metaclient.model import Cell, FamilyDescriptor, Get, Put, RegionLocation, Scan, TableDescriptor
+from metaclient.model import Cell, FamilyDescriptor, Get, Increment, Put, RegionLocation, Scan, TableDescriptor
 from metaclient.wire.rpc import admin_messages, framing, messages
 from metaclient.wire.rpc.cellblock import decode_results, encode_cells
 from metaclient.wire.rpc.mutations import mutation_message
@@ -162,6 +162,40 @@ def test_put_of_a_negative_time_is_refused_and_later_puts_are_seen(front: Front,
     assert exception["do_not_retry"] is False
     assert "Timestamp cannot be negative. ts=-1" in exception["stack_trace"]
     assert answer.cells == encode_cells(b"good", [Cell(b"f:q", 7, b"v")])
+
+
+@pytest.mark.parametrize("is_multi", [False, True], ids=["Mutate", "Multi"])
+def test_nonce_of_another_group_is_another_change(front: Front, is_multi: bool) -> None:
+    """Two clients may draw the same nonce; a nonce of 0 is none (HConstants.NO_NONCE)."""
+    row = b"counter %d" % is_multi
+    name, port = place_of(front, row)
+    region = {"type": 1, "value": name}
+
+    def send(client: Client, group: int, nonce: int) -> None:
+        mutation, cells = mutation_message(Increment(row, ((b"f:n", 1),), nonce=nonce))
+        if is_multi:
+            action = {"region": region, "action": [{"index": 0, "mutation": mutation}]}
+            param = encode(messages.MULTI_REQUEST, {"regionAction": [action], "nonceGroup": group})
+        else:
+            param = encode(messages.MUTATE_REQUEST, {"region": region, "mutation": mutation, "nonce_group": group})
+        assert client.call("Multi" if is_multi else "Mutate", param, cells).exception is None
+
+    def total(client: Client) -> int:
+        answer = client.call("Get", get_request(name, row))
+        return int.from_bytes(answer.cells[-8:], "big")
+
+    with Client(port, "ClientService") as client:
+        used = 7 + is_multi  # a nonce is known to a server, whatever it was used for
+        for group, nonce, expected in (
+            (1, used, 1),
+            (2, used, 2),
+            (1, used, 2),
+            (2, used, 2),
+            (1, 0, 3),
+            (1, 0, 4),
+        ):
+            send(client, group, nonce)
+            assert total(client) == expected, (group, nonce)
 
 
 def test_calls_in_flight_are_all_answered(front: Front) -> None:

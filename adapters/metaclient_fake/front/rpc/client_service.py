@@ -110,12 +110,23 @@ class ClientService:
         mutation, _ = mutation_from(request["mutation"], call.cells, 0)
         condition = request.get("condition")
         server, deadline = self._server.name, call.deadline
+        nonce_group = request.get("nonce_group", 0)
         if condition is not None:
             check = condition_from(condition)
-            method = RegionServer.check_and_mutate
-            done = self._backend.at_server(server, method, name, check, mutation, deadline=deadline, is_write=True)
+            done = self._backend.at_server(
+                server,
+                RegionServer.check_and_mutate,
+                name,
+                check,
+                mutation,
+                nonce_group,
+                deadline=deadline,
+                is_write=True,
+            )
             return Answer(encode(messages.MUTATE_RESPONSE, {"processed": done}))
-        result = self._backend.at_server(server, RegionServer.mutate, name, mutation, deadline=deadline, is_write=True)
+        result = self._backend.at_server(
+            server, RegionServer.mutate, name, mutation, nonce_group, deadline=deadline, is_write=True
+        )
         if result is None:
             return Answer(encode(messages.MUTATE_RESPONSE, {"processed": True}))
         if _wants_no_result(request["mutation"]):
@@ -131,6 +142,7 @@ class ClientService:
         request = decode(messages.MULTI_REQUEST, call.param)
         results: list[dict[str, Any]] = []
         blocks: list[bytes] = []
+        nonce_group = request.get("nonceGroup", 0)
         at = 0
         for region_action in request.get("regionAction", ()):
             name = _region(region_action)
@@ -140,7 +152,7 @@ class ClientService:
                 if region_action.get("atomic"):
                     answer = self._atomic(name, operations, condition, call)
                 else:
-                    answer = self._independent(name, operations, region_action, call, blocks)
+                    answer = self._independent(name, operations, region_action, call, blocks, nonce_group)
             except RegionUnavailable as error:
                 answer = {"exception": thrown(error, self._addresses).pair()}
             results.append(answer)
@@ -186,12 +198,13 @@ class ClientService:
         region_action: Mapping[str, Any],
         call: Incoming,
         blocks: list[bytes],
+        nonce_group: int,
     ) -> dict[str, Any]:
         place = RegionLocation(_ANY, self._server.name, region_name=name)
         actions = [Action(place, operation) for operation in operations]
         is_write = any(not isinstance(operation, Get) for operation in operations)
         outcomes: Sequence[Outcome] = self._backend.at_server(
-            self._server.name, RegionServer.batch, actions, deadline=call.deadline, is_write=is_write
+            self._server.name, RegionServer.batch, actions, nonce_group, deadline=call.deadline, is_write=is_write
         )
         absent = [outcome for outcome in outcomes if isinstance(outcome, NotServingRegion)]
         if absent and len(absent) == len(outcomes):
