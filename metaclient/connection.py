@@ -366,7 +366,7 @@ class Connection:
         self._check_open()
         deadline = self._deadline()
         table = next((arg for arg in args if isinstance(arg, bytes)), b"")
-        is_write = what not in ("tables", "describe_table", "is_table_enabled")
+        is_write = what not in ("tables", "describe_table", "is_table_enabled", "namespaces")
         # A question has an rpc's time; a change may take the master as long as the whole operation has.
         timeout_s = self.config.operation_timeout_s if is_write else self.config.rpc_timeout_s
 

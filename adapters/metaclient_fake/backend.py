@@ -148,13 +148,20 @@ class FakeBackend:
         """Nobody waits for it and nobody minds if it is lost: the lease ends what is left."""
         assert isinstance(scanner, ScannerHandle), "a scanner of this backend"
         server = self._servers.get(scanner.server.host)
-        if server is not None and server.is_running:
+        if server is None or not server.is_running:
+            return
+        network = self.cluster.network
+        if not network.has_partitions or not network.is_cut(self.party, server.party):
             server.scan_close(scanner)
 
     # -- admin -------------------------------------------------------------------------------------------------
 
     def table_names(self, deadline: float) -> Sequence[bytes]:
         return self._ask_master(self.cluster.master.table_names, deadline)
+
+    def namespaces(self, deadline: float) -> Sequence[bytes]:
+        """Beyond the SPI, for the fronts."""
+        return self._ask_master(lambda: tuple(self.cluster.master.namespaces), deadline)
 
     def describe_table(self, table: bytes, deadline: float) -> TableDescriptor:
         return self._ask_master(lambda: self.cluster.master.descriptor_of(table), deadline)

@@ -377,6 +377,8 @@ class FakeCluster:
     def bulk_load(self, table: str | bytes, rows: Rows) -> int:
         """Add rows (row -> column -> value) as store files, past memstore and log; how many rows."""
         name = keys.table_name(table)
+        if name == META_TABLE:
+            raise RequestRefused("hbase:meta takes no bulk load: its rows are written by the master alone")
         self.master.check_enabled(name)
         shares: dict[bytes, tuple[RegionGroup, list[tuple[bytes, tuple[Cell, ...]]]]] = {}
         count = 0

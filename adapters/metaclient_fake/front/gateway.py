@@ -221,7 +221,9 @@ class GatewayClient:
         self._change("delete_namespace", b"", lambda: self.cluster.delete_namespace(name))
 
     def namespaces(self) -> list[str]:
-        return sorted(name.decode() for name in self.cluster.master.namespaces)
+        """Ask the master, as everything else does: over the network, with retries."""
+        found = self.connection._admin("namespaces", self.backend.namespaces)
+        return sorted(name.decode() for name in found)
 
     def _change(self, what: str, table: bytes, procedure: object) -> None:
         """A procedure of the master: asked for over the network, and waited for; its regions are others afterwards."""

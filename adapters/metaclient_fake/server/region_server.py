@@ -56,7 +56,7 @@ from metaclient_fake.config.cluster import ClusterConfig
 from metaclient_fake.network.call import Call
 from metaclient_fake.network.handlers import Handlers
 from metaclient_fake.network.network import Network
-from metaclient_fake.region_replication import ServerReplication
+from metaclient_fake.region_replication import ServerReplication, Sink
 from metaclient_fake.region_replication.secondaries import Secondaries
 from metaclient_fake.region_replication.server import ReplicaDirectory, ReplicaHost
 from metaclient_fake.server.multi import run_batch
@@ -476,6 +476,9 @@ class RegionServer:
         lag_s = self.lag_s(region_name)
         return replace(page, rows=[row._replace(lag_s=lag_s) for row in page.rows])
 
+    def scan_renew(self, handle: ScannerHandle) -> ScannerHandle:
+        return self.scanners.renew(handle, self.is_serving)
+
     def scan_close(self, handle: ScannerHandle) -> None:
         self.scanners.close(handle)
 
@@ -544,7 +547,6 @@ class RegionServer:
         try:
             region = self._opened_region(request)
         except MetaClientError as error:
-            self.replication.close_sink(name)
             return error
         finally:
             with self._lock:
@@ -571,6 +573,14 @@ class RegionServer:
             if entry.nonce is not None:
                 self._nonces.report(entry.nonce, (now_ms - entry.write_time_ms) / 1000)
         sink = self.replication.open_sink(info, request.descriptor)
+        try:
+            return self._region_with(sink, request)
+        except BaseException:
+            self.replication.close_sink(request.name)
+            raise
+
+    def _region_with(self, sink: Sink | None, request: OpenRequest) -> Region:
+        info = request.info
         wal = None if info.replica_id else self.meta_wal if info.table == META_TABLE else self.wal
         return Region.open(
             info,

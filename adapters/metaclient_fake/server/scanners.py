@@ -77,24 +77,38 @@ class Scanners:
         return len(self._open)
 
     def open(self, hosted: HostedScanner, region_name: bytes, scan: Scan, is_stale: bool) -> ScanPage:
-        """Register the scanner and answer its first page; one that ends at once is never registered."""
+        """Register the scanner and answer its first page; one that ends at once is never registered.
+
+        A scanner that is not registered is closed, or its region would keep it and all that it looks back at.
+        """
         scanner = _OpenScanner(hosted, region_name, scan, is_stale)
-        rows, is_end = self._read(scanner, scanner.rows)
-        if is_end or scanner.left == 0:
-            hosted.close()
+        scanner_id: int | None = None
+        try:
+            rows, is_end = self._read(scanner, scanner.rows)
+            if not is_end and scanner.left != 0:
+                scanner_id = self._register(scanner)
+        finally:
+            if scanner_id is None:
+                hosted.close()
+        if scanner_id is None:
             return ScanPage(rows, None, is_end, is_stale)
+        self._rest(scanner)
+        return ScanPage(rows, ScannerHandle(self._server, scanner_id, 0, region_name), False, is_stale)
+
+    def _register(self, scanner: _OpenScanner) -> int:
         scanner_id = self._new_id()
         with self._lock:
             if len(self._open) >= self._scanners_max:
                 raise Overloaded(f"{self._server.host} has {len(self._open)} open scanners, which is its limit")
             self._open[scanner_id] = scanner
-        self._rest(scanner)
-        return ScanPage(rows, ScannerHandle(self._server, scanner_id, 0, region_name), False, is_stale)
+        return scanner_id
 
     def next(self, handle: ScannerHandle, rows: int, is_online: Callable[[bytes], bool]) -> ScanPage:
         scanner = self._taken(handle, is_online)
         try:
             results, is_end = self._read(scanner, rows)
+            if handle.scanner_id not in self._open:  # it was closed while it was read, which looks like its end
+                raise ScannerLost(f"scanner {handle.scanner_id} was closed by another call", detail=_LEASE)
         except BaseException:
             self._drop(handle.scanner_id)
             raise
@@ -127,6 +141,7 @@ class Scanners:
         return len(late)
 
     def clear(self) -> None:
+        """Forget all of them: the server has ended, and its regions close their scanners."""
         with self._lock:
             self._open.clear()
 
@@ -142,11 +157,11 @@ class Scanners:
         scanner.is_busy = False
 
     def _taken(self, handle: ScannerHandle, is_online: Callable[[bytes], bool]) -> _OpenScanner:
-        """The scanner, ours alone until it rests again."""
+        """Return the scanner, ours alone until it rests again; close one that is lost."""
         with self._lock:
             scanner = self._open.get(handle.scanner_id)
             if scanner is None or (not scanner.is_busy and scanner.lease_until <= self._runtime.now()):
-                self._open.pop(handle.scanner_id, None)
+                self._close_lost(handle.scanner_id)
                 raise ScannerLost(
                     f"Unknown scanner {handle.scanner_id} on {self._server.host}: its lease ran out, or the server "
                     "was restarted",
@@ -160,7 +175,7 @@ class Scanners:
                     detail=_OUT_OF_ORDER,
                 )
             if not is_online(scanner.region_name):
-                del self._open[handle.scanner_id]
+                self._close_lost(handle.scanner_id)
                 raise NotServingRegion(
                     "Region has changed on the scanner: it is not online here any more",
                     detail=NotServingRegion.java_class,
@@ -170,6 +185,10 @@ class Scanners:
 
     def _drop(self, scanner_id: int) -> None:
         with self._lock:
-            scanner = self._open.pop(scanner_id, None)
+            self._close_lost(scanner_id)
+
+    def _close_lost(self, scanner_id: int) -> None:
+        """Forget a scanner and close it, which never blocks; the lock is held."""
+        scanner = self._open.pop(scanner_id, None)
         if scanner is not None:
             scanner.hosted.close()

@@ -60,11 +60,11 @@ class RegionScanner:
     def next(self, max_rows: int, max_bytes: int) -> tuple[list[Result], bool]:
         """Up to ``max_rows`` results or about ``max_bytes``, and whether the region has no more."""
         self._region.check_readable()
-        if self._is_closed:
-            return [], True
         results: list[Result] = []
-        is_end = self._fill(results, max_rows, max_bytes)
+        is_end = self._is_closed or self._fill(results, max_rows, max_bytes)
         if is_end:
+            # A region that closes meanwhile closes its scanners. What they lack then is not the end of the region.
+            self._region.check_readable()
             self.close()
         return results, is_end
 

@@ -218,6 +218,15 @@ def test_bulk_loaded_rows_show_on_copies(world: Any) -> None:
     assert [world.value(b"t", row, replica_id=1) for row in (b"a", b"z")] == [b"1", b"2"]
 
 
+@pytest.mark.parametrize("table", ["hbase:meta", b"hbase:meta"])
+def test_bulk_load_into_meta_is_refused(world: Any, table: str | bytes) -> None:
+    """No lookup would see it: the index of hbase:meta knows what is written, not what is loaded."""
+    before = len(world.rows_of(b"t"))
+    with pytest.raises(RequestRefused, match="hbase:meta takes no bulk load"):
+        world.cluster.bulk_load(table, {b"t,,1.abc.": {b"info:server": b"nowhere:1"}})
+    assert len(world.rows_of(b"t")) == before
+
+
 def test_sixty_regions_of_ten_copies_open_on_few_servers(make: Callable[..., Any]) -> None:
     """server.md 9, row 49 (testLotsOfRegionReplicas): more copies than servers share them."""
     world = make(servers=4)

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from metaclient_fake.server.scanners import Scanners
+from metaclient_fake.storage import RegionScanner
 
 from metaclient.errors import NotServingRegion, Overloaded, ScannerLost, ServerUnreachable
 from metaclient.model import LATEST_TIMESTAMP, Cell, Put, Scan
@@ -146,3 +148,100 @@ def test_scanners_are_bounded(make: Callable[..., Any]) -> None:
         _open(world, caching=1)
     with pytest.raises(Overloaded):
         _open(world, caching=1)
+
+
+def _held(world: Any) -> int:
+    """How many scanners the regions of the table keep."""
+    regions = (region for server in world.cluster.servers_by_host.values() for region in server.regions.values())
+    return sum(len(region._scanners) for region in regions if region.info.table == b"t")
+
+
+def test_refused_scanner_does_not_stay_in_its_region(make: Callable[..., Any]) -> None:
+    """It would pin what it looks back at for as long as the region is open."""
+    world = make(config={"scanners_max": 3})
+    world.create(b"t")
+    for number in range(5):
+        world.put(b"t", b"%d" % number)
+    for _ in range(3):
+        _open(world, caching=1)
+    for _ in range(10):
+        with pytest.raises(Overloaded):
+            _open(world, caching=1)
+    assert _held(world) == 3
+
+
+def test_scanner_whose_first_page_fails_does_not_stay_in_its_region(
+    filled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> Any:
+        raise NotServingRegion("closed meanwhile")
+
+    monkeypatch.setattr(RegionScanner, "_fill", fail)
+    with pytest.raises(NotServingRegion):
+        _open(filled, caching=1)
+    assert _held(filled) == 0
+
+
+def test_expired_scanner_does_not_stay_in_its_region(filled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The client asks before the server's own look at the leases."""
+    monkeypatch.setattr(Scanners, "expire", lambda self: 0)
+    page = _open(filled, caching=1)
+    filled.runtime.sleep(61)
+    with pytest.raises(ScannerLost):
+        filled.backend.scan_next(page.scanner, 1, filled.deadline())
+    assert _held(filled) == 0
+
+
+def test_scanner_of_a_region_that_closes_does_not_stay_in_it(filled: Any) -> None:
+    page = _open(filled, caching=1)
+    place = filled.place(b"t")
+    server = filled.cluster.servers_by_host[place.server.host]
+    region = server.regions[place.region_name]
+    server.begin_close([place.region_name])
+    with pytest.raises(NotServingRegion):
+        filled.backend.scan_next(page.scanner, 1, filled.deadline())
+    assert region._scanners == {}
+
+
+def test_region_that_closes_under_a_scanner_is_not_taken_for_its_end(
+    filled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A region closes its scanners, which then have no more rows: a scan must not end there without an error."""
+    page = _open(filled, caching=1)
+    place = filled.place(b"t")
+    region = filled.cluster.servers_by_host[place.server.host].regions[place.region_name]
+    fill = RegionScanner._fill
+
+    def close_first(self: RegionScanner, *arguments: Any) -> bool:
+        region.close(abort=True)
+        return fill(self, *arguments)
+
+    monkeypatch.setattr(RegionScanner, "_fill", close_first)
+    with pytest.raises(NotServingRegion):
+        filled.backend.scan_next(page.scanner, 100, filled.deadline())
+
+
+def test_scanner_that_is_closed_while_it_is_read_is_lost_and_not_at_its_end(
+    filled: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = _open(filled, caching=1)
+    fill = RegionScanner._fill
+
+    def close_first(self: RegionScanner, *arguments: Any) -> bool:
+        filled.backend.scan_close(page.scanner, filled.deadline())
+        return fill(self, *arguments)
+
+    monkeypatch.setattr(RegionScanner, "_fill", close_first)
+    with pytest.raises(ScannerLost):
+        filled.backend.scan_next(page.scanner, 100, filled.deadline())
+
+
+def test_close_of_a_scanner_does_not_pass_a_partition(filled: Any) -> None:
+    """The lease ends it instead."""
+    page = _open(filled, caching=1)
+    host = filled.place(b"t").server.host
+    filled.cluster.partition("client", host)
+    filled.backend.scan_close(page.scanner, filled.deadline())
+    assert _held(filled) == 1
+    filled.runtime.sleep(65)
+    assert _held(filled) == 0

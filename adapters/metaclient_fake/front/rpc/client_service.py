@@ -239,7 +239,7 @@ class ClientService:
             return Answer(encode(messages.SCAN_RESPONSE, {"scanner_id": scanner_id, "more_results": False}))
         rows = request.get("number_of_rows", _ROWS_DEFAULT)
         if request.get("renew"):
-            self._renew(scanner_id, known, request)
+            self._renew(scanner_id, known, request, call.deadline)
             return Answer(encode(messages.SCAN_RESPONSE, {"scanner_id": scanner_id}))
         if isinstance(known, _Unopened):
             page = self._page_of(known.name, replace(known.scan, caching=max(1, rows)), call)
@@ -317,11 +317,11 @@ class ClientService:
         with self._lock:
             self._scanners[scanner_id] = scanner
 
-    def _renew(self, scanner_id: int, known: object, request: Mapping[str, Any]) -> None:
+    def _renew(self, scanner_id: int, known: object, request: Mapping[str, Any], deadline: float) -> None:
         """A renewal counts as a call."""
         if isinstance(known, ScannerHandle):
             handle = replace(known, sequence=request.get("next_call_seq", known.sequence))
-            known = self._server.scanners.renew(handle, self._server.is_serving)
+            known = self._backend.at_server(known.server, RegionServer.scan_renew, handle, deadline=deadline)
         elif isinstance(known, MetaScanner):
             known.sequence += 1
         self._keep(scanner_id, known)
