@@ -138,7 +138,7 @@ class MetaRow:
 
 @dataclass(frozen=True, slots=True)
 class MetaPage:
-    """Rows in the order of the scan; ``is_stale`` as the serving region marked them."""
+    """Rows in the order of the scan; ``is_stale`` as the serving region marked them, ``lag_s`` as in ``Row``."""
 
     rows: tuple[MetaRow, ...]
     is_stale: bool = False

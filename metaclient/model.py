@@ -274,7 +274,7 @@ class Result(NamedTuple):
     cells: Sequence[Cell] = ()
     is_stale: bool = False
     is_partial: bool = False
-    #: How far behind the replica was known to be, in seconds, where the backend can tell.
+    #: An upper bound of the answer's age, where the backend knows one: see :class:`Row`.
     lag_s: float | None = None
     #: Set only by an existence-only get.
     exists: bool | None = None
@@ -282,6 +282,10 @@ class Result(NamedTuple):
 
 class Row(dict[bytes, Any]):
     """A row as happybase returns it (column -> value), which also says where it came from.
+
+    ``lag_s`` is an upper bound of the age of what a replica answered: every write that was acknowledged more than
+    ``lag_s`` seconds before the replica read the row is in it, or was replaced by a later one. None when no bound is
+    known, and for rows of a primary. Only the fake knows one.
 
     >>> row = Row({b"cf:a": b"1"}, stale=True, replica_id=2)
     >>> row == {b"cf:a": b"1"}, row.stale, row.replica_id

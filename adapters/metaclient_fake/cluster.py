@@ -33,7 +33,7 @@ from metaclient_fake.master.region_states import RegionGroup, RegionNode, Region
 from metaclient_fake.network.call import Call
 from metaclient_fake.network.handlers import Handlers
 from metaclient_fake.network.network import EVERYBODY, MASTER, REGISTRY, Network
-from metaclient_fake.region_replication import SendSlots, Sink, is_on
+from metaclient_fake.region_replication import Acknowledged, SendSlots, Sink, is_on
 from metaclient_fake.region_replication.observation import observe
 from metaclient_fake.server.region_server import RegionServer, ServerState
 from metaclient_fake.status import cluster_status
@@ -567,10 +567,10 @@ class FakeCluster:
             deadline=self.runtime.now() + self.config.replication.rpc_timeout_s,
         ).run()
 
-    def pushed_lag_s(self, name: bytes) -> float | None:
+    def acknowledged(self, name: bytes, families: frozenset[bytes] | None = None) -> Acknowledged | None:
         node = self.master.states.by_name.get(name)
         sink = self.sink_of(self.master.states.group_of(node).primary) if node is not None else None
-        return sink.lag_s(node.info.replica_id) if node is not None and sink is not None else None
+        return sink.acknowledged(node.info.replica_id, families) if node is not None and sink is not None else None
 
     def server_at(self, host: str) -> RegionServer | None:
         return self.servers_by_host.get(host)

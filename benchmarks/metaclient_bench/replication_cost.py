@@ -212,5 +212,4 @@ def _bare_sink(runtime: ThreadRuntime, answers: list[Pending[None]]) -> Sink:
         send=send,
         replica_count=lambda: COPIES,
         families=frozenset({b"f"}),
-        time_ms=runtime.time_ms,
     )

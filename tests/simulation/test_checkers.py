@@ -4,7 +4,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from metaclient_fake.simulation.checkers import counters, leaks, linearizability, scans, tables, timeline
+from metaclient_fake.simulation.checkers import counters, lag, leaks, linearizability, scans, tables, timeline
 from metaclient_fake.simulation.checkers.linearizability import explanation
 from metaclient_fake.simulation.history import NEVER, History, Operation, Outcome
 from metaclient_fake.simulation.observed import ObservedBackend
@@ -149,6 +149,46 @@ def test_a_copy_may_not_go_back_in_time_but_another_copy_may_be_behind() -> None
     assert list(timeline.check(book.world())) == []
     book.write("timeline_get", 8, 9, value=b"a", stale=True, replica_id=1, server="rs1")
     assert "back in time" in str(next(timeline.check(book.world())))
+
+
+@pytest.mark.parametrize(
+    ("lag_s", "is_good"),
+    [
+        (None, True),  # promises nothing
+        (7.5, True),  # acknowledged at 3, read from 10 on
+        (7.0, True),
+        (6.9, False),
+        (0.0, False),
+    ],
+)
+def test_lag_must_reach_back_to_the_write_that_an_answer_lacks(lag_s: float | None, is_good: bool) -> None:
+    book = Book()
+    book.write("put", 0, 1, argument=b"a", timestamp=1)
+    book.write("put", 2, 3, argument=b"b", timestamp=2)
+    book.write("timeline_get", 10, 11, value=b"a", stale=True, replica_id=1, server="rs1", lag_s=lag_s)
+    assert (not list(lag.check(book.world()))) is is_good
+
+
+def test_lag_is_not_held_against_an_answer_that_shows_something_later() -> None:
+    book = Book()
+    book.write("put", 0, 1, argument=b"a", timestamp=1)
+    book.write("put", 2, 3, argument=b"b", timestamp=2)
+    book.write("delete", 4, NEVER, timestamp=3)  # it may have happened
+    shown = {"stale": True, "replica_id": 1, "server": "rs1", "lag_s": 0.0}
+    book.write("timeline_get", 10, 11, value=b"b", **shown)
+    book.write("replica_get", 10, 11, value=None, **shown)
+    book.write("put", 10.5, 20, argument=b"c", timestamp=4)
+    book.write("timeline_rows", 10, 11, value=b"c", **shown)
+    assert list(lag.check(book.world())) == []
+
+
+def test_lag_of_an_answer_without_the_row_counts_too() -> None:
+    """A delete that nobody has sent cannot have taken the value away."""
+    book = Book()
+    book.write("put", 2, 3, argument=b"b", timestamp=2)
+    book.write("delete", 20, 21, timestamp=3)
+    book.write("timeline_get", 10, 11, value=None, stale=True, replica_id=1, server="rs1", lag_s=0.0)
+    assert "at most 0.000 s old" in str(next(lag.check(book.world())))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,8 @@ SEEDS = 200
 #: Seeds that caught them when they were planted: tried first, to save time, and nothing else hangs on them.
 LIKELY = {
     "hedge_returns_first_error": 6,
+    "lag_counts_from_the_last_batch": 3,
+    "lag_leaves_out_what_is_on_its_way": 6,
     "lease_never_ends": 25,
     "log_is_archived_too_early": 4,
     "log_is_not_replayed": 2,

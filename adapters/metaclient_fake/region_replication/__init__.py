@@ -5,12 +5,13 @@ from metaclient_fake.region_replication.buffer_manager import BufferManager
 from metaclient_fake.region_replication.flush_requester import FlushRequester
 from metaclient_fake.region_replication.read_gate import GateState, ReadGate
 from metaclient_fake.region_replication.replay import Replay, Replayed
-from metaclient_fake.region_replication.replica_queue import Batch, QueueState, ReplicaStatus
+from metaclient_fake.region_replication.replica_queue import Acknowledged, Batch, QueueState, ReplicaStatus
 from metaclient_fake.region_replication.sender import ReplicaSender, SendSlots, Wire
 from metaclient_fake.region_replication.server import ServerReplication, has_memstore_replication, is_on
 from metaclient_fake.region_replication.sink import Sink, SinkState
 
 __all__ = [
+    "Acknowledged",
     "Batch",
     "BufferManager",
     "FlushRequester",

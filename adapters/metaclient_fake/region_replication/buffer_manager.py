@@ -3,31 +3,53 @@
 Mirrors RegionReplicationBufferManager. Above the soft limit the region with the most pending bytes is flushed, by one
 worker without a queue: its flush start lets its sink forget what it held. At the hard limit the asking sink is refused.
 
-DIVERGENCE: an edit that would cross the hard limit is not counted first and taken back later, so that the total never
-is above the limit.
+DIVERGENCES:
+
+- a sink that is refused has the sink that holds most give way (HBASE-26233), and asks again. HBase 3.x drops the edits
+  of the sink that asks, so that one edit of a quiet region costs it its replicas while a busy one fills the memory;
+- an edit that would cross the hard limit is not counted first and taken back later, so that the total never is above
+  the limit.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from metaclient.errors import ConnectionClosed, Overloaded
 from metaclient.runtime import Runtime
 
-__all__ = ["BufferManager"]
+__all__ = ["BufferManager", "Holder"]
 
 logger = logging.getLogger(__name__)
+
+
+class Holder(Protocol):
+    """A sink, as far as the buffer is concerned."""
+
+    @property
+    def droppable_bytes(self) -> int: ...
+
+    def give_way(self, size: int) -> None: ...
 
 
 class BufferManager:
     """The bytes that all sinks of one server hold. ``_lock`` guards the numbers; it is the innermost lock."""
 
-    def __init__(self, runtime: Runtime, soft_bytes: int, hard_bytes: int, flush_biggest: Callable[[], object]) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        soft_bytes: int,
+        hard_bytes: int,
+        flush_biggest: Callable[[], object],
+        holders: Callable[[], Iterable[Holder]] = tuple,
+    ) -> None:
         self._runtime = runtime
         self._soft_bytes = min(soft_bytes, hard_bytes)
         self._hard_bytes = hard_bytes
         self._flush_biggest = flush_biggest
+        self._holders = holders
         self._lock = runtime.lock()
         self._is_flushing = False
         self.pending_bytes = 0
@@ -60,9 +82,26 @@ class BufferManager:
             self._start_flush()
         return has_room
 
+    def has_room(self, size: int) -> bool:
+        """Return True if ``size`` more bytes are within the hard limit."""
+        return self.pending_bytes + size <= self._hard_bytes
+
+    def make_room(self, size: int) -> None:
+        """Have sinks give way, the one that holds most first, until there is room for ``size`` bytes.
+
+        Each sink is asked at most once. The caller holds no sink's lock.
+        """
+        holders = list(self._holders())
+        while holders and not self.has_room(size):
+            biggest = max(holders, key=_droppable_bytes)
+            if not _droppable_bytes(biggest):
+                return
+            biggest.give_way(size)
+            holders.remove(biggest)
+
     @property
     def is_tight(self) -> bool:
-        """Is it time to forget what files will bring?"""
+        """Return True if buffered edits should be dropped, because a flush will bring them as store files."""
         return self.pending_bytes > self._soft_bytes
 
     def release(self, size: int) -> None:
@@ -92,3 +131,7 @@ class BufferManager:
             self._flush_biggest()
         finally:
             self._is_flushing = False
+
+
+def _droppable_bytes(holder: Holder) -> int:
+    return holder.droppable_bytes

@@ -28,17 +28,26 @@ class GateState(enum.Enum):
 
 
 class ReadGate:
-    """One replica's permission to be read; it opens once, and stays open."""
+    """One replica's permission to be read; it opens once, and stays open.
 
-    __slots__ = ("_families", "_started_id", "state")
+    ``is_open``: reads need no permission. What the replica has seen of its primary is followed all the same.
+    """
+
+    __slots__ = ("_families", "_is_free", "_started_id", "state")
 
     def __init__(self, families: frozenset[bytes], *, is_open: bool = False) -> None:
         self._families = families
+        self._is_free = is_open
         self._started_id = -1
-        self.state = GateState.OPEN if is_open else GateState.WAITING
+        self.state = GateState.WAITING
 
     @property
     def is_open(self) -> bool:
+        return self._is_free or self.state is GateState.OPEN
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether the replica has had everything of its primary at some moment since it opened."""
         return self.state is GateState.OPEN
 
     def observe(self, marker: Marker) -> None:

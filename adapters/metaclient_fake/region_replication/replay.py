@@ -22,6 +22,7 @@ from metaclient.runtime import Runtime
 from metaclient_fake.region_replication.read_gate import ReadGate
 from metaclient_fake.storage import Region
 from metaclient_fake.storage.packed_row import PackedRow
+from metaclient_fake.storage.replica import lists_files
 from metaclient_fake.storage.wal import LoggedEntry, row_key
 
 __all__ = ["Replay", "Replayed"]
@@ -32,13 +33,15 @@ logger = logging.getLogger(__name__)
 class Replayed:
     """What a batch changed, for whoever keeps an index over the region."""
 
-    __slots__ = ("entries", "is_anew", "saw_files")
+    __slots__ = ("entries", "files_as_of", "is_anew", "saw_files")
 
     def __init__(self) -> None:
         #: Those that were new, without markers.
         self.entries: list[LoggedEntry] = []
         self.saw_files = False
         self.is_anew = False
+        #: The files that were listed have everything that was acknowledged before; None when none were, or not known.
+        self.files_as_of: float | None = None
 
     @property
     def rows(self) -> set[bytes]:
@@ -72,6 +75,15 @@ class Replay:
                 self._is_busy = False
                 self._turn.notify()
 
+    def has_applied(self, epoch: int, sequence_id: int) -> bool:
+        """Whether this copy has all that its primary of this epoch knows that its replica has.
+
+        A copy that was opened since then, or that was left behind on a server that is taken for dead, has not.
+        """
+        if self.epoch != epoch or not self.gate.has_caught_up:
+            return False
+        return self.region.last_replayed_sequence_id >= sequence_id
+
     def _are_ours(self, entries: Sequence[LoggedEntry]) -> bool:
         start, end = self._info.start_key, self._info.end_key
         for entry in entries:
@@ -97,10 +109,12 @@ class Replay:
         if epoch > self.epoch:
             if self.epoch:
                 logger.info("%r begins anew: epoch %d after %d", self.region, epoch, self.epoch)
+                changed.files_as_of = self.region.files_complete_as_of
                 self.region.follow_anew(entries[0].sequence_id - 1)
                 changed.is_anew = changed.saw_files = True
             self.epoch = epoch
         for entry in entries:
+            files_as_of = self.region.files_complete_as_of if entry.marker is not None else None
             if not self.region.replay(entry):
                 self.entries_skipped += 1
                 continue
@@ -109,5 +123,7 @@ class Replay:
                 changed.entries.append(entry)
             else:
                 changed.saw_files = True
+                if lists_files(entry.marker):
+                    changed.files_as_of = files_as_of
                 self.gate.observe(entry.marker)
         return changed

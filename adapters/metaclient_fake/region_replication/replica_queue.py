@@ -15,12 +15,14 @@ what was replayed are skipped there.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from metaclient_fake.storage import MarkerKind
 from metaclient_fake.storage.wal import LoggedEntry
 
-__all__ = ["Batch", "QueueState", "ReplicaQueue", "ReplicaStatus"]
+__all__ = ["Acknowledged", "Batch", "QueueState", "ReplicaQueue", "ReplicaStatus"]
 
 
 class QueueState(enum.Enum):
@@ -58,22 +60,36 @@ class Batch:
         self.end = end
         self.has_marker = has_marker
 
+    @staticmethod
+    def cut(sizes: Sequence[int], bytes_max: int) -> tuple[int, int]:
+        """Bytes and number of the first entries up to the one that reaches the limit."""
+        total = 0
+        for count, size in enumerate(sizes, 1):
+            total += size
+            if total >= bytes_max:
+                return total, count
+        return total, len(sizes)
+
     @property
     def last_sequence_id(self) -> int:
         return self.entries[-1].sequence_id
 
     def fills_gap_since(self, flush_sequence_id: int) -> bool:
         """Does the replica that has applied this batch have the files of that flush, or of a later one?"""
-        return any(
-            entry.marker is not None
-            and (
-                entry.marker.kind in (MarkerKind.CANNOT_FLUSH, MarkerKind.REGION_OPEN)
-                or (
-                    entry.marker.kind is MarkerKind.COMMIT_FLUSH and entry.marker.flush_sequence_id >= flush_sequence_id
-                )
-            )
-            for entry in self.entries
-        )
+        return any(_brings_files(entry, flush_sequence_id) for entry in self.entries)
+
+
+def _brings_files(entry: LoggedEntry, flush_sequence_id: int) -> bool:
+    """Whether a replica that has applied the entry has all files up to that flush.
+
+    A marker from before the flush does not count: it may be on its way while the flush makes the gap.
+    """
+    marker = entry.marker
+    if marker is None:
+        return False
+    if marker.kind in (MarkerKind.CANNOT_FLUSH, MarkerKind.REGION_OPEN):
+        return entry.sequence_id > flush_sequence_id
+    return marker.kind is MarkerKind.COMMIT_FLUSH and marker.flush_sequence_id >= flush_sequence_id
 
 
 class ReplicaQueue:
@@ -87,10 +103,11 @@ class ReplicaQueue:
         "dropped",
         "failed_at",
         "failures",
+        "has_caught_up",
         "healed_sequence_id",
         "last_error",
         "missed_from",
-        "missed_since_ms",
+        "missed_since",
         "replica_id",
         "sent",
         "state",
@@ -109,9 +126,12 @@ class ReplicaQueue:
         self.last_error = ""
         #: The flush that ended the last failure; a batch with its end fills the gap.
         self.healed_sequence_id = -1
-        #: The first entry that the replica does not have, and when it was written; None when there is no gap.
+        #: The first entry that the replica does not have, and when it was committed; None when there is no gap.
         self.missed_from: int | None = None
-        self.missed_since_ms: int | None = None
+        self.missed_since: float | None = None
+        #: A batch has brought all files since the queue began. Before that, the replica may lack edits of an earlier
+        #: primary, of which this one has no entries.
+        self.has_caught_up = False
 
     @property
     def is_healthy(self) -> bool:
@@ -122,8 +142,39 @@ class ReplicaQueue:
             raise RuntimeError(f"replica {self.replica_id} is {self.state.value}: it cannot become {state.value}")
         self.state = state
 
+    def status(self, *, end: int, queue_bytes: int, missing_since: float, now: float) -> ReplicaStatus:
+        """What can be said now; ``end`` is the position after the newest entry."""
+        batch = self.batch
+        return ReplicaStatus(
+            replica_id=self.replica_id,
+            state=self.state.value,
+            lag_edits=end - (self.acked if self.missed_from is None else self.missed_from),
+            lag_s=max(0.0, now - missing_since),
+            queue_edits=end - self.sent,
+            queue_bytes=queue_bytes,
+            in_flight_edits=len(batch.entries) if batch is not None else 0,
+            in_flight_bytes=batch.size if batch is not None else 0,
+            failed_s=now - self.failed_at if self.failed_at is not None else None,
+            failures=self.failures,
+            edits_dropped=self.dropped,
+            batches=self.batches,
+            last_error=self.last_error,
+        )
+
     def __repr__(self) -> str:
         return f"ReplicaQueue({self.replica_id}, {self.state.value}, acked={self.acked}, sent={self.sent})"
+
+
+class Acknowledged(NamedTuple):
+    """What a replica had at one moment, from its primary's side.
+
+    Everything that was acknowledged to clients before ``as_of`` is in the replica that has applied this primary's
+    (``epoch``) entries up to ``sequence_id``.
+    """
+
+    as_of: float
+    epoch: int
+    sequence_id: int
 
 
 @dataclass(frozen=True, slots=True)

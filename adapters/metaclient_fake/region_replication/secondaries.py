@@ -18,7 +18,14 @@ from metaclient.errors import ConnectionClosed, MetaClientError, NotServingRegio
 from metaclient.model import META_TABLE, RegionInfo
 from metaclient.runtime import Runtime
 from metaclient_fake.config.cluster import ClusterConfig
-from metaclient_fake.region_replication import ReadGate, Replay, Replayed, has_memstore_replication, is_on
+from metaclient_fake.region_replication import (
+    Acknowledged,
+    ReadGate,
+    Replay,
+    Replayed,
+    has_memstore_replication,
+    is_on,
+)
 from metaclient_fake.storage import Region, RegionDirectory, StoreFile
 from metaclient_fake.storage.meta_index import MetaIndex, Tear
 from metaclient_fake.storage.stand_ins import EmptyRegion, Hosted
@@ -37,6 +44,7 @@ class _Secondary:
     """One secondary and what it waits for: ``reads_after`` and ``empty_until`` are None when it waits for nothing."""
 
     __slots__ = (
+        "complete_as_of",
         "directory",
         "empty_until",
         "index",
@@ -62,6 +70,8 @@ class _Secondary:
         self.tell_after = now
         self.listed: tuple[StoreFile, ...] | None = None
         self.refreshed_at = now
+        #: Everything that was acknowledged before is in the files that were listed; None when that is not known.
+        self.complete_as_of: float | None = None
         self.index: MetaIndex | None = None
         self.reads_after: float | None = None
         self.empty_until: float | None = None
@@ -140,6 +150,7 @@ class Secondaries:
         secondary.refreshed_at = self._runtime.now()
         if secondary.index is not None:
             _mark(secondary.index, secondary.region, changed)
+        secondary.complete_as_of = _later(secondary.complete_as_of, changed.files_as_of)
         if secondary.reads_after is not None:
             self._look_at(secondary, self._runtime.now())
 
@@ -190,15 +201,16 @@ class Secondaries:
         return True
 
     def _read_directory(self, secondary: _Secondary) -> None:
+        as_of = secondary.directory.complete_as_of  # asked before the files are listed
         # Listed before the region looks: a file that comes in between is seen next time, never forgotten.
         listed = secondary.directory.all_files()
         secondary.refreshed_at = self._runtime.now()
-        if listed == secondary.listed:
-            return
-        secondary.region.refresh_store_files()
-        secondary.listed = listed
-        if secondary.index is not None:
-            secondary.index.mark_files(listed)
+        if listed != secondary.listed:
+            secondary.region.refresh_store_files()
+            secondary.listed = listed
+            if secondary.index is not None:
+                secondary.index.mark_files(listed)
+        secondary.complete_as_of = _later(secondary.complete_as_of, as_of)
 
     def refreshed_at(self) -> dict[bytes, float]:
         """When each has last looked."""
@@ -208,10 +220,18 @@ class Secondaries:
             for name, secondary in list(known.items())
         }
 
-    def lag_s(self, name: bytes) -> float | None:
-        """How old what it shows can be at most, as far as this server knows."""
+    def complete_as_of(self, name: bytes, known: Acknowledged | None) -> float | None:
+        """Everything that was acknowledged before this instant can be read here now; None when none is known.
+
+        ``known`` is what the primary said before, where it pushes. The files say it, too, wherever they come from.
+        """
         secondary = self._find(name)
-        return None if secondary is None else self._runtime.now() - secondary.refreshed_at
+        if secondary is None or secondary.empty_until is not None:
+            return None
+        as_of = secondary.complete_as_of
+        if known is not None and secondary.replay.has_applied(known.epoch, known.sequence_id):
+            as_of = _later(as_of, known.as_of)
+        return as_of
 
     # -- may it be read? ---------------------------------------------------------------------------------------
 
@@ -295,3 +315,8 @@ def _mark(index: MetaIndex, region: Region, changed: Replayed) -> None:
         index.mark_files([file for store in region.stores for file in store.files])
     if changed.entries:
         index.mark(changed.rows)
+
+
+def _later(one: float | None, other: float | None) -> float | None:
+    """The later of two instants of which either may be unknown."""
+    return other if one is None else one if other is None else max(one, other)

@@ -71,8 +71,6 @@ class PrimaryHost(Protocol):
 
     def flush_region(self, region: Region) -> bool: ...
 
-    def time_ms(self) -> int: ...
-
     def is_running_or_wakes(self) -> bool:
         """Wait while it hangs; False when it is not running any more."""
         ...
@@ -112,7 +110,13 @@ class ServerReplication:
         self._name = name
         #: Region name -> sink; entries are added and removed whole.
         self.sinks: dict[bytes, Sink] = {}
-        self.buffer = BufferManager(runtime, config.pending_bytes_soft, config.pending_bytes_max, self._flush_biggest)
+        self.buffer = BufferManager(
+            runtime,
+            config.pending_bytes_soft,
+            config.pending_bytes_max,
+            self._flush_biggest,
+            lambda: list(self.sinks.values()),
+        )
 
     def open_sink(self, info: RegionInfo, descriptor: TableDescriptor) -> Sink | None:
         """The sink of a primary that is about to open; None when there is nobody to push to."""
@@ -138,7 +142,6 @@ class ServerReplication:
             send=ReplicaSender(self._runtime, self._config, wire, self._directory.send_slots, kind=kind).send,
             replica_count=lambda: self._directory.replica_count(info.table),
             families=frozenset(family.name for family in descriptor.families),
-            time_ms=self._host.time_ms,
             replicated_families=_META_FAMILIES if only_info else None,
             replicates_data=has_memstore_replication(descriptor),
             epoch=self._directory.next_epoch(),

@@ -7,7 +7,8 @@ calls back. Steps for one edit:
 2. the start of a flush of *all* families, or word that there is nothing to flush, heals: everything older is in files,
    or will be, so queues that failed or are long begin anew with this marker;
 3. no healthy replica: the edit is dropped; a flush was asked for when the last one failed;
-4. the buffer manager is asked; when it refuses, replicas are failed, those that are furthest behind first;
+4. the buffer manager is asked; when it refuses, the region of this server that holds most gives way: its replicas are
+   failed, those that are furthest behind first;
 5. it goes into the log, and each replica that has nothing on its way gets a batch.
 
 When a batch has failed: if a flush started since that covers it, nothing; else the replica is failed, its edits are
@@ -18,7 +19,8 @@ Mirrors RegionReplicationSink (3.x, server.md 2). DIVERGENCES:
 - a queue for each replica, at its own pace (seed 000, 4.2); ``lock_step`` gives HBase's way, with one barrier for all;
 - a healthy replica that is at most one batch behind keeps its queue when a flush starts, unless memory is short: it is
   about to be up to date (HBase drops everything, which opens a gap until the flush ends);
-- at the hard limit only as many replicas are failed as it takes, the slowest first (HBase: all of the region's);
+- at the hard limit replicas of the region that holds most are failed (HBASE-26233: "drop the edits for a region which
+  has the most biggest size"), only as many as it takes, the slowest first (HBase 3.x: all of the region that asks);
 - "nothing to flush" covers everything before it, also for a batch that fails later (HBase resets its mark to -1);
 - the number of replicas is asked anew at each such flush (seed 000, 6.3.2), so that hbase:meta need not be reopened;
 - closing does not wait for batches on their way: each open of a primary has an epoch, and replicas refuse older ones.
@@ -36,7 +38,14 @@ from metaclient.runtime import Pending, Runtime
 from metaclient_fake.config.region_replication import ReplicationConfig
 from metaclient_fake.region_replication.buffer_manager import BufferManager
 from metaclient_fake.region_replication.flush_requester import FlushRequester
-from metaclient_fake.region_replication.replica_queue import Batch, QueueState, ReplicaQueue, ReplicaStatus
+from metaclient_fake.region_replication.orphans import Orphans
+from metaclient_fake.region_replication.replica_queue import (
+    Acknowledged,
+    Batch,
+    QueueState,
+    ReplicaQueue,
+    ReplicaStatus,
+)
 from metaclient_fake.storage import Marker, MarkerKind, WalEntry
 from metaclient_fake.storage.packed_row import PackedRow
 from metaclient_fake.storage.region_log import RowHook
@@ -67,8 +76,7 @@ class SinkState(enum.Enum):
     STOPPED = "stopped"
 
 
-_RUNNING = SinkState.RUNNING
-_FAILED = QueueState.FAILED
+_RUNNING, _FAILED = SinkState.RUNNING, QueueState.FAILED
 
 
 class Sink:
@@ -85,7 +93,6 @@ class Sink:
         send: Send,
         replica_count: Callable[[], int],
         families: frozenset[bytes],
-        time_ms: Callable[[], int],
         replicated_families: frozenset[bytes] | None = None,
         replicates_data: bool = True,
         epoch: int = 1,
@@ -97,28 +104,25 @@ class Sink:
         self._credit_bytes = config.pending_bytes_max // _CREDITS
         self._batch_entries, self._batch_bytes = config.batch_entries, config.batch_bytes
         self._runtime = runtime
+        self._now = runtime.now  # not the server's wall clock, which may jump
         self._config = config
         self._buffer = buffer
         self._send = send
         self._replica_count = replica_count
         self._families = families
-        self._time_ms = time_ms
-        self._replicated_families = replicated_families
-        self._replicates_data = replicates_data
+        self._replicated_families, self._replicates_data = replicated_families, replicates_data
         self._leaves_out = not replicates_data or replicated_families is not None
         self._lock = runtime.lock()
         self._stopped = runtime.condition(self._lock)
         # Guarded by the lock:
         self.state = SinkState.RUNNING
         self._entries: list[LoggedEntry] = []  # what at least one healthy replica has not acknowledged
-        self._times: list[int] = []  # when each was written
+        self._times: list[float] = []  # when each was committed, before it was acknowledged
         self._markers = 0  # how many of them are markers
         self._sizes: list[int] = []
         self._first = 0  # the position of the first of them
         self._queues = [ReplicaQueue(replica_id, 0) for replica_id in range(1, replica_count())]
-        self._orphans: list[Batch] = []  # see replica_queue; usually none
-        self._held: dict[int, tuple[int, int]] = {}  # entries of theirs that the log forgot: position -> size, batches
-        self._orphan_bytes = 0  # of those entries
+        self._orphans = Orphans()
         self._reserved = 0  # bytes of the buffer manager's: those of the log, those that are held, and the credit
         self._credit = 0  # reserved, and not used yet: all that adding an entry changes
         self._idle = len(self._queues)
@@ -169,19 +173,40 @@ class Sink:
             credit = self._credit - size
             if credit >= 0:
                 self._credit = credit
-            elif not self._reserve(sequence_id, now_ms, size):
-                self._drop()
-                return
-            if marker is not None:
-                self._markers += 1
-            self._entries.append(entry)
-            self._times.append(now_ms)
-            self._sizes.append(size)
-            if not self._idle:  # the usual case at full rate: everybody is busy
-                return
-            batches = self._planned()
+                has_room = True
+            else:
+                has_room = self._reserve(size)
+            if has_room:
+                if marker is not None:
+                    self._markers += 1
+                self._entries.append(entry)
+                self._times.append(self._now())
+                self._sizes.append(size)
+                if not self._idle:  # the usual case at full rate: everybody is busy
+                    return
+                batches: Sequence[Batch] = self._planned()
+        if not has_room:
+            batches = self._take_tight(entry, size, marker)
         for batch in batches:
             self._carry(batch)
+
+    def _take_tight(self, entry: LoggedEntry, size: int, marker: Marker | None) -> Sequence[Batch]:
+        """Have the region that holds most give way, then take the entry, or drop it if it is this one that gave way.
+
+        Without our lock in between, because another sink's is taken. The region's update lock keeps other entries out.
+        """
+        self._buffer.make_room(size)
+        with self._lock:
+            if self.state is not _RUNNING:
+                return ()
+            if not self._healthy or not (self._reserve(size) or self._make_room(size)):
+                self._drop()
+                return ()
+            self._markers += marker is not None
+            self._entries.append(entry)
+            self._times.append(self._now())
+            self._sizes.append(size)
+            return self._planned()
 
     def _filtered(self, entry: WalEntry) -> WalEntry | None:
         """What of an entry is replicated; None when it is nothing."""
@@ -201,7 +226,7 @@ class Sink:
             return True
         return marker.kind is MarkerKind.START_FLUSH and frozenset(marker.families) == self._families
 
-    def _reserve(self, sequence_id: int, now_ms: int, size: int) -> bool:
+    def _reserve(self, size: int) -> bool:
         """Room for the entry, and in quiet times for some more, so that not every edit asks; False when there is none.
 
         What was reserved for later is given back when nothing is pending, or as soon as memory is short.
@@ -211,7 +236,7 @@ class Sink:
             self._reserved += granted
             self._credit += granted - size
             return True
-        if (granted > size and self._buffer.reserve(size)) or self._make_room(sequence_id, now_ms, size):
+        if granted > size and self._buffer.reserve(size):
             self._reserved += size
             return True
         return False
@@ -227,19 +252,32 @@ class Sink:
             self._reserved -= size
             self._buffer.release(size)
 
-    def _make_room(self, sequence_id: int, now_ms: int, size: int) -> bool:
-        """Fail replicas until there is room for the entry; False when none is left."""
+    def give_way(self, size: int) -> None:
+        """Fail replicas until the server has room for ``size`` bytes of any sink, or none is left."""
+        with self._lock:
+            if self.state is _RUNNING:
+                self._fail_slowest_until(lambda: self._buffer.has_room(size))
+
+    def _make_room(self, size: int) -> bool:
+        """Fail replicas until there is room for an entry of our own; False when none is left."""
+        self._fail_slowest_until(lambda: self._buffer.reserve(size))
+        if not self._healthy:
+            return False
+        self._reserved += size
+        return True
+
+    def _fail_slowest_until(self, has_room: Callable[[], bool]) -> None:
         why = f"the buffer limit of {self._config.pending_bytes_max} bytes is reached"
-        while self._healthy:
+        has_failed = False
+        while self._healthy and not has_room():
             slowest = min((queue.acked for queue in self._queues if queue.is_healthy), default=0)
             for queue in self._queues:
                 if queue.is_healthy and (self._config.lock_step or queue.acked == slowest):
-                    self._fail(queue, why, now_ms)
+                    self._fail(queue, why)
             self._trim()
-            if self._healthy and self._buffer.reserve(size):
-                break
-        self.requester.request(sequence_id)
-        return self._healthy > 0
+            has_failed = True
+        if has_failed:
+            self.requester.request(self.last_sequence_id)
 
     def _drop(self) -> None:
         """Nobody is there to take an entry: count it, so that positions go on."""
@@ -286,45 +324,44 @@ class Sink:
         """Forget what is queued; a batch on its way stays on its way, and its answer is awaited as before."""
         if queue.sent == end:
             return
-        self._miss(queue, queue.sent)
+        self._miss(queue, queue.acked)  # not from ``sent``: the batch on its way may be lost, too
         queue.dropped += end - queue.sent
         queue.sent = end
         queue.healed_sequence_id = covered
         if queue.batch is not None:
-            self._orphan(queue.batch)
+            self._orphans.add(queue.batch)
         queue.acked = end
 
-    def _fail(self, queue: ReplicaQueue, why: str, now_ms: int, *, is_fault: bool = True) -> None:
+    def _fail(self, queue: ReplicaQueue, why: str, *, is_fault: bool = True) -> None:
         """Skip this replica until a flush of all families starts."""
         end = self._first + len(self._entries)
         if queue.state is QueueState.IDLE:
             self._idle -= 1
         self._healthy -= 1
         queue.become(QueueState.FAILED)
-        self._miss(queue, queue.acked, now_ms)
+        self._miss(queue, queue.acked)
         queue.dropped += max(0, end - queue.acked)
         queue.failures += is_fault
         queue.failed_at = self._runtime.now()
         queue.last_error = why
         if queue.batch is not None:
-            self._orphan(queue.batch)
+            self._orphans.add(queue.batch)
             queue.batch = None
         queue.acked = queue.sent = end
         level = logging.WARNING if is_fault else logging.INFO
         logger.log(level, "%s: replica %d is skipped until the next flush: %s", self.name, queue.replica_id, why)
 
-    def _miss(self, queue: ReplicaQueue, position: int, now_ms: int | None = None) -> None:
+    def _miss(self, queue: ReplicaQueue, position: int) -> None:
         """From ``position`` on the replica has a gap, if it has not one already."""
         if queue.missed_from is None:
-            index = position - self._first
             queue.missed_from = position
-            is_known = 0 <= index < len(self._entries)
-            queue.missed_since_ms = self._times[index] if is_known else now_ms or self._time_ms()
+            queue.missed_since = self._committed_at(position)
 
-    def _orphan(self, batch: Batch) -> None:
-        """The log may forget these entries while they are on their way: then they are counted on their own."""
-        if batch not in self._orphans:
-            self._orphans.append(batch)
+    def _committed_at(self, position: int) -> float:
+        """When the entry at a position was committed; now, if it is still to come."""
+        index = position - self._first
+        assert index >= 0, "what a healthy replica has not acknowledged is not forgotten"
+        return self._times[index] if index < len(self._times) else self._now()
 
     def _resize(self, replica_count: int) -> None:
         end = self._first + len(self._entries)
@@ -335,7 +372,7 @@ class Sink:
         while len(self._queues) > max(0, replica_count - 1):
             queue = self._queues[-1]
             if queue.is_healthy:
-                self._fail(queue, "there are fewer replicas now", self._time_ms(), is_fault=False)
+                self._fail(queue, "there are fewer replicas now", is_fault=False)
             self._queues.pop()
 
     def _trim(self) -> None:
@@ -347,22 +384,12 @@ class Sink:
             return
         freed = sum(self._sizes[:count])
         if self._orphans:
-            freed -= self._hold(count)
+            freed -= self._orphans.hold(self._first, self._sizes[:count])
         if self._markers:
             self._markers -= sum([entry.marker is not None for entry in self._entries[:count]])
         del self._entries[:count], self._times[:count], self._sizes[:count]
         self._first = base
         self._give_back(freed)
-
-    def _hold(self, count: int) -> int:
-        """Keep the account of those of the first entries that are still on their way; their bytes."""
-        bytes_before = self._orphan_bytes
-        for position, size in enumerate(self._sizes[:count], self._first):
-            holders = sum(1 for batch in self._orphans if batch.end - len(batch.entries) <= position < batch.end)
-            if holders:
-                self._held[position] = (size, holders)
-                self._orphan_bytes += size
-        return self._orphan_bytes - bytes_before
 
     # -- to the replicas ---------------------------------------------------------------------------------------
 
@@ -389,7 +416,7 @@ class Sink:
         sizes = self._sizes[start : start + count_max]
         size, count = sum(sizes), len(sizes)
         if size > bytes_max:
-            size, count = _cut(sizes, bytes_max)
+            size, count = Batch.cut(sizes, bytes_max)
         queue.sent += count
         return self._entries[start : start + count], size
 
@@ -425,7 +452,7 @@ class Sink:
                 self._settle(queue, batch, error)
                 self._trim()
             if batch in self._orphans:
-                self._forget_orphan(batch)
+                self._give_back(self._orphans.forget(batch))
             if self.state is SinkState.RUNNING:
                 batches = self._planned()
             else:
@@ -441,7 +468,7 @@ class Sink:
         if queue.state is not QueueState.SENDING:
             return
         if error is not None and batch.last_sequence_id > self.last_flushed_sequence_id:
-            self._fail(queue, f"{type(error).__name__}: {error}", self._time_ms())
+            self._fail(queue, f"{type(error).__name__}: {error}")
             if self.state is SinkState.RUNNING:
                 self.requester.request(batch.last_sequence_id, is_urgent=not isinstance(error, _NOT_ONLINE))
             return
@@ -455,20 +482,10 @@ class Sink:
         queue.acked = max(queue.acked, batch.end)
         if error is None:
             queue.acked_sequence_id = max(queue.acked_sequence_id, batch.last_sequence_id)
-            if queue.missed_from is not None and batch.fills_gap_since(queue.healed_sequence_id):
-                queue.missed_from = queue.missed_since_ms = None
-
-    def _forget_orphan(self, batch: Batch) -> None:
-        self._orphans.remove(batch)
-        freed = 0
-        for position in range(batch.end - len(batch.entries), batch.end):
-            size, holders = self._held.pop(position, (0, 0))
-            if holders > 1:
-                self._held[position] = (size, holders - 1)
-            else:
-                freed += size
-        self._orphan_bytes -= freed
-        self._give_back(freed)
+            has_gap = queue.missed_from is not None or not queue.has_caught_up
+            if has_gap and batch.fills_gap_since(queue.healed_sequence_id):
+                queue.missed_from = queue.missed_since = None
+                queue.has_caught_up = True
 
     # -- coming and going --------------------------------------------------------------------------------------
 
@@ -478,14 +495,11 @@ class Sink:
             if self.state is not SinkState.RUNNING:
                 return
             queue = self._queues[replica_id - 1] if 0 < replica_id <= len(self._queues) else None
-            if queue is not None and queue.is_healthy and not self._is_new(queue):
-                self._fail(queue, "it was opened anew", self._time_ms(), is_fault=False)
+            # One to which nothing was ever sent misses nothing: what it will get is all there is.
+            if queue is not None and queue.is_healthy and queue.batches:
+                self._fail(queue, "it was opened anew", is_fault=False)
                 self._trim()
         self.requester.request_for_open()
-
-    def _is_new(self, queue: ReplicaQueue) -> bool:
-        """Nothing was ever sent to it: what it will get is all there is."""
-        return queue.batches == 0
 
     def stop(self) -> None:
         """Take nothing more and forget what is queued; what is on its way is not waited for. Idempotent."""
@@ -497,7 +511,7 @@ class Sink:
             end = self._first + len(self._entries)
             for queue in self._queues:
                 if queue.batch is not None:
-                    self._orphan(queue.batch)
+                    self._orphans.add(queue.batch)
                     queue.batch = None
                 queue.acked = queue.sent = end
             self._trim()
@@ -521,6 +535,15 @@ class Sink:
         return max(0, self._reserved - self._credit)
 
     @property
+    def droppable_bytes(self) -> int:
+        """What would be free if all replicas failed now, at most: without the longest batch that is on its way."""
+        with self._lock:
+            if not self._healthy:
+                return 0
+            in_flight = max([queue.batch.size for queue in self._queues if queue.batch is not None], default=0)
+            return max(0, self._reserved - self._credit - self._orphans.held_bytes - in_flight)
+
+    @property
     def failed_replicas(self) -> list[int]:
         with self._lock:
             return [queue.replica_id for queue in self._queues if not queue.is_healthy]
@@ -542,56 +565,40 @@ class Sink:
             queue = self._queues[replica_id - 1] if 0 < replica_id <= len(self._queues) else None
             return queue is not None and queue.is_healthy and queue.missed_from is None and queue.acked >= position
 
-    def lag_s(self, replica_id: int) -> float | None:
-        """How long ago the oldest entry that this replica lacks was written; 0 when it lacks none."""
-        with self._lock:
-            if not 0 < replica_id <= len(self._queues):
-                return None
-            return self._lag_s(self._queues[replica_id - 1])
+    def acknowledged(self, replica_id: int, families: frozenset[bytes] | None = None) -> Acknowledged | None:
+        """What this replica is known to have of some families, or of all.
 
-    def _lag_s(self, queue: ReplicaQueue) -> float:
-        since_ms = queue.missed_since_ms
-        if since_ms is None:
-            index = queue.acked - self._first
-            if index >= len(self._entries):
-                return 0.0
-            since_ms = self._times[max(index, 0)]
-        return max(0, self._time_ms() - since_ms) / 1000
+        None when that is not known: the sink has stopped, the replica has not caught up with this primary yet, or
+        these families are not pushed.
+        """
+        as_of = self._now()  # first: what is committed from here on may be missing
+        pushed = self._replicated_families
+        if not self._replicates_data or (pushed is not None and (families is None or not families <= pushed)):
+            return None
+        with self._lock:
+            queue = self._queues[replica_id - 1] if 0 < replica_id <= len(self._queues) else None
+            if queue is None or not queue.has_caught_up or self.state is not SinkState.RUNNING:
+                return None
+            return Acknowledged(min(as_of, self._missing_since(queue)), self.epoch, queue.acked_sequence_id)
+
+    def _missing_since(self, queue: ReplicaQueue) -> float:
+        """When the oldest entry that a replica lacks was committed; now when it lacks none."""
+        return queue.missed_since if queue.missed_since is not None else self._committed_at(queue.acked)
 
     def replicas(self) -> list[ReplicaStatus]:
         """The replicas as they are now."""
-        now = self._runtime.now()
+        now = self._now()
         with self._lock:
-            return [self._status(queue, now) for queue in self._queues]
-
-    def _status(self, queue: ReplicaQueue, now: float) -> ReplicaStatus:
-        end = self._first + len(self._entries)
-        batch = queue.batch
-        return ReplicaStatus(
-            replica_id=queue.replica_id,
-            state=queue.state.value,
-            lag_edits=end - (queue.acked if queue.missed_from is None else queue.missed_from),
-            lag_s=self._lag_s(queue),
-            queue_edits=end - queue.sent,
-            queue_bytes=sum(self._sizes[max(0, queue.sent - self._first) :]),
-            in_flight_edits=len(batch.entries) if batch is not None else 0,
-            in_flight_bytes=batch.size if batch is not None else 0,
-            failed_s=now - queue.failed_at if queue.failed_at is not None else None,
-            failures=queue.failures,
-            edits_dropped=queue.dropped,
-            batches=queue.batches,
-            last_error=queue.last_error,
-        )
+            end = self._first + len(self._entries)
+            return [
+                queue.status(
+                    end=end,
+                    queue_bytes=sum(self._sizes[max(0, queue.sent - self._first) :]),
+                    missing_since=self._missing_since(queue),
+                    now=now,
+                )
+                for queue in self._queues
+            ]
 
     def __repr__(self) -> str:
         return f"Sink({self.name}, {self.state.value}, {self.pending_bytes} bytes, {self._queues})"
-
-
-def _cut(sizes: Sequence[int], bytes_max: int) -> tuple[int, int]:
-    """Bytes and number of the first entries up to the one that reaches the limit."""
-    total = 0
-    for count, size in enumerate(sizes, 1):
-        total += size
-        if total >= bytes_max:
-            return total, count
-    return total, len(sizes)

@@ -56,7 +56,7 @@ from metaclient_fake.config.cluster import ClusterConfig
 from metaclient_fake.network.call import Call
 from metaclient_fake.network.handlers import Handlers
 from metaclient_fake.network.network import Network
-from metaclient_fake.region_replication import ServerReplication, Sink
+from metaclient_fake.region_replication import Acknowledged, ServerReplication, Sink
 from metaclient_fake.region_replication.secondaries import Secondaries
 from metaclient_fake.region_replication.server import ReplicaDirectory, ReplicaHost
 from metaclient_fake.server.multi import run_batch
@@ -129,8 +129,8 @@ class Peers(ReplicaDirectory, Protocol):
         """One of its secondaries waits for something: have it looked at."""
         ...
 
-    def pushed_lag_s(self, name: bytes) -> float | None:
-        """How far behind its primary knows the replica of this name to be; None when nobody pushes to it."""
+    def acknowledged(self, name: bytes, families: frozenset[bytes] | None = None) -> Acknowledged | None:
+        """What its primary knows that the replica of this name has; None when that is not known."""
         ...
 
     def server_at(self, host: str) -> RegionServer | None: ...
@@ -325,13 +325,28 @@ class RegionServer:
         return self._get(region_name, self._hosted(region_name), get)
 
     def _get(self, region_name: bytes, hosted: Hosted, get: Get) -> Result:
+        if hosted.is_primary:
+            return hosted.get(get)
+        as_of = self._complete_as_of(region_name, hosted, get.columns)
         result = hosted.get(get)
-        return result._replace(lag_s=self.lag_s(region_name)) if result.is_stale else result
+        return result._replace(lag_s=self.lag_s(as_of))
 
-    def lag_s(self, region_name: bytes) -> float | None:
-        """How far behind a secondary is known to be: by its primary if that pushes, else by when it last looked."""
-        pushed = self._peers.pushed_lag_s(region_name) if region_name in self.regions else None
-        return pushed if pushed is not None else self.secondaries.lag_s(region_name)
+    def complete_as_of(self, region_name: bytes, families: frozenset[bytes] | None = None) -> float | None:
+        """Everything that was acknowledged before this instant is in a read of a secondary that begins after this call.
+
+        None when no such instant is known. The primary is asked first, then this copy whether it is the one that the
+        primary means, then the row is read: what comes in between only makes the answer better.
+        """
+        return self.secondaries.complete_as_of(region_name, self._peers.acknowledged(region_name, families))
+
+    def _complete_as_of(self, region_name: bytes, hosted: Hosted, columns: Sequence[bytes]) -> float | None:
+        if isinstance(hosted, EmptyRegion):
+            return None
+        return self.complete_as_of(region_name, frozenset([name.partition(b":")[0] for name in columns]) or None)
+
+    def lag_s(self, as_of: float | None) -> float | None:
+        """How long ago that was; asked after the read, so that what was acknowledged during it is covered."""
+        return None if as_of is None else self._runtime.now() - as_of
 
     def mutate(self, region_name: bytes, mutation: Mutation, nonce_group: int = 0) -> Result | None:
         hosted = self.online.get(region_name) or self._hosted(region_name)
@@ -461,20 +476,14 @@ class RegionServer:
     # -- scans -------------------------------------------------------------------------------------------------
 
     def scan_open(self, region_name: bytes, scan: Scan) -> ScanPage:
-        scanner = self._hosted(region_name).scanner(scan)
-        region = self.regions.get(region_name)
-        is_stale = region is not None and not region.is_primary
-        return self._with_lag(region_name, self.scanners.open(scanner, region_name, scan, is_stale))
+        hosted = self._hosted(region_name)
+        is_stale = not hosted.is_primary
+        # A scanner shows the moment at which it was opened, however late its pages are read.
+        as_of = self._complete_as_of(region_name, hosted, scan.columns) if is_stale else None
+        return self.scanners.open(hosted.scanner(scan), region_name, scan, is_stale, as_of)
 
     def scan_next(self, handle: ScannerHandle, rows: int) -> ScanPage:
-        return self._with_lag(handle.region_name, self.scanners.next(handle, rows, self.is_serving))
-
-    def _with_lag(self, region_name: bytes, page: ScanPage) -> ScanPage:
-        """A secondary's rows say how far behind it is now: its scanner may be older, but reads what was there then."""
-        if not page.is_stale or not page.rows:
-            return page
-        lag_s = self.lag_s(region_name)
-        return replace(page, rows=[row._replace(lag_s=lag_s) for row in page.rows])
+        return self.scanners.next(handle, rows, self.is_serving)
 
     def scan_renew(self, handle: ScannerHandle) -> ScannerHandle:
         return self.scanners.renew(handle, self.is_serving)
@@ -493,12 +502,15 @@ class RegionServer:
         hosted = self._hosted(name)
         self._peers.count_meta_read(replica_id)
         is_stale = replica_id > 0
-        lag_s = self.lag_s(name) if is_stale else None
         if isinstance(hosted, ClosingRegion | EmptyRegion):
             hosted.scanner(_WHOLE)
-            return MetaPage((), is_stale, lag_s)
+            return MetaPage((), is_stale)
         self.regions[name].check_readable()
-        return MetaPage(self._meta_indexes[name].page(scan), is_stale, lag_s)
+        index = self._meta_indexes[name]
+        as_of = self.complete_as_of(name, frozenset(scan.families) or None) if is_stale else None
+        was_torn = index.is_torn
+        rows = index.page(scan)
+        return MetaPage(rows, is_stale, None if was_torn or index.is_torn else self.lag_s(as_of))
 
     def get_meta(self, replica_id: int, get: Get) -> Result:
         """One row of hbase:meta with its versions and times, as any client may ask for it; a lookup like others."""

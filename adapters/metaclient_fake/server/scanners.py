@@ -37,15 +37,30 @@ class ScannerHandle:
 class _OpenScanner:
     """One scanner; only the call that has set ``is_busy`` touches the rest."""
 
-    __slots__ = ("bytes_max", "hosted", "is_busy", "is_stale", "lease_until", "left", "region_name", "rows", "sequence")
+    __slots__ = (
+        "bytes_max",
+        "complete_as_of",
+        "hosted",
+        "is_busy",
+        "is_stale",
+        "lease_until",
+        "left",
+        "region_name",
+        "rows",
+        "sequence",
+    )
 
-    def __init__(self, hosted: HostedScanner, region_name: bytes, scan: Scan, is_stale: bool) -> None:
+    def __init__(
+        self, hosted: HostedScanner, region_name: bytes, scan: Scan, is_stale: bool, complete_as_of: float | None
+    ) -> None:
         self.hosted = hosted
         self.region_name = region_name
         self.left = scan.limit
         self.rows = scan.caching
         self.bytes_max = scan.max_result_bytes
         self.is_stale = is_stale
+        #: Everything that was acknowledged before this instant is in what the scanner shows; None when it is not known.
+        self.complete_as_of = complete_as_of
         self.sequence = 0
         self.is_busy = True
         self.lease_until = 0.0
@@ -76,12 +91,19 @@ class Scanners:
     def __len__(self) -> int:
         return len(self._open)
 
-    def open(self, hosted: HostedScanner, region_name: bytes, scan: Scan, is_stale: bool) -> ScanPage:
+    def open(
+        self,
+        hosted: HostedScanner,
+        region_name: bytes,
+        scan: Scan,
+        is_stale: bool,
+        complete_as_of: float | None = None,
+    ) -> ScanPage:
         """Register the scanner and answer its first page; one that ends at once is never registered.
 
         A scanner that is not registered is closed, or its region would keep it and all that it looks back at.
         """
-        scanner = _OpenScanner(hosted, region_name, scan, is_stale)
+        scanner = _OpenScanner(hosted, region_name, scan, is_stale, complete_as_of)
         scanner_id: int | None = None
         try:
             rows, is_end = self._read(scanner, scanner.rows)
@@ -150,6 +172,9 @@ class Scanners:
         results, is_end = scanner.hosted.next(max(1, wanted), min(scanner.bytes_max, self._page_bytes_max))
         if scanner.left is not None:
             scanner.left -= sum(1 for result in results if not result.is_partial)
+        if scanner.complete_as_of is not None:
+            lag_s = self._runtime.now() - scanner.complete_as_of
+            results = [result._replace(lag_s=lag_s) for result in results]
         return results, is_end
 
     def _rest(self, scanner: _OpenScanner) -> None:

@@ -25,6 +25,7 @@ from metaclient_fake.master import region_procedures
 from metaclient_fake.master.master import Master
 from metaclient_fake.master.region_states import RegionGroup
 from metaclient_fake.region_replication.read_gate import ReadGate
+from metaclient_fake.region_replication.secondaries import Secondaries
 from metaclient_fake.region_replication.sink import Sink
 from metaclient_fake.server.scanners import Scanners
 from metaclient_fake.storage.filesystem import FileSystem
@@ -98,6 +99,27 @@ def replica_opens_before_flush(right: Callable[..., Any]) -> Callable[..., Any]:
         right(self, families, is_open=True)
 
     return init
+
+
+@_defect(Secondaries, "complete_as_of", caught_by=("lag",))
+def lag_counts_from_the_last_batch(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A replica says how old its answers are by when it last heard of its primary, whatever it missed before."""
+
+    def complete_as_of(self: Secondaries, name: bytes, known: Any) -> float | None:
+        secondary = self._find(name)
+        return None if secondary is None else secondary.refreshed_at
+
+    return complete_as_of
+
+
+@_defect(Sink, "_missing_since", caught_by=("lag",))
+def lag_leaves_out_what_is_on_its_way(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A primary takes what it has handed over for applied when it is asked how far behind a replica is."""
+
+    def missing_since(self: Sink, queue: Any) -> float:
+        return self._runtime.now()
+
+    return missing_since
 
 
 @_defect(Region, "apply_replayed", caught_by=("cycle", "convergence", "timeline"))

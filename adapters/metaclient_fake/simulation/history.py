@@ -39,6 +39,7 @@ class Operation:
         "group",
         "is_write",
         "kind",
+        "lag_s",
         "number",
         "outcome",
         "replica_id",
@@ -68,6 +69,8 @@ class Operation:
         self.stale: bool | None = None
         self.replica_id: int | None = None
         self.server: str | None = None
+        #: What a replica said of its answer: at most so old.
+        self.lag_s: float | None = None
         self.error: MetaClientError | None = None
         #: The first operation of those that were one call (a batch, a scan); its own number otherwise.
         self.group = number

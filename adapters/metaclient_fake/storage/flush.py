@@ -89,7 +89,9 @@ class Flusher:
     def _flush(self, families: Sequence[bytes] | None, writes_marker: bool) -> FlushResult:
         region = self._region
         with region.update_lock:
+            as_of = region.runtime.now()
             if not region.memstore_bytes:
+                region.files_are_complete(as_of)
                 region.log.mark(Marker(MarkerKind.CANNOT_FLUSH), is_logged=writes_marker)
                 return FlushResult(FlushOutcome.CANNOT_FLUSH_EMPTY, -1, writes_marker, "the memstore is empty")
             stores = [store for store in region.stores if families is None or store.name in families]
@@ -97,7 +99,8 @@ class Flusher:
             names = tuple(store.name for store in stores)
             region.log.mark(Marker(MarkerKind.START_FLUSH, sequence_id, names))
             snapshots = self.take_snapshots(stores)
-        self._write_and_commit(stores, snapshots, sequence_id)
+        # A flush of some families leaves the others' edits in memory.
+        self._write_and_commit(stores, snapshots, sequence_id, as_of if len(stores) == len(region.stores) else None)
         is_many = any(len(store.files) >= region.config.compaction_min_files for store in stores)
         outcome = FlushOutcome.FLUSHED_COMPACTION_NEEDED if is_many else FlushOutcome.FLUSHED
         return FlushResult(outcome, sequence_id, True)
@@ -108,13 +111,17 @@ class Flusher:
         self._region.publish()
         return [(segment, segment.sorted_rows()) for segment in taken]
 
-    def _write_and_commit(self, stores: Sequence[Store], snapshots: Sequence[Snapshot], sequence_id: int) -> None:
+    def _write_and_commit(
+        self, stores: Sequence[Store], snapshots: Sequence[Snapshot], sequence_id: int, as_of: float | None
+    ) -> None:
         region = self._region
         try:
             files = self.files_of(stores, snapshots, sequence_id)
             with region.update_lock:
                 region.log.sync()
                 self.swap(stores, files)
+                if as_of is not None:
+                    region.files_are_complete(as_of)
                 self._commit(stores, files, sequence_id)
         except BaseException:
             with region.update_lock:

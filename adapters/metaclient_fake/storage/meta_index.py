@@ -99,6 +99,12 @@ class MetaIndex:
 
     # -- reads -------------------------------------------------------------------------------------------------
 
+    @property
+    def is_torn(self) -> bool:
+        """Whether a page shows half rows now."""
+        tear = self._tear
+        return tear is not None and self._runtime.now() < tear.until
+
     def page(self, scan: MetaScan) -> tuple[MetaRow, ...]:
         with self._lock:
             self._catch_up()

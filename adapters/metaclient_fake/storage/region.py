@@ -170,6 +170,7 @@ class Region:
         if self.memstore_bytes:
             snapshots = self._flusher.take_snapshots(self.stores)
             self._flusher.swap(self.stores, self._flusher.files_of(self.stores, snapshots, newest))
+        self.files_are_complete(self.runtime.now())
         self.log.mark(self._event(MarkerKind.REGION_OPEN, self.open_seqnum))
 
     def _replay_recovered(self, recovered: Sequence[WalEntry]) -> int:
@@ -345,6 +346,16 @@ class Region:
     def replace_files(self, store: Store, removed: Sequence[StoreFile], added: StoreFile) -> None:
         """Swap files of a family, in the directory and here; the lock is held, :meth:`publish` comes after."""
         store.files = self._directory.replace(store.name, removed, (added,), self.runtime.now())
+
+    def files_are_complete(self, as_of: float) -> None:
+        """Note that the listed files have everything that was acknowledged before ``as_of``; the lock is held."""
+        known = self._directory.complete_as_of
+        self._directory.complete_as_of = as_of if known is None else max(known, as_of)
+
+    @property
+    def files_complete_as_of(self) -> float | None:
+        """What the directory says now: a secondary that lists the files after it asked has at least that."""
+        return self._directory.complete_as_of
 
     def publish(self) -> None:
         """Let readers see changed sources, all at once; the lock is held."""

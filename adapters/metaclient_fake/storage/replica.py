@@ -14,11 +14,16 @@ from metaclient_fake.storage.wal import LoggedEntry, Marker, MarkerKind
 if TYPE_CHECKING:
     from metaclient_fake.storage.region import Region
 
-__all__ = ["Follower"]
+__all__ = ["Follower", "lists_files"]
 
 #: After these the primary's directory has changed, or may have (any marker but a flush's beginning and abort).
 _NO_NEW_FILES = (MarkerKind.START_FLUSH, MarkerKind.ABORT_FLUSH)
 _FLUSH_ENDS = (MarkerKind.COMMIT_FLUSH, MarkerKind.ABORT_FLUSH, MarkerKind.CANNOT_FLUSH)
+
+
+def lists_files(marker: Marker) -> bool:
+    """Return True if a secondary that replays this marker lists the primary's files."""
+    return marker.kind not in _NO_NEW_FILES
 
 
 class Follower:
@@ -56,7 +61,7 @@ class Follower:
     def _follow(self, marker: Marker) -> None:
         if marker.kind is MarkerKind.START_FLUSH:
             self._prepare_flush(marker)
-        if marker.kind not in _NO_NEW_FILES:
+        if lists_files(marker):
             self.refresh()
         if marker.kind in _FLUSH_ENDS:
             self._prepared_flush_id = None

@@ -27,6 +27,9 @@ class HostedScanner(Protocol):
 class Hosted(Protocol):
     """What a region server needs of whatever stands at a region's name."""
 
+    @property
+    def is_primary(self) -> bool: ...
+
     def get(self, get: Get) -> Result: ...
 
     def scanner(self, scan: Scan) -> HostedScanner: ...
@@ -43,10 +46,11 @@ class Hosted(Protocol):
 class ClosingRegion:
     """A region on its way out: HRegion.startRegionOperation with ``closing`` set."""
 
-    __slots__ = ("region",)
+    __slots__ = ("is_primary", "region")
 
     def __init__(self, region: Region) -> None:
         self.region = region
+        self.is_primary = region.is_primary
 
     def _refuse(self) -> NoReturn:
         raise NotServingRegion(f"{self.region.info.encoded_name} is closing", detail=NotServingRegion.java_class)
@@ -76,6 +80,8 @@ class EmptyRegion:
     """
 
     __slots__ = ("region",)
+
+    is_primary = False
 
     def __init__(self, region: Region) -> None:
         self.region = region

@@ -80,7 +80,6 @@ class SinkRig:
             send=self.send,
             replica_count=lambda: self.replicas + 1,
             families=frozenset(FAMILIES),
-            time_ms=runtime.time_ms,
         )
 
     def flush(self) -> bool:

@@ -112,3 +112,43 @@ def test_stopped_requester_asks_for_nothing_more(runtime: SimRuntime) -> None:
     requester.request(3)
     runtime.run_for(100)
     assert flushes == [0.0]
+
+
+class Held:
+    """A sink that holds some bytes, of which some are on their way."""
+
+    def __init__(self, buffer: BufferManager, size: int, in_flight: int = 0) -> None:
+        assert buffer.reserve(size)
+        self._buffer = buffer
+        self.droppable_bytes = size - in_flight
+        self.gave_way = 0
+
+    def give_way(self, size: int) -> None:
+        self.gave_way += 1
+        self._buffer.release(self.droppable_bytes)
+        self.droppable_bytes = 0
+
+
+def test_room_is_made_by_those_that_hold_most_and_by_no_more_than_it_takes(runtime: SimRuntime) -> None:
+    holders: list[Held] = []
+    buffer = BufferManager(runtime, 1000, 1000, lambda: None, lambda: holders)
+    small, big, middle = (Held(buffer, size) for size in (100, 500, 400))
+    holders += [small, big, middle]
+    buffer.make_room(100)
+    assert (small.gave_way, big.gave_way, middle.gave_way) == (0, 1, 0)
+    buffer.make_room(800)
+    assert (small.gave_way, big.gave_way, middle.gave_way) == (0, 1, 1)
+    buffer.make_room(10_000)
+    assert (small.gave_way, big.gave_way, middle.gave_way) == (1, 1, 1)
+    buffer.make_room(10_000)
+    assert small.gave_way == 1, "nobody gives way for nothing"
+
+
+def test_sink_whose_bytes_are_all_on_their_way_does_not_give_way(runtime: SimRuntime) -> None:
+    """Failing its replicas would free nothing."""
+    holders: list[Held] = []
+    buffer = BufferManager(runtime, 1000, 1000, lambda: None, lambda: holders)
+    sending, queueing = Held(buffer, 700, in_flight=700), Held(buffer, 300)
+    holders += [sending, queueing]
+    buffer.make_room(200)
+    assert (sending.gave_way, queueing.gave_way) == (0, 1)

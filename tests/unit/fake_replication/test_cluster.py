@@ -276,6 +276,35 @@ def test_soft_limit_flushes_the_region_with_most_pending(make: Callable[..., Any
     assert world.cluster.server_named("rs1").replication.buffer.peak_bytes <= 40_000
 
 
+def test_hard_limit_fails_the_region_that_holds_most_and_not_the_one_that_asks(make: Callable[..., Any]) -> None:
+    """HBASE-26233; HBase 3.x fails the region whose edit crosses the limit, however little it holds."""
+    limits = {"replication_pending_bytes_max": 40_000, "replication_operation_timeout_s": 3600.0}
+    world = make(servers=3, config={**limits, "replication_rpc_timeout_s": 3600.0})
+    world.create(b"busy", copies=2)
+    world.create(b"quiet", copies=2)
+    for table in ("busy", "quiet"):
+        world.cluster.move(world.cluster.regions(table)[0], "rs1")
+        world.cluster.move(world.cluster.regions(table)[0], "rs2", replica_id=1)
+    world.runtime.sleep(2)
+    world.cluster.faults.stall_flushes("rs1")
+    world.cluster.pause("rs2", keeps_session=True)
+    for number in range(8):
+        world.put(b"busy", b"%d" % number, bytes(4000))
+    assert [_sink(world, table).failed_replicas for table in (b"busy", b"quiet")] == [[], []]
+    world.put(b"quiet", b"r", bytes(9000))
+    buffer = world.cluster.server_named("rs1").replication.buffer
+    assert buffer.refused > 0, "the limit was never reached: the test says nothing"
+    assert [_sink(world, table).failed_replicas for table in (b"busy", b"quiet")] == [[1], []]
+    assert _sink(world, b"quiet").replicas()[0].edits_dropped == 0
+    assert buffer.peak_bytes <= 40_000
+
+    world.cluster.faults.stall_flushes("rs1", False)
+    world.cluster.resume("rs2")
+    world.runtime.sleep(100)
+    assert world.value(b"quiet", b"r", replica_id=1) == bytes(9000)
+    assert all(world.value(b"busy", b"%d" % number, replica_id=1) == bytes(4000) for number in range(8))
+
+
 def test_hard_limit_drops_marks_failed_and_heals(make: Callable[..., Any]) -> None:
     """server.md 4, "dropped by hard limit"."""
     world = make(servers=3, config={"replication_pending_bytes_max": 20_000, "replication_pending_soft_share": 1.0})

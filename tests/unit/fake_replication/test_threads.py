@@ -82,6 +82,35 @@ def test_hard_limit_holds_beside_a_hung_replica_and_a_primary_that_cannot_flush(
     assert buffer.peak_bytes <= LIMIT_BYTES
 
 
+def test_regions_at_the_limit_together_do_not_wait_for_each_other(cluster: FakeCluster) -> None:
+    """Each has the other give way: neither may hold its own lock meanwhile."""
+    names = [b"u%d" % number for number in range(3)]
+    for name in names:
+        cluster.create_table(TableDescriptor(name, (FamilyDescriptor(b"f"),), region_replication=2))
+    groups = [cluster.master.states.table(name)[0] for name in names]
+    host = groups[0].primary.server.host
+    for group in groups:
+        cluster.move(group.primary.info.encoded_name, host)
+    cluster.wait_until_replicated(PATIENCE_S)
+    cluster.faults.stall_flushes(host)
+    for other in cluster.servers_by_host:
+        if other != host:
+            cluster.pause(other, keeps_session=True)
+    server = cluster.server_named(host)
+    runtime, buffer = cluster.runtime, server.replication.buffer
+
+    def fill(group: Any) -> None:
+        for number in range(EDITS):
+            put = Put(b"%06d" % number, (Cell(b"f:q", LATEST_TIMESTAMP, bytes(500)),))
+            server.regions[group.primary.name].mutate(put)
+
+    tasks = [runtime.start(fill, group) for group in groups for _ in range(2)]
+    for task in tasks:
+        task.result(runtime.now() + PATIENCE_S)
+    assert buffer.refused > 0, "the limit was never reached: the test says nothing"
+    assert buffer.peak_bytes <= LIMIT_BYTES
+
+
 def test_limit_holds_at_full_rate_with_healthy_replicas(cluster: FakeCluster) -> None:
     """Whatever a flush lets go on the way: nothing is lost, and the limit holds."""
     host = cluster.server_of(cluster.regions("t")[0], 0)

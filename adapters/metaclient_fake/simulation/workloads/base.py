@@ -117,6 +117,7 @@ class Workload(ABC):
         operation.stale = row.stale
         operation.replica_id = row.replica_id
         operation.server = str(row.server)
+        operation.lag_s = row.lag_s
 
     def ended(self, operations: Iterable[Operation], error: MetaClientError | None = None) -> None:
         """Note the end of operations that were one call."""

@@ -1,0 +1,59 @@
+"""Decides whether ``Row.lag_s`` is an upper bound: no answer lacks a write that was acknowledged longer ago than that.
+
+A replica reads a row at some instant T of a call, and T is not before the call. Every write that was acknowledged
+before ``T - lag_s`` must be in the answer, so in particular every one that was acknowledged before ``called_at -
+lag_s``. A later write of the same row may stand in its place. An answer without a number (None) promises nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from metaclient_fake.simulation.history import Operation, Outcome
+from metaclient_fake.simulation.world import Violation
+
+if TYPE_CHECKING:
+    from metaclient_fake.simulation.world import World
+
+__all__ = ["check"]
+
+_READS = ("timeline_get", "replica_get", "timeline_rows")
+#: Instants are sums of floats.
+_ROUNDING_S = 1e-6
+
+
+def check(world: World) -> Iterator[Violation]:
+    """Look at every answer of a replica that has a number."""
+    writes: dict[bytes, list[Operation]] = {}
+    for operation in world.history.of_kinds("put", "delete"):
+        if operation.table == "t":
+            writes.setdefault(operation.row, []).append(operation)
+    for read in world.history.of_kinds(*_READS):
+        if read.outcome is Outcome.OK and read.lag_s is not None:
+            missing = _missing(read, writes.get(read.row, ()))
+            if missing is not None:
+                yield Violation(
+                    "lag",
+                    f"an answer that says it is at most {read.lag_s:.3f} s old lacks a write that was acknowledged "
+                    f"before:\n    {missing.describe()}\n    {read.describe()}",
+                    read.called_at,
+                    (missing.number, read.number),
+                )
+
+
+def _missing(read: Operation, writes: Iterable[Operation]) -> Operation | None:
+    """Return a write that the answer should show, or something later than it, and does not."""
+    assert read.lag_s is not None
+    acknowledged_before = read.called_at - read.lag_s - _ROUNDING_S
+    due = [one for one in writes if one.outcome is Outcome.OK and one.returned_at < acknowledged_before]
+    if not due:
+        return None
+    newest = max(due, key=lambda one: one.timestamp)
+    shown = [one.timestamp for one in writes if _may_show(one, read)]
+    return newest if max(shown, default=0) < newest.timestamp else None
+
+
+def _may_show(write: Operation, read: Operation) -> bool:
+    """Whether the answer may be what this write left: its value, or nothing after a delete."""
+    return write.outcome is not Outcome.FAILED and write.argument == read.value and write.called_at <= read.returned_at
