@@ -229,9 +229,9 @@ class Secondaries:
         if secondary is None or secondary.empty_until is not None:
             return None
         as_of = secondary.complete_as_of
-        if known is not None and secondary.replay.has_applied(known.epoch, known.sequence_id):
-            as_of = _later(as_of, known.as_of)
-        return as_of
+        if known is None or (as_of is not None and as_of >= known.as_of):
+            return as_of
+        return known.as_of if secondary.replay.has_applied(known.epoch, known.sequence_id) else as_of
 
     # -- may it be read? ---------------------------------------------------------------------------------------
 

@@ -125,10 +125,8 @@ class Sink:
         self._orphans = Orphans()
         self._reserved = 0  # bytes of the buffer manager's: those of the log, those that are held, and the credit
         self._credit = 0  # reserved, and not used yet: all that adding an entry changes
-        self._idle = len(self._queues)
-        self._healthy = len(self._queues)
-        self.last_sequence_id = -1
-        self.last_flushed_sequence_id = -1
+        self._idle = self._healthy = len(self._queues)
+        self.last_sequence_id = self.last_flushed_sequence_id = -1
         #: The last entry that was left out because of its family: only files bring it to replicas.
         self._left_out_sequence_id = -1
         self.flush_seen_at: float | None = None
@@ -191,10 +189,8 @@ class Sink:
             self._carry(batch)
 
     def _take_tight(self, entry: LoggedEntry, size: int, marker: Marker | None) -> Sequence[Batch]:
-        """Have the region that holds most give way, then take the entry, or drop it if it is this one that gave way.
-
-        Without our lock in between, because another sink's is taken. The region's update lock keeps other entries out.
-        """
+        """Have the region that holds most give way, then take the entry, or drop it if it is this one that gave way."""
+        # Without our lock, because another sink's is taken. The region's update lock keeps other entries out.
         self._buffer.make_room(size)
         with self._lock:
             if self.state is not _RUNNING:
@@ -577,9 +573,14 @@ class Sink:
             return None
         with self._lock:
             queue = self._queues[replica_id - 1] if 0 < replica_id <= len(self._queues) else None
-            if queue is None or not queue.has_caught_up or self.state is not SinkState.RUNNING:
+            if queue is None or not queue.has_caught_up or self.state is not _RUNNING:
                 return None
-            return Acknowledged(min(as_of, self._missing_since(queue)), self.epoch, queue.acked_sequence_id)
+            since = queue.missed_since
+            if since is None and queue.acked - self._first < len(self._times):
+                since = self._committed_at(queue.acked)
+            if since is not None and since < as_of:
+                as_of = since
+            return Acknowledged._make((as_of, self.epoch, queue.acked_sequence_id))
 
     def _missing_since(self, queue: ReplicaQueue) -> float:
         """When the oldest entry that a replica lacks was committed; now when it lacks none."""

@@ -342,7 +342,10 @@ class RegionServer:
     def _complete_as_of(self, region_name: bytes, hosted: Hosted, columns: Sequence[bytes]) -> float | None:
         if isinstance(hosted, EmptyRegion):
             return None
-        return self.complete_as_of(region_name, frozenset([name.partition(b":")[0] for name in columns]) or None)
+        # Of user tables all families are pushed.
+        is_meta = columns and region_name in self._meta_indexes
+        families = frozenset([name.partition(b":")[0] for name in columns]) if is_meta else None
+        return self.complete_as_of(region_name, families)
 
     def lag_s(self, as_of: float | None) -> float | None:
         """How long ago that was; asked after the read, so that what was acknowledged during it is covered."""

@@ -112,14 +112,15 @@ def lag_counts_from_the_last_batch(right: Callable[..., Any]) -> Callable[..., A
     return complete_as_of
 
 
-@_defect(Sink, "_missing_since", caught_by=("lag",))
+@_defect(Sink, "acknowledged", caught_by=("lag",))
 def lag_leaves_out_what_is_on_its_way(right: Callable[..., Any]) -> Callable[..., Any]:
     """A primary takes what it has handed over for applied when it is asked how far behind a replica is."""
 
-    def missing_since(self: Sink, queue: Any) -> float:
-        return self._runtime.now()
+    def acknowledged(self: Sink, *arguments: Any) -> Any:
+        known = right(self, *arguments)
+        return known and known._replace(as_of=self._runtime.now())
 
-    return missing_since
+    return acknowledged
 
 
 @_defect(Region, "apply_replayed", caught_by=("cycle", "convergence", "timeline"))

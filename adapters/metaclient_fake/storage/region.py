@@ -304,7 +304,7 @@ class Region:
         not applied: the current values are returned. ``nonce_group`` is logged beside the mutation's nonce.
         """
         with self.update_lock:
-            return self._writer.mutate(mutation, nonce_group=nonce_group, is_repetition=is_repetition)
+            return self._writer.mutate(mutation, nonce_group, is_repetition)
 
     def batch(self, mutations: Sequence[Mutation]) -> list[Outcome]:
         """An outcome for each mutation. Neighbouring puts and deletes share one sequence id and one sync."""

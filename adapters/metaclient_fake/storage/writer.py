@@ -93,7 +93,7 @@ class Writer:
         self._last_ms = 0
 
     def mutate(
-        self, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False, not_before_ms: int = 0
+        self, mutation: Mutation, nonce_group: int = 0, is_repetition: bool = False, *, not_before_ms: int = 0
     ) -> Result | None:
         """Apply one mutation; the new values of an increment or append.
 
@@ -323,7 +323,7 @@ class Writer:
             return False
         # A put that passed its check must not be written behind the value that it was checked against (HBASE-14054).
         not_before_ms = stored[0].timestamp if stored else 0
-        self.mutate(mutation, nonce_group=nonce_group, is_repetition=is_repetition, not_before_ms=not_before_ms)
+        self.mutate(mutation, nonce_group, is_repetition, not_before_ms=not_before_ms)
         return True
 
 
