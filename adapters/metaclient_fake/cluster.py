@@ -61,7 +61,7 @@ Rows = Mapping[bytes, Mapping[bytes, bytes]] | Iterable[tuple[bytes, Mapping[byt
 
 
 class FakeCluster:
-    """Master, region servers, registry and file system.
+    """Master, region servers, registry and file system of one fake HBase, and the faults that can befall them.
 
     ``config`` is a mapping of our settings or of HBase's properties, or a :class:`ClusterConfig`; the argument
     ``meta_replicas`` goes before its ``hbase.meta.replica.count``.

@@ -1,6 +1,6 @@
 """The handler of Thrift 1: each method of ``Hbase`` as HBase 2.6's ThriftHBaseServiceHandler does it.
 
-Quirks that are kept (spec/wire.md 2): ``cf`` is a family and ``cf:`` the column with the empty qualifier; a timestamp
+Quirks of HBase 2.6 that are kept: ``cf`` is a family and ``cf:`` the column with the empty qualifier; a timestamp
 is the exclusive upper end of what is read; a column is deleted with all its versions; ``mutateRow`` deletes and then
 puts, ``mutateRows`` puts everything and then deletes; a put to a bare family is left out by ``mutateRow`` and refused
 by ``mutateRows``; ``getRowsWithColumns`` leaves out rows without cells; the regions of an unknown table are none.

@@ -1,4 +1,4 @@
-"""Decides when a replica that was opened may be read: after it has *seen* its primary's marker (seed 000, 6.3.2).
+"""Decides when a replica that was opened may be read: after it has *seen* its primary's marker (HBASE-18070).
 
     WAITING --start of a flush of all families--> STARTED --its end, or a later flush's--> OPEN
     WAITING, STARTED --nothing to flush, or the primary was opened--> OPEN

@@ -1,15 +1,15 @@
 """Decides what a replica makes of a batch: whose it takes, in which order, and what it learns from the markers.
 
-Mirrors RSRpcServices.replicateToReplica and HRegion.replayWALEntry (server.md 3.3): batches of one region one after the
+Mirrors RSRpcServices.replicateToReplica and HRegion.replayWALEntry (3.x): batches of one region one after the
 other (waiting at most until the call's deadline), old entries skipped, markers applied by
 :class:`metaclient_fake.storage.replica.Follower`.
 
 DIVERGENCE: a batch carries its primary's *epoch*, a number that grows with each open of the primary.
 
 - An older epoch is refused: a primary that does not know yet that it was replaced feeds nobody.
-- A newer one makes the replica begin anew from the files (seed 000, 2: "replicas reset on primary reopen"): what only
+- A newer one makes the replica begin anew from the files (HBASE-18070: "replicas reset on primary reopen"): what only
   the dead primary knew (SKIP_WAL) goes, and sequence ids may start lower than they were. HBase compares sequence ids
-  alone, so that after such a crash it skips the new primary's entries until their numbers have caught up (server.md 4).
+  alone, so that after such a crash it skips the new primary's entries until their numbers have caught up.
 """
 
 from __future__ import annotations

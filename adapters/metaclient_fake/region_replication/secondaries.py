@@ -3,7 +3,7 @@
 With region replication: reads stay off after an open until the markers of the primary say that nothing is missing
 (:mod:`metaclient_fake.region_replication.read_gate`); the primary is told of the open, and again until they come. Without it:
 RegionReplicaFlushHandler (reads stay off until the primary has flushed what only it knew) and StorefileRefresherChore
-(seed 004: new files show after the period; a failure is borne until the files that are known could have been cleaned
+(new files show after the period; a failure is borne until the files that are known could have been cleaned
 away, then reads go off; the next success turns them on again).
 
 DIVERGENCES: the primary is asked for a flush again and again; HBase gives up after some retries and aborts the server.

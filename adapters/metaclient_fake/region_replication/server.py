@@ -1,8 +1,8 @@
-"""Stores the sinks of one region server, and decides which regions have one (server.md 2.1).
+"""Stores the sinks of one region server, and decides which regions have one.
 
 A primary has a sink when its table has more than one copy and replication is on for it; the sink lives as long as the
 region is open here. Nothing of it is persisted: after a crash or a move, the next open begins with an open marker, and
-files bring what was not sent (seed 000, 4.1).
+files bring what was not sent (HBASE-18070).
 """
 
 from __future__ import annotations

@@ -14,15 +14,15 @@ calls back. Steps for one edit:
 When a batch has failed: if a flush started since that covers it, nothing; else the replica is failed, its edits are
 dropped, and a flush is asked for. Nothing is ever resent and nothing is persisted: files fill every gap.
 
-Mirrors RegionReplicationSink (3.x, server.md 2). DIVERGENCES:
+Mirrors RegionReplicationSink (3.x). DIVERGENCES:
 
-- a queue for each replica, at its own pace (seed 000, 4.2); ``lock_step`` gives HBase's way, with one barrier for all;
+- a queue for each replica, at its own pace (HBASE-18070); ``lock_step`` gives HBase's way, with one barrier for all;
 - a healthy replica that is at most one batch behind keeps its queue when a flush starts, unless memory is short: it is
   about to be up to date (HBase drops everything, which opens a gap until the flush ends);
 - at the hard limit replicas of the region that holds most are failed (HBASE-26233: "drop the edits for a region which
   has the most biggest size"), only as many as it takes, the slowest first (HBase 3.x: all of the region that asks);
 - "nothing to flush" covers everything before it, also for a batch that fails later (HBase resets its mark to -1);
-- the number of replicas is asked anew at each such flush (seed 000, 6.3.2), so that hbase:meta need not be reopened;
+- the number of replicas is asked anew at each such flush (HBASE-18070), so that hbase:meta need not be reopened;
 - closing does not wait for batches on their way: each open of a primary has an epoch, and replicas refuse older ones.
 """
 

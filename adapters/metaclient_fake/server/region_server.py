@@ -779,5 +779,5 @@ _WHOLE = Scan()
 
 
 def _insane(error: WrongRegion) -> RequestRefused:
-    """A write to a row outside of the region is no wrong region in HBase but a final no (native.md 5.4)."""
+    """A write to a row outside of the region is no wrong region in HBase but a final no (2.6.1)."""
     return RequestRefused(str(error), detail=_SANITY)

@@ -4,7 +4,7 @@ Mirrors RSRpcServices' scanner map: a lease that each call renews, a call sequen
 that is lost when its region is.
 
 DIVERGENCES: the number of scanners is bounded; a ``next`` after an error is OutOfOrderScannerNext as in 2.6 (3.0 may
-answer an empty success, native.md 0.11, which loses rows).
+answer an empty success, which loses rows).
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _BUILD_PAGE_BYTES = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class Tear:
-    """A fault: rows of this table (b"" = all) show only their first cells until the instant (native.md 0.2)."""
+    """A fault: rows of this table (b"" = all) show only their first cells until the instant, as HBase 2.6.1 does."""
 
     until: float
     cells: int = 3

@@ -321,7 +321,7 @@ class Region:
     # --- upkeep -----------------------------------------------------------------------------------------------------
 
     def flush(self, families: Sequence[bytes] | None = None, *, writes_marker: bool = True) -> FlushResult:
-        """Write the memstore to files (server.md 1.2). ``writes_marker``: log CANNOT_FLUSH when there is nothing."""
+        """Write the memstore to files (HRegion.flushcache). ``writes_marker``: log CANNOT_FLUSH if there is nothing."""
         if not self.is_primary:
             return FlushResult(FlushOutcome.CANNOT_FLUSH, reason="a secondary owns no files")
         return self._flusher.flush(families, writes_marker=writes_marker)
@@ -378,14 +378,14 @@ class Region:
         return self._follower.last_replayed_open_sequence_id
 
     def refresh_store_files(self) -> bool:
-        """Take over the primary's files as they are now (server.md 3.4); whether memory was freed."""
+        """Take over the primary's files as they are now; whether memory was freed."""
         if self.is_primary:
             return False
         with self.update_lock:
             return self._follower.refresh()
 
     def replay(self, entry: LoggedEntry) -> bool:
-        """Apply one entry of the primary to this secondary (server.md 3.3); False when it is old."""
+        """Apply one entry of the primary to this secondary; False when it is old."""
         if self.is_primary:
             raise RequestRefused(f"{self}: entries are replayed on secondaries only")
         with self.update_lock:

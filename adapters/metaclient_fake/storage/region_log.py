@@ -1,6 +1,6 @@
 """Decides how a change of a region gets its sequence id, reaches the log, and is told to the replicas.
 
-Guarded by the region's update lock: nothing here takes a lock. The order for data (server.md 1.4): begin, append, sync,
+Guarded by the region's update lock: nothing here takes a lock. The order for data is HRegion's: begin, append, sync,
 memstore, complete. ``on_commit`` is attached only after the sync, so an edit that is not durable is never told; what
 skips the log is told, too. For a marker it is attached before: one whose sync failed may still be told.
 """
@@ -64,7 +64,7 @@ class RegionLog:
             self.wal.append_row(self.region, self._table, row, sequence_id, now_ms, size)
 
     def mark(self, marker: Marker, *, is_told: bool = True, is_logged: bool = True) -> int:
-        """Log a marker under a sequence id of its own, and tell the replicas of it (server.md 1.3)."""
+        """Log a marker under a sequence id of its own, and tell the replicas of it."""
         now_ms = self._time_ms()
         hook = self.on_commit if is_told else None
         sequence_id = self.mvcc.begin()

@@ -1,6 +1,6 @@
 """Decides how a secondary follows its primary: by the primary's files, and by entries that are replayed to it.
 
-Mirrors ``HRegion.refreshStoreFiles`` and ``replayWALEntry`` (server.md 3.3, 3.4). DIVERGENCE: replayed cells are
+Mirrors ``HRegion.refreshStoreFiles`` and ``replayWALEntry`` (3.x). DIVERGENCE: replayed cells are
 stamped with their entry's sequence id, so that a reader never sees half of an entry.
 """
 

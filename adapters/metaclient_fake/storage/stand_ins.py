@@ -74,7 +74,7 @@ class ClosingRegion:
 
 
 class EmptyRegion:
-    """A secondary that was just re-opened and knows nothing yet (native.md 0.2): no error, no rows, stale.
+    """A secondary that was just re-opened and knows nothing yet, as on HBase 2.6.1: no error, no rows, stale.
 
     Writes go to the region behind it, which refuses them.
     """

@@ -1,8 +1,8 @@
 """Decides how mutations are applied to a region: in which order, under which sequence id, with which outcome.
 
-A write, in order (server.md 1.1, 1.4): checks; the next sequence id from MVCC; append to the WAL; sync; memstore; MVCC
-completes, which tells the replicas and then moves the read point. The region's update lock is held all along, so
-read-modify-write needs no row locks, and a write whose sync fails never reaches the memstore.
+A write, in order (HRegion.doMiniBatchMutate): checks; a sequence id from MVCC; append to the log; sync; memstore;
+MVCC completes, which tells the replicas and then moves the read point. The update lock of the region is held all along,
+so read-modify-write needs no row locks, and a write whose sync fails never reaches the memstore.
 
 DIVERGENCE from HBase: one update lock instead of row locks; nothing under it blocks, as the log is memory.
 """
