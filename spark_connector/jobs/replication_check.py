@@ -98,13 +98,21 @@ class _Side:
         level = Consistency.STRONG if self.replica_id is None else Consistency.TIMELINE
         scanner = TableScanner(connection._operations, self.query.table, scan, level, self.replica_id)
         with closing(iter(scanner)) as found:  # type: ignore[type-var]  # a generator
-            yield from (result for result, _ in found)
+            for result, _ in found:
+                kept = self._kept(result)
+                if kept.cells:
+                    yield kept
 
     def got(self, connection: Connection, rows: Sequence[bytes]) -> list[Result]:
         level = Consistency.STRONG if self.replica_id is None else Consistency.TIMELINE
         gets = [self.query.get(row) for row in rows]
         found = multi.get_many(connection._operations, self.query.table, gets, level, self.replica_id)
-        return [result for result, _ in found]
+        return [self._kept(result) for result, _ in found]
+
+    def _kept(self, result: Result) -> Result:
+        """The wanted columns of what passed the user's filter."""
+        kept = result if self.query.kept is None else self.query.kept.of_result(result)
+        return Result(result.row) if kept is None else kept
 
 
 def verify_replication(

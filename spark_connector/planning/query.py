@@ -12,6 +12,8 @@ from metaclient.model import Consistency, Get, Scan
 from spark_connector.conditions.expressions import And, Expression, bind, columns_of
 from spark_connector.conditions.pushdown import Pushed, push, scan_columns
 from spark_connector.conditions.sql_text import parse_where
+from spark_connector.planning.projection import Projection
+from spark_connector.planning.user_filter import looks_of
 from spark_connector.schema.catalog import Catalog
 from spark_connector.schema.layouts import Layout, schema_of
 from spark_connector.schema.ranges import KeyRange, bytes_of
@@ -36,7 +38,8 @@ class Query:
     pushed: Pushed
     columns: tuple[bytes, ...] = ()
     filter: bytes | None = None
-    limit: int | None = None  # of each split; the whole read's is the planner's business
+    kept: Projection | None = None  # what is kept of a row after the filter; None: all that was fetched
+    limit: int | None = None  # rows of the DataFrame from each split; the limit of the whole read is the planner's
     exact: Expression | None = None  # what rows must also pass in the worker, because nobody tests it afterwards
 
     @classmethod
@@ -60,10 +63,10 @@ class Query:
             bad_values_are_null=options.bad_values_are_null,
         ).within(options.key_ranges())
         names = [*schema.fieldNames(), *(columns_of(exact) if exact is not None else ())]
-        columns, filter_ = _columns(options, catalog, names, pushed)
-        if options.filter is not None:
-            filter_ = _both(filter_, options.filter.encode())
-        return cls(options, catalog, schema, pushed, columns, filter_, options.limit, exact)
+        fetched = _fetched(options, catalog, names, pushed)
+        return cls(
+            options, catalog, schema, pushed, fetched.columns, fetched.filter, fetched.kept, options.limit, exact
+        )
 
     @property
     def read_schema(self) -> StructType:
@@ -86,6 +89,11 @@ class Query:
     def is_in_pieces(self) -> bool:
         """Whether long rows come in pieces. HBase refuses a filter that looks at whole rows on pieces of rows."""
         return self.options.batch_size is not None and self.filter is None
+
+    @property
+    def _scan_limit(self) -> int | None:
+        """The limit that a scan can have: every row that it answers must be at least one row of the DataFrame."""
+        return None if self.is_in_pieces or self.kept is not None else self.limit
 
     def limited(self, limit: int | None) -> Query:
         return replace(self, limit=limit)
@@ -110,7 +118,7 @@ class Query:
             min_timestamp=from_ms,
             max_timestamp=to_ms,
             filter=self.filter,
-            limit=self.limit,
+            limit=self._scan_limit,
             caching=caching,
             batch=options.batch_size if self.is_in_pieces else None,
             is_raw=options.layout is Layout.RAW,
@@ -139,18 +147,47 @@ def _bound(condition: Expression, options: Options, catalog: Catalog) -> Express
     return bind(condition, catalog)
 
 
-def _columns(
-    options: Options, catalog: Catalog, names: Sequence[str], pushed: Pushed
-) -> tuple[tuple[bytes, ...], bytes | None]:
-    """What a Scan asks for."""
+@dataclass(frozen=True, slots=True)
+class _Fetched:
+    """What a Scan or Get asks for, and what is kept of its answer."""
+
+    columns: tuple[bytes, ...]
+    filter: bytes | None
+    kept: Projection | None = None
+
+
+def _fetched(options: Options, catalog: Catalog, names: Sequence[str], pushed: Pushed) -> _Fetched:
+    if options.filter is None:
+        return _columns(options, catalog, names, pushed)
+    text = options.filter.encode()
+    looks = looks_of(text)
+    if looks.is_row_key_only:
+        found = _columns(options, catalog, names, pushed)
+        return replace(found, filter=_both(text, found.filter))
+    # The condition holds for what the filter lets through. A filter that drops or changes cells would make the
+    # condition's own filter judge other cells than Spark does, so that it is not sent.
+    wanted = catalog.cells_of(catalog.names) if options.layout is Layout.COLUMNS else _column_options(options)
+    if not wanted:
+        return _Fetched((), text)
+    kept = Projection.to(wanted)
+    if looks.columns is None or not kept.families_of_all() >= {name.partition(b":")[0] for name in looks.columns}:
+        return _Fetched((), text, kept)  # a family that the table may not have cannot be asked for by name
+    missing = tuple(name for name in looks.columns if not kept.keeps(name))
+    return _Fetched((*wanted, *missing), text, kept if missing else None)
+
+
+def _columns(options: Options, catalog: Catalog, names: Sequence[str], pushed: Pushed) -> _Fetched:
     if options.layout is not Layout.COLUMNS:
-        what = "hbase.spark.query.columns"
-        return tuple(
-            keys.column_name(bytes_of(name, what), what, family_only_ok=True) for name in options.columns
-        ), pushed.filter
+        return _Fetched(_column_options(options), pushed.filter)
     extra = {options.stale_column, options.replica_column}
     wanted = scan_columns(catalog, [name for name in dict.fromkeys(names) if name not in extra], pushed)
-    return wanted.columns, wanted.filter
+    return _Fetched(wanted.columns, wanted.filter)
+
+
+def _column_options(options: Options) -> tuple[bytes, ...]:
+    """The families and columns that the option names, in the layouts that need no catalog; (): all."""
+    what = "hbase.spark.query.columns"
+    return tuple(keys.column_name(bytes_of(name, what), what, family_only_ok=True) for name in options.columns)
 
 
 def _checked(schema: StructType, full: StructType) -> StructType:
@@ -170,5 +207,5 @@ def _checked(schema: StructType, full: StructType) -> StructType:
     return schema
 
 
-def _both(one: bytes | None, other: bytes) -> bytes:
-    return other if one is None else b"(" + one + b") AND (" + other + b")"
+def _both(one: bytes, other: bytes | None) -> bytes:
+    return one if other is None else b"(" + one + b") AND (" + other + b")"

@@ -35,9 +35,10 @@ from spark_connector.schema.ranges import KeyRange, union
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
-__all__ = ["RangeCount", "count_split", "learn_locations", "read_split", "results_of"]
+    from spark_connector.conditions.expressions import Expression
+
+__all__ = ["RangeCount", "count_split", "learn_locations", "passing", "read_split", "results_of"]
 
 #: Rows a page where nobody says: at 100 bytes a row it is what HBase takes for a page (2 MB, 1000 is happybase's).
 CACHING = 5000
@@ -64,46 +65,58 @@ def read_split(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a split as record batches of the query's schema; none for an empty split.
 
+    A limit of the query is a number of rows of the DataFrame: rows of HBase in the layouts ``columns`` and ``map``,
+    cells in ``cells`` and ``raw``. It counts rows that pass the condition, and each row that it lets through is whole.
+
     ``attempt`` is Spark's number of this attempt of the task. Closing the iterator closes the server's scanner.
     """
-    if query.exact is not None:
-        yield from _tested(connection, query, split, attempt)
-    else:
-        yield from _read(connection, query, query.schema, split, attempt)
+    if query.limit == 0:
+        return
+    read = _read if query.exact is None else _tested
+    with closing(read(connection, query, split, attempt)) as batches:
+        yield from batches if query.limit is None else _first_rows_of(batches, query.limit)
 
 
-def _tested(connection: Connection, query: Query, split: TableSplit, attempt: int) -> Iterator[pa.RecordBatch]:
-    """The same where nobody tests the condition after us; the limit is of the rows that pass."""
-    import pyarrow as pa
+def _first_rows_of(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
+    """Yield batches until they have so many rows; the last one is cut."""
+    left = limit
+    for batch in batches:
+        yield batch.slice(0, left)
+        left -= batch.num_rows
+        if left <= 0:
+            return
 
+
+def _tested(connection: Connection, query: Query, split: TableSplit, attempt: int) -> Batches:
+    """Yield the rows that pass the condition, where no filter of Spark tests it afterwards."""
     assert query.exact is not None
-    left, names = query.limit, query.schema.fieldNames()
-    with closing(_read(connection, query.limited(None), query.read_schema, split, attempt)) as batches:
+    with closing(_read(connection, query.limited(None), split, attempt)) as batches:
         for batch in batches:
-            passes = [evaluate(query.exact, row) is True for row in batch.to_pylist()]
-            kept = batch.filter(pa.array(passes, pa.bool_())).select(names)
-            kept = kept if left is None else kept.slice(0, left)
+            kept = batch.filter(passing(query.exact, batch)).select(query.schema.fieldNames())
             if kept.num_rows:
                 yield kept
-            if left is not None:
-                left -= kept.num_rows
-                if left <= 0:
-                    return
 
 
-def _read(connection: Connection, query: Query, schema: StructType, split: TableSplit, attempt: int) -> Batches:
-    """The batches of a split by the faster road that there is."""
+def passing(condition: Expression, batch: pa.RecordBatch) -> pa.BooleanArray:
+    """Return for each row of a batch whether the condition is true (and not null)."""
+    import pyarrow as pa
+
+    return pa.array([evaluate(condition, row) is True for row in batch.to_pylist()], pa.bool_())
+
+
+def _read(connection: Connection, query: Query, split: TableSplit, attempt: int) -> Batches:
+    """Yield the batches of a split, with the columns that the condition needs: as pages of cells where it can be."""
+    schema = query.read_schema
     if not _has_cells(connection, query):
         with closing(results_of(connection, query, split, attempt=attempt)) as results:
             yield from batches_from_results(results, query.catalog, schema, query.options)
         return
     learn_locations(connection, query, split, attempt=attempt)
-    left = _Left(query.limit)
-    with closing(_pages_of(connection, query, split, left)) as pages:
+    with closing(_pages_of(connection, query, split)) as pages:
         yield from batches_from_cells(pages, query.catalog, schema, query.options)
-    if split.points and left.rows != 0:
+    if split.points:
         with closing(_got(connection, query, split.points)) as found:
-            yield from batches_from_results(islice(found, left.rows), query.catalog, schema, query.options)
+            yield from batches_from_results(_first_rows(found, query.limit), query.catalog, schema, query.options)
 
 
 def _has_cells(connection: Connection, query: Query) -> bool:
@@ -135,15 +148,24 @@ def _count_of(connection: Connection, counting: Query, where: KeyRange) -> int:
 def results_of(connection: Connection, query: Query, split: TableSplit, *, attempt: int = 0) -> Rows:
     """The rows of a split and where each came from, in the order of keys, points after ranges.
 
-    With ``hbase.spark.query.batchsize`` a row may come in pieces, one after the other.
+    With ``hbase.spark.query.batchsize`` a row may come in pieces, one after the other. The query's limit is taken as a
+    number of rows, whatever its layout is, and all pieces of the last row come.
     """
     learn_locations(connection, query, split, attempt=attempt)
-    left = query.limit
-    found = _all_of(connection, query, split)
-    try:
-        yield from found if left is None else islice(found, left)
-    finally:
-        found.close()
+    with closing(_all_of(connection, query, split)) as found:
+        yield from _first_rows(found, query.limit)
+
+
+def _first_rows(found: Iterable[Placed], limit: int | None) -> Rows:
+    """Yield results until the first one of the row behind the limit."""
+    rows, last = 0, None
+    for placed in found:
+        row = placed[0].row
+        if row != last:
+            if rows == limit:
+                return
+            rows, last = rows + 1, row
+        yield placed
 
 
 def _all_of(connection: Connection, query: Query, split: TableSplit) -> Rows:
@@ -153,34 +175,47 @@ def _all_of(connection: Connection, query: Query, split: TableSplit) -> Rows:
         yield from _got(connection, query, split.points)
 
 
+def _caching(query: Query) -> int:
+    """Return how many rows a page has; not more than a limit that the server is not told of."""
+    if query.options.cached_rows is not None:
+        return query.options.cached_rows
+    return CACHING if query.limit is None else max(1, min(CACHING, query.limit))
+
+
 def _scanned(connection: Connection, query: Query, where: KeyRange) -> Rows:
-    scan = query.scan(where, query.options.cached_rows or CACHING)
+    scan = query.scan(where, _caching(query))
     scanner = TableScanner(connection._operations, query.table, scan, query.consistency, None)
-    yield from scanner
+    yield from _projected(scanner, query)
 
 
-@dataclass(slots=True)
-class _Left:
-    """How many rows of a split's limit are left; None: there is none."""
+def _projected(found: Iterable[Placed], query: Query) -> Rows:
+    if query.kept is None:
+        yield from found
+        return
+    for result, place in found:
+        kept = query.kept.of_result(result)
+        if kept is not None:
+            yield kept, place
 
-    rows: int | None
 
-
-def _pages_of(connection: Connection, query: Query, split: TableSplit, left: _Left) -> Pages:
-    """The ranges of a split as pages of cells, in the order of keys."""
+def _pages_of(connection: Connection, query: Query, split: TableSplit) -> Pages:
+    """The ranges of a split as pages of cells, in the order of keys, until they have the rows of the limit."""
+    left = query.limit
     for where in union(split.ranges):
-        if left.rows == 0:
-            return
-        with closing(_pages(connection, query.limited(left.rows), where)) as pages:
+        with closing(_pages(connection, query.limited(left), where)) as pages:
             for page, place in pages:
-                if left.rows is not None:
-                    left.rows -= page.rows
                 yield page, place
+                left = None if left is None else left - page.rows
+                if left is not None and left <= 0:
+                    return
 
 
 def _pages(connection: Connection, query: Query, where: KeyRange) -> Pages:
-    scan = query.scan(where, query.options.cached_rows or CACHING)
-    yield from CellScanner(connection._operations, query.table, scan, query.consistency, None)
+    scan = query.scan(where, _caching(query))
+    for page, place in CellScanner(connection._operations, query.table, scan, query.consistency, None):
+        kept = page if query.kept is None else query.kept.of_page(page)
+        if kept is not None:
+            yield kept, place
 
 
 def _got(connection: Connection, query: Query, points: Iterable[bytes]) -> Rows:
@@ -188,7 +223,7 @@ def _got(connection: Connection, query: Query, points: Iterable[bytes]) -> Rows:
     while some := list(islice(rows, query.options.bulkget_size)):
         gets = [query.get(row) for row in some]
         found = multi.get_many(connection._operations, query.table, gets, query.consistency, None)
-        yield from ((result, place) for result, place in found if result.cells)
+        yield from _projected(((result, place) for result, place in found if result.cells), query)
 
 
 # -- where the regions are -------------------------------------------------------------------------------------------
