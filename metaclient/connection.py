@@ -22,9 +22,17 @@ from metaclient.backend import Backend, BackendFactory, Capabilities
 from metaclient.calls.operations import Operations
 from metaclient.config import Config, MetaMode
 from metaclient.config.cluster_url import chosen_url
-from metaclient.errors import CallTimeout, ConfigError, ConnectionClosed, TableNotDisabled, Unsupported
+from metaclient.errors import (
+    CallTimeout,
+    ConfigError,
+    ConnectionClosed,
+    LocationUnknown,
+    TableNotDisabled,
+    Unsupported,
+)
 from metaclient.lookup.location_cache import decoded
 from metaclient.lookup.locator import Locator
+from metaclient.lookup.region_listing import RegionListing
 from metaclient.meta.reader import MetaReader, MetaReplicaStatus
 from metaclient.model import (
     FamilyDescriptor,
@@ -48,6 +56,8 @@ PROTOCOLS = ("binary", "compact")
 HAPPYBASE_MAX_VERSIONS = 3
 #: How long close() waits for threads; the rest of the second that it promises is for everything else.
 CLOSE_S = 0.8
+#: A region that splits or merges between two pages of a listing looks like a hole; the next listing shows the truth.
+LISTINGS_AGAIN = 2
 ConfigSource = str | PathLike[str] | Mapping[str, object] | Config | None
 
 #: happybase's column options and ours: argument -> field of FamilyDescriptor.
@@ -418,19 +428,36 @@ class Connection:
                 what=lambda: f"locate row {keys.printable(key)!r} of table {keys.printable(name)!r}",
             )
 
-    def regions(self, table: bytes | str) -> list[RegionLocations]:
-        """All regions of a table with their replicas, read from hbase:meta in pages."""
-        return self._regions(self._table_name(table))
+    def regions(self, table: bytes | str, *, complete: bool = False) -> list[RegionLocations]:
+        """All regions of a table with their replicas, read from hbase:meta in pages.
 
-    def _regions(self, table: bytes, on_page: Callable[[int], None] | None = None) -> list[RegionLocations]:
+        ``complete``: raise LocationUnknown where some rows are in no region of hbase:meta, or in two, instead of
+        listing what is there. A reader that goes from region to region would leave rows out.
+        """
+        return self._regions(self._table_name(table), complete=complete)
+
+    def _regions(
+        self, table: bytes, on_page: Callable[[int], None] | None = None, *, complete: bool = False
+    ) -> list[RegionLocations]:
         self._check_open()
         deadline = self._meta_deadline()
         with self._observed("regions", table):
-            return self._retrier.call(
-                lambda: self._locator.regions(table, deadline=deadline, on_page=on_page),
-                deadline=deadline,
-                what=lambda: f"list the regions of table {keys.printable(table)!r}",
-            )
+            found = self._listing(table, deadline, on_page)
+            for _ in range(LISTINGS_AGAIN if complete else 0):
+                if found.fault is None:
+                    break
+                self._runtime.sleep(self.config.pause_s)
+                found = self._listing(table, deadline, on_page)
+            if complete and found.fault is not None:
+                raise LocationUnknown(found.fault)
+        return list(found.regions)
+
+    def _listing(self, table: bytes, deadline: float, on_page: Callable[[int], None] | None) -> RegionListing:
+        return self._retrier.call(
+            lambda: self._locator.listing(table, deadline=deadline, on_page=on_page),
+            deadline=deadline,
+            what=lambda: f"list the regions of table {keys.printable(table)!r}",
+        )
 
     def warm_up(self, table: bytes | str, *, on_page: Callable[[int], None] | None = None) -> int:
         """Fill the cache with a table's locations in a few pages; how many regions there are."""

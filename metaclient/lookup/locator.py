@@ -47,6 +47,7 @@ from metaclient.errors import (
     TableNotFound,
 )
 from metaclient.lookup.location_cache import EMPTY, LocationCache, with_regions
+from metaclient.lookup.region_listing import RegionListing, fault_in
 from metaclient.meta import Lookup
 from metaclient.meta.reader import MetaReader
 from metaclient.model import META_TABLE, RegionInfo, RegionLocation, RegionLocations, ServerName, TableState
@@ -510,19 +511,23 @@ class Locator:
 
     # -- whole tables --------------------------------------------------------------------------------------------
 
-    def regions(
-        self, table: bytes, *, deadline: float, on_page: Callable[[int], None] | None = None
-    ) -> list[RegionLocations]:
+    def regions(self, table: bytes, *, deadline: float) -> list[RegionLocations]:
+        """All regions of a table, as :meth:`listing` finds them."""
+        return list(self.listing(table, deadline=deadline).regions)
+
+    def listing(self, table: bytes, *, deadline: float, on_page: Callable[[int], None] | None = None) -> RegionListing:
         """All regions of a table, read from hbase:meta page by page and cached; resumes at another replica."""
         if table == META_TABLE:
-            return [self._meta_region(0, True, deadline)]
+            return RegionListing((self._meta_region(0, True, deadline),), None)
         generation = self.cache.generation
         snapshot = EMPTY
+        seen: list[RegionInfo] = []  # with those that others hide in the snapshot
         start_row = keys.meta_table_start(table)
         next_start = b""
         while True:
             page, last_row = self._read_listing(table, start_row, next_start, deadline)
             snapshot = with_regions(snapshot, page)
+            seen += (entry.region for entry in page)
             self.cache.insert(table, page, generation)
             if on_page is not None:
                 on_page(len(snapshot.regions))
@@ -536,7 +541,7 @@ class Locator:
             if self._reader.confirms:
                 self.cache.drop(table)
             raise TableNotFound(f"table {keys.printable(table)!r} does not exist: hbase:meta has no region of it")
-        return list(snapshot.regions)
+        return RegionListing(tuple(snapshot.regions), fault_in(seen))
 
     def _read_listing(
         self, table: bytes, start_row: bytes, next_start: bytes, deadline: float

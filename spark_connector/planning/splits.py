@@ -85,11 +85,11 @@ class _Part:
 def plan(connection: Connection, query: Query, *, whole: bool = False) -> list[TableSplit]:
     """The splits of a read; one empty split when there is nothing to read.
 
-    ``whole``: one split for everything, read in order (a limit of the whole read needs that). Raises ``TableNotFound``
-    and whatever else the client cannot do about.
+    ``whole``: one split for everything, read in order (a limit of the whole read needs that). Raises ``TableNotFound``,
+    ``LocationUnknown`` for regions with a hole between them, and whatever else the client cannot do about.
     """
     options = query.options
-    regions = connection.regions(query.table)
+    regions = connection.regions(query.table, complete=True)
     parts = _clipped(regions, query)
     sizes = _sizes(connection, query.table) if options.partition_split_mb or options.partition_min_mb else {}
     if sizes:
@@ -125,6 +125,7 @@ def _clipped(regions: Sequence[RegionLocations], query: Query) -> list[_Part]:
         clipped = intersection(meets, (where,))
         if clipped or here:
             parts.append(_Part(clipped, tuple(here), (entry,), None))
+    assert not points, "regions without a hole contain every row"
     return parts
 
 

@@ -27,6 +27,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "metaclient.keys",
             "metaclient.metarow",
             "metaclient.model",
+            "metaclient.lookup.region_listing",
             "metaclient.wording",
         ),
     ),

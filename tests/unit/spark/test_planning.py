@@ -17,8 +17,9 @@ pytest.importorskip("pyspark")
 
 from metaclient import Connection
 from metaclient.connection import connect_to
-from metaclient.errors import TableNotFound
+from metaclient.errors import LocationUnknown, TableNotFound
 from metaclient.lookup.location_cache import decoded
+from metaclient.model import RegionInfo
 from metaclient.runtime import ThreadRuntime
 from metaclient.testing.scripted import ScriptedBackend
 from spark_connector.conditions.pushdown import Pushed
@@ -138,6 +139,98 @@ def test_a_table_that_is_gone_is_an_error_that_names_it(connected: Any) -> None:
     gone = CATALOG.replace('"t"', '"gone"')
     with pytest.raises(TableNotFound, match="gone"):
         plan(connected([]), query(catalog=gone))
+
+
+# -- an hbase:meta with faults ---------------------------------------------------------------------------------------
+
+
+def with_regions(connection: Connection, *bounds: tuple[bytes, bytes]) -> ScriptedBackend:
+    """Make hbase:meta say that these are the regions of ``t``."""
+    backend = connection._backend
+    assert isinstance(backend, ScriptedBackend)
+    with backend._lock:
+        made = [RegionInfo(b"t", start, stop, number) for number, (start, stop) in enumerate(bounds, 1)]
+        backend._tables[b"t"].regions[:] = [backend._placed(info, 0, 1) for info in made]
+        backend._meta = None
+    backend.runtime.sleep = lambda seconds: None  # type: ignore[method-assign]  # pauses between listings
+    return backend
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        ((b"", b"b"), (b"d", b"")),
+        ((b"a", b"b"), (b"b", b"")),
+        ((b"", b"b"), (b"b", b"d")),
+        ((b"", b"b"), (b"b", b"d"), (b"d", b"e"), (b"f", b"")),
+    ],
+    ids=["in the middle", "at the start", "at the end", "behind a good part"],
+)
+@pytest.mark.parametrize("points", [(), (b"a", b"c", b"e1", b"z")], ids=["scan", "IN list"])
+def test_a_hole_in_meta_fails_the_plan_instead_of_leaving_rows_out(
+    connected: Any, bounds: tuple[tuple[bytes, bytes], ...], points: tuple[bytes, ...]
+) -> None:
+    """Every key of an IN list behind the hole was dropped, and no row of the hole was read, without an error."""
+    connection = connected([b"b"])
+    with_regions(connection, *bounds)
+    pushed = Pushed(ranges=(), points=points) if points else None
+    with pytest.raises(LocationUnknown, match=r"hbase:meta has a hole: no region of table 't' holds the rows from"):
+        plan(connection, query(pushed))
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        ((b"", b"c"), (b"b", b"")),
+        ((b"", b"b"), (b"b", b"d"), (b"b", b"c"), (b"d", b"")),
+        ((b"", b""), (b"b", b"")),
+    ],
+)
+def test_regions_that_overlap_in_meta_fail_the_plan(connected: Any, bounds: tuple[tuple[bytes, bytes], ...]) -> None:
+    connection = connected([b"b"])
+    with_regions(connection, *bounds)
+    with pytest.raises(LocationUnknown, match="overlap"):
+        plan(connection, query())
+
+
+def test_a_split_parent_without_daughters_fails_the_plan(connected: Any) -> None:
+    connection = connected([b"b"])
+    backend: ScriptedBackend = connection._backend
+    backend.split(b"t", b"m", keeps_parent=True)
+    assert len(plan(connection, query())) == 3
+    with_regions(connection, (b"", b"b"))
+    with pytest.raises(LocationUnknown, match="hole"):
+        plan(connection, query())
+
+
+def test_a_hole_that_the_next_listing_does_not_have_does_not_fail_the_plan(connected: Any) -> None:
+    """A region that is merged between two pages of a listing looks like one."""
+    connection = connected([b"b"])
+    backend = with_regions(connection, (b"", b"b"), (b"d", b""))
+    pauses: list[float] = []
+
+    def repaired(seconds: float) -> None:
+        pauses.append(seconds)
+        with_regions(connection, (b"", b"b"), (b"b", b""))
+
+    backend.runtime.sleep = repaired  # type: ignore[method-assign]  # the pause is when it happens
+    assert len(plan(connection, query())) == 2
+    assert len(pauses) == 1
+
+
+def test_a_region_without_a_server_is_planned_all_the_same(connected: Any) -> None:
+    """It is on the move: the task finds it when it is open again."""
+    connection = connected([b"b"])
+    connection._backend.unplace(b"t", b"a")
+    assert union(piece for split in plan(connection, query()) for piece in split.ranges) == (KeyRange(),)
+
+
+def test_a_listing_for_people_shows_what_there_is(connected: Any) -> None:
+    """Who repairs hbase:meta wants to see it: only ``complete`` refuses."""
+    connection = connected([b"b"])
+    with_regions(connection, (b"", b"b"), (b"d", b""))
+    assert [entry.region.start_key for entry in connection.regions("t")] == [b"", b"d"]
+    assert connection.warm_up("t") == 2
 
 
 def test_nothing_to_read_is_one_empty_split(connected: Any) -> None:
