@@ -18,14 +18,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from spark_connector.conditions.condition import col
     from spark_connector.dataframe import register, table
     from spark_connector.jobs import copy_table, join, row_count, verify_replication
     from spark_connector.lookup_counts import lookups
     from spark_connector.writing.writer import write
 
-__all__ = ["copy_table", "join", "lookups", "register", "row_count", "table", "verify_replication", "write"]
+__all__ = ["col", "copy_table", "join", "lookups", "register", "row_count", "table", "verify_replication", "write"]
 
 _HOMES = {
+    "col": "spark_connector.conditions.condition",
     "copy_table": "spark_connector.jobs",
     "join": "spark_connector.jobs",
     "lookups": "spark_connector.lookup_counts",

@@ -26,7 +26,8 @@ from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.schema.layouts import schema_of
-from spark_connector.settings.options import Options
+from spark_connector.settings.option_uses import Use, check_read
+from spark_connector.settings.options import Options, field_named
 from spark_connector.settings.session import has_jvm
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["SplitReader", "given_options", "mapped", "option_name", "register", "table"]
+__all__ = ["SplitReader", "given_options", "known_name", "mapped", "option_name", "register", "table"]
 
 _log = logging.getLogger(__name__)
 
@@ -73,10 +74,10 @@ def table(
     """A DataFrame of an HBase table; only what is asked for is read.
 
     ``catalog`` is hbase-connectors' JSON (text or a mapping); None where options name the table. ``columns`` are names
-    of it; ``where`` is SQL text (``AND OR NOT IN BETWEEN LIKE IS NULL`` and comparisons) or an expression of
-    :mod:`spark_connector.conditions.expressions`;
-    ``limit`` is the number of rows. Further ``options`` are those of the data source with ``_`` for ``.``
-    (``hbase_spark_query_readreplica=True``) or given as they are with ``**{"hbase.spark.query.readreplica": True}``.
+    of it; ``where`` is SQL text (``AND OR NOT IN BETWEEN LIKE IS NULL`` and comparisons) or a condition that is made of
+    :func:`spark_connector.col`; ``limit`` is the number of rows of the DataFrame. Further ``options`` are those of the
+    data source with ``_`` for ``.`` (``hbase_spark_query_readreplica=True``) or given as they are with
+    ``**{"hbase.spark.query.readreplica": True}``.
 
         df = hbase.table(spark, catalog, url="thrift2://gateway:9090", columns=["name"], where="id IN (1, 2)")
     """
@@ -85,6 +86,9 @@ def table(
         raise ConfigError(f"columns must be a list of names, got the text {columns!r}: write [{columns!r}]")
     condition = parse_where(where) if isinstance(where, str) else where
     parsed = Options.parse(given).resolved()
+    check_read(given, parsed, Use.TABLE)
+    if limit is not None and parsed.limit is not None:
+        raise ConfigError("limit is given twice: as an argument and as option hbase.spark.query.limit")
     clients.check_reachable(parsed.connection_url)
     lookup_counts.collect(spark)
     if has_jvm(spark):
@@ -97,10 +101,12 @@ def given_options(
 ) -> dict[str, str]:
     """Arguments of a function as options of the data source; the names are checked by ``Options.parse``."""
     given = {option_name(name): _text(value) for name, value in options.items() if value is not None}
-    if catalog is not None:
-        given["catalog"] = catalog if isinstance(catalog, str) else json.dumps(catalog)
-    if url is not None:
-        given["url"] = url
+    arguments = {"catalog": catalog if catalog is None or isinstance(catalog, str) else json.dumps(catalog), "url": url}
+    for name, value in arguments.items():
+        if value is not None:
+            if name in map(str.lower, given):
+                raise ConfigError(f"option {name} is given twice: as an argument and as an option")
+            given[name] = value
     return given
 
 
@@ -150,7 +156,7 @@ def _query(
     full = schema_of(catalog, options)
     if columns is None:
         return Query.of(options, full, bound), bound, None
-    wanted = [_known(name, full.fieldNames()) for name in columns]
+    wanted = [known_name(name, full.fieldNames()) for name in columns]
     if not wanted:
         raise ConfigError("columns is empty: leave it out for all of them, or name some")
     read = dict.fromkeys([*wanted, *(columns_of(bound) if bound is not None else ())])
@@ -158,7 +164,7 @@ def _query(
     return Query.of(options, schema, bound), bound, wanted
 
 
-def _known(name: str, names: Sequence[str]) -> str:
+def known_name(name: str, names: Sequence[str]) -> str:
     """The schema's spelling of a name; ConfigError with the nearest one."""
     by_lower = {known.lower(): known for known in names}
     found = name if name in names else by_lower.get(name.lower())
@@ -276,7 +282,8 @@ def _loaded(
     """A fresh ``load()``: the same options, schema and condition, planned by Spark's own worker."""
     query, condition, wanted = _query(options, columns, condition)
     limit = options.limit if limit is None else limit
-    reader = spark.read.format("hbase").options(**given).schema(query.schema)
+    kept = {name: value for name, value in given.items() if field_named(name) != "locality"}  # Spark decides there
+    reader = spark.read.format("hbase").options(**kept).schema(query.schema)
     if condition is not None:
         reader = reader.option("hbase.spark.query.where", to_sql(condition))
     if limit is not None and condition is None:

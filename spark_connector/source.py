@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from spark_connector.conditions.expressions import Expression
     from spark_connector.planning.splits import TableSplit
+    from spark_connector.settings.option_uses import Use
     from spark_connector.settings.options import Options
 
 __all__ = ["HBasePartition", "HBaseReader", "HBaseSource"]
@@ -47,11 +48,20 @@ class HBaseSource(DataSource):
     def name(cls) -> str:
         return "hbase"
 
-    def parsed(self) -> Options:
-        """The options, checked."""
+    def parsed(self, use: Use | None = None) -> Options:
+        """Return the options, checked; without the ``use`` that Spark will make of them, each by itself."""
+        from spark_connector.settings.option_uses import Use, check_read, check_use, check_written
         from spark_connector.settings.options import Options
 
-        return Options.parse(self.options).resolved()
+        _refuse_catalog_tables(self.options)
+        parsed = Options.parse(self.options).resolved()
+        if use is Use.LOAD:
+            check_read(self.options, parsed, use)
+        elif use in (Use.WRITE, Use.STREAM_WRITE):
+            check_written(self.options, use)
+        elif use is not None:
+            check_use(self.options, use)
+        return parsed
 
     def schema(self) -> StructType:
         from spark_connector.schema.layouts import schema_of
@@ -60,26 +70,60 @@ class HBaseSource(DataSource):
         return schema_of(options.catalog(), options)
 
     def reader(self, schema: StructType) -> HBaseReader:
-        options = self.parsed()
+        from spark_connector.settings.option_uses import Use
+
+        options = self.parsed(Use.LOAD)
         if options.pushdown_catalyst and _PUSHDOWN_WORKER in sys.modules:
             return PushingReader(options, schema, self.load_id)
         return HBaseReader(options, schema, self.load_id)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        from spark_connector.settings.option_uses import Use
         from spark_connector.writing.writer import HBaseWriter
 
-        return HBaseWriter(self.parsed(), schema, overwrite)
+        return HBaseWriter(self.parsed(Use.WRITE), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        from spark_connector.settings.option_uses import Use
         from spark_connector.streaming.source_and_sink import HBaseStreamReader
 
-        return HBaseStreamReader(self.parsed(), schema)
+        return HBaseStreamReader(self.parsed(Use.STREAM_READ), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
+        from spark_connector.settings.option_uses import Use
         from spark_connector.streaming.source_and_sink import HBaseStreamWriter
 
         checkpoint = {name.lower(): value for name, value in self.options.items()}.get("checkpointlocation")
-        return HBaseStreamWriter(self.parsed(), schema, overwrite, checkpoint)
+        return HBaseStreamWriter(self.parsed(Use.STREAM_WRITE), schema, overwrite, checkpoint)
+
+
+#: Spark adds them to the options of CREATE TABLE (TableCatalog.PROP_PROVIDER and PROP_OWNER), and nowhere else.
+_CREATE_TABLE = frozenset({"provider", "owner"})
+_USE_A_VIEW = (
+    "Write CREATE TEMPORARY VIEW ... USING hbase OPTIONS (url '...', catalog '...') instead, or "
+    "spark.read.format('hbase').options(...).load().createOrReplaceTempView(...)"
+)
+
+
+def _refuse_catalog_tables(options: Mapping[str, str]) -> None:
+    """Raise ConfigError for ``CREATE TABLE ... USING hbase``, and for a table that was made by it with columns.
+
+    Spark's catalog keeps no options of a table whose source is in Python (seen in 4.3), and so hands none to its reader
+    or writer. With columns in the statement it does not call the source at all before the first use.
+    """
+    from metaclient.errors import ConfigError
+
+    if {name.lower() for name in options} >= _CREATE_TABLE:
+        raise ConfigError(
+            "CREATE TABLE ... USING hbase makes a table that cannot be read: Spark does not keep the options of "
+            f"tables of Python data sources. {_USE_A_VIEW}"
+        )
+    if not options:
+        raise ConfigError(
+            "this read or write has no options, url and catalog are missing. If its table was made by CREATE TABLE ... "
+            f"USING hbase: Spark does not keep the options of tables of Python data sources. {_USE_A_VIEW}; or give "
+            "them with each query: SELECT ... FROM name WITH (url = '...', catalog = '...')"
+        )
 
 
 class HBasePartition(InputPartition):

@@ -2,6 +2,9 @@
 
 For a DataFrame that is small beside the table. Each task turns the keys of a batch into row keys, gets each of them
 once, in the order of keys and ``hbase.spark.bulkget.size`` at a time, and puts the columns beside the rows.
+
+Options that choose rows (``hbase.spark.query.where``, ``.prefix``, ``.filter``, ...) choose the rows of the table that
+take part: a key whose row they leave out is a key without a row, for ``how="left"`` as well.
 """
 
 from __future__ import annotations
@@ -10,18 +13,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from metaclient.calls import multi
 from metaclient.errors import ConfigError
 from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
-from spark_connector.dataframe import given_options
+from spark_connector.dataframe import given_options, known_name
 from spark_connector.planning.query import Query
 from spark_connector.reading.arrow import BatchBuilder, arrow_schema
+from spark_connector.reading.split_reader import get_rows, passing
 from spark_connector.reading.tasks import connected
 from spark_connector.schema import rowkey
 from spark_connector.schema.catalog import Catalog, KeyPart
 from spark_connector.schema.codecs.base import BadValueError
 from spark_connector.schema.layouts import Layout, schema_of
+from spark_connector.schema.ranges import rows_within
+from spark_connector.settings.option_uses import Use, check_read
 from spark_connector.settings.options import Options
 from spark_connector.writing.writer import learn, locations_of
 
@@ -45,6 +50,7 @@ class _Join:
     on: tuple[str, ...]  # columns of the DataFrame, one for each part of the row key
     how: str
     schema: StructType  # of the result
+    points: frozenset[bytes]  # beside the query's ranges, the rows that its condition allows
     locations: bytes
     planned: lookup_counts.Report
 
@@ -63,13 +69,16 @@ def join(
 
     ``on`` names the column of ``df`` that is the row key; for a key of several parts a list in the key's order, or a
     mapping of ``df``'s column to the part. ``how`` is ``inner`` or ``left``. ``columns`` are those of the catalog to
-    add; all that are not part of the key by default.
+    add; all that are not part of the key by default. ``options`` that choose rows choose those of the table which take
+    part in the join.
 
         hbase.join(orders, users_catalog, on="user_id", url="thrift2://gateway:9090", how="left", columns=["name"])
     """
     if how not in HOW:
         raise ConfigError(f"how must be inner or left, got {how!r}")
-    parsed = Options.parse(given_options(catalog, url, options)).resolved()
+    given = given_options(catalog, url, options)
+    parsed = Options.parse(given).resolved()
+    check_read(given, parsed, Use.JOIN)
     clients.check_reachable(parsed.connection_url)
     if parsed.layout is not Layout.COLUMNS:
         raise ConfigError("a join needs hbase.spark.query.layout=columns")
@@ -81,7 +90,8 @@ def join(
     lookup_counts.collect(df.sparkSession)
     with clients.lease(parsed) as connection:
         locations = locations_of(connection, known.table, parsed)
-    task = _Join(query, names, how, schema, locations, lookup_counts.planned())
+    points = frozenset(query.pushed.points)
+    task = _Join(query, names, how, schema, points, locations, lookup_counts.planned())
     return df.mapInArrow(lambda batches: _joined(task, batches), schema)
 
 
@@ -123,7 +133,7 @@ def _added(schema: StructType, catalog: Catalog, options: Options, columns: Sequ
     key = {part.name for part in catalog.key}
     if columns is not None and isinstance(columns, str):
         raise ConfigError(f"columns must be a list of names, got the text {columns!r}")
-    wanted = [catalog.field(name).name for name in columns] if columns is not None else full.fieldNames()
+    wanted = [known_name(name, full.fieldNames()) for name in columns] if columns is not None else full.fieldNames()
     added = [full[name] for name in wanted if columns is not None or name not in key]
     there = {name.lower() for name in schema.fieldNames()}
     twice = [field.name for field in added if field.name.lower() in there]
@@ -183,15 +193,15 @@ def _row_key(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes | None
 
 
 def _got(task: _Join, rows: Sequence[bytes], connection: Connection) -> tuple[pa.RecordBatch, dict[bytes, int]]:
-    """What is there of these rows, and where in it each one is."""
+    """Return what is there of these rows, and the index of each row that the query's options let through."""
     query = task.query
-    builder = BatchBuilder(query.catalog, query.schema, query.options)
-    places: dict[bytes, int] = {}
-    size = query.options.bulkget_size
-    for first in range(0, len(rows), size):
-        gets = [query.get(row) for row in rows[first : first + size]]
-        for result, place in multi.get_many(connection._operations, query.table, gets, query.consistency, None):
-            if result.cells:
-                places[result.row] = len(places)
-                builder.add(result, place.replica_id if place is not None else 0)
-    return builder.build(), places
+    wanted = sorted({*rows_within(rows, query.pushed.ranges), *task.points.intersection(rows)})
+    builder = BatchBuilder(query.catalog, query.read_schema, query.options)
+    found: list[bytes] = []
+    for result, place in get_rows(connection, query, wanted):
+        found.append(result.row)
+        builder.add(result, place.replica_id if place is not None else 0)
+    batch = builder.build()
+    is_wanted = [True] * len(found) if query.exact is None else passing(query.exact, batch).to_pylist()
+    places = {row: index for index, (row, is_in) in enumerate(zip(found, is_wanted, strict=True)) if is_in}
+    return batch.select(query.schema.fieldNames()), places

@@ -35,6 +35,7 @@ from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
 from spark_connector.reading.tasks import attempt_number, connected
 from spark_connector.schema.ranges import KeyRange, union
+from spark_connector.settings.option_uses import Use
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -149,6 +150,7 @@ def verify_replication(
         table,
         url,
         options,
+        Use.VERIFY,
         startrow=startrow,
         stoprow=stoprow,
         prefix=prefix,
@@ -205,6 +207,7 @@ def hash_table(
         table,
         url,
         options,
+        Use.VERIFY,
         startrow=startrow,
         stoprow=stoprow,
         prefix=prefix,

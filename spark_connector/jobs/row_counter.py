@@ -14,6 +14,7 @@ from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
 from spark_connector.reading.tasks import attempt_number, connected
+from spark_connector.settings.option_uses import Use
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,7 +59,15 @@ def row_count(
         hbase.row_count(spark, "users", url="thrift2://gateway:9090", prefix="2026-")
     """
     parsed = scan_options(
-        table, url, options, startrow=startrow, stoprow=stoprow, prefix=prefix, starttime=starttime, endtime=endtime
+        table,
+        url,
+        options,
+        Use.ROW_COUNT,
+        startrow=startrow,
+        stoprow=stoprow,
+        prefix=prefix,
+        starttime=starttime,
+        endtime=endtime,
     )
     query = Query.of(parsed)
     splits = planned_splits(spark, query)

@@ -13,6 +13,7 @@ from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.schema.ranges import text_of
 from spark_connector.schema.types import parse_type
+from spark_connector.settings.option_uses import Use, check_use
 from spark_connector.settings.options import Options
 from spark_connector.settings.session import has_jvm
 
@@ -30,6 +31,7 @@ def scan_options(
     table: Key,
     url: str | None,
     options: Mapping[str, object],
+    use: Use,
     *,
     layout: str = "cells",
     startrow: Key | None = None,
@@ -53,6 +55,7 @@ def scan_options(
         "hbase.spark.query.columns": ",".join(families) or None,
     }
     given = {name.lower(): value for name, value in given_options(None, url, options).items()}
+    check_use(given, use)
     for name, value in arguments.items():
         if value is not None:
             if name.lower() in given:

@@ -22,6 +22,7 @@ from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
 from spark_connector.reading.tasks import attempt_number, connected
+from spark_connector.settings.option_uses import Use
 from spark_connector.writing import destination
 from spark_connector.writing.writer import learn, locations_of, sender_of
 
@@ -80,6 +81,7 @@ def copy_table(
         table,
         url,
         options,
+        Use.COPY_TABLE,
         layout="raw" if all_cells else "cells",
         startrow=startrow,
         stoprow=stoprow,

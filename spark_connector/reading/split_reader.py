@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from spark_connector.conditions.expressions import Expression
 
-__all__ = ["RangeCount", "count_split", "learn_locations", "passing", "read_split", "results_of"]
+__all__ = ["RangeCount", "count_split", "get_rows", "learn_locations", "passing", "read_split", "results_of"]
 
 #: Rows a page where nobody says: at 100 bytes a row it is what HBase takes for a page (2 MB, 1000 is happybase's).
 CACHING = 5000
@@ -115,7 +115,7 @@ def _read(connection: Connection, query: Query, split: TableSplit, attempt: int)
     with closing(_pages_of(connection, query, split)) as pages:
         yield from batches_from_cells(pages, query.catalog, schema, query.options)
     if split.points:
-        with closing(_got(connection, query, split.points)) as found:
+        with closing(get_rows(connection, query, split.points)) as found:
             yield from batches_from_results(_first_rows(found, query.limit), query.catalog, schema, query.options)
 
 
@@ -133,7 +133,7 @@ def count_split(connection: Connection, query: Query, split: TableSplit, *, atte
     for where in split.ranges:
         yield RangeCount(where.start, where.stop, _count_of(connection, counting, where))
     if split.points:
-        found = sum(1 for _ in _got(connection, counting, split.points))
+        found = sum(1 for _ in get_rows(connection, counting, split.points))
         yield RangeCount(split.points[0], split.points[-1] + b"\0", found)
 
 
@@ -172,7 +172,7 @@ def _all_of(connection: Connection, query: Query, split: TableSplit) -> Rows:
     for where in union(split.ranges):  # neighbouring regions are one scan
         yield from _scanned(connection, query, where)
     if split.points:
-        yield from _got(connection, query, split.points)
+        yield from get_rows(connection, query, split.points)
 
 
 def _caching(query: Query) -> int:
@@ -218,7 +218,8 @@ def _pages(connection: Connection, query: Query, where: KeyRange) -> Pages:
             yield kept, place
 
 
-def _got(connection: Connection, query: Query, points: Iterable[bytes]) -> Rows:
+def get_rows(connection: Connection, query: Query, points: Iterable[bytes]) -> Rows:
+    """Yield the rows of these keys that are there, by multi-gets, with their places."""
     rows = iter(points)
     while some := list(islice(rows, query.options.bulkget_size)):
         gets = [query.get(row) for row in some]

@@ -7,13 +7,14 @@ r"""Ranges of row keys as values: union, intersection and text; half-open, ``b""
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from metaclient import keys
 from metaclient.errors import ConfigError
 
-__all__ = ["EVERYTHING", "KeyRange", "bytes_of", "holds", "intersection", "text_of", "union"]
+__all__ = ["EVERYTHING", "KeyRange", "bytes_of", "holds", "intersection", "rows_within", "text_of", "union"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -78,6 +79,21 @@ def intersection(left: Iterable[KeyRange], right: Iterable[KeyRange]) -> tuple[K
 def holds(ranges: Sequence[KeyRange], row: bytes) -> bool:
     """Whether a row lies in one of them."""
     return any(each.contains(row) for each in ranges)
+
+
+def rows_within(rows: Iterable[bytes], ranges: Sequence[KeyRange]) -> list[bytes]:
+    """Return those of the rows that lie in one of the ranges, which are sorted and apart.
+
+    >>> rows_within([b"a", b"d", b"y"], [KeyRange(b"b", b"e"), KeyRange(b"x", b"")])
+    [b'd', b'y']
+    """
+    starts = [each.start for each in ranges]
+    found = []
+    for row in rows:
+        at = bisect_right(starts, row)
+        if at and ranges[at - 1].contains(row):
+            found.append(row)
+    return found
 
 
 # ---- row keys as text

@@ -50,14 +50,15 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class WriteTimestamp:
-    """The timestamp of written cells: these milliseconds, a column's, or (neither) one for the whole job."""
+    """The timestamp of written cells: these milliseconds, a column's, the servers', or (none) one for the whole job."""
 
     ms: int | None = None
     column: str | None = None
+    is_servers: bool = False
 
     @property
     def is_job(self) -> bool:
-        return self.ms is None and self.column is None
+        return self.ms is None and self.column is None and not self.is_servers
 
 
 def _refuse_empty(value: str) -> str:
@@ -179,6 +180,8 @@ durability: Kind[Durability] = Kind(_durability, "one of " + ", ".join(Durabilit
 def _write_timestamp(value: str) -> WriteTimestamp:
     if value.lower() == "job":
         return WriteTimestamp()
+    if value.lower() == "server":
+        return WriteTimestamp(is_servers=True)
     head, colon, rest = value.partition(":")
     if colon and head.lower() == "column" and rest.strip():
         return WriteTimestamp(column=rest.strip())
@@ -188,7 +191,7 @@ def _write_timestamp(value: str) -> WriteTimestamp:
     return WriteTimestamp(ms=number)
 
 
-write_timestamp: Kind[WriteTimestamp] = Kind(_write_timestamp, "job, milliseconds since 1970, or column:NAME")
+write_timestamp: Kind[WriteTimestamp] = Kind(_write_timestamp, "job, server, milliseconds since 1970, or column:NAME")
 
 
 def _starting_timestamp(value: str) -> int | None:

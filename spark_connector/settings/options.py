@@ -1,8 +1,9 @@
 """The options of a read, write or stream: names in any case, values checked, everything else refused or passed on.
 
 The declaration of a field is the only place that says an option's name, its default and what is allowed. A name that
-looks like one of ours and is none is refused with the nearest one. Other ``hbase.*``, ``zookeeper.*`` and
-``metaclient.*`` names are properties of the client. What Spark itself adds is let through.
+is none of ours is refused, with the nearest one. Other ``hbase.*``, ``zookeeper.*`` and ``metaclient.*`` names are
+properties of the client. What Spark itself adds is let through. Which use honours which option is in
+:mod:`spark_connector.settings.option_uses`.
 
 >>> Options.parse({"URL": "fake:x", "hbase.table": "t", "HBASE.SPARK.QUERY.LIMIT": "5"}).limit
 5
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -31,7 +33,9 @@ from spark_connector.schema.ranges import EVERYTHING, KeyRange, intersection, un
 from spark_connector.settings import option_values as kinds
 from spark_connector.settings.option_values import Kind, WriteTimestamp
 
-__all__ = ["ClientKey", "Options"]
+__all__ = ["ClientKey", "Options", "field_named", "option_of"]
+
+_log = logging.getLogger(__name__)
 
 #: What makes two reads share one client of a worker.
 ClientKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
@@ -134,17 +138,23 @@ class Options:
         """The options of a mapping; ``ConfigError`` for a wrong name, value or combination."""
         values: dict[str, object] = {}
         properties: dict[str, str] = {}
-        given = {str(name).lower(): str(value) for name, value in options.items() if value is not None}
+        given = _lower_case(options)
         for name, value in given.items():
             field = _FIELDS.get(name)
             if field is not None:
                 values[field.name] = field.metadata[_KIND].parse(field.metadata[_NAME], value)
-            elif name not in _SPARKS and name not in _WITHOUT_EFFECT:
+            elif name in _WITHOUT_EFFECT:
+                _log.warning("option %s has no effect here", name)
+            elif name not in _SPARKS:
                 _refuse_if_ours(name)
-                if name.startswith(_CLIENT_PREFIXES):
-                    properties[_PROPERTY_CASE.get(name, name)] = value
-        if "path" in given and "table" not in values and "catalog_text" not in values:
-            values["table"] = given["path"].strip()  # load("ns:table")
+                properties[_PROPERTY_CASE.get(name, name)] = value
+        if "path" in given:  # load("ns:table")
+            if "table" in values or "catalog_text" in values:
+                raise ConfigError(
+                    f"the path {given['path']!r} names a table, and so does option "
+                    f"{'hbase.table' if 'table' in values else 'catalog'}: give one"
+                )
+            values["table"] = given["path"].strip()
         Config.of(properties)  # refuses, on the driver, a property that is misspelt or has a wrong value
         made = cls(**values, properties=tuple(sorted(properties.items())))  # type: ignore[arg-type]  # read by kind
         made._check()
@@ -157,6 +167,7 @@ class Options:
         self._refuse_both("timestamp", "timerange_start")
         self._refuse_both("timestamp", "timerange_end")
         self._refuse_both("new_table", "write_splits")
+        self._refuse_both("filter", "batch_size")  # HBase refuses filters of whole rows on pieces of rows
         if self.startrow and self.stoprow and KeyRange(self.startrow, self.stoprow).is_empty:
             raise ConfigError("option hbase.spark.query.startrow must be before hbase.spark.query.stoprow (exclusive)")
         if self.timerange_end is not None and self.timerange_end <= (self.timerange_start or 0):
@@ -250,12 +261,35 @@ def _name_of(field: str) -> str:
     return next(str(each.metadata[_NAME]) for each in _FIELDS.values() if each.name == field)
 
 
+def option_of(field: str) -> str:
+    """Return the name of the option that a field of :class:`Options` holds."""
+    return _name_of(field)
+
+
+def field_named(option: str) -> str | None:
+    """Return the field of an option, whose name may be in any case; None for names that are no options of ours."""
+    found = _FIELDS.get(option.lower())
+    return None if found is None else found.name
+
+
+def _lower_case(options: Mapping[str, str]) -> dict[str, str]:
+    given: dict[str, str] = {}
+    for name, value in options.items():
+        if value is not None:
+            if str(name).lower() in given:
+                raise ConfigError(f"option {name} is given twice: names are the same in any case")
+            given[str(name).lower()] = str(value)
+    return given
+
+
 def _refuse_if_ours(name: str) -> None:
+    """Raise ConfigError unless this is a name that the client may know."""
     if name in _PROPERTY_CASE:
         return
     by_lower = {known.lower(): known for known in _NAMES}
-    is_ours = name.startswith("hbase.spark.")
-    near = difflib.get_close_matches(name, by_lower, 1, 0.6 if is_ours else _LIKENESS)
-    if is_ours or near:
+    is_clients = name.startswith(_CLIENT_PREFIXES) and not name.startswith("hbase.spark.")
+    near = [known for known in by_lower if known.endswith(f".{name}")]
+    near += difflib.get_close_matches(name, by_lower, 1, _LIKENESS if is_clients else 0.6)
+    if near or not is_clients:
         advice = f"did you mean {by_lower[near[0]]}?" if near else "see the table of options in docs/spark.md"
         raise ConfigError(f"option {name}: no such option; {advice}")

@@ -3,7 +3,9 @@
 **Source.** A micro-batch is the cells of all regions with timestamps in ``[t0, t1)``, read by raw scans; the offset is
 ``{"ts": t1}`` and ``t1`` is now less ``hbase.spark.stream.lag.ms``. It needs nothing of the servers, and is no feed of
 the write-ahead log. It is complete for cells whose timestamps are the servers' own, or at most the lag behind when they
-are written (clocks may differ by that much, too); a cell that comes later with an older timestamp is missed. Versions
+are written (clocks may differ by that much, too); a cell that comes later with an older timestamp is missed. Our own
+batch writes and sinks are such writers: by default their cells have the time at which the job, or the micro-batch,
+began. The lag must be longer than they take, or they write with ``hbase.spark.write.timestamp=server``. Versions
 beyond what the family keeps, and what a delete hides, are seen until a (major) compaction removes them.
 
 ``maxRowsPerTrigger`` is a number of cells. What a range of time holds is known only by looking, so each batch first
@@ -12,7 +14,8 @@ at again for the next batch. Cells of one millisecond are never separated, so a 
 
 **Sink.** The cells of micro-batch N get the time that Spark wrote for it into the checkpoint before it ran
 (:mod:`spark_connector.streaming.checkpoint`), or ``hbase.spark.write.timestamp`` + N. A batch that is run again, after a failure
-or a restart, writes the same cells with the same timestamps: effectively once.
+or a restart, writes the same cells with the same timestamps: effectively once. With the servers' timestamps it is at
+least once: a batch that is run again adds versions.
 """
 
 from __future__ import annotations
@@ -26,6 +29,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from metaclient.errors import ConfigError
+from metaclient.model import LATEST_TIMESTAMP
 from metaclient.runtime import ThreadRuntime
 from metaclient.table import ALL_VERSIONS
 from spark_connector import clients, lookup_counts
@@ -136,7 +140,10 @@ class HBaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _fitting(self, start: int, due: int, rows: int) -> int:
         """The latest instant up to which there are at most that many cells; at least one millisecond is taken."""
-        query = replace(self._between(start, due), filter=_KEYS_ONLY)
+        query = self._between(start, due)
+        query = replace(
+            query, filter=_KEYS_ONLY if query.filter is None else b"(%b) AND %b" % (query.filter, _KEYS_ONLY)
+        )
         earliest: list[int] = []  # a heap of negated timestamps: the rows + 1 earliest ones
         with clients.lease(query.options) as connection:
             split = planning.TableSplit(ranges=query.pushed.ranges)
@@ -203,9 +210,18 @@ class _Batch:
     def __init__(self, options: Options, checkpoint: str | None) -> None:
         given = options.write_timestamp
         self._base = given.ms
-        self._time: BatchTime | None = batch_time(checkpoint) if given.ms is None else None
+        self._is_servers = given.is_servers
+        needs_time = given.ms is None and not given.is_servers
+        self._time: BatchTime | None = batch_time(checkpoint) if needs_time else None
+
+    @property
+    def is_time(self) -> bool:
+        """True where the timestamp says when the micro-batch began."""
+        return self._time is not None
 
     def timestamp(self, batch_id: int) -> int:
+        if self._is_servers:
+            return LATEST_TIMESTAMP
         if self._time is None:
             assert self._base is not None
             return self._base + batch_id
@@ -240,8 +256,9 @@ if DataSourceStreamArrowWriter is not None:
             self._batch = _Batch(options, checkpoint)
             given = options.write_timestamp
             # The batch's own timestamp is handed over with each call, as a job's is.
-            plain = options if given.column is not None else replace(options, write_timestamp=WriteTimestamp())
+            plain = options if given.ms is None else replace(options, write_timestamp=WriteTimestamp())
             self._writer = HBaseWriter(plain, schema, overwrite=False)
+            self._writer.is_stamped_by_time = self._batch.is_time and given.column is None
 
         def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMessage:
             return self._writer.write_at(iterator, self._batch.timestamp(_running_batch()))

@@ -60,6 +60,7 @@ def check_writable(schema: pa.Schema, catalog: Catalog, options: Options) -> Non
     names = list(schema.names)
     if len(set(names)) < len(names):
         raise ConfigError(f"{where}: the DataFrame has a column twice ({', '.join(names)})")
+    _check_settings(where, options)
     if options.layout is not Layout.COLUMNS:
         _check_shape(where, names, options)
         return
@@ -79,6 +80,22 @@ def check_writable(schema: pa.Schema, catalog: Catalog, options: Options) -> Non
             raise ConfigError(
                 f"{where}: column {field.name} cannot be incremented: a counter is bigint with the naive coder"
             )
+
+
+def _check_settings(where: str, options: Options) -> None:
+    """ConfigError for a setting that would have no effect on what is written."""
+    operation, layout = options.write_operation, options.layout
+    if operation != "put" and (options.write_ttl_ms is not None or options.write_nulls != "skip"):
+        name = "ttl" if options.write_ttl_ms is not None else "nulls"
+        raise ConfigError(f"{where}: option hbase.spark.write.{name} is for puts, not for operation {operation}")
+    if operation == "increment" and not options.write_timestamp.is_job:
+        raise ConfigError(f"{where}: option hbase.spark.write.timestamp is not for increments: servers stamp them")
+    if layout.has_a_row_per_cell and (options.write_nulls != "skip" or options.write_timestamp.column is not None):
+        name = "nulls" if options.write_nulls != "skip" else "timestamp"
+        raise ConfigError(
+            f"{where}: option hbase.spark.write.{name} is not for layout {layout.value}: its columns timestamp, type "
+            "and value say what each cell is"
+        )
 
 
 def _written_names(names: Sequence[str], options: Options) -> list[str]:

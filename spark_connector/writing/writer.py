@@ -4,10 +4,15 @@
    *one timestamp for the job*, and reads where the table's regions are. All of that travels to the tasks.
 2. A task sends its rows by :class:`~spark_connector.writing.sending.Sender`. Because the timestamp is the job's, a task that
    runs again, or twice at a time (speculation), writes the same cells again: one version, whoever comes last. Two rows
-   of the DataFrame with one key are two writes of one cell: which one stays is not defined.
+   of the DataFrame with one key are two writes of one cell: which one stays is not defined. With
+   ``hbase.spark.write.timestamp=server`` each cell gets the time at which its server writes it instead: a repetition is
+   one more version.
 3. Increments cannot be repeated without being counted twice, and Spark repeats tasks; so they are refused unless
    ``hbase.spark.write.atleastonce=true`` accepts that.
-4. Spark tells ``abort`` nothing of what failed or killed tasks wrote. It logs the timestamp, by which the cells can be
+4. Cells with the job's timestamp become visible up to the job's duration later than they say. A stream that reads the
+   table (:mod:`.streaming`) waits ``hbase.spark.stream.lag.ms`` for such cells; a job that took longer than the default
+   warns.
+5. Spark tells ``abort`` nothing of what failed or killed tasks wrote. It logs the timestamp, by which the cells can be
    found.
 """
 
@@ -23,11 +28,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from metaclient import keys
 from metaclient.errors import ConfigError
+from metaclient.model import LATEST_TIMESTAMP
 from metaclient.runtime import ThreadRuntime
 from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
 from spark_connector.reading.arrow import arrow_schema
 from spark_connector.reading.tasks import attempt_number, connected
+from spark_connector.settings.option_uses import Use, check_written
 from spark_connector.settings.options import Options
 from spark_connector.writing import destination
 from spark_connector.writing.mutations import check_writable, page_from_batch, rows_from_batch
@@ -49,6 +56,8 @@ _runtime = ThreadRuntime(name="spark-writer")
 MB = 1 << 20
 #: A task that runs again waits up to so long before it looks for regions by itself (as reading does).
 JITTER_S = 2.0
+#: As long a stream waits for cells by default.
+STREAM_LAG_MS = Options().stream_lag_ms
 #: Tasks that each write to more servers than this, and to most of them, are told about repartitionByRange.
 SERVERS_PER_TASK = 2
 
@@ -77,8 +86,9 @@ class HBaseWriter(DataSourceArrowWriter):
         self._catalog: Catalog = options.catalog()
         self._table = self._catalog.table
         check_write(schema, self._catalog, options, overwrite=overwrite)
-        given = options.write_timestamp.ms
-        self.timestamp = _runtime.time_ms() if given is None else given
+        self.timestamp = _timestamp_of(options)
+        #: True where the timestamp says when the write began.
+        self.is_stamped_by_time = options.write_timestamp.is_job
         with clients.lease(options) as connection:
             destination.prepare(connection, self._table, self._catalog.families(), options, overwrite=overwrite)
             self._locations = locations_of(connection, self._table, options)
@@ -120,6 +130,7 @@ class HBaseWriter(DataSourceArrowWriter):
         """All tasks are done."""
         done = [one for one in messages if isinstance(one, WriteMessage)]
         _log.info("wrote %s to table %s, timestamp %s", _told(done), keys.printable(self._table), self._stamp())
+        self._warn_of_streams()
         scattered = [one for one in done if one.servers > SERVERS_PER_TASK]
         if 2 * len(scattered) > len(done):
             key = ", ".join(part.name for part in self._catalog.key)
@@ -130,18 +141,42 @@ class HBaseWriter(DataSourceArrowWriter):
         done = [one for one in messages if isinstance(one, WriteMessage)]
         _log.error(
             "the write to table %s was given up: %d of %d tasks had ended and wrote %s, others may have written in "
-            "part; all cells of this job have timestamp %s, and writing it again replaces them if it is given as "
-            "hbase.spark.write.timestamp",
+            "part; all cells of this job have timestamp %s%s",
             keys.printable(self._table),
             len(done),
             len(messages),
             _told(done),
             self._stamp(),
+            ""
+            if self._options.write_timestamp.is_servers
+            else ", and writing it again replaces them if it is given as hbase.spark.write.timestamp",
         )
 
+    def _warn_of_streams(self) -> None:
+        """Log that a stream of the table may have missed cells, if the write took longer than streams wait."""
+        took_ms = _runtime.time_ms() - self.timestamp
+        if self.is_stamped_by_time and took_ms > STREAM_LAG_MS:
+            _log.warning(
+                "the write to table %s took %d ms and all its cells have the timestamp of its beginning: a stream of "
+                "the table (readStream.format('hbase')) has missed the late ones if its hbase.spark.stream.lag.ms is "
+                "less than that. Set the lag higher, or write with hbase.spark.write.timestamp=server",
+                keys.printable(self._table),
+                took_ms,
+            )
+
     def _stamp(self) -> str:
-        column = self._options.write_timestamp.column
-        return f"of column {column}" if column is not None else str(self.timestamp)
+        given = self._options.write_timestamp
+        if given.is_servers:
+            return "of the servers"
+        return f"of column {given.column}" if given.column is not None else str(self.timestamp)
+
+
+def _timestamp_of(options: Options) -> int:
+    """Return the timestamp of all cells that have none of their own."""
+    given = options.write_timestamp
+    if given.is_servers:
+        return LATEST_TIMESTAMP
+    return _runtime.time_ms() if given.ms is None else given.ms
 
 
 def check_write(schema: StructType, catalog: Catalog, options: Options, *, overwrite: bool = False) -> None:
@@ -251,6 +286,7 @@ def write(
         raise ConfigError(f"mode must be append or overwrite, got {mode!r}")
     given = given_options(catalog, url, options)
     parsed = Options.parse(given).resolved()
+    check_written(given, Use.WRITE)
     clients.check_reachable(parsed.connection_url)
     check_write(df.schema, parsed.catalog(), parsed, overwrite=mode == "overwrite")
     spark = df.sparkSession

@@ -150,10 +150,11 @@ def _counted(spark: SparkSession, served: Gateway, rows: int) -> tuple[int, int,
     from spark_connector.jobs.row_counter import counts
     from spark_connector.jobs.splits import planned_splits, scan_options
     from spark_connector.planning.query import Query
+    from spark_connector.settings.option_uses import Use
 
     _new_table(served)
     _by_connector(spark, served.url, rows)
-    query = Query.of(scan_options(TABLE, served.url, {}))
+    query = Query.of(scan_options(TABLE, served.url, {}, Use.ROW_COUNT))
     began = time.perf_counter()
     lines = counts(spark, query, planned_splits(spark, query)).collect()
     return len(lines), sum(int(line.rows) for line in lines), time.perf_counter() - began

@@ -48,6 +48,25 @@ def test_an_unknown_name_of_ours_is_refused_without_a_near_one_too(name: str) ->
         Options.parse({name: "1"})
 
 
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("prefix", r"did you mean hbase\.spark\.query\.prefix\?"),
+        ("limit", r"did you mean hbase\.spark\.query\.limit\?"),
+        ("nonsense", r"docs/spark\.md"),
+    ],
+)
+def test_a_name_that_nobody_reads_is_not_accepted_in_silence(name: str, advice: str) -> None:
+    """``hbase.join(..., prefix="u")`` read the whole table."""
+    with pytest.raises(ConfigError, match=f"option {name}: no such option; .*{advice}"):
+        Options.parse({name: "u"})
+
+
+def test_an_option_of_hbase_connectors_without_effect_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    Options.parse({"hbase.spark.use.hbasecontext": "false"})
+    assert "hbase.spark.use.hbasecontext has no effect" in caplog.text
+
+
 def test_other_names_of_hbase_go_to_the_client_with_their_capitals() -> None:
     given = {
         "hbase.zookeeper.property.clientport": "2182",
@@ -75,6 +94,7 @@ def test_other_names_of_hbase_go_to_the_client_with_their_capitals() -> None:
         ({"hbase.spark.write.timestamp": "JOB"}, "write_timestamp", WriteTimestamp()),
         ({"hbase.spark.write.timestamp": "17"}, "write_timestamp", WriteTimestamp(ms=17)),
         ({"hbase.spark.write.timestamp": "column:ts"}, "write_timestamp", WriteTimestamp(column="ts")),
+        ({"hbase.spark.write.timestamp": "Server"}, "write_timestamp", WriteTimestamp(is_servers=True)),
         ({"hbase.spark.write.durability": "skip_wal"}, "write_durability", Durability.SKIP_WAL),
         ({"hbase.spark.write.splits": "b,a"}, "write_splits", (b"a", b"b")),
         ({"hbase.spark.write.rate.mb": "1.5"}, "write_rate_mb", 1.5),
@@ -106,8 +126,11 @@ def test_values_are_read(given: dict[str, str], field: str, expected: object) ->
         ({"hbase.spark.query.timestamp": "5", "hbase.spark.query.timerange.end": "6"}, "exclude each other"),
         ({"hbase.columns.mapping": "a INT :a"}, "needs hbase.table"),
         ({"catalog": "{}", "hbase.table": "t"}, "exclude each other"),
+        ({"path": "t", "hbase.table": "u"}, "the path 't' names a table, and so does option hbase.table"),
+        ({"hbase.spark.query.filter": "KeyOnlyFilter()", "hbase.spark.query.batchsize": "5"}, "exclude each other"),
+        ({"url": "a:", "URL": "b:"}, "given twice"),
         ({"hbase.spark.query.stalecolumn": "s"}, "needs hbase.spark.query.readreplica=true"),
-        ({"hbase.spark.write.timestamp": "yesterday"}, "job, milliseconds since 1970, or column:NAME"),
+        ({"hbase.spark.write.timestamp": "yesterday"}, "job, server, milliseconds since 1970, or column:NAME"),
         ({"hbase.spark.write.durability": "DISK"}, "one of USE_DEFAULT"),
         ({"hbase.spark.write.nulls": "drop"}, "one of skip, delete, empty"),
         ({"hbase.spark.write.rate.mb": "0"}, "greater than 0"),

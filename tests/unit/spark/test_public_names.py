@@ -11,6 +11,7 @@ import pytest
 import spark_connector
 
 NAMES = {
+    "col": "name",
     "copy_table": "spark",
     "join": "df, catalog",
     "lookups": "spark",
@@ -34,6 +35,20 @@ def test_each_name_is_a_function_with_its_first_arguments(name: str) -> None:
     assert callable(function), "a module of the same name would hide the function"
     assert ", ".join(inspect.signature(function).parameters).startswith(NAMES[name])
     assert function.__doc__
+
+
+def test_conditions_are_made_of_the_name_that_errors_recommend() -> None:
+    """``where=`` of something else says "made of spark_connector.col"."""
+    pytest.importorskip("pyspark")
+    from metaclient.errors import ConfigError
+    from spark_connector.conditions.expressions import bind, to_sql
+    from spark_connector.schema.catalog import Catalog
+
+    condition = (spark_connector.col("a") > 3) & spark_connector.col("k").startswith("u")
+    catalog = Catalog.from_mapping("t", "k STRING :k, a INT cf:a")
+    assert to_sql(bind(condition, catalog)) == "(`a` > 3 AND `k` LIKE 'u%')"
+    with pytest.raises(ConfigError, match=r"made of spark_connector\.col"):
+        bind(7, catalog)  # type: ignore[arg-type]  # what the error is about
 
 
 def test_a_name_that_is_none_is_an_attribute_error() -> None:

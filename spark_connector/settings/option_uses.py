@@ -1,0 +1,137 @@
+"""Which options each use of the connector honours. All others are refused there: no option is accepted and ignored.
+
+A use is a function of the package, or what Spark asks the data source for. An option that a use cannot honour is an
+error that names the uses which can. ``tests/unit/spark/test_option_uses.py`` goes through all of them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Collection, Iterable, Mapping
+
+from metaclient.errors import ConfigError
+from spark_connector.schema.layouts import Layout
+from spark_connector.settings.options import Options, field_named, option_of
+
+__all__ = ["HONOURED", "Use", "check_read", "check_use", "check_written"]
+
+
+class Use(enum.Enum):
+    """The value is what error messages call it."""
+
+    TABLE = "spark_connector.table"
+    LOAD = "spark.read.format('hbase')"
+    JOIN = "spark_connector.join"
+    ROW_COUNT = "row_count"
+    COPY_TABLE = "copy_table"
+    VERIFY = "verify_replication and hash_table"
+    WRITE = "writes"
+    STREAM_READ = "streams"
+    STREAM_WRITE = "streams into HBase"
+
+
+_ALWAYS = frozenset({"url", "config_location", "locations", "gc_freeze"})
+_NAMES_TABLE = frozenset({"catalog_text", "table", "columns_mapping", "layout_name", "encoder"})
+_ROWS = frozenset({"startrow", "stoprow", "prefix", "ranges"})
+_TIMES = frozenset({"timestamp", "timerange_start", "timerange_end"})
+_SCANS = frozenset({"cache_blocks", "cached_rows"})
+_TASKS = frozenset({"partition_split_mb", "partition_min_mb", "partition_max"})
+_PROVENANCE = frozenset({"read_replica", "stale_column", "replica_column"})
+_CONDITION = frozenset({"where", "pushdown_column_filter"})
+_SENDING = frozenset(
+    {"write_batch_rows", "write_batch_bytes", "write_concurrency", "write_rate_mb", "write_durability"}
+)
+_WRITING = _SENDING | {
+    "new_table",
+    "region_start",
+    "region_end",
+    "write_splits",
+    "write_timestamp",
+    "write_ttl_ms",
+    "write_nulls",
+    "write_operation",
+    "write_at_least_once",
+}
+_GETS = frozenset({"bulkget_size"})
+_READS = (
+    _ALWAYS
+    | _NAMES_TABLE
+    | _ROWS
+    | _TIMES
+    | _SCANS
+    | _TASKS
+    | _PROVENANCE
+    | _CONDITION
+    | _GETS
+    | {"columns", "filter", "limit", "max_versions", "bad_value", "batch_size"}
+)
+_JOBS = _ALWAYS | _ROWS | _TIMES | _SCANS | _TASKS | {"columns", "locality"}
+
+#: Fields of :class:`~spark_connector.settings.options.Options`, by use.
+HONOURED: Mapping[Use, Collection[str]] = {
+    Use.TABLE: _READS | {"locality"},
+    Use.LOAD: _READS | {"pushdown_catalyst"},
+    Use.JOIN: _READS - _SCANS - _TASKS - {"limit", "batch_size"},
+    Use.ROW_COUNT: _JOBS | {"read_replica"},
+    Use.COPY_TABLE: _JOBS | _SENDING | {"filter", "batch_size", "read_replica"},
+    Use.VERIFY: _JOBS | _GETS | {"filter", "batch_size"},
+    Use.WRITE: _ALWAYS | _NAMES_TABLE | _WRITING | {"write_truncate"},
+    Use.STREAM_READ: _ALWAYS
+    | _ROWS
+    | _SCANS
+    | _TASKS
+    | _PROVENANCE
+    | {"catalog_text", "table", "layout_name", "columns", "filter", "batch_size"}
+    | {"max_rows_per_trigger", "starting_timestamp", "stream_lag_ms"},
+    Use.STREAM_WRITE: _ALWAYS | _NAMES_TABLE | _WRITING,
+}
+
+_ADVICE = {
+    (Use.STREAM_READ, "timestamp"): "use startingTimestamp",
+    (Use.STREAM_READ, "timerange_start"): "use startingTimestamp",
+    (Use.STREAM_READ, "timerange_end"): "use startingTimestamp",
+    (Use.STREAM_READ, "limit"): "use maxRowsPerTrigger",
+    (Use.STREAM_READ, "max_versions"): "it reads all versions",
+    (Use.ROW_COUNT, "filter"): "rows that pass a filter cannot be counted on the server: read and count them in Spark",
+    (Use.COPY_TABLE, "max_versions"): "use versions=",
+    (Use.VERIFY, "max_versions"): "use versions=",
+    (Use.LOAD, "locality"): "Spark gives data sources in Python no locality: use spark_connector.table",
+}
+
+
+def check_use(given: Iterable[str], use: Use) -> None:
+    """Raise ConfigError for the first of these option names (in any case) that the use does not honour."""
+    for name in given:
+        field = field_named(name)
+        if field is not None and field not in HONOURED[use]:
+            raise ConfigError(f"option {option_of(field)} is not for {use.value}: {_advice(use, field)}")
+
+
+def _advice(use: Use, field: str) -> str:
+    others = [other.value for other in Use if field in HONOURED[other]]
+    return _ADVICE.get((use, field)) or f"it is for {', '.join(others)}"
+
+
+def check_read(given: Collection[str], options: Options, use: Use) -> None:
+    """The same for a read, whose layout decides what some options mean."""
+    check_use(given, use)
+    fields = {field_named(name) for name in given}
+    for field in ("encoder", "bad_value"):
+        if field in fields and options.layout is not Layout.COLUMNS:
+            raise ConfigError(
+                f"option {option_of(field)} is for the layout columns: layout {options.layout.value} decodes nothing"
+            )
+    if options.max_versions > 1 and not options.layout.has_a_row_per_cell and options.filter is None:
+        raise ConfigError(
+            f"option {option_of('max_versions')} = {options.max_versions}: layout {options.layout.value} shows the "
+            "newest version only: use hbase.spark.query.layout=cells"
+        )
+
+
+def check_written(given: Collection[str], use: Use) -> None:
+    """The same for a write."""
+    check_use(given, use)
+    fields = {field_named(name) for name in given}
+    for field in ("region_start", "region_end"):
+        if field in fields and "new_table" not in fields:
+            raise ConfigError(f"option {option_of(field)} needs newtable: it says where a new table is cut")
