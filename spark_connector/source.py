@@ -1,6 +1,6 @@
 """The data source ``hbase``: what Spark calls for ``spark.read.format("hbase")``, ``df.write`` and streams.
 
-Each method runs in another process (spark.md 1.2): what one keeps in ``self`` reaches another only by pickle. Planning
+Spark calls each method in another process: what one keeps in ``self`` reaches another only by pickle. Planning
 and reading are in :mod:`spark_connector.planning.splits` and :mod:`spark_connector.reading.split_reader`; here is what Spark wants of them.
 
 Filters of Spark are *not* pushed down by default. Spark keeps one planned reader for each ``load()``, so that the

@@ -1,4 +1,4 @@
-"""The same question has the same answer, whichever way it is asked: filters, limits, joins, tables of Spark's catalog."""
+"""The same question has the same answer, however it is asked: filters, limits, joins, tables of the catalog."""
 
 from __future__ import annotations
 

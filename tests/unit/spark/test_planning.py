@@ -299,7 +299,7 @@ def test_small_neighbours_on_different_servers_stay_apart(connected: Any) -> Non
 
 
 def test_splits_travel_small(connected: Any) -> None:
-    """spark.md 5: a partition of one region is some 210 bytes; ours has the replicas of hbase:meta, too."""
+    """The locations of one region are some 210 bytes; those of the replicas of hbase:meta go along."""
     splits = plan(connected([b"%06d" % number for number in range(1, 1000)]), query())
     assert max(len(pickle.dumps(split)) for split in splits) < 600
 
