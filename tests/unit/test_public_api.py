@@ -53,7 +53,7 @@ SIGNATURES: dict[Any, str] = {
     Connection.open: "self",
     Connection.close: "self",
     Connection.locate: "self, table, row, *, replica_id=0, reload=False",
-    Connection.regions: "self, table",
+    Connection.regions: "self, table, *, complete=False",
     Connection.export_locations: "self, *tables",
     Connection.import_locations: "self, data",
     Connection.meta_replicas: "self",
