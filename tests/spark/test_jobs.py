@@ -16,6 +16,7 @@ from spark_connector.jobs import UnexpectedCount, hash_table
 from spark_connector.jobs.row_counter import counts
 from spark_connector.jobs.splits import planned_splits, scan_options
 from spark_connector.planning.query import Query
+from spark_connector.settings.option_uses import Use
 
 SPLITS = [b"r2", b"r4", b"r6", b"r8"]
 
@@ -51,7 +52,7 @@ class TestRowCount:
     def test_one_row_a_region_crosses_to_spark(self, spark: Any, hbase: Any) -> None:
         with hbase.connect() as connection:
             filled(connection)
-        query = Query.of(scan_options("t", hbase.url, {}))
+        query = Query.of(scan_options("t", hbase.url, {}, Use.ROW_COUNT))
         found = counts(spark, query, planned_splits(spark, query)).collect()
         assert sorted((bytes(line.start), bytes(line.stop), line.rows) for line in found) == [
             (b"", b"r2", 200),
@@ -96,7 +97,7 @@ class TestRowCount:
     def test_regions_that_moved_since_the_planning_are_found(self, spark: Any, hbase: Any) -> None:
         with hbase.connect() as connection:
             filled(connection)
-            query = Query.of(scan_options("t", hbase.url, {}))
+            query = Query.of(scan_options("t", hbase.url, {}, Use.ROW_COUNT))
             splits = planned_splits(spark, query)
             planned = counts(spark, query, splits)
             for entry in connection.regions("t"):
