@@ -349,7 +349,7 @@ def test_a_worker_freezes_its_objects_unless_told_otherwise(monkeypatch: pytest.
     frozen: list[bool] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(True))
     for given in ({}, {"hbase.spark.worker.gcfreeze": "false"}):
-        monkeypatch.setattr(clients._ours(), "is_settled", False)
+        monkeypatch.setattr(clients._clients, "is_settled", False)
         clients.settle_worker(Options.parse(given))
     assert frozen == [True]
 
