@@ -1,217 +1,213 @@
-"""HBase's filter language (ParseFilter): decides how a filter's text is read. What becomes of it, a builder says.
+"""HBase's filter language (ParseFilter of HBase 2.6.1): reads a filter's text into a tree, and writes a tree as text.
 
 ::
 
     filter     = either
     either     = both { "OR" both }
     both       = single { "AND" single }
-    single     = ("SKIP" | "WHILE") single | "(" either ")" | Name "(" [argument { "," argument }] ")"
+    single     = ("SKIP" | "WHILE") single | "(" either ")" | Name "(" { argument | " " | "," } ")"
     argument   = 'quoted, a quote is doubled' | a bare word, number or operator
 
-SKIP and WHILE bind tightest, then AND, then OR. Keywords are upper case. Names are exact.
+SKIP and WHILE bind tightest, then AND, then OR. Keywords are upper case, and have a space or a bracket on both sides.
+Names are exact. Spaces and tabs may stand between filters, only spaces inside of them. Which arguments a filter takes
+is in :mod:`metaclient.wire.filter_arguments`.
+
+DIVERGENCES (docs/known-differences.md has them for users): brackets may hold operators of different precedence, which
+``ParseFilter`` loses track of. Text that is not of this grammar is refused, also where ``ParseFilter`` guesses what is
+meant: a bracket that is never closed, operators behind their operands, a character right behind a closing quote, words
+between a name and its bracket. Levels are limited.
 """
 
 from __future__ import annotations
 
 import difflib
+import enum
 import re
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TypeAlias
 
 from metaclient import keys
-from metaclient.errors import RequestRefused
+from metaclient.wire.filter_arguments import (
+    SIGNATURES,
+    Argument,
+    Comparison,
+    FilterCall,
+    FilterSyntaxError,
+    Kind,
+    Value,
+)
 
-__all__ = ["ONLY_EQUALITY", "OPERATORS", "Argument", "Arguments", "FilterBuilder", "FilterSyntaxError", "parse"]
-
-F = TypeVar("F")
+__all__ = ["DEPTH_MAX", "Combined", "FilterSyntaxError", "FilterTree", "Operator", "parse", "write"]
 
 #: Brackets and prefix words inside each other; a text that goes deeper is a mistake or an attack.
 DEPTH_MAX = 100
-#: Comparison operators, as people write them.
-OPERATORS = (b"<", b"<=", b"=", b"!=", b">=", b">")
-#: Comparators that know only equal and not equal.
-ONLY_EQUALITY = (b"regexstring", b"substring")
 
-_WORD = re.compile(rb"[A-Za-z]+")
+_NAME = re.compile(rb"[A-Za-z]+")
 _SPACE = re.compile(rb"[ \t]*")
-_QUOTED = re.compile(rb"'((?:[^']|'')*)'")
-_BARE = re.compile(rb"[^ \t,()']+")
+_SEPARATORS = re.compile(rb"[ ,]*")
+_QUOTED = re.compile(rb"'((?:[^']|'')*)'(?!')")
+_BARE = re.compile(rb"[^ ,)]+")
 
 
-class FilterSyntaxError(RequestRefused, ValueError):
-    """A filter's text is wrong; the message says where."""
+class Operator(enum.Enum):
+    """What stands around and between filters. The value is the keyword, as ParseFilter recognizes it."""
 
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """One argument as it was written, without its quotes."""
-
-    value: bytes
-    is_quoted: bool
-
-
-class Arguments:
-    """A filter's arguments, taken one by one and by kind."""
-
-    def __init__(self, name: str, values: Sequence[Argument]) -> None:
-        self._name = name
-        self._values = list(values)
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def expect(self, *counts: int) -> None:
-        if len(self._values) not in counts:
-            wanted = " or ".join(str(count) for count in counts)
-            raise FilterSyntaxError(f"{self._name} takes {wanted} arguments, got {len(self._values)}")
-
-    def text(self) -> bytes:
-        argument = self._values.pop(0)
-        if not argument.is_quoted:
-            raise FilterSyntaxError(f"{self._name}: {keys.printable(argument.value)} must be in single quotes")
-        return argument.value
-
-    def word(self) -> bytes:
-        return self._values.pop(0).value
-
-    def number(self) -> int:
-        value = self.word()
-        if not re.fullmatch(rb"-?[0-9]+", value):
-            raise FilterSyntaxError(f"{self._name}: {keys.printable(value)} is not a number")
-        return int(value)
-
-    def count(self) -> int:
-        value = self.number()
-        if value < 0:
-            raise FilterSyntaxError(f"{self._name}: {value} must not be negative")
-        return value
-
-    def boolean(self) -> bool:
-        value = self.word().lower()
-        if value not in (b"true", b"false"):
-            raise FilterSyntaxError(f"{self._name}: {keys.printable(value)} is neither true nor false")
-        return value == b"true"
-
-    def column(self) -> bytes:
-        family = self.text()
-        return family + b":" + self.text()
-
-    def comparison(self, kinds: Sequence[bytes]) -> tuple[bytes, bytes, bytes]:
-        """Operator, kind and value of ``OP, 'kind:value'``; the kind is one of ``kinds``."""
-        operator, text = self.word(), self.text()
-        if operator not in OPERATORS:
-            known = " ".join(name.decode() for name in OPERATORS)
-            raise FilterSyntaxError(f"{keys.printable(operator)} is no comparison operator: use one of {known}")
-        kind, colon, value = text.partition(b":")
-        if not colon or kind not in kinds:
-            known = ", ".join(name.decode() for name in kinds)
-            raise FilterSyntaxError(f"{keys.printable(text)} is no comparator: write kind:value with one of {known}")
-        if kind in ONLY_EQUALITY and operator not in (b"=", b"!="):
-            raise FilterSyntaxError(f"{keys.printable(text)} can be compared with = and != only")
-        return operator, kind, value
+    AND = re.compile(rb"(?<=[ )])AND(?=[ (])")
+    OR = re.compile(rb"(?<=[ )])OR(?=[ (])")
+    SKIP = re.compile(rb"(?:(?<=[ ()])|\A)SKIP(?=[ (])")
+    WHILE = re.compile(rb"(?:(?<=[ ()])|\A)WHILE(?=[ (])")
 
 
 @dataclass(frozen=True, slots=True)
-class FilterBuilder(Generic[F]):
-    """What becomes of what was read: one function a filter, and four for what is around filters."""
+class Combined:
+    """Filters under an operator: two or more for AND and OR, one for SKIP and WHILE."""
 
-    filters: Mapping[str, Callable[[Arguments], F]]
-    both: Callable[[list[F]], F]
-    either: Callable[[list[F]], F]
-    skip: Callable[[F], F]
-    while_match: Callable[[F], F]
+    operator: Operator
+    parts: tuple[FilterTree, ...]
 
 
-def parse(text: bytes, builder: FilterBuilder[F]) -> F:
-    """What the builder makes of ``text``; :class:`FilterSyntaxError` says where it cannot be read."""
-    parser = _Parser(text, builder)
+FilterTree: TypeAlias = FilterCall | Combined
+
+
+def parse(text: bytes) -> FilterTree:
+    """Return the filters that ``text`` describes; :class:`FilterSyntaxError` says where it cannot be read.
+
+    >>> parse(b"PrefixFilter('a') AND PageFilter(2)").parts[1]
+    FilterCall(name='PageFilter', values={'page_size': 2})
+    """
+    parser = _Parser(text)
     made = parser.either()
     parser.expect_end()
     return made
 
 
-class _Parser(Generic[F]):
+def write(tree: FilterTree) -> bytes:
+    """Return the text of ``tree``, such that :func:`parse` returns ``tree`` again.
+
+    >>> write(parse(b"SKIP ValueFilter(=,'binary:x') OR KeyOnlyFilter()"))
+    b"(SKIP ValueFilter(=, 'binary:x') OR KeyOnlyFilter(false))"
+    """
+    if isinstance(tree, FilterCall):
+        return tree.name.encode() + b"(" + b", ".join(_words(tree)) + b")"
+    parts, operator = [write(part) for part in tree.parts], tree.operator.name.encode()
+    if tree.operator in (Operator.SKIP, Operator.WHILE):
+        return operator + b" " + parts[0]
+    return b"(" + (b" " + operator + b" ").join(parts) + b")"
+
+
+def _words(call: FilterCall) -> list[bytes]:
+    """The arguments as they are written; those that follow a comparison that is left out are defaults, too."""
+    words: list[bytes] = []
+    for parameter in SIGNATURES[call.name].parameters:
+        value = call.values[parameter.name]
+        words += [b"''"] if value is None and parameter.kind is Kind.BOUND else _words_of(value)
+    return words
+
+
+def _words_of(value: Value) -> list[bytes]:
+    match value:
+        case bool():
+            return [b"true" if value else b"false"]
+        case int():
+            return [b"%d" % value]
+        case bytes():
+            return [_quoted(value)]
+        case Comparison(operator, kind, compared):
+            return [operator, _quoted(kind + b":" + compared)]
+        case tuple():
+            return [word for one in value for word in _words_of(one)]
+        case None:
+            return []
+
+
+def _quoted(value: bytes) -> bytes:
+    return b"'" + value.replace(b"'", b"''") + b"'"
+
+
+class _Parser:
     """One pass over the text, from left to right."""
 
-    def __init__(self, text: bytes, builder: FilterBuilder[F]) -> None:
+    def __init__(self, text: bytes) -> None:
         self._text = text
-        self._builder = builder
         self._at = 0
         self._depth = 0
 
-    def either(self) -> F:
+    def either(self) -> FilterTree:
         parts = [self._both()]
-        while self._takes_word(b"OR"):
+        while self._takes_operator(Operator.OR):
             parts.append(self._both())
-        return parts[0] if len(parts) == 1 else self._builder.either(parts)
+        return parts[0] if len(parts) == 1 else Combined(Operator.OR, tuple(parts))
 
-    def _both(self) -> F:
+    def _both(self) -> FilterTree:
         parts = [self._single()]
-        while self._takes_word(b"AND"):
+        while self._takes_operator(Operator.AND):
             parts.append(self._single())
-        return parts[0] if len(parts) == 1 else self._builder.both(parts)
+        return parts[0] if len(parts) == 1 else Combined(Operator.AND, tuple(parts))
 
-    def _single(self) -> F:
+    def _single(self) -> FilterTree:
         self._depth += 1
         if self._depth > DEPTH_MAX:
             raise self._fault(f"more than {DEPTH_MAX} levels")
         try:
-            if self._takes_word(b"SKIP"):
-                return self._builder.skip(self._single())
-            if self._takes_word(b"WHILE"):
-                return self._builder.while_match(self._single())
+            for prefix in (Operator.SKIP, Operator.WHILE):
+                if self._takes_operator(prefix):
+                    return Combined(prefix, (self._single(),))
             if self._takes(b"("):
                 inner = self.either()
                 self._expect(b")")
                 return inner
-            return self._simple()
+            return self._call()
         finally:
             self._depth -= 1
 
-    def _simple(self) -> F:
-        match = _WORD.match(self._text, self._at)
+    def _call(self) -> FilterCall:
+        match = _NAME.match(self._text, self._at)
         if match is None:
             raise self._fault("a filter's name should be here")
-        name, known = match[0].decode(), self._builder.filters
-        if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
+        name = match[0].decode()
+        signature = SIGNATURES.get(name)
+        if signature is None:
+            near = difflib.get_close_matches(name, SIGNATURES, 1)
             raise self._fault(f"there is no filter {name}" + (f"; did you mean {near[0]}?" if near else ""))
         self._at = match.end()
-        self._expect(b"(")
-        return known[name](Arguments(name, self._arguments()))
+        while self._text.startswith(b" ", self._at):
+            self._at += 1
+        if not self._text.startswith(b"(", self._at):
+            raise self._fault("'(' should be here")
+        self._at += 1
+        return signature.read(name, self._arguments())
 
     def _arguments(self) -> list[Argument]:
         found: list[Argument] = []
-        while not self._takes(b")"):
-            if found:
-                self._takes(b",")  # HBase takes a space for a comma, too
+        while True:
+            start = self._at
+            self._skip(_SEPARATORS)
+            if self._text.startswith(b")", self._at):
+                self._at += 1
+                return found
+            if found and found[-1].is_quoted and self._at == start:
+                raise self._fault("',' or ')' should be here, behind the closing quote")
             found.append(self._argument())
-        return found
 
     def _argument(self) -> Argument:
-        self._skip_space()
-        quoted = _QUOTED.match(self._text, self._at)
-        if quoted is not None:
-            self._at = quoted.end()
-            return Argument(quoted[1].replace(b"''", b"'"), True)
-        bare = _BARE.match(self._text, self._at)
-        if bare is None:
+        is_quoted = self._text.startswith(b"'", self._at)
+        match = (_QUOTED if is_quoted else _BARE).match(self._text, self._at)
+        if match is None:
             raise self._fault("an argument or ')' should be here; a quote may be open")
-        self._at = bare.end()
-        return Argument(bare[0], False)
+        self._at = match.end()
+        return Argument(match[1].replace(b"''", b"'"), True) if is_quoted else Argument(match[0], False)
 
     def _takes(self, token: bytes) -> bool:
-        self._skip_space()
+        self._skip(_SPACE)
         if not self._text.startswith(token, self._at):
             return False
         self._at += len(token)
         return True
 
-    def _takes_word(self, word: bytes) -> bool:
-        self._skip_space()
-        match = _WORD.match(self._text, self._at)
-        if match is None or match[0] != word:
+    def _takes_operator(self, operator: Operator) -> bool:
+        self._skip(_SPACE)
+        match = operator.value.match(self._text, self._at)
+        if match is None:
             return False
         self._at = match.end()
         return True
@@ -221,12 +217,14 @@ class _Parser(Generic[F]):
             raise self._fault(f"{token.decode()!r} should be here")
 
     def expect_end(self) -> None:
-        self._skip_space()
+        self._skip(_SPACE)
         if self._at < len(self._text):
-            raise self._fault("the filter should end here, or go on with AND or OR")
+            raise self._fault(
+                "the filter should end here, or go on with AND or OR, with a space or bracket on both sides of the word"
+            )
 
-    def _skip_space(self) -> None:
-        match = _SPACE.match(self._text, self._at)
+    def _skip(self, pattern: re.Pattern[bytes]) -> None:
+        match = pattern.match(self._text, self._at)
         assert match is not None
         self._at = match.end()
 

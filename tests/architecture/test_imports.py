@@ -22,6 +22,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
         "values",
         (
             "metaclient.errors",
+            "metaclient.wire.filter_arguments",
             "metaclient.wire.filter_language",
             "metaclient.wire.java_errors",
             "metaclient.keys",

@@ -1,18 +1,20 @@
 """HBase's filter language as text into the classes that a server runs, and back.
 
 People, and our client, write ``PrefixFilter('a') AND KeyOnlyFilter()``. A Thrift gateway reads that itself; a region
-server wants each filter as the name of its Java class and the bytes of its own message.
+server wants each filter as the name of its Java class and the bytes of its own message. Text is read and written by
+``metaclient.wire.filter_language``; the arguments of a filter have the names of the message's fields.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
 from metaclient.errors import Unsupported
-from metaclient.wire import filter_language
-from metaclient.wire.filter_language import Arguments, FilterBuilder
+from metaclient.wire import filter_arguments, filter_language
+from metaclient.wire.filter_arguments import SIGNATURES, Comparison, FilterCall, Kind, Parameter, Value
+from metaclient.wire.filter_language import Combined, FilterTree, Operator
 from metaclient.wire.rpc.messages import COMPARATOR, FILTER
 from metaclient.wire.rpc.protobuf import BOOL, BYTES, SIGNED, TEXT, UNSIGNED, Message, ProtocolError, decode, encode
 
@@ -24,15 +26,19 @@ COMPARATORS: Mapping[bytes, str] = {
     b"binary": _PACKAGE + "BinaryComparator",
     b"binaryprefix": _PACKAGE + "BinaryPrefixComparator",
     b"regexstring": _PACKAGE + "RegexStringComparator",
+    b"regexstringnocase": _PACKAGE + "RegexStringComparator",
     b"substring": _PACKAGE + "SubstringComparator",
     b"null": _PACKAGE + "NullComparator",
 }
-_KINDS = (b"binary", b"binaryprefix", b"regexstring", b"substring")
+#: HBaseProtos.CompareType.
 _OPERATORS = {b"<": 0, b"<=": 1, b"=": 2, b"!=": 3, b">=": 4, b">": 5}
 _NO_OP = 6
-_ALL, _ONE = 1, 2
-#: java.util.regex.Pattern.DOTALL, the comparator's own default.
-_DOTALL = 32
+#: FilterList.Operator.
+_LISTS = {Operator.AND: 1, Operator.OR: 2}
+_WRAPPERS = {Operator.SKIP: "SkipFilter", Operator.WHILE: "WhileMatchFilter"}
+#: Flags of java.util.regex.Pattern: DOTALL is the comparator's own default, 2 is CASE_INSENSITIVE.
+_REGEX_FLAGS = {b"regexstring": 32, b"regexstringnocase": 32 | 2}
+_CHARSET = "UTF-8"
 #: Filters inside of filters; a message that goes deeper is a mistake or an attack.
 DEPTH_MAX = filter_language.DEPTH_MAX
 
@@ -110,164 +116,78 @@ Built = dict[str, Any]
 
 @lru_cache(maxsize=256)
 def from_text(text: bytes) -> Built:
-    """The Filter message that ``text`` stands for; FilterSyntaxError says where it cannot be read.
+    """Return the Filter message that ``text`` stands for; FilterSyntaxError says where it cannot be read.
 
     >>> from_text(b"PrefixFilter('a')")
     {'name': 'org.apache.hadoop.hbase.filter.PrefixFilter', 'serialized_filter': b'\\n\\x01a'}
     """
-    return filter_language.parse(text, _BUILDER)
+    return _built(filter_language.parse(text))
+
+
+def _built(tree: FilterTree) -> Built:
+    if isinstance(tree, FilterCall):
+        return _filter(tree.name, _fields(tree))
+    parts = [_built(part) for part in tree.parts]
+    if tree.operator in _LISTS:
+        return _filter("FilterList", {"operator": _LISTS[tree.operator], "filters": parts})
+    return _filter(_WRAPPERS[tree.operator], {"filter": parts[0]})
 
 
 def _filter(name: str, values: Mapping[str, Any]) -> Built:
     return {"name": _PACKAGE + name, "serialized_filter": encode(_MESSAGES[name], values)}
 
 
+def _fields(call: FilterCall) -> Built:
+    """The fields of a filter's message: those of the call, and the comparison where the message has it."""
+    fields: Built = {name: value for name, value in call.values.items() if name != "comparison"}
+    if "comparison" in call.values:
+        compared = _comparison(call.optional_comparison())
+        fields |= {"compare_filter": compared} if _has_compare_filter(call.name) else compared
+    if call.name == "SingleColumnValueExcludeFilter":
+        return {"single_column_value_filter": fields}
+    return fields
+
+
+def _has_compare_filter(name: str) -> bool:
+    return name == "DependentColumnFilter" or _MESSAGES[name] is _ONE_COMPARISON
+
+
+def _comparison(compared: Comparison | None) -> Built:
+    if compared is None:
+        return {"compare_op": _NO_OP}
+    comparator = comparator_message(compared.kind, compared.value)
+    return {"compare_op": _OPERATORS[compared.operator], "comparator": comparator}
+
+
 def comparator_message(kind: bytes, value: bytes) -> Built:
-    """A comparator by the filter language's name for it."""
+    """Return a comparator by the filter language's name for it. What is no UTF-8 is replaced as Java's String does."""
     match kind:
         case b"binary" | b"binaryprefix":
             data = encode(_BINARY, {"comparable": {"value": value}})
-        case b"regexstring":
-            fields = {"pattern": value.decode(), "pattern_flags": _DOTALL, "charset": "UTF-8", "engine": "JAVA"}
+        case b"regexstring" | b"regexstringnocase":
+            pattern, flags = value.decode(errors="replace"), _REGEX_FLAGS[kind]
+            fields = {"pattern": pattern, "pattern_flags": flags, "charset": _CHARSET, "engine": "JAVA"}
             data = encode(_REGEX, fields)
         case b"substring":
-            data = encode(_SUBSTRING, {"substr": value.decode().lower()})
+            data = encode(_SUBSTRING, {"substr": value.decode(errors="replace").lower()})
         case _:
             data = b""
     return {"name": COMPARATORS[kind], "serialized_comparator": data}
 
 
-def _comparison(arguments: Arguments) -> Built:
-    operator, kind, value = arguments.comparison(_KINDS)
-    try:
-        return {"compare_op": _OPERATORS[operator], "comparator": comparator_message(kind, value)}
-    except UnicodeDecodeError as error:
-        raise filter_language.FilterSyntaxError(f"{kind.decode()} needs text in UTF-8: {error}") from error
-
-
-def _named(name: str, read: Callable[[Arguments], Mapping[str, Any]]) -> Callable[[Arguments], Built]:
-    return lambda arguments: _filter(name, read(arguments))
-
-
-def _nothing(arguments: Arguments) -> Built:
-    arguments.expect(0)
-    return {}
-
-
-def _one(field: str, take: Callable[[Arguments], object]) -> Callable[[Arguments], Built]:
-    def read(arguments: Arguments) -> Built:
-        arguments.expect(1)
-        return {field: take(arguments)}
-
-    return read
-
-
-def _key_only(arguments: Arguments) -> Built:
-    arguments.expect(0, 1)
-    return {"len_as_val": arguments.boolean() if len(arguments) else False}
-
-
-def _prefixes(arguments: Arguments) -> Built:
-    if not len(arguments):
-        arguments.expect(1)
-    return {"sorted_prefixes": sorted({arguments.text() for _ in range(len(arguments))})}
-
-
-def _pagination(arguments: Arguments) -> Built:
-    arguments.expect(2)
-    return {"limit": arguments.count(), "offset": arguments.count()}
-
-
-def _timestamps(arguments: Arguments) -> Built:
-    return {"timestamps": sorted({arguments.count() for _ in range(len(arguments))}), "can_hint": False}
-
-
-def _compared(arguments: Arguments) -> Built:
-    arguments.expect(2)
-    return {"compare_filter": _comparison(arguments)}
-
-
-def _range(arguments: Arguments) -> Built:
-    arguments.expect(4)
-    low, with_low, high, with_high = arguments.text(), arguments.boolean(), arguments.text(), arguments.boolean()
-    return {
-        "min_column": low or None,
-        "min_column_inclusive": with_low,
-        "max_column": high or None,
-        "max_column_inclusive": with_high,
-    }
-
-
-def _single_value(arguments: Arguments) -> Built:
-    arguments.expect(4, 6)
-    made = {"column_family": arguments.text(), "column_qualifier": arguments.text(), **_comparison(arguments)}
-    has_flags = len(arguments) > 0
-    made["filter_if_missing"] = arguments.boolean() if has_flags else False
-    made["latest_version_only"] = arguments.boolean() if has_flags else True
-    return made
-
-
-def _exclude(arguments: Arguments) -> Built:
-    return {"single_column_value_filter": _single_value(arguments)}
-
-
-def _column_value(arguments: Arguments) -> Built:
-    arguments.expect(4)
-    return {"family": arguments.text(), "qualifier": arguments.text(), **_comparison(arguments)}
-
-
-def _dependent(arguments: Arguments) -> Built:
-    arguments.expect(2, 3, 5)
-    family, qualifier = arguments.text(), arguments.text()
-    drops = arguments.boolean() if len(arguments) else False
-    compared = _comparison(arguments) if len(arguments) else {"compare_op": _NO_OP}
-    return {
-        "compare_filter": compared,
-        "column_family": family,
-        "column_qualifier": qualifier,
-        "drop_dependent_column": drops,
-    }
-
-
-_READERS: Mapping[str, Callable[[Arguments], Mapping[str, Any]]] = {
-    "KeyOnlyFilter": _key_only,
-    "FirstKeyOnlyFilter": _nothing,
-    "PrefixFilter": _one("prefix", Arguments.text),
-    "ColumnPrefixFilter": _one("prefix", Arguments.text),
-    "MultipleColumnPrefixFilter": _prefixes,
-    "ColumnCountGetFilter": _one("limit", Arguments.count),
-    "PageFilter": _one("page_size", Arguments.count),
-    "ColumnPaginationFilter": _pagination,
-    "InclusiveStopFilter": _one("stop_row_key", Arguments.text),
-    "TimestampsFilter": _timestamps,
-    "RowFilter": _compared,
-    "FamilyFilter": _compared,
-    "QualifierFilter": _compared,
-    "ValueFilter": _compared,
-    "ColumnRangeFilter": _range,
-    "SingleColumnValueFilter": _single_value,
-    "SingleColumnValueExcludeFilter": _exclude,
-    "DependentColumnFilter": _dependent,
-    "ColumnValueFilter": _column_value,
-}
-_BUILDER: FilterBuilder[Built] = FilterBuilder(
-    {name: _named(name, read) for name, read in _READERS.items()},
-    both=lambda parts: _filter("FilterList", {"operator": _ALL, "filters": parts}),
-    either=lambda parts: _filter("FilterList", {"operator": _ONE, "filters": parts}),
-    skip=lambda inner: _filter("SkipFilter", {"filter": inner}),
-    while_match=lambda inner: _filter("WhileMatchFilter", {"filter": inner}),
-)
-
-
 # -- message -> text -----------------------------------------------------------------------------------------------
 
 
-def to_text(message: Mapping[str, Any], depth: int = 0) -> bytes:
-    """A Filter message in the filter language; Unsupported for what the language cannot say.
+def to_text(message: Mapping[str, Any]) -> bytes:
+    """Return a Filter message in the filter language; Unsupported for what the language cannot say.
 
     >>> to_text(from_text(b"SKIP ValueFilter(=, 'binary:x') OR KeyOnlyFilter()"))
     b"(SKIP ValueFilter(=, 'binary:x') OR KeyOnlyFilter(false))"
     """
+    return filter_language.write(_tree(message, 0))
+
+
+def _tree(message: Mapping[str, Any], depth: int) -> FilterTree:
     if depth > DEPTH_MAX:
         raise ProtocolError(f"filters inside of filters, more than {DEPTH_MAX} deep")
     name: str = message["name"].removeprefix(_PACKAGE)
@@ -275,33 +195,62 @@ def to_text(message: Mapping[str, Any], depth: int = 0) -> bytes:
     if schema is None:
         raise Unsupported(f"the filter {message['name']} has no name in the filter language")
     fields = decode(schema, message.get("serialized_filter", b""))
-    match name:
-        case "FilterList":
-            inner = [to_text(one, depth + 1) for one in fields.get("filters", ())]
-            if not inner:
-                raise Unsupported("a list of no filters has no name in the filter language")
-            return b"(" + (b" AND " if fields["operator"] == _ALL else b" OR ").join(inner) + b")"
-        case "SkipFilter":
-            return b"SKIP " + to_text(fields["filter"], depth + 1)
-        case "WhileMatchFilter":
-            return b"WHILE " + to_text(fields["filter"], depth + 1)
-    return name.encode() + b"(" + b", ".join(_WRITERS[name](fields)) + b")"
+    if name in SIGNATURES:
+        return _call(name, fields)
+    if name == "FilterList":
+        operator = Operator.AND if fields["operator"] == _LISTS[Operator.AND] else Operator.OR
+        parts = tuple(_tree(one, depth + 1) for one in fields.get("filters", ()))
+        if not parts:
+            raise Unsupported("a list of no filters has no name in the filter language")
+        return parts[0] if len(parts) == 1 else Combined(operator, parts)
+    operator = next(one for one, wrapper in _WRAPPERS.items() if wrapper == name)
+    return Combined(operator, (_tree(fields["filter"], depth + 1),))
 
 
-def _quoted(value: bytes) -> bytes:
-    return b"'" + value.replace(b"'", b"''") + b"'"
+def _call(name: str, fields: Mapping[str, Any]) -> FilterCall:
+    if "column_offset" in fields:
+        raise Unsupported("a ColumnPaginationFilter that starts at a column has no name in the filter language")
+    fields = fields.get("single_column_value_filter", fields)
+    values = {one.name: _value(name, one, fields) for one in SIGNATURES[name].parameters}
+    return FilterCall(name, values)
 
 
-def _boolean(value: bool) -> bytes:
-    return b"true" if value else b"false"
+def _value(name: str, parameter: Parameter, fields: Mapping[str, Any]) -> Value:
+    if parameter.kind is Kind.COMPARISON:
+        return _comparison_from(name, fields.get("compare_filter", fields))
+    value = fields.get(parameter.name, _ABSENT.get(parameter.kind))
+    if value is None and parameter.kind is not Kind.BOUND:
+        raise Unsupported(f"a {name} without its {parameter.name} has no name in the filter language")
+    return tuple(value) if isinstance(value, list) else value
 
 
-def _number(value: int) -> bytes:
-    return str(value).encode()
+#: What Java reads where a message lacks a field (proto2).
+_ABSENT: Mapping[Kind, Value] = {Kind.DISTINCT_TEXTS: (), Kind.TIMESTAMPS: (), Kind.COUNT: 0, Kind.FLAG: False}
+
+
+def _comparison_from(name: str, fields: Mapping[str, Any]) -> Comparison | None:
+    if name == "DependentColumnFilter" and fields["compare_op"] == _NO_OP:
+        return None
+    comparator = fields.get("comparator", {"name": "nothing"})
+    kind = _kind_of(comparator)
+    operator = next((text for text, number in _OPERATORS.items() if number == fields["compare_op"]), None)
+    if kind is None or operator is None:
+        raise Unsupported(f"{comparator['name']} compared by {fields['compare_op']} has no name in the filter language")
+    return Comparison(operator, kind, comparator_value(comparator) or b"")
+
+
+def _kind_of(comparator: Mapping[str, Any]) -> bytes | None:
+    """The filter language's name for a comparator; None where it has none, such as for another charset."""
+    if comparator["name"] == COMPARATORS[b"regexstring"]:
+        fields = decode(_REGEX, comparator.get("serialized_comparator", b""))
+        if fields["charset"] != _CHARSET:
+            return None
+        return next((kind for kind, flags in _REGEX_FLAGS.items() if flags == fields["pattern_flags"]), None)
+    return next((kind for kind in filter_arguments.COMPARATORS if COMPARATORS[kind] == comparator["name"]), None)
 
 
 def comparator_value(message: Mapping[str, Any]) -> bytes | None:
-    """What a comparator compares with; None for nothing."""
+    """Return what a comparator compares with; None for nothing."""
     data = message.get("serialized_comparator", b"")
     match message["name"].removeprefix(_PACKAGE):
         case "BinaryComparator" | "BinaryPrefixComparator":
@@ -314,74 +263,3 @@ def comparator_value(message: Mapping[str, Any]) -> bytes | None:
         case "NullComparator":
             return None
     raise Unsupported(f"the comparator {message['name']} has no name in the filter language")
-
-
-def _comparison_words(fields: Mapping[str, Any]) -> list[bytes]:
-    comparator = fields["comparator"]
-    kind = next((kind for kind in _KINDS if COMPARATORS[kind] == comparator["name"]), None)
-    operator = next((text for text, number in _OPERATORS.items() if number == fields["compare_op"]), None)
-    if kind is None or operator is None:
-        raise Unsupported(f"{comparator['name']} compared by {fields['compare_op']} has no name in the filter language")
-    return [operator, _quoted(kind + b":" + (comparator_value(comparator) or b""))]
-
-
-def _single_value_words(fields: Mapping[str, Any]) -> list[bytes]:
-    return [
-        _quoted(fields.get("column_family", b"")),
-        _quoted(fields.get("column_qualifier", b"")),
-        *_comparison_words(fields),
-        _boolean(fields.get("filter_if_missing", False)),
-        _boolean(fields.get("latest_version_only", True)),
-    ]
-
-
-def _dependent_words(fields: Mapping[str, Any]) -> list[bytes]:
-    words = [
-        _quoted(fields.get("column_family", b"")),
-        _quoted(fields.get("column_qualifier", b"")),
-        _boolean(fields.get("drop_dependent_column", False)),
-    ]
-    compared = fields["compare_filter"]
-    return words if compared["compare_op"] == _NO_OP else words + _comparison_words(compared)
-
-
-def _pagination_words(fields: Mapping[str, Any]) -> list[bytes]:
-    if "column_offset" in fields:
-        raise Unsupported("a ColumnPaginationFilter that starts at a column has no name in the filter language")
-    return [_number(fields["limit"]), _number(fields.get("offset", 0))]
-
-
-def _range_words(fields: Mapping[str, Any]) -> list[bytes]:
-    return [
-        _quoted(fields.get("min_column", b"")),
-        _boolean(fields.get("min_column_inclusive", True)),
-        _quoted(fields.get("max_column", b"")),
-        _boolean(fields.get("max_column_inclusive", True)),
-    ]
-
-
-_WRITERS: Mapping[str, Callable[[Mapping[str, Any]], list[bytes]]] = {
-    "KeyOnlyFilter": lambda fields: [_boolean(fields["len_as_val"])],
-    "FirstKeyOnlyFilter": lambda fields: [],
-    "PrefixFilter": lambda fields: [_quoted(fields.get("prefix", b""))],
-    "ColumnPrefixFilter": lambda fields: [_quoted(fields["prefix"])],
-    "MultipleColumnPrefixFilter": lambda fields: [_quoted(one) for one in fields.get("sorted_prefixes", ())],
-    "ColumnCountGetFilter": lambda fields: [_number(fields["limit"])],
-    "PageFilter": lambda fields: [_number(fields["page_size"])],
-    "ColumnPaginationFilter": _pagination_words,
-    "InclusiveStopFilter": lambda fields: [_quoted(fields.get("stop_row_key", b""))],
-    "TimestampsFilter": lambda fields: [_number(one) for one in fields.get("timestamps", ())],
-    "RowFilter": lambda fields: _comparison_words(fields["compare_filter"]),
-    "FamilyFilter": lambda fields: _comparison_words(fields["compare_filter"]),
-    "QualifierFilter": lambda fields: _comparison_words(fields["compare_filter"]),
-    "ValueFilter": lambda fields: _comparison_words(fields["compare_filter"]),
-    "ColumnRangeFilter": _range_words,
-    "SingleColumnValueFilter": _single_value_words,
-    "SingleColumnValueExcludeFilter": lambda fields: _single_value_words(fields["single_column_value_filter"]),
-    "DependentColumnFilter": _dependent_words,
-    "ColumnValueFilter": lambda fields: [
-        _quoted(fields["family"]),
-        _quoted(fields["qualifier"]),
-        *_comparison_words(fields),
-    ],
-}

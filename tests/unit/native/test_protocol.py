@@ -32,6 +32,7 @@ from metaclient.model import (
     ServerName,
     TableDescriptor,
 )
+from metaclient.wire.filter_arguments import SIGNATURES
 from metaclient.wire.filter_language import FilterSyntaxError
 from metaclient.wire.rpc import admin_messages, filters, framing, messages, mutations, names, queries, schemas
 from metaclient.wire.rpc.cellblock import (
@@ -560,6 +561,11 @@ TEXTS = [
     b"RowFilter(<, 'binary:a')",
     b"FamilyFilter(<=, 'binaryprefix:a')",
     b"QualifierFilter(!=, 'regexstring:a.*')",
+    b"QualifierFilter(!=, 'regexstringnocase:a.*')",
+    b"ColumnRangeFilter('', true, '', false)",
+    b"MultipleColumnPrefixFilter()",
+    b"TimestampsFilter()",
+    b"DependentColumnFilter('cf', 'q', false, <, 'substring:x')",
     b"ValueFilter(=, 'substring:abc')",
     b"ColumnRangeFilter('a', true, 'b', false)",
     b"SingleColumnValueFilter('cf', 'q', >=, 'binary:a', true, false)",
@@ -578,11 +584,11 @@ def test_filter_comes_back(text: bytes) -> None:
     assert filters.to_text(message) == text
 
 
-def test_every_filter_of_the_language_can_be_sent() -> None:
+def test_every_filter_of_the_language_can_be_sent_and_run() -> None:
     from metaclient_fake.storage.filters import FILTERS
 
-    assert set(filters._READERS) == set(FILTERS)
-    assert set(filters._WRITERS) == set(FILTERS)
+    assert set(FILTERS) == set(SIGNATURES)
+    assert set(filters._MESSAGES) == {*SIGNATURES, "FilterList", "SkipFilter", "WhileMatchFilter"}
 
 
 def test_bad_filters_say_what_is_wrong() -> None:
@@ -590,10 +596,35 @@ def test_bad_filters_say_what_is_wrong() -> None:
         filters.from_text(b"PrefxFilter('a')")
     with pytest.raises(FilterSyntaxError, match="takes 1"):
         filters.from_text(b"PageFilter()")
-    with pytest.raises(FilterSyntaxError, match="UTF-8"):
-        filters.from_text(b"ValueFilter(=, 'substring:\xff')")
+    with pytest.raises(FilterSyntaxError, match="distinct"):
+        filters.from_text(b"MultipleColumnPrefixFilter('a', 'a')")
     with pytest.raises(Unsupported, match="FuzzyRowFilter"):
         filters.to_text({"name": "org.apache.hadoop.hbase.filter.FuzzyRowFilter"})
+
+
+def test_text_that_is_no_utf8_is_sent_as_java_reads_it() -> None:
+    message = filters.from_text(b"ValueFilter(=, 'substring:A\xff')")
+    assert filters.to_text(message) == "ValueFilter(=, 'substring:a\ufffd')".encode()
+
+
+@pytest.mark.parametrize(
+    ("flags", "charset"), [(0, "UTF-8"), (2, "UTF-8"), (32 | 8, "UTF-8"), (32, "ISO-8859-1")], ids=str
+)
+def test_regular_expression_with_settings_that_the_language_lacks_is_not_changed_silently(
+    flags: int, charset: str
+) -> None:
+    data = encode(filters._REGEX, {"pattern": "a", "pattern_flags": flags, "charset": charset, "engine": "JAVA"})
+    comparator = {"name": filters.COMPARATORS[b"regexstring"], "serialized_comparator": data}
+    message = filters._filter("RowFilter", {"compare_filter": {"compare_op": 2, "comparator": comparator}})
+    with pytest.raises(Unsupported, match="has no name in the filter language"):
+        filters.to_text(message)
+
+
+@pytest.mark.parametrize("name", ["PrefixFilter", "InclusiveStopFilter"])
+def test_filter_of_nothing_is_not_changed_silently(name: str) -> None:
+    """Java's PrefixFilter(null) lets no row pass, unlike PrefixFilter('')."""
+    with pytest.raises(Unsupported, match="without its"):
+        filters.to_text(filters._filter(name, {}))
 
 
 def test_filters_nested_without_end_are_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
-from metaclient.model import Cell
+from metaclient.model import LATEST_TIMESTAMP, Cell
 from metaclient_fake.storage.filters.comparators import Comparison
 from metaclient_fake.storage.filters.filter import Code, Filter, Hint, first_of
 
@@ -74,13 +74,15 @@ class MultipleColumnPrefixFilter(Filter):
     """Cells whose qualifier begins with one of several prefixes.
 
     As in HBase only the last of those that sort before the qualifier counts: ``b"z"`` begins with ``b""``, and is left
-    out when ``b"p"`` is a prefix, too.
+    out when ``b"p"`` is a prefix, too. Without a prefix all cells pass.
     """
 
     def __init__(self, prefixes: Sequence[bytes]) -> None:
-        self._prefixes = sorted(set(prefixes))
+        self._prefixes = sorted(prefixes)
 
     def cell(self, row: bytes, cell: Cell) -> Code:
+        if not self._prefixes:
+            return Code.INCLUDE
         qualifier = cell.qualifier
         before = bisect_right(self._prefixes, qualifier)
         if before and qualifier.startswith(self._prefixes[before - 1]):
@@ -126,7 +128,7 @@ class TimestampsFilter(Filter):
 
     def __init__(self, timestamps: Sequence[int]) -> None:
         self._timestamps = frozenset(timestamps)
-        self._oldest = min(timestamps, default=0)
+        self._oldest = min(timestamps, default=LATEST_TIMESTAMP)
 
     def cell(self, row: bytes, cell: Cell) -> Code:
         if cell.timestamp in self._timestamps:

@@ -1,7 +1,9 @@
 """Decides how a filter's value compares with a stored one: binary, binaryprefix, regexstring, substring.
 
-DIVERGENCE: regular expressions are Python's, which agree with Java's in all that is common (no possessive quantifiers
-before Python 3.11, no ``\\p{...}`` classes).
+A regular expression or substring that is not found counts as greater than the stored value, as in HBase
+(RegexStringComparator and SubstringComparator return 1); only DependentColumnFilter lets people see that.
+
+DIVERGENCE: regular expressions are Python's, which agree with Java's in all that is common (no ``\\p{...}`` classes).
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from metaclient import keys
+from metaclient.wire import filter_arguments
 from metaclient.wire.filter_language import FilterSyntaxError
 
 __all__ = ["KINDS", "OPERATORS", "Comparator", "Comparison", "comparison"]
@@ -51,29 +54,35 @@ def _binary_prefix(given: bytes) -> Comparator:
     return lambda stored: _sign(stored[: len(given)], given)
 
 
-def _regex_string(given: bytes) -> Comparator:
-    """Zero when the expression is found anywhere in the value."""
+def _regex_string(given: bytes, flags: re.RegexFlag = re.NOFLAG) -> Comparator:
+    """Zero when the expression is found anywhere in the value; ASCII, because Java's ``\\w`` and ``\\d`` are."""
     try:
-        pattern = re.compile(given.decode("utf-8"), re.DOTALL)
-    except (re.error, UnicodeDecodeError) as error:
+        pattern = re.compile(given.decode("utf-8", "replace"), flags | re.DOTALL | re.ASCII)
+    except re.error as error:
         raise FilterSyntaxError(f"regexstring:{keys.printable(given)} is no regular expression: {error}") from error
-    return lambda stored: 0 if pattern.search(stored.decode("utf-8", "replace")) else 1
+    return lambda stored: 0 if pattern.search(stored.decode("utf-8", "replace")) else -1
+
+
+def _regex_string_no_case(given: bytes) -> Comparator:
+    """The same; only the case of ASCII letters is ignored (Pattern.CASE_INSENSITIVE without UNICODE_CASE)."""
+    return _regex_string(given, re.IGNORECASE)
 
 
 def _substring(given: bytes) -> Comparator:
     """Zero when the value contains the text, whatever its case."""
     wanted = given.decode("utf-8", "replace").lower()
-    return lambda stored: 0 if wanted in stored.decode("utf-8", "replace").lower() else 1
+    return lambda stored: 0 if wanted in stored.decode("utf-8", "replace").lower() else -1
 
 
 KINDS: Mapping[bytes, Callable[[bytes], Comparator]] = {
     b"binary": _binary,
     b"binaryprefix": _binary_prefix,
     b"regexstring": _regex_string,
+    b"regexstringnocase": _regex_string_no_case,
     b"substring": _substring,
 }
 
 
-def comparison(operator: bytes, kind: bytes, value: bytes) -> Comparison:
-    """Of an operator, a kind of comparator and its value."""
-    return Comparison(operator, KINDS[kind](value))
+def comparison(given: filter_arguments.Comparison) -> Comparison:
+    """Return the function of an operator and a comparator."""
+    return Comparison(given.operator, KINDS[given.kind](given.value))

@@ -15,6 +15,11 @@ __all__ = [
 ]
 
 
+def _column(family: bytes, qualifier: bytes) -> bytes | None:
+    """The column's name; None for a family that cannot be: ``a:b`` with ``c`` is not the column ``b:c`` of ``a``."""
+    return None if b":" in family else family + b":" + qualifier
+
+
 class ValueFilter(Filter):
     """Cells whose value compares as told."""
 
@@ -28,8 +33,8 @@ class ValueFilter(Filter):
 class ColumnValueFilter(Filter):
     """The cells of one column whose value compares as told, and no others."""
 
-    def __init__(self, column: bytes, comparison: Comparison) -> None:
-        self._column = column
+    def __init__(self, family: bytes, qualifier: bytes, comparison: Comparison) -> None:
+        self._column = _column(family, qualifier)
         self._comparison = comparison
         self._is_found = False
 
@@ -52,9 +57,10 @@ class SingleColumnValueFilter(Filter):
     has_row_step = True
 
     def __init__(
-        self, column: bytes, comparison: Comparison, *, drops_missing: bool = False, latest_only: bool = True
+        self, family: bytes, qualifier: bytes, comparison: Comparison, *, drops_missing: bool, latest_only: bool
     ) -> None:
-        self._column = column
+        self._family = family
+        self._column = _column(family, qualifier)
         self._comparison = comparison
         self._drops_missing = drops_missing
         self._latest_only = latest_only
@@ -62,7 +68,7 @@ class SingleColumnValueFilter(Filter):
         self._is_matched = False
 
     def needs_family(self, family: bytes) -> bool:
-        return not self._drops_missing or self._column.startswith(family + b":")
+        return not self._drops_missing or self._family == family
 
     def reset(self) -> None:
         self._is_found = self._is_matched = False
@@ -94,8 +100,8 @@ class DependentColumnFilter(Filter):
 
     has_row_step = True
 
-    def __init__(self, column: bytes, comparison: Comparison | None = None, *, drops_column: bool = False) -> None:
-        self._column = column
+    def __init__(self, family: bytes, qualifier: bytes, comparison: Comparison | None, *, drops_column: bool) -> None:
+        self._column = _column(family, qualifier)
         self._comparison = comparison
         self._drops_column = drops_column
         self._timestamps: set[int] = set()
