@@ -91,6 +91,13 @@ class TableScanner(RegionWalk[ScanPage]):
         """The next scanner repeats what is out of a row in pieces."""
         self._skip_cells = self._piece_cells if self._piece_row is not None else 0
 
+    def _limit(self) -> int | None:
+        """One more while a row is being returned in pieces: the server counts it, and may repeat all of it.
+
+        A piece that is marked as partial may be the last one of its row.
+        """
+        return self._left if self._left is None or self._piece_row is None else self._left + 1
+
     def _move_on(self) -> bool:
         self._piece_row = None
         return super()._move_on()

@@ -46,6 +46,7 @@ from metaclient.model import (
     ServerName,
     TableDescriptor,
 )
+from metaclient.row_limit import row_limit
 from metaclient.runtime import Pending, Runtime
 from metaclient.wire.rpc.cellblock import decode_results
 from metaclient.wire.rpc.framing import Response
@@ -207,7 +208,7 @@ class NativeBackend:
         if scan.limit == 0 or _is_empty(scan):
             return ScanPage((), None, True, place.replica_id != 0, is_end_of_scan=True)
         server = place.server
-        scanner = Scanner(server, scan, left=scan.limit, priority=_priority(table), is_lost=True)
+        scanner = Scanner(server, scan, limit=row_limit(scan), priority=_priority(table), is_lost=True)
         return self._scanners.open(scanner, open_param(place.region_name, scan), deadline, page_of)
 
     def scan_open_cells(
@@ -218,7 +219,7 @@ class NativeBackend:
             raise no_place()
         if scan.limit == 0 or _is_empty(scan):
             return no_cells(is_stale=place.replica_id != 0)
-        scanner = Scanner(place.server, scan, left=scan.limit, priority=_priority(table), is_lost=True)
+        scanner = Scanner(place.server, scan, limit=row_limit(scan), priority=_priority(table), is_lost=True)
         return self._scanners.open(scanner, open_param(place.region_name, scan), deadline, cells_of)
 
     def scan_next_cells(self, scanner: object, rows: int, deadline: float) -> Pending[CellPage]:

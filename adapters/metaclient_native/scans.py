@@ -17,6 +17,7 @@ from typing import Any
 
 from metaclient.backend import CellPage, ScanPage
 from metaclient.model import Result, Scan, ServerName
+from metaclient.row_limit import RowLimit
 from metaclient.runtime import Pending
 from metaclient.wire.rpc.cellblock import decode_results, skip_cells
 from metaclient.wire.rpc.framing import Response
@@ -56,7 +57,7 @@ class Scanner:
     scanner_id: int = 0
     sequence: int = 0
     #: Rows that may still come; None = no limit.
-    left: int | None = None
+    limit: RowLimit | None = None
     #: Pieces of a row that is not whole yet.
     kept: Result | None = None
     #: The same, as cells of a block.
@@ -81,7 +82,7 @@ def next_param(scanner: Scanner, rows: int) -> bytes:
     """The next page; counts one."""
     made = b"\x18" + varint(scanner.scanner_id) + b"\x20" + varint(rows) + b"\x30" + varint(scanner.sequence) + _FLAGS
     scanner.sequence += 1
-    return made if scanner.left is None else made + b"\x58" + varint(max(scanner.left, 1))
+    return made if scanner.limit is None else made + b"\x58" + varint(max(scanner.limit.left, 1))
 
 
 def renew_param(scanner: Scanner) -> bytes:
@@ -104,8 +105,8 @@ def page_of(scanner: Scanner, response: Response, now: Callable[[], float]) -> S
     )
     if scanner.scan.batch is None:
         rows = _glued(scanner, rows, is_end=_is_end(answer))
-    if scanner.left is not None:
-        scanner.left -= sum(1 for row in rows if not row.is_partial)
+    if scanner.limit is not None:
+        rows = scanner.limit.take(rows)
     following, is_end_of_region, is_end_of_scan = _state(scanner, answer, now)
     return ScanPage(rows, following, is_end_of_region, answer.is_stale, is_end_of_scan=is_end_of_scan)
 
@@ -116,11 +117,11 @@ def cells_of(scanner: Scanner, response: Response, now: Callable[[], float]) -> 
     if answer.results:
         raise ProtocolError("the server put cells into the message and not into a cell block")
     cells, rows = _whole_cells(scanner, response, answer)
-    if scanner.left is not None and rows:
-        if rows > scanner.left:
-            rows = scanner.left
+    if scanner.limit is not None and rows:
+        if rows > scanner.limit.left:
+            rows = scanner.limit.left
             cells = cells.slice(0, _row_starts(cells)[rows])
-        scanner.left -= rows
+        scanner.limit.left -= rows
     first, last = (cells.column(0)[at].as_py() for at in (0, -1)) if rows else (b"", b"")
     following, is_end_of_region, is_end_of_scan = _state(scanner, answer, now)
     return CellPage(cells, rows, first, last, following, is_end_of_region, answer.is_stale, is_end_of_scan)
@@ -171,7 +172,7 @@ def _state(scanner: Scanner, answer: ScanAnswer, now: Callable[[], float]) -> tu
         scanner.scanner_id = answer.scanner_id
     if answer.ttl_ms:
         scanner.lease_s = answer.ttl_ms / 1000
-    is_limited = scanner.left is not None and scanner.left <= 0
+    is_limited = scanner.limit is not None and scanner.limit.is_reached
     if answer.more_results is False:
         # At the limit it is over as far as the caller counts rows as we do; else a filter wants nothing more.
         return None, False, not is_limited

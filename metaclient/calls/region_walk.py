@@ -217,6 +217,7 @@ class RegionWalk(Generic[P]):
         self._scanner = page.scanner
         is_over = page.is_end_of_region or page.is_end_of_scan
         if page.scanner is None and not is_over and not page.rows:
+            self._resume()
             raise ScannerLost("the server closed the scanner before it answered a row")
         return page
 
@@ -241,7 +242,7 @@ class RegionWalk(Generic[P]):
             self._scan,
             start_row=self._at_row,
             include_start=self._at_inclusive,
-            limit=self._left,
+            limit=self._limit(),
             caching=self._rows_wanted(),
         )
         if self._is_timeline and self._replica_id is None:
@@ -250,6 +251,10 @@ class RegionWalk(Generic[P]):
         self._place = self._locate(deadline)
         cut = self._cut(scan, self._place)
         return self._at(self._place, self._open_page, self._place, self._table, cut, deadline=deadline)
+
+    def _limit(self) -> int | None:
+        """How many rows to ask the next scanner for."""
+        return self._left
 
     def _target(self) -> tuple[bytes, bool]:
         """The row to look up, and whether the region *before* it is meant (reversed scans)."""

@@ -29,6 +29,7 @@ LAYERS: tuple[tuple[str, tuple[str, ...]], ...] = (
             "metaclient.metarow",
             "metaclient.model",
             "metaclient.lookup.region_listing",
+            "metaclient.row_limit",
             "metaclient.wording",
         ),
     ),

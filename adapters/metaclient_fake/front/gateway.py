@@ -34,6 +34,7 @@ from metaclient.model import (
     Scan,
     TableDescriptor,
 )
+from metaclient.row_limit import RowLimit
 from metaclient.scanner import TableScanner
 from metaclient_fake.front.meta_scan import families_of, row_getter
 
@@ -237,12 +238,12 @@ def _results(scanner: TableScanner) -> Generator[Result, None, None]:
         yield result
 
 
-def _whole_rows(pieces: Generator[Result, None, None], limit: int) -> Generator[Result]:
+def _whole_rows(pieces: Generator[Result, None, None], rows: int) -> Generator[Result]:
+    limit = RowLimit(rows)
     try:
         for result in pieces:
-            yield result
-            limit -= not result.is_partial
-            if limit <= 0:
+            yield from limit.take([result])
+            if limit.left <= 0:
                 return
     finally:
         pieces.close()

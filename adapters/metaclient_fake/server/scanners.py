@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from metaclient.backend import ScanPage
 from metaclient.errors import NotServingRegion, Overloaded, ScannerLost
 from metaclient.model import Result, Scan, ServerName
+from metaclient.row_limit import row_limit
 from metaclient.runtime import Runtime
 from metaclient_fake.storage.stand_ins import HostedScanner
 
@@ -44,7 +45,7 @@ class _OpenScanner:
         "is_busy",
         "is_stale",
         "lease_until",
-        "left",
+        "limit",
         "region_name",
         "rows",
         "sequence",
@@ -55,7 +56,7 @@ class _OpenScanner:
     ) -> None:
         self.hosted = hosted
         self.region_name = region_name
-        self.left = scan.limit
+        self.limit = row_limit(scan)
         self.rows = scan.caching
         self.bytes_max = scan.max_result_bytes
         self.is_stale = is_stale
@@ -64,6 +65,10 @@ class _OpenScanner:
         self.sequence = 0
         self.is_busy = True
         self.lease_until = 0.0
+
+    @property
+    def is_at_limit(self) -> bool:
+        return self.limit is not None and self.limit.left <= 0
 
 
 class Scanners:
@@ -107,7 +112,7 @@ class Scanners:
         scanner_id: int | None = None
         try:
             rows, is_end = self._read(scanner, scanner.rows)
-            if not is_end and scanner.left != 0:
+            if not is_end and not scanner.is_at_limit:
                 scanner_id = self._register(scanner)
         finally:
             if scanner_id is None:
@@ -134,7 +139,7 @@ class Scanners:
         except BaseException:
             self._drop(handle.scanner_id)
             raise
-        if is_end or scanner.left == 0:
+        if is_end or scanner.is_at_limit:
             self._drop(handle.scanner_id)
             return ScanPage(results, None, is_end, scanner.is_stale)
         scanner.sequence += 1
@@ -168,10 +173,12 @@ class Scanners:
             self._open.clear()
 
     def _read(self, scanner: _OpenScanner, rows: int) -> tuple[list[Result], bool]:
-        wanted = rows if scanner.left is None else min(rows, scanner.left)
+        limit = scanner.limit
+        wanted = rows if limit is None else min(rows, limit.left)
         results, is_end = scanner.hosted.next(max(1, wanted), min(scanner.bytes_max, self._page_bytes_max))
-        if scanner.left is not None:
-            scanner.left -= sum(1 for result in results if not result.is_partial)
+        if limit is not None:
+            taken = limit.take(results)
+            results, is_end = taken, is_end and len(taken) == len(results)
         if scanner.complete_as_of is not None:
             lag_s = self._runtime.now() - scanner.complete_as_of
             results = [result._replace(lag_s=lag_s) for result in results]

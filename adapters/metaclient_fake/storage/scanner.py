@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from metaclient.errors import RequestRefused
 from metaclient.model import Cell, Result, Scan
-from metaclient_fake.storage.cells import cells_size
-from metaclient_fake.storage.filters import Filter, filtered_row, parse
+from metaclient_fake.storage.cells import Columns, cells_size
+from metaclient_fake.storage.filters import FamilyCells, Filter, RowFiltering, parse
 from metaclient_fake.storage.memstore import RowOrder
+from metaclient_fake.storage.pieces import pieces_of
 from metaclient_fake.storage.query_matcher import StoreQuery
-from metaclient_fake.storage.store import Source, Sources, read_row
+from metaclient_fake.storage.store import Source, Sources, read_row, stored_columns
 
 if TYPE_CHECKING:
     from metaclient_fake.storage.region import Region
@@ -49,7 +50,11 @@ class RegionScanner:
         self._now_ms = region.time_ms()
         self._stores = [(tuple(source for source in sources if source.rows), query) for sources, query in queries]
         self._is_stale = not region.is_primary
+        self._families = tuple(families)
         self._filter = _filter_of(scan, families)
+        self._filtering: RowFiltering | None = None
+        if self._filter is not None:
+            self._filtering = RowFiltering(self._filter, scan.max_versions, is_reversed=scan.is_reversed)
         self._pieces: list[Result] = []  # of a row that is handed out in batches, last one first
         self._is_closed = False
         #: The filter wants nothing more, of this region or any other.
@@ -65,6 +70,8 @@ class RegionScanner:
         if is_end:
             # A region that closes meanwhile closes its scanners. What they lack then is not the end of the region.
             self._region.check_readable()
+            if results and results[-1].is_partial:
+                results[-1] = results[-1]._replace(is_partial=False)  # nothing followed, after all (HBASE-21206)
             self.close()
         return results, is_end
 
@@ -130,22 +137,30 @@ class RegionScanner:
         if not cells:
             return 0
         batch = self._scan.batch
-        if batch is None or len(cells) <= batch:
+        if batch is None or len(cells) < batch:
             results.append(Result(row, tuple(cells), self._is_stale))
         else:
-            pieces = [tuple(cells[at : at + batch]) for at in range(0, len(cells), batch)]
-            made = [Result(row, piece, self._is_stale, True) for piece in pieces]
-            made[-1] = made[-1]._replace(is_partial=False)
-            self._pieces = made[::-1]
+            stores = [(query, self._stored(sources, row)) for sources, query in self._stores]
+            self._pieces = pieces_of(row, cells, batch, stores, is_stale=self._is_stale)[::-1]
         return cells_size(len(row), cells)
 
     def _cells(self, row: bytes) -> Sequence[Cell]:
         families = [self._read(sources, row, query) for sources, query in self._stores]
-        if self._filter is not None:
-            return filtered_row(self._filter, row, families, self._scan.max_versions) if any(families) else ()
+        if self._filtering is not None:
+            return self._filtering.row(row, self._as_stored(row, families))
         if len(families) == 1:
             return families[0]
         return [cell for cells in families for cell in cells]
+
+    def _as_stored(self, row: bytes, families: Sequence[Sequence[Cell]]) -> list[FamilyCells]:
+        """The families of a row, with those of which a reader sees nothing although something is stored."""
+        return [
+            FamilyCells(name, cells, bool(cells) or bool(self._stored(sources, row)))
+            for name, cells, (sources, _) in zip(self._families, families, self._stores, strict=True)
+        ]
+
+    def _stored(self, sources: Sources, row: bytes) -> Columns:
+        return stored_columns(sources, row, read_point=self.read_point, lock=self._region.update_lock)
 
     def _read(self, sources: Sources, row: bytes, query: StoreQuery) -> Sequence[Cell]:
         return read_row(

@@ -13,7 +13,7 @@ from metaclient_fake.storage.memstore import MemStore, RowOrder, Segment
 from metaclient_fake.storage.query_matcher import StoreQuery, compacted, merged_plain, plain_cells, resolved
 from metaclient_fake.storage.store_file import StoreFile
 
-__all__ = ["Source", "Sources", "Store", "read_row"]
+__all__ = ["Source", "Sources", "Store", "read_row", "stored_columns"]
 
 Source: TypeAlias = Segment | StoreFile
 #: Everything a reader must look at, oldest first; never changed, only replaced.
@@ -45,6 +45,17 @@ def read_row(
         for entry in found:
             entry.collect(columns, read_point)
     return resolved(columns, query, now_ms)
+
+
+def stored_columns(sources: Sequence[Source], row: bytes, *, read_point: int, lock: Lock) -> Columns:
+    """Return every version and delete marker of ``row`` that is stored at ``read_point``, seen by a reader or not."""
+    columns: Columns = {}
+    found = [entry for source in sources if (entry := source.rows.get(row)) is not None]
+    if found:
+        with lock:
+            for entry in found:
+                entry.collect(columns, read_point)
+    return columns
 
 
 def _newest(entry: VersionedRow, read_point: int, lock: Lock) -> RowCells | None:

@@ -11,7 +11,7 @@ from metaclient_fake.storage import Region
 from metaclient_fake.storage.filters import FILTERS, FilterSyntaxError, parse
 
 from metaclient.errors import RequestRefused
-from metaclient.model import Cell, Get, Put, Scan
+from metaclient.model import Cell, CellType, Delete, Get, Put, Scan
 from tests.unit.fake_storage.bench import Bench, scanned
 
 
@@ -130,9 +130,10 @@ def test_column_count_get_filter_takes_the_first_columns(region: Region) -> None
     assert [cell.column for cell in result.cells] == [b"cf:a", b"cf:ab"]
 
 
-def test_column_count_get_filter_ends_no_scan(region: Region) -> None:
-    """What it has counted is forgotten with each row, before the server looks whether the filter is done."""
-    assert passed(region, "ColumnCountGetFilter(1)") == dict.fromkeys(ALL, "cf:a")
+def test_column_count_get_filter_ends_the_scan_of_a_family_and_not_of_the_others(region: Region) -> None:
+    """Its count is forgotten with each row, but the scanner of a family that met it when it was full is closed."""
+    assert passed(region, "ColumnCountGetFilter(3)") == {"r1": ODD, "r2": ODD, "r3": ODD, "r4": ODD}
+    assert passed(region, "ColumnCountGetFilter(1)") == {"r1": "cf:a", "r2": "g:x", "r4": "g:x"}
 
 
 def test_prefix_filter_ends_the_scan_behind_its_rows(region: Region) -> None:
@@ -173,6 +174,94 @@ def test_pagination_counts_only_cells_that_those_before_it_let_pass(region: Regi
 def test_or_does_not_show_a_filter_the_cells_that_it_has_skipped(region: Region) -> None:
     text = "ColumnPaginationFilter(1, 0) OR QualifierFilter(=, 'binary:b')"
     assert passed(region, text)["r1"] == "cf:a cf:b"
+
+
+# -- what a filter is shown --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_reversed", [False, True])
+@pytest.mark.parametrize("hidden", ["deleted", "other column", "other time"])
+def test_row_of_which_nothing_is_seen_still_ends_a_scan(region: Region, hidden: str, is_reversed: bool) -> None:
+    """Seen on HBase 2.6.1: its scanner looks at what is stored before it looks at what is visible."""
+    options: dict[str, object] = {"is_reversed": is_reversed}
+    if hidden == "deleted":
+        region.mutate(Delete(b"r3"))
+    elif hidden == "other column":
+        region.mutate(Delete(b"r3", (Cell(b"cf:a", 10, b"", CellType.DELETE_COLUMN),)))
+        options["columns"] = (b"cf:a",)
+    else:
+        region.mutate(Delete(b"r3"))
+        region.mutate(Put(b"r3", (Cell(b"cf:a", 99, b"late"),)))
+        options["max_timestamp"] = 90
+    expected = ["r4"] if is_reversed else ["r1", "r2"]
+    assert list(passed(region, "WHILE RowFilter(!=, 'binary:r3')", **options)) == expected
+
+
+def test_row_that_is_stored_in_no_family_that_is_read_is_not_shown(region: Region) -> None:
+    assert list(passed(region, "WHILE RowFilter(!=, 'binary:r3')", columns=(b"g",))) == ["r2", "r4"]
+
+
+def test_cells_of_a_row_whose_key_was_dropped_are_shown_forwards_only(region: Region) -> None:
+    text = "WHILE ValueFilter(!=, 'binary:3') AND RowFilter(!=, 'binary:r3')"
+    assert list(passed(region, text)) == ["r1", "r2"]
+    assert list(passed(region, text, is_reversed=True)) == ["r4", "r2", "r1"]
+
+
+def test_while_ends_in_the_middle_of_a_row(region: Region) -> None:
+    assert passed(region, "WHILE ValueFilter(!=, 'binary:AB')") == {"r1": "cf:a"}
+
+
+def test_filter_sees_one_version_more_than_the_reader(region: Region) -> None:
+    """The version that is too many is counted after the filter has judged it."""
+    assert "r1" in passed(region, "SKIP ValueFilter(!=, 'binary:9')", columns=(b"cf:ab",))
+    assert "r1" not in passed(region, "SKIP ValueFilter(!=, 'binary:1')", columns=(b"cf:a",))
+
+
+def test_and_goes_to_the_hint_of_a_part_behind_one_that_refuses(region: Region) -> None:
+    """ColumnPaginationFilter does not see cf:ab and cf:b: ColumnPrefixFilter, behind it, has asked to skip them."""
+    region.mutate(Put(b"r5", tuple(Cell(b"cf:" + name, 1, b"v") for name in (b"a", b"b", b"x", b"y"))))
+    assert passed(region, "ColumnPaginationFilter(1, 1) AND ColumnPrefixFilter('x')")["r5"] == "cf:x"
+
+
+def test_reversed_scan_follows_no_hint(region: Region) -> None:
+    region.mutate(Put(b"r5", tuple(Cell(b"cf:" + name, 1, b"v") for name in (b"a", b"b", b"x", b"y"))))
+    text = "ColumnPaginationFilter(1, 1) AND ColumnPrefixFilter('x')"
+    assert "r5" not in passed(region, text, is_reversed=True)
+
+
+@pytest.mark.parametrize("word", ["SKIP", "WHILE"])
+def test_filter_inside_of_skip_and_while_is_not_told_that_the_scan_is_reversed(region: Region, word: str) -> None:
+    """PrefixFilter then takes the first row for one behind its prefix: WHILE ends the scan, SKIP drops every row."""
+    assert passed(region, f"{word} PrefixFilter('r3')", is_reversed=True) == {}
+
+
+def test_column_value_filter_needs_only_its_family(region: Region) -> None:
+    with pytest.raises(RequestRefused, match="Reverse scan with loading CFs on demand"):
+        region.scanner(Scan(filter=b"ColumnValueFilter('cf', 'a', =, 'binary:1')", is_reversed=True))
+
+
+def test_row_whose_tested_column_was_all_it_had_keeps_its_other_families(region: Region) -> None:
+    region.mutate(Put(b"r5", (Cell(b"cf:a", 1, b"1"), Cell(b"g:x", 1, b"v"))))
+    text = "SingleColumnValueExcludeFilter('cf', 'a', =, 'binary:1', true, true)"
+    assert passed(region, text)["r5"] == "g:x"
+
+
+def test_regular_expressions_are_javas_in_what_a_word_is(bench: Bench) -> None:
+    region = bench.open()
+    region.mutate(Put(b"r", (Cell(b"cf:a", 5, "\u00e4".encode()),)))
+    assert passed(region, "ValueFilter(=, 'regexstring:\\w')") == {}
+    assert passed(region, "ValueFilter(=, 'regexstringnocase:\u00c4')") == {}
+
+
+@pytest.mark.parametrize("name", ["SingleColumnValueFilter", "ColumnValueFilter", "DependentColumnFilter"])
+def test_family_with_a_colon_is_not_another_column(bench: Bench, name: str) -> None:
+    region = bench.open()
+    region.mutate(Put(b"r", (Cell(b"cf:a:b", 5, b"1"),)))
+    rest = {"DependentColumnFilter": "", "ColumnValueFilter": ", =, 'binary:1'"}.get(
+        name, ", =, 'binary:1', true, true"
+    )
+    assert passed(region, f"{name}('cf', 'a:b'{rest})") == {"r": "cf:a:b"}
+    assert passed(region, f"{name}('cf:a', 'b'{rest})") == {}
 
 
 def test_quote_is_written_twice(bench: Bench) -> None:

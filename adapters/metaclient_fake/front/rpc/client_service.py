@@ -32,6 +32,7 @@ from metaclient.model import (
     RowMutations,
     Scan,
 )
+from metaclient.row_limit import RowLimit
 from metaclient.wire.rpc import messages
 from metaclient.wire.rpc.cellblock import encode_cells, encode_results
 from metaclient.wire.rpc.mutations import Simple, condition_from, mutation_from
@@ -292,11 +293,9 @@ class ClientService:
         else:
             with self._lock:
                 self._scanners.pop(scanner_id, None)
-        whole = sum(1 for row in page.rows if not row.is_partial)
-        limit = request.get("limit_of_rows", 0)
         message: dict[str, Any] = {
             "scanner_id": scanner_id,
-            "more_results": not (limit and whole >= limit),
+            "more_results": not _is_at_limit(page, request.get("limit_of_rows", 0)),
             "more_results_in_region": not page.is_end_of_region,
             "stale": page.is_stale or None,
         }
@@ -345,6 +344,15 @@ class _Unopened:
 
 #: Stands in a place of which only the region's name counts.
 _ANY = RegionInfo(b"hbase:none")
+
+
+def _is_at_limit(page: ScanPage, rows: int) -> bool:
+    """Whether a page ends at the limit of ``rows``; 0 = there is none."""
+    if not rows:
+        return False
+    limit = RowLimit(rows)
+    limit.take(page.rows)
+    return limit.left <= 0 or (page.scanner is None and not page.is_end_of_region)
 
 
 def _region(message: Mapping[str, Any]) -> bytes:

@@ -2,7 +2,7 @@
 
 from metaclient.wire.filter_language import FilterSyntaxError
 from metaclient_fake.storage.filters.filter import Code, Filter
-from metaclient_fake.storage.filters.filtered_row import filtered_row
+from metaclient_fake.storage.filters.filtered_row import FamilyCells, RowFiltering, filtered_row
 from metaclient_fake.storage.filters.parser import FILTERS, parse
 
-__all__ = ["FILTERS", "Code", "Filter", "FilterSyntaxError", "filtered_row", "parse"]
+__all__ = ["FILTERS", "Code", "FamilyCells", "Filter", "FilterSyntaxError", "RowFiltering", "filtered_row", "parse"]

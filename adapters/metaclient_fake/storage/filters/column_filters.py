@@ -77,6 +77,8 @@ class MultipleColumnPrefixFilter(Filter):
     out when ``b"p"`` is a prefix, too. Without a prefix all cells pass.
     """
 
+    gives_hints = True
+
     def __init__(self, prefixes: Sequence[bytes]) -> None:
         self._prefixes = sorted(prefixes)
 
@@ -104,6 +106,8 @@ class ColumnPrefixFilter(MultipleColumnPrefixFilter):
 class ColumnRangeFilter(Filter):
     """Cells whose qualifier is between two; None = no bound."""
 
+    gives_hints = True
+
     def __init__(self, low: bytes | None, with_low: bool, high: bytes | None, with_high: bool) -> None:
         self._low, self._with_low = low, with_low
         self._high, self._with_high = high, with_high
@@ -125,6 +129,8 @@ class ColumnRangeFilter(Filter):
 
 class TimestampsFilter(Filter):
     """Cells with one of these timestamps."""
+
+    gives_hints = True  # by its type; the filter language makes none that does
 
     def __init__(self, timestamps: Sequence[int]) -> None:
         self._timestamps = frozenset(timestamps)

@@ -1,6 +1,6 @@
 """Decides nothing itself: the steps that every filter may take part in, and the codes that it answers with (Filter).
 
-For each row, in order (RegionScannerImpl.nextInternal):
+For each row, in order (RegionScannerImpl.nextInternal; ``filtered_row`` has the details):
 
 1. ``all_remaining``: nothing more is wanted, the scan ends;
 2. ``reset``, then ``drops_row_key``: the row goes, unread;
@@ -53,6 +53,9 @@ class Filter:
 
     #: Whether step 4 matters; such a filter needs whole rows and cannot be combined with ``Scan.batch``.
     has_row_step: bool = False
+    #: Whether it may answer SEEK_TO_HINT of its own (HintingFilter); AND asks such filters also about cells that the
+    #: filters before it refuse.
+    gives_hints: bool = False
     is_reversed: bool = False
 
     def set_reversed(self, is_reversed: bool) -> None:

@@ -1,7 +1,8 @@
 """Decides by other filters: AND, OR, SKIP (the whole row) and WHILE (the rest of the scan).
 
 AND asks its parts in their order, until one lets the cell not pass: those behind it never see that cell (HBASE-20565),
-and it takes the longest step that was asked for (FilterListWithAND). OR takes the shortest: a part that asked for a
+but for parts that may give a hint. It takes the longest step that was asked for, or goes to the farthest hint
+(FilterListWithAND). OR takes the shortest: a part that asked for a
 longer one is not shown the cells in between (FilterListWithOR).
 """
 
@@ -56,32 +57,53 @@ class AndFilter(_FilterList):
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         super().__init__(filters)
-        self._hinting: Filter | None = None
+        self._hinting: list[Filter] = []
+
+    def reset(self) -> None:
+        super().reset()
+        self._hinting = []
 
     def all_remaining(self) -> bool:
         return any(part.all_remaining() for part in self._filters)
 
     def drops_row_key(self, row: bytes) -> bool:
-        answers = [part.drops_row_key(row) for part in self._filters]  # all are asked: they follow the rows
-        return any(answers)
-
-    def cell(self, row: bytes, cell: Cell) -> Code:
-        self._hinting = None
-        step = 0
+        """All parts are asked: they follow the rows. A part that may give a hint keeps the row, to be able to."""
+        is_dropped = is_kept = False
         for part in self._filters:
             if part.all_remaining():
-                return Code.NEXT_ROW
+                return True
+            if part.drops_row_key(row):
+                is_dropped = True
+            elif part.gives_hints:
+                is_kept = True
+        return is_dropped and not is_kept
+
+    def cell(self, row: bytes, cell: Cell) -> Code:
+        self._hinting = []
+        asked, code = self._code(row, cell)
+        for part in self._filters[asked:]:
+            if part.gives_hints and part.cell(row, cell) is Code.SEEK_TO_HINT:
+                self._hinting.append(part)
+        return Code.SEEK_TO_HINT if self._hinting else code
+
+    def _code(self, row: bytes, cell: Cell) -> tuple[int, Code]:
+        """How many parts were asked until one let the cell not pass, and the longest step of those."""
+        step = 0
+        for asked, part in enumerate(self._filters, 1):
+            if part.all_remaining():
+                return asked, Code.NEXT_ROW
             code = part.cell(row, cell)
             if code is Code.SEEK_TO_HINT:
-                self._hinting = part
-                return code
+                self._hinting.append(part)
+                return asked, code
             step = max(step, _STEPS[code])
             if code not in INCLUDES:
-                return _EXCLUDE[step]
-        return _INCLUDE[step]
+                return asked, _EXCLUDE[step]
+        return len(self._filters), _INCLUDE[step]
 
     def hint(self, cell: Cell) -> Hint | None:
-        return None if self._hinting is None else self._hinting.hint(cell)
+        hints = [part.hint(cell) for part in self._hinting if not part.all_remaining()]
+        return max((hint for hint in hints if hint is not None), default=None)
 
     def transformed(self, cell: Cell) -> Cell:
         for part in self._filters:
@@ -164,16 +186,16 @@ def _shortest(codes: Sequence[Code]) -> Code:
 
 
 class SkipFilter(Filter):
-    """Drops the whole row when one of its cells does not pass."""
+    """Drops the whole row when one of its cells does not pass.
+
+    As in HBase the filter inside is not told that the scan is reversed, and its hints go no further.
+    """
 
     has_row_step = True
 
     def __init__(self, inner: Filter) -> None:
         self._inner = inner
         self._is_dropped = False
-
-    def set_reversed(self, is_reversed: bool) -> None:
-        self._inner.set_reversed(is_reversed)
 
     def needs_family(self, family: bytes) -> bool:
         return self._inner.needs_family(family)
@@ -187,9 +209,6 @@ class SkipFilter(Filter):
         self._is_dropped = self._is_dropped or code is not Code.INCLUDE
         return code
 
-    def hint(self, cell: Cell) -> Hint | None:
-        return self._inner.hint(cell)
-
     def transformed(self, cell: Cell) -> Cell:
         return self._inner.transformed(cell)
 
@@ -198,15 +217,12 @@ class SkipFilter(Filter):
 
 
 class WhileMatchFilter(Filter):
-    """Ends the scan when the first thing does not pass."""
+    """Ends the scan when the first thing does not pass. Reversal and hints as for :class:`SkipFilter`."""
 
     def __init__(self, inner: Filter) -> None:
         self._inner = inner
         self._is_over = False
         self.has_row_step = True
-
-    def set_reversed(self, is_reversed: bool) -> None:
-        self._inner.set_reversed(is_reversed)
 
     def needs_family(self, family: bytes) -> bool:
         return self._inner.needs_family(family)
@@ -218,6 +234,8 @@ class WhileMatchFilter(Filter):
         return self._is_over or self._inner.all_remaining()
 
     def drops_row_key(self, row: bytes) -> bool:
+        if self.all_remaining():
+            return True
         is_dropped = self._inner.drops_row_key(row)
         self._is_over = self._is_over or is_dropped
         return is_dropped
@@ -226,9 +244,6 @@ class WhileMatchFilter(Filter):
         code = self._inner.cell(row, cell)
         self._is_over = self._is_over or code is not Code.INCLUDE
         return code
-
-    def hint(self, cell: Cell) -> Hint | None:
-        return self._inner.hint(cell)
 
     def transformed(self, cell: Cell) -> Cell:
         return self._inner.transformed(cell)

@@ -1,60 +1,106 @@
-"""Decides what a filter leaves of one row (the filter's part of RegionScannerImpl and UserScanQueryMatcher)."""
+"""Decides what a filter leaves of a scan's rows (its part of RegionScannerImpl, StoreScanner, UserScanQueryMatcher).
+
+What HBase's scanners show to a filter is more than what the reader would see without one:
+
+1. A row is shown (``drops_row_key``) when a family that the filter needs has *stored* something of it, even if all of
+   that is deleted, expired, or of other columns or times than those that are read.
+2. The cells of a row whose key was dropped are shown to the filter, too, before the next row (nextRow); not in a
+   reversed scan, which seeks.
+3. A filter that wants nothing more in the middle of a row closes the family's scanner for the rest of the scan
+   (DONE_SCAN), even if the filter begins anew with the next row (ColumnCountGetFilter).
+4. A reversed scan follows no hints.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from metaclient.model import Cell
 from metaclient_fake.storage.filters.filter import INCLUDES, Code, Filter, Hint, place_of
 
-__all__ = ["filtered_row"]
+__all__ = ["FamilyCells", "RowFiltering", "filtered_row"]
+
+
+class FamilyCells(NamedTuple):
+    """One family of a row: what the reader would see of it, and whether anything at all is stored."""
+
+    family: bytes
+    cells: Sequence[Cell]
+    is_stored: bool = True
 
 
 def filtered_row(condition: Filter, row: bytes, families: Sequence[Sequence[Cell]], max_versions: int) -> list[Cell]:
-    """The cells that pass, family by family; empty when the row goes. ``max_versions`` counts what has passed."""
-    needed: list[Sequence[Cell]] = []
-    on_demand: list[Sequence[Cell]] = []
-    for family in families:
-        if family:
-            (needed if condition.needs_family(family[0].family) else on_demand).append(family)
-    if not needed:
-        return []
-    condition.reset()
-    if condition.drops_row_key(row):
-        return []
-    cells: list[Cell] = []
-    for family in needed:
-        _filter_family(condition, row, family, max_versions, cells)
-    if condition.has_row_step:
-        cells = condition.row_cells(cells)
-    if not cells or condition.drops_row():
-        return []
-    for family in on_demand:
-        _filter_family(condition, row, family, max_versions, cells)
-    if on_demand:
-        order = {family[0].family: number for number, family in enumerate(families) if family}
-        cells.sort(key=lambda cell: order[cell.family])  # stable: within a family they are sorted
-    return cells
+    """Return the cells of one row that pass, family by family; empty when the row goes."""
+    known = [FamilyCells(cells[0].family, cells) for cells in families if cells]
+    return RowFiltering(condition, max_versions).row(row, known)
 
 
-def _filter_family(condition: Filter, row: bytes, cells: Sequence[Cell], max_versions: int, passed: list[Cell]) -> None:
-    skipped: bytes | None = None  # a column that is done
-    hint: Hint | None = None
-    column: bytes | None = None
-    count = 0
-    for cell in cells:
-        if cell.column == skipped or (hint is not None and place_of(cell) < hint):
-            continue
-        hint = None
-        if cell.column != column:
-            column, count = cell.column, 0
-        code = condition.cell(row, cell)
-        if code in INCLUDES:
-            passed.append(condition.transformed(cell))
-            count += 1
-        if code is Code.SEEK_TO_HINT:
-            hint = condition.hint(cell)
-        elif code in (Code.NEXT_ROW, Code.INCLUDE_AND_NEXT_ROW):
-            return
-        elif code in (Code.NEXT_COLUMN, Code.INCLUDE_AND_NEXT_COLUMN) or count >= max_versions:
-            skipped = cell.column
+class RowFiltering:
+    """A filter on its way through the rows of one scan. ``max_versions`` counts what has passed."""
+
+    def __init__(self, condition: Filter, max_versions: int, *, is_reversed: bool = False) -> None:
+        self._condition = condition
+        self._max_versions = max_versions
+        self._is_reversed = is_reversed
+        self._closed: set[bytes] = set()
+
+    def row(self, row: bytes, families: Sequence[FamilyCells]) -> list[Cell]:
+        """Return the cells of the next row that pass; empty when the row goes."""
+        condition = self._condition
+        stored = [one for one in families if one.is_stored and one.family not in self._closed]
+        needed = [one for one in stored if condition.needs_family(one.family)]
+        if not needed:
+            return []
+        condition.reset()
+        cells: list[Cell] = []
+        if condition.drops_row_key(row):
+            if not self._is_reversed and not condition.all_remaining():
+                self._show(row, needed, cells)
+            return []
+        self._show(row, needed, cells)
+        if not cells:
+            return []
+        if condition.has_row_step:
+            cells = condition.row_cells(cells)
+        # A row that lost all its cells in that step is not asked about, and may get cells of the other families.
+        if cells and condition.drops_row():
+            return []
+        on_demand = [one for one in stored if one not in needed]
+        if on_demand:
+            self._show(row, on_demand, cells)
+            order = {one.family: number for number, one in enumerate(families)}
+            cells.sort(key=lambda cell: order[cell.family])  # stable: within a family they are sorted
+        return cells
+
+    def _show(self, row: bytes, families: Sequence[FamilyCells], passed: list[Cell]) -> None:
+        for one in families:
+            self._show_family(row, one.cells, passed)
+            if self._condition.all_remaining():
+                self._closed.add(one.family)
+
+    def _show_family(self, row: bytes, cells: Sequence[Cell], passed: list[Cell]) -> None:
+        condition = self._condition
+        skipped: bytes | None = None  # a column that is done
+        hint: Hint | None = None
+        column: bytes | None = None
+        count = 0
+        for cell in cells:
+            if condition.all_remaining():
+                return
+            if cell.column == skipped or (hint is not None and place_of(cell) < hint):
+                continue
+            hint = None
+            if cell.column != column:
+                column, count = cell.column, 0
+            code = condition.cell(row, cell)
+            if code in INCLUDES:
+                count += 1
+                if count <= self._max_versions:
+                    passed.append(condition.transformed(cell))
+            if code is Code.SEEK_TO_HINT:
+                hint = None if self._is_reversed else condition.hint(cell)
+            elif code in (Code.NEXT_ROW, Code.INCLUDE_AND_NEXT_ROW):
+                return
+            elif code in (Code.NEXT_COLUMN, Code.INCLUDE_AND_NEXT_COLUMN) or count > self._max_versions:
+                skipped = cell.column

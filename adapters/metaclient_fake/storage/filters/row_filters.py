@@ -20,7 +20,7 @@ class RowFilter(Filter):
         self._is_dropped = False
 
     def drops_row_key(self, row: bytes) -> bool:
-        self._is_dropped = not self._comparison.holds(row)
+        self._is_dropped = self._is_dropped or not self._comparison.holds(row)
         return self._is_dropped
 
     def cell(self, row: bytes, cell: Cell) -> Code:
@@ -45,6 +45,8 @@ class PrefixFilter(Filter):
         return self._is_past
 
     def drops_row_key(self, row: bytes) -> bool:
+        if self._is_past or len(row) < len(self._prefix):
+            return True
         head = row[: len(self._prefix)]
         self._is_dropped = head != self._prefix
         self._is_past = head < self._prefix if self.is_reversed else head > self._prefix
@@ -71,6 +73,9 @@ class InclusiveStopFilter(Filter):
         if not self._is_past:
             self._is_past = row < self._stop_row if self.is_reversed else row > self._stop_row
         return self._is_past
+
+    def cell(self, row: bytes, cell: Cell) -> Code:
+        return Code.NEXT_ROW if self._is_past else Code.INCLUDE
 
 
 class PageFilter(Filter):

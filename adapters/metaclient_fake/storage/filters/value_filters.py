@@ -34,9 +34,13 @@ class ColumnValueFilter(Filter):
     """The cells of one column whose value compares as told, and no others."""
 
     def __init__(self, family: bytes, qualifier: bytes, comparison: Comparison) -> None:
+        self._family = family
         self._column = _column(family, qualifier)
         self._comparison = comparison
         self._is_found = False
+
+    def needs_family(self, family: bytes) -> bool:
+        return self._family == family
 
     def reset(self) -> None:
         self._is_found = False

@@ -1,0 +1,56 @@
+"""Decides how a row is cut into pieces of ``Scan.batch`` cells, and of which pieces more may follow.
+
+A piece that is full is marked as partial when the row has any stored cell behind the place to which the store's scanner
+has moved (RegionScannerImpl.populateResult of HBase 2.6.1: it looks at the heap, not at what a reader would see). That
+may be an older version, a deleted cell or a column that is not read: then nothing follows after all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from metaclient.model import Cell, Result
+from metaclient_fake.storage.cells import Columns
+from metaclient_fake.storage.query_matcher import StoreQuery
+
+__all__ = ["pieces_of"]
+
+
+def pieces_of(
+    row: bytes, cells: Sequence[Cell], batch: int, stores: Sequence[tuple[StoreQuery, Columns]], *, is_stale: bool
+) -> list[Result]:
+    """Return the pieces of a row; ``stores`` is what is asked of each family, and what it has stored of the row."""
+    pieces = [tuple(cells[at : at + batch]) for at in range(0, len(cells), batch)]
+    made = [Result(row, piece, is_stale, True) for piece in pieces[:-1]]
+    is_partial = len(pieces[-1]) == batch and _is_followed(cells, stores)
+    return [*made, Result(row, pieces[-1], is_stale, is_partial)]
+
+
+def _is_followed(cells: Sequence[Cell], stores: Sequence[tuple[StoreQuery, Columns]]) -> bool:
+    """Whether a cell is stored behind the last one that is read."""
+    last = cells[-1]
+    for query, stored in reversed(stores):
+        if any(column.partition(b":")[0] == last.family for column in stored):
+            return _is_followed_in_store(last, cells, query, stored)
+        if stored:
+            return True
+    raise AssertionError(f"the family of {last.column!r} is not among those that are read")
+
+
+def _is_followed_in_store(last: Cell, cells: Sequence[Cell], query: StoreQuery, stored: Columns) -> bool:
+    """Of a column that is named, the scanner goes to the next one after its last version (ExplicitColumnTracker)."""
+    if query.columns is not None:
+        versions = sum(1 for cell in cells if cell.column == last.column)
+        if versions >= query.max_versions:
+            is_done = last.column == max(query.columns)
+            return not is_done and any(column > last.column for column in stored)
+    place = (-last.timestamp, -int(last.type))
+    for column, versions_stored in stored.items():
+        if column > last.column:
+            return True
+        if column == last.column:
+            after = [one for one in versions_stored if (-one[0], -one[1]) > place]
+            same = [one for one in versions_stored if (-one[0], -one[1]) == place]
+            if after or len(same) > 1:
+                return True
+    return False
