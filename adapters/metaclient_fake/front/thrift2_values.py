@@ -118,7 +118,7 @@ def _times(struct: Any) -> tuple[int, int]:
 
 def parsed_filter(text: bytes | None) -> bytes | None:
     """The filter's text, if it can be read: the Java client parses it before anything is sent."""
-    if not text:
+    if text is None:
         return None
     try:
         parse(text)
@@ -234,15 +234,22 @@ def put_from(put: Any) -> Put:
 
 
 def delete_from(delete: Any) -> Delete:
+    """The delete that ThriftUtilities.deleteFromThrift makes.
+
+    Its own timestamp is of the whole row: where columns are set, even to none, it counts for nothing. Delete.addFamily
+    replaces what the delete had for that family, so that the last timestamp of a family wins.
+    """
     durability = _durability(delete.durability)
-    timestamp = time_of(delete.timestamp)
     if delete.columns is None:
+        timestamp = time_of(delete.timestamp)
         return Delete(check_row(delete.row), (), timestamp, durability)
     marker = _MARKERS.get(T.TDeleteType.DELETE_COLUMNS if delete.deleteType is None else delete.deleteType)
     if marker is None:
         raise IllegalArgument(f"DeleteType {delete.deleteType} is unknown")
-    cells = tuple(_mark(one, marker) for one in delete.columns)
-    return Delete(check_row(delete.row), cells, timestamp, durability)
+    cells = [_mark(one, marker) for one in delete.columns]
+    if marker is CellType.DELETE_FAMILY:
+        cells = list({cell.column: cell for cell in cells}.values())
+    return Delete(check_row(delete.row), tuple(cells), LATEST_TIMESTAMP, durability)
 
 
 def _mark(column: Any, marker: CellType) -> Cell:
