@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -192,20 +193,26 @@ def put_of(put: Put) -> Any:
 
 
 def deletes_of(delete: Delete) -> list[Any]:
-    """One struct for each kind of marker: the kind stands beside the columns, not in them."""
+    """One struct for each kind of marker: the kind stands beside the columns, not in them.
+
+    And one for each marker of the same family: in one struct the last would replace the others (Delete.addFamily).
+    """
     durability = _durability(delete.durability)
     if not delete.cells:
         return [T.TDelete(row=delete.row, timestamp=_timestamp(delete.timestamp), durability=durability)]
-    by_type: dict[CellType, list[Any]] = {}
+    by_type: dict[tuple[CellType, int], list[Any]] = {}
+    markers: Counter[bytes] = Counter()
     for cell in delete.cells:
         if cell.type is CellType.DELETE_FAMILY_VERSION and cell.timestamp == LATEST_TIMESTAMP:
             raise Unsupported("deleting one version of a family needs its timestamp")
         family, colon, qualifier = cell.column.partition(b":")
         column = T.TColumn(family, qualifier if colon else None, _timestamp(cell.timestamp))
-        by_type.setdefault(_marker(cell.type, bool(colon)), []).append(column)
+        kind = _marker(cell.type, bool(colon))
+        by_type.setdefault((kind, markers[family] if kind is CellType.DELETE_FAMILY else 0), []).append(column)
+        markers[family] += kind is CellType.DELETE_FAMILY
     return [
         T.TDelete(row=delete.row, columns=columns, deleteType=_DELETE_TYPES[kind], durability=durability)
-        for kind, columns in by_type.items()
+        for (kind, _), columns in by_type.items()
     ]
 
 
