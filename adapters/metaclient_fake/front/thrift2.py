@@ -59,6 +59,8 @@ class Thrift2Handler:
     # -- one row, many rows ------------------------------------------------------------------------------------
 
     def exists(self, table: bytes, tget: Any) -> bool:
+        if tget.storeOffset:
+            return bool(self._get(table, tget).cells)
         get = replace(thrift2_values.get_from(tget), existence_only=True)
         is_timeline, replica_id = thrift2_values.replica_of(tget)
         result = self._client.get(table, get, is_timeline=is_timeline, replica_id=replica_id)

@@ -160,11 +160,11 @@ def replica_of(struct: Any) -> tuple[bool, int | None]:
 
 
 def windowed(get: Any, result: Result) -> Result:
-    """``storeLimit`` and ``storeOffset``: that many cells of each family, from that one on."""
+    """``storeLimit`` and ``storeOffset``: that many cells of each family, but at least one, from that one on."""
     if get.storeLimit is None and get.storeOffset is None:
         return result
     start = get.storeOffset or 0
-    stop = None if get.storeLimit is None or get.storeLimit < 0 else start + get.storeLimit
+    stop = None if get.storeLimit is None or get.storeLimit < 0 else start + max(1, get.storeLimit)
     kept: list[Cell] = []
     for _, cells in groupby(result.cells, key=lambda cell: cell.family):
         kept += list(cells)[start:stop]

@@ -185,6 +185,7 @@ class Mutations:
         return self._written(append.row, cells, now_ms)
 
     def _written(self, row: bytes, cells: list[Cell], now_ms: int) -> tuple[list[Edit], list[Cell]]:
+        cells.sort(key=lambda cell: cell.column.partition(b":"))  # by family, then as HRegion.reckonDeltasByStore sorts
         edits = self.put(Put(row, tuple(cells)), now_ms)
         return edits, [cell for _, _, written, _, _ in edits for cell in written]
 

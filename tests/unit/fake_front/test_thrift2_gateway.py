@@ -68,6 +68,10 @@ def test_cells_of_a_family_can_be_paged(client: Any, table: bytes) -> None:
     client.put(table, T2.TPut(b"r", [T2.TColumnValue(b"cf", b"%d" % at, b"v", 1) for at in range(6)]))
     found = client.get(table, T2.TGet(b"r", storeLimit=2, storeOffset=3))
     assert [one.qualifier for one in found.columnValues] == [b"3", b"4"]
+    found = client.get(table, T2.TGet(b"r", storeLimit=0, storeOffset=3))
+    assert [one.qualifier for one in found.columnValues] == [b"3"], "HBase looks at the limit after it has taken a cell"
+    assert client.exists(table, T2.TGet(b"r", storeOffset=5))
+    assert not client.exists(table, T2.TGet(b"r", storeOffset=6))
 
 
 def test_replica_id_counts_for_gets_only_with_timeline(cluster: FakeCluster, client: Any, table: bytes) -> None:
@@ -132,6 +136,36 @@ def test_delete_types(client: Any, table: bytes, kind: int, timestamp: int | Non
     client.deleteSingle(table, T2.TDelete(b"r", [T2.TColumn(b"cf", b"q", timestamp)], deleteType=kind))
     found = client.get(table, T2.TGet(b"r", maxVersions=9))
     assert sorted(one.timestamp for one in found.columnValues) == left
+
+
+@pytest.mark.parametrize(
+    ("stamps", "left"),
+    [((None, 2), [3]), ((2, None), []), ((3, 1), [2, 3])],
+    ids=["newest first", "newest last", "two"],
+)
+def test_delete_of_one_family_twice_keeps_the_last_timestamp(
+    client: Any, table: bytes, stamps: tuple[int | None, ...], left: list[int]
+) -> None:
+    """Delete.addFamily replaces what the delete had for the family."""
+    for stamp in (1, 2, 3):
+        client.put(table, put(b"r", timestamp=stamp))
+    columns = [T2.TColumn(b"cf", b"q", stamps[0]), T2.TColumn(b"cf", None, stamps[1])]
+    client.deleteSingle(table, T2.TDelete(b"r", columns, deleteType=T2.TDeleteType.DELETE_FAMILY))
+    found = client.get(table, T2.TGet(b"r", maxVersions=9))
+    assert sorted(one.timestamp for one in found.columnValues) == left
+
+
+def test_timestamp_of_a_delete_counts_for_nothing_beside_columns_even_none(client: Any, table: bytes) -> None:
+    client.put(table, put(b"r", timestamp=9))
+    client.deleteSingle(table, T2.TDelete(b"r", [], 5))
+    assert not client.exists(table, T2.TGet(b"r"))
+
+
+def test_results_of_increments_and_appends_are_in_the_order_of_columns(client: Any, table: bytes) -> None:
+    amounts = [T2.TColumnIncrement(b"cf", name, 1) for name in (b"z", b"a")]
+    assert [one.qualifier for one in client.increment(table, T2.TIncrement(b"r", amounts)).columnValues] == [b"a", b"z"]
+    texts = [T2.TColumnValue(b"cf", name, b"v") for name in (b"y", b"b")]
+    assert [one.qualifier for one in client.append(table, T2.TAppend(b"r", texts)).columnValues] == [b"b", b"y"]
 
 
 def test_rows_are_deleted_many_at_a_time_and_nothing_comes_back(client: Any, table: bytes) -> None:
