@@ -42,8 +42,10 @@ def _is_followed_in_store(last: Cell, cells: Sequence[Cell], query: StoreQuery, 
     if query.columns is not None:
         versions = sum(1 for cell in cells if cell.column == last.column)
         if versions >= query.max_versions:
-            is_done = last.column == max(query.columns)
-            return not is_done and any(column > last.column for column in stored)
+            if last.column == max(query.columns):
+                return False
+            if last.qualifier:  # a column without one is never skipped: see ``filtered_row``
+                return any(column > last.column for column in stored)
     place = (-last.timestamp, -int(last.type))
     for column, versions_stored in stored.items():
         if column > last.column:

@@ -133,6 +133,7 @@ class RegionScanner:
 
     def _add(self, row: bytes, results: list[Result]) -> int:
         """Append the result of one row, if it has any cells; its size."""
+        closed = frozenset[bytes]() if self._filtering is None else self._filtering.closed
         cells = self._cells(row)
         if not cells:
             return 0
@@ -140,7 +141,11 @@ class RegionScanner:
         if batch is None or len(cells) < batch:
             results.append(Result(row, tuple(cells), self._is_stale))
         else:
-            stores = [(query, self._stored(sources, row)) for sources, query in self._stores]
+            stores = [
+                (query, self._stored(sources, row))
+                for name, (sources, query) in zip(self._families, self._stores, strict=True)
+                if name not in closed
+            ]
             self._pieces = pieces_of(row, cells, batch, stores, is_stale=self._is_stale)[::-1]
         return cells_size(len(row), cells)
 

@@ -81,6 +81,7 @@ class MultipleColumnPrefixFilter(Filter):
 
     def __init__(self, prefixes: Sequence[bytes]) -> None:
         self._prefixes = sorted(prefixes)
+        self._hint = self._prefixes[0] if self._prefixes else b""
 
     def cell(self, row: bytes, cell: Cell) -> Code:
         if not self._prefixes:
@@ -89,11 +90,14 @@ class MultipleColumnPrefixFilter(Filter):
         before = bisect_right(self._prefixes, qualifier)
         if before and qualifier.startswith(self._prefixes[before - 1]):
             return Code.INCLUDE
-        return Code.SEEK_TO_HINT if qualifier < self._prefixes[-1] else Code.NEXT_ROW
+        if before == len(self._prefixes):
+            return Code.NEXT_ROW
+        self._hint = self._prefixes[before]
+        return Code.SEEK_TO_HINT
 
     def hint(self, cell: Cell) -> Hint | None:
-        later = [prefix for prefix in self._prefixes if prefix > cell.qualifier]
-        return first_of(cell.family, later[0]) if later else None
+        """The prefix that the last cell was before, whatever ``cell`` is: in a reversed scan OR asks again."""
+        return first_of(cell.family, self._hint)
 
 
 class ColumnPrefixFilter(MultipleColumnPrefixFilter):

@@ -36,6 +36,7 @@ class _FilterList(Filter):
         self.has_row_step = any(part.has_row_step for part in filters)
 
     def set_reversed(self, is_reversed: bool) -> None:
+        super().set_reversed(is_reversed)
         for part in self._filters:
             part.set_reversed(is_reversed)
 
@@ -103,7 +104,8 @@ class AndFilter(_FilterList):
 
     def hint(self, cell: Cell) -> Hint | None:
         hints = [part.hint(cell) for part in self._hinting if not part.all_remaining()]
-        return max((hint for hint in hints if hint is not None), default=None)
+        farthest = min if self.is_reversed else max
+        return farthest((hint for hint in hints if hint is not None), default=None)
 
     def transformed(self, cell: Cell) -> Cell:
         for part in self._filters:
@@ -154,7 +156,7 @@ class OrFilter(_FilterList):
         before, code = previous
         if code is Code.SEEK_TO_HINT:
             hint = self._filters[index].hint(before)
-            return code if hint is not None and place_of(cell) < hint else None
+            return code if hint is not None and self._is_before(cell, hint) else None
         step = _STEPS[code]
         if step == 1 and before.column == cell.column:
             return Code.NEXT_COLUMN
@@ -162,10 +164,15 @@ class OrFilter(_FilterList):
             return Code.NEXT_ROW
         return None
 
+    def _is_before(self, cell: Cell, hint: Hint) -> bool:
+        """As FilterListBase.compareCell, which in a reversed scan reverses the order of a row's cells, too."""
+        return place_of(cell) > hint if self.is_reversed else place_of(cell) < hint
+
     def hint(self, cell: Cell) -> Hint | None:
         hints = [part.hint(cell) for part in self._filters if not part.all_remaining()]
         known = [hint for hint in hints if hint is not None]
-        return min(known) if known and len(known) == len(hints) else None
+        nearest = max if self.is_reversed else min
+        return nearest(known) if known and len(known) == len(hints) else None
 
     def transformed(self, cell: Cell) -> Cell:
         for part in self._including:
