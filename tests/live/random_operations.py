@@ -248,7 +248,7 @@ def _scans(draw: st.DrawFn, filters: st.SearchStrategy[str], batches: st.SearchS
     condition = draw(st.one_of(st.none(), filters.map(str.encode)))
     if batches is None:
         batches = st.sampled_from([None, None, 1, 2]) if condition is None else st.none()
-    is_reversed = draw(st.booleans())
+    is_reversed, is_raw = draw(st.booleans()), draw(st.integers(0, 5)) == 0
     first, last = draw(ROWS), draw(ROWS)
     return Scan(
         max(first, last) if is_reversed else min(first, last),
@@ -256,7 +256,8 @@ def _scans(draw: st.DrawFn, filters: st.SearchStrategy[str], batches: st.SearchS
         include_start=draw(st.booleans()),
         include_stop=draw(st.booleans()),
         is_reversed=is_reversed,
-        columns=draw(WANTED if condition is None else KNOWN_WANTED),
+        # One mistake at a time: a raw scan must not name columns, either.
+        columns=draw(WANTED if condition is None and not is_raw else KNOWN_WANTED),
         max_versions=draw(st.integers(1, 4)),
         min_timestamp=low,
         max_timestamp=high,
@@ -264,7 +265,7 @@ def _scans(draw: st.DrawFn, filters: st.SearchStrategy[str], batches: st.SearchS
         limit=draw(st.one_of(st.none(), st.integers(1, 3))),
         caching=draw(st.sampled_from([1, 2, 1000])),
         batch=draw(batches),
-        is_raw=draw(st.integers(0, 5)) == 0,
+        is_raw=is_raw,
     )
 
 
