@@ -161,13 +161,6 @@ def test_timestamp_of_a_delete_counts_for_nothing_beside_columns_even_none(clien
     assert not client.exists(table, T2.TGet(b"r"))
 
 
-def test_results_of_increments_and_appends_are_in_the_order_of_columns(client: Any, table: bytes) -> None:
-    amounts = [T2.TColumnIncrement(b"cf", name, 1) for name in (b"z", b"a")]
-    assert [one.qualifier for one in client.increment(table, T2.TIncrement(b"r", amounts)).columnValues] == [b"a", b"z"]
-    texts = [T2.TColumnValue(b"cf", name, b"v") for name in (b"y", b"b")]
-    assert [one.qualifier for one in client.append(table, T2.TAppend(b"r", texts)).columnValues] == [b"b", b"y"]
-
-
 def test_rows_are_deleted_many_at_a_time_and_nothing_comes_back(client: Any, table: bytes) -> None:
     client.putMultiple(table, [put(b"a"), put(b"z")])
     assert client.deleteMultiple(table, [T2.TDelete(b"a"), T2.TDelete(b"z")]) == []

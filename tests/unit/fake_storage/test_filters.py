@@ -229,6 +229,28 @@ def test_reversed_scan_follows_no_hint(region: Region) -> None:
     assert "r5" not in passed(region, text, is_reversed=True)
 
 
+def test_or_in_a_reversed_scan_takes_a_passed_hint_for_one_that_is_to_come(region: Region) -> None:
+    """FilterListBase.compareCell turns the order of cells round, too, although they come in the same order."""
+    text = "ColumnPrefixFilter('ab') OR ColumnPrefixFilter('x')"
+    assert passed(region, text)["r2"] == "cf:ab g:x"
+    assert passed(region, text, is_reversed=True) == {}
+
+
+def test_column_without_a_qualifier_is_not_skipped(region: Region) -> None:
+    """Its next version is the next cell: a marker of the whole family could stand before it (HBASE-18471)."""
+    region.mutate(Put(b"r5", (Cell(b"cf:", 2, b"new"), Cell(b"cf:", 1, b"old"), Cell(b"cf:a", 2, b"v"))))
+    found = scanned(region, Scan(b"r5", filter=b"ColumnPaginationFilter(2, 0)", max_versions=3))
+    assert [(cell.column, cell.timestamp) for cell in found[0].cells] == [(b"cf:", 2), (b"cf:", 1)]
+
+
+def test_family_whose_scanner_is_closed_follows_no_piece(region: Region) -> None:
+    """The first row closes the scanner of g; what g has stored of the next row is not looked at any more."""
+    for row in (b"r7", b"r8", b"r9"):
+        region.mutate(Put(row, (Cell(b"cf:a", 1, b"v"), Cell(b"g:x", 1, b"v"))))
+    pieces = scanned(region, Scan(b"r7", b"r9", filter=b"ColumnCountGetFilter(1)", batch=1, caching=1))
+    assert [(piece.row, piece.is_partial) for piece in pieces] == [(b"r7", True), (b"r8", False)]
+
+
 @pytest.mark.parametrize("word", ["SKIP", "WHILE"])
 def test_filter_inside_of_skip_and_while_is_not_told_that_the_scan_is_reversed(region: Region, word: str) -> None:
     """PrefixFilter then takes the first row for one behind its prefix: WHILE ends the scan, SKIP drops every row."""

@@ -244,3 +244,13 @@ def test_cell_beyond_the_limit_is_refused_and_the_row_stays(bench: Bench) -> Non
     with pytest.raises(RequestRefused, match="bigger than 1000 bytes"):
         put(region, b"r", a=b"new", b=b"y" * 1000)
     assert values(region, b"r")[b"cf:a"] == b"x" * 900
+
+
+def test_results_of_increments_and_appends_are_in_the_order_of_columns(bench: Bench) -> None:
+    """By family first, as HRegion goes through its stores, and not as the client named them."""
+    region = bench.open()
+    counted = region.mutate(Increment(b"r", ((b"g:z", 1), (b"cf:z", 1), (b"cf:a", 1))))
+    appended = region.mutate(Append(b"s", ((b"g:z", b"v"), (b"cf:z", b"v"), (b"cf:a", b"v"))))
+    for result in (counted, appended):
+        assert result is not None
+        assert [cell.column for cell in result.cells] == [b"cf:a", b"cf:z", b"g:z"]
