@@ -44,7 +44,7 @@ from metaclient.runtime import Runtime, ThreadRuntime
 from metaclient.table import Table
 from metaclient.telemetry import Listener, Telemetry
 
-__all__ = ["Connection", "connect", "connect_to"]
+__all__ = ["Connection", "backend_for", "connect", "connect_to"]
 
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 9090
@@ -178,7 +178,7 @@ class Connection:
             max_tasks=self.config.threads_max, max_queued=self.config.queue_max
         )
         self._owns_backend = _owns_backend
-        self._backend: Backend = _backend or _backend_for(self.url, self._runtime, self.config)
+        self._backend: Backend = _backend or backend_for(self.url, self._runtime, self.config)
         self._is_open = False
         self._is_closed = False
         self._put_together()
@@ -541,8 +541,8 @@ class Connection:
 _NOTHING: AbstractContextManager[object] = nullcontext()
 
 
-def _backend_for(url: object, runtime: Runtime, config: Config) -> Backend:
-    """The backend that is registered for the url's scheme."""
+def backend_for(url: object, runtime: Runtime, config: Config) -> Backend:
+    """Return the backend that is registered for the url's scheme; ConfigError when there is none."""
     if not isinstance(url, str):
         hint = "; HBase's properties are given as config=" if isinstance(url, Mapping | Config) else ""
         raise ConfigError(f"'url' must be text such as 'thrift2://gateway:9090', got {type(url).__name__}{hint}")

@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_connector.conditions.condition import col
-    from spark_connector.dataframe import register, table
+    from spark_connector.dataframe import register, table, write
     from spark_connector.jobs import copy_table, join, row_count, verify_replication
     from spark_connector.lookup_counts import lookups
-    from spark_connector.writing.writer import write
 
 __all__ = ["col", "copy_table", "join", "lookups", "register", "row_count", "table", "verify_replication", "write"]
 
@@ -35,7 +34,7 @@ _HOMES = {
     "row_count": "spark_connector.jobs",
     "table": "spark_connector.dataframe",
     "verify_replication": "spark_connector.jobs",
-    "write": "spark_connector.writing.writer",
+    "write": "spark_connector.dataframe",
 }
 
 

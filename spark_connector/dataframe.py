@@ -1,4 +1,4 @@
-"""``table``: a DataFrame of an HBase table with column pruning, key ranges, value filters and locality.
+"""``table``, a DataFrame of an HBase table with column pruning, key ranges, value filters and locality; and ``write``.
 
 Spark's API for Python sources has none of these (or, for filters, a defect: see :mod:`spark_connector.source`), so this
 road goes around it: the read is planned here, at each call anew; the splits become rows of a binary DataFrame, each
@@ -25,8 +25,8 @@ from spark_connector.conditions.expressions import And, Expression, bind, column
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
-from spark_connector.schema.layouts import schema_of
-from spark_connector.settings.option_uses import Use, check_read
+from spark_connector.planning.read_schema import schema_of
+from spark_connector.settings.option_uses import Use, check_read, check_written
 from spark_connector.settings.options import Options, field_named
 from spark_connector.settings.session import has_jvm
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["SplitReader", "given_options", "known_name", "mapped", "option_name", "register", "table"]
+__all__ = ["SplitReader", "given_options", "known_name", "mapped", "option_name", "register", "table", "write"]
 
 _log = logging.getLogger(__name__)
 
@@ -94,6 +94,41 @@ def table(
     if has_jvm(spark):
         return _planned_here(spark, parsed, columns, condition, limit)
     return _loaded(spark, given, parsed, columns, condition, limit)
+
+
+def write(
+    df: DataFrame,
+    catalog: str | Mapping[str, object] | None,
+    *,
+    url: str | None = None,
+    mode: str = "append",
+    **options: object,
+) -> None:
+    """Write a DataFrame to an HBase table.
+
+    ``catalog`` is hbase-connectors' JSON (text or a mapping); None where options name the table (other layouts).
+    ``mode`` is ``append`` (cells are put beside and over those that are there) or ``overwrite`` (the table is emptied
+    first, which needs ``hbase_spark_write_truncate=True``). Further ``options`` are those of the data source, with
+    ``_`` for ``.``. Rows that are sorted by key reach fewer servers a task: ``df.repartitionByRange("id")`` before it.
+
+        hbase.write(df, catalog, url="thrift2://gateway:9090", hbase_spark_write_durability="ASYNC_WAL")
+    """
+    from importlib.util import find_spec
+
+    from spark_connector.writing.writer import check_write  # needs pyspark's data sources
+
+    if mode not in ("append", "overwrite"):
+        raise ConfigError(f"mode must be append or overwrite, got {mode!r}")
+    given = given_options(catalog, url, options)
+    parsed = Options.parse(given).resolved()
+    check_written(given, Use.WRITE)
+    clients.check_reachable(parsed.connection_url)
+    check_write(df.schema, parsed.catalog(), parsed, overwrite=mode == "overwrite")
+    spark = df.sparkSession
+    if find_spec("pyspark_hbase") is None:
+        register(spark)
+    lookup_counts.collect(spark)
+    df.write.format("hbase").mode(mode).options(**given).save()
 
 
 def given_options(

@@ -1,7 +1,8 @@
 """The data source ``hbase``: what Spark calls for ``spark.read.format("hbase")``, ``df.write`` and streams.
 
 Spark calls each method in another process: what one keeps in ``self`` reaches another only by pickle. Planning
-and reading are in :mod:`spark_connector.planning.splits` and :mod:`spark_connector.reading.split_reader`; here is what Spark wants of them.
+and reading are in :mod:`spark_connector.planning.splits` and :mod:`spark_connector.reading.split_reader`; here is what
+Spark wants of them.
 
 Filters of Spark are *not* pushed down by default. Spark keeps one planned reader for each ``load()``, so that the
 second filter of the same DataFrame would silently be answered with the rows of the first (seen in 4.1 and 4.3).
@@ -64,7 +65,7 @@ class HBaseSource(DataSource):
         return parsed
 
     def schema(self) -> StructType:
-        from spark_connector.schema.layouts import schema_of
+        from spark_connector.planning.read_schema import schema_of
 
         options = self.parsed()
         return schema_of(options.catalog(), options)

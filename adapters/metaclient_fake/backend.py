@@ -1,7 +1,8 @@
 """Decides how a client's call reaches the fake: the SPI of :mod:`metaclient.backend` on a cluster in this process.
 
 A call runs in the caller's thread. When nothing is in the way (no latency, no fault, no service time) it takes a
-handler and goes straight into the region; otherwise :class:`metaclient_fake.network.call.Call` walks it through the network.
+handler and goes straight into the region; otherwise :class:`metaclient_fake.network.call.Call` walks it through the
+network.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class FakeCluster:
         self._hosts = 0
         self._last_start_code = 0
         self._is_closed = False
-        #: True in a child process after ``os.fork()``, which cannot use the cluster; see adapters/metaclient_fake/inherited.py.
+        #: True in a child process after ``os.fork()``, which cannot use the cluster; see ``inherited.py``.
         self.is_inherited = False
         self.runtime.on_fork(self._leave_to_parent)
         self._chores = Chores(self.runtime, self._chore_list())

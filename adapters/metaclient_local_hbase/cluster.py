@@ -24,13 +24,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from metaclient_thrift import Thrift2Backend
-
 from metaclient import keys
-from metaclient.backend import MetaScan
+from metaclient.backend import Backend, MetaScan
+from metaclient.config import Config
+from metaclient.connection import backend_for
 from metaclient.errors import ConfigError, MetaClientError, Unsupported
 from metaclient.model import MetaReplica, ServerName
-from metaclient.runtime import Runtime, ThreadRuntime
+from metaclient.runtime import Pending, Runtime, ThreadRuntime
 from metaclient_local_hbase import jmx
 from metaclient_local_hbase.admin import Admin
 from metaclient_local_hbase.death_watch import DeathWatch, kill_all
@@ -103,7 +103,7 @@ class LocalHBase:
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._log_starts: dict[str, int] = {}  # name -> where in its log the present life begins
         self._watch: DeathWatch | None = None
-        self._gateway: Thrift2Backend | None = None
+        self._gateway: Backend | None = None
         #: How long the last ``up`` took.
         self.start_s = 0.0
 
@@ -321,10 +321,10 @@ class LocalHBase:
             return False
         return True  # rows or not: a new 3.0 has no region in meta, because namespaces are no table any more
 
-    def _through_gateway(self) -> Thrift2Backend:
+    def _through_gateway(self) -> Backend:
         if self._gateway is None:
             first = self._layout.process("thrift2")  # the others may be broken on purpose
-            self._gateway = Thrift2Backend(f"thrift2://{LOOPBACK}:{first.port}", runtime=self._runtime)
+            self._gateway = backend_for(f"thrift2://{LOOPBACK}:{first.port}", self._runtime, Config())
         return self._gateway
 
     def _close_gateway(self) -> None:
@@ -403,7 +403,9 @@ class LocalHBase:
         try:
             return dict(self.admin.meta_servers())
         except Unsupported:
-            found = self._through_gateway().meta_replicas(self._runtime.now() + CALL_S)
+            deadline = self._runtime.now() + CALL_S
+            answer = self._through_gateway().meta_replicas(deadline)
+            found = answer.result(deadline) if isinstance(answer, Pending) else answer
             return {replica.replica_id: replica.server for replica in found}
 
     def spread_meta(self) -> None:

@@ -1,7 +1,7 @@
 """Peers of the connector's scan, each a process of its own: happybase's scan, and a bare loop that throws pages away.
 
-Run as ``python -m metaclient_bench.scan_peers KIND HOST PORT TABLE START STOP ROWS``: says ``ready``, and for each line on
-its standard input scans once and says how many rows there were. Start-up is not part of what is timed.
+Run as ``python -m metaclient_bench.scan_peers KIND HOST PORT TABLE START STOP ROWS``: says ``ready``, and for each line
+on its standard input scans once and says how many rows there were. Start-up is not part of what is timed.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Writes pages of puts: as they are where the backend can, and row by row where it cannot or when that fails.
 
 A page is for who has very many rows and trouble with few of them. So the first attempt writes all of it at once; if
-anything goes wrong, a region that has moved as much as a row that is too big, :func:`metaclient.calls.multi.batch` writes its
-rows again, tries as often as the settings allow, and finds out which of them cannot be written. A put may be written
-twice.
+anything goes wrong, a region that has moved as much as a row that is too big, :func:`metaclient.calls.multi.batch`
+writes its rows again, tries as often as the settings allow, and finds out which of them cannot be written. A put may be
+written twice.
 """
 
 from __future__ import annotations

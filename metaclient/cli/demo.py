@@ -18,13 +18,13 @@ from rich.live import Live
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from metaclient.cli.clusters import cluster_class
 from metaclient.cli.picture import bar, sparkline
 from metaclient.cli.session import Session, common, refuse_options
 from metaclient.connection import Connection
 from metaclient.errors import MetaClientError
 from metaclient.runtime import SimRuntime
 from metaclient.runtime.simulation import import_greenlet
+from metaclient.testing.clusters import cluster_class
 
 __all__ = ["demo"]
 

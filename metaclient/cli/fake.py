@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 import click
 
-from metaclient.cli.clusters import cluster_class
 from metaclient.cli.session import Session, common, refuse_options
 from metaclient.config import Config
+from metaclient.testing.clusters import cluster_class
 from metaclient.wording import counted
 
 __all__ = ["fake"]

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from metaclient.cli.clusters import cluster_class
 from metaclient.cli.session import Session, common, refuse_options
+from metaclient.testing.clusters import cluster_class
 from metaclient.wording import counted
 
 __all__ = ["hbase"]

@@ -26,6 +26,7 @@ import difflib
 import enum
 import inspect
 import logging
+import re
 import warnings
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
@@ -54,7 +55,7 @@ _LOGGER = logging.getLogger(__name__)
 MAPPING: Final = "mapping"
 #: The properties of HBase's client, and ours. Other names are those of servers, tools and other programs.
 CLIENT_PREFIXES: Final = ("hbase.client.", "hbase.locator.", "hbase.rpc.", "hbase.ipc.client.", "metaclient.")
-_OUR_PACKAGES: Final = ("metaclient", "adapters", "spark_connector")
+_OUR_PACKAGES: Final = re.compile(r"(metaclient(_\w+)?|spark_connector)(\.|$)")
 _FIRST_WORDS: Final = ("hbase", "zookeeper", "metaclient")
 #: From this likeness on (``difflib``) a name is taken for a misspelt one. 0.85 finds two wrong letters in the shortest
 #: name (hbase.masters), and not another last word behind a prefix of two words.
@@ -196,7 +197,7 @@ def warn_unread(properties: Mapping[str, str], reads: Collection[str], reader: s
 def warn(message: str, category: type[Warning]) -> None:
     """Warn in the name of our caller: Python hides a DeprecationWarning that names a library's line."""
     frame, level = inspect.currentframe(), 1
-    while frame and frame.f_globals.get("__name__", "").partition(".")[0] in _OUR_PACKAGES:
+    while frame and _OUR_PACKAGES.match(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
 

@@ -1,22 +1,36 @@
-"""For tests: a scripted backend, the contract that every backend must keep, and pytest fixtures.
+"""For tests: a fake HBase, a real one on this machine, a scripted backend, the contract of backends, pytest fixtures.
 
+>>> from metaclient.testing import FakeCluster
+>>> with FakeCluster(servers=3, meta_replicas=2) as cluster, cluster.connect() as connection:
+...     connection.tables()
+[]
 >>> from metaclient.testing import ScriptedBackend
 >>> backend = ScriptedBackend(meta_replicas=3)
 >>> rule = backend.on("read_meta", replica=1).hangs()
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from metaclient.testing.clusters import cluster_class
 from metaclient.testing.scripted import Call, Rule, ScriptedBackend
 
 if TYPE_CHECKING:
     from metaclient.testing.contract import BackendContract
 
-__all__ = ["BackendContract", "Call", "Rule", "ScriptedBackend"]
+    #: The fake and the local HBase are packages of their own, which this one finds by entry point.
+    FakeCluster: Any
+    LocalHBase: Any
+
+__all__ = ["BackendContract", "Call", "FakeCluster", "LocalHBase", "Rule", "ScriptedBackend"]
+
+#: Name here -> name under the entry point group ``metaclient.clusters``.
+_CLUSTERS = {"FakeCluster": "fake", "LocalHBase": "hbase"}
 
 
 def __getattr__(name: str) -> object:
-    """The contract needs pytest, which users of the scripted backend may not have."""
+    """Load what needs another package, at its first use: clusters by entry point, the contract with pytest."""
+    if name in _CLUSTERS:
+        return cluster_class(_CLUSTERS[name])
     if name == "BackendContract":
         import pytest
 

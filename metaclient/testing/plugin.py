@@ -6,7 +6,6 @@ Imports nothing but pytest until a fixture is used, because pytest loads it in e
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
@@ -14,16 +13,12 @@ import pytest
 __all__ = ["fake_hbase", "sim_hbase"]
 
 
-def _fake_cluster(**options: Any) -> Any:
-    """The fake is an adapter: found by its entry point, as any backend is."""
-    found = entry_points(group="metaclient.clusters", name="fake")
-    return next(iter(found)).load()(**options)
-
-
 @pytest.fixture
 def fake_hbase() -> Iterator[Any]:
     """A FakeCluster on real threads, closed after the test."""
-    with _fake_cluster() as cluster:
+    from metaclient.testing import FakeCluster
+
+    with FakeCluster() as cluster:
         yield cluster
 
 
@@ -31,6 +26,7 @@ def fake_hbase() -> Iterator[Any]:
 def sim_hbase() -> Iterator[Any]:
     """A FakeCluster on virtual time: sleeps cost nothing and one seed decides all."""
     from metaclient.runtime import SimRuntime
+    from metaclient.testing import FakeCluster
 
-    with SimRuntime(seed=0) as runtime, _fake_cluster(runtime=runtime) as cluster:
+    with SimRuntime(seed=0) as runtime, FakeCluster(runtime=runtime) as cluster:
         yield cluster

@@ -325,7 +325,7 @@ def _like_regex(pattern: str, escape: str) -> str:
 
 
 def to_sql(expression: Expression) -> str:
-    """Text that :func:`spark_connector.conditions.sql_text.parse_where` reads back as the same condition (for options)."""
+    """Text that :func:`.sql_text.parse_where` reads back as the same condition (for options)."""
     match expression:
         case Constant(value):
             return "NULL" if value is None else str(value).upper()

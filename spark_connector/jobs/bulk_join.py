@@ -18,13 +18,14 @@ from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
 from spark_connector.dataframe import given_options, known_name
 from spark_connector.planning.query import Query
+from spark_connector.planning.read_schema import schema_of
 from spark_connector.reading.arrow import BatchBuilder, arrow_schema
 from spark_connector.reading.split_reader import get_rows, passing
 from spark_connector.reading.tasks import connected
 from spark_connector.schema import rowkey
 from spark_connector.schema.catalog import Catalog, KeyPart
 from spark_connector.schema.codecs.base import BadValueError
-from spark_connector.schema.layouts import Layout, schema_of
+from spark_connector.schema.layouts import Layout
 from spark_connector.schema.ranges import rows_within
 from spark_connector.settings.option_uses import Use, check_read
 from spark_connector.settings.options import Options

@@ -13,9 +13,10 @@ from spark_connector.conditions.expressions import And, Expression, bind, column
 from spark_connector.conditions.pushdown import Pushed, push, scan_columns
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning.projection import Projection
+from spark_connector.planning.read_schema import schema_of
 from spark_connector.planning.user_filter import looks_of
 from spark_connector.schema.catalog import Catalog
-from spark_connector.schema.layouts import Layout, schema_of
+from spark_connector.schema.layouts import Layout
 from spark_connector.schema.ranges import KeyRange, bytes_of
 from spark_connector.settings.options import Options
 

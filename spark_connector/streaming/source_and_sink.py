@@ -13,9 +13,9 @@ reads the *keys* of all cells that are due and cuts at the timestamp that fits: 
 at again for the next batch. Cells of one millisecond are never separated, so a batch is larger where one has more.
 
 **Sink.** The cells of micro-batch N get the time that Spark wrote for it into the checkpoint before it ran
-(:mod:`spark_connector.streaming.checkpoint`), or ``hbase.spark.write.timestamp`` + N. A batch that is run again, after a failure
-or a restart, writes the same cells with the same timestamps: effectively once. With the servers' timestamps it is at
-least once: a batch that is run again adds versions.
+(:mod:`spark_connector.streaming.checkpoint`), or ``hbase.spark.write.timestamp`` + N. A batch that is run again, after
+a failure or a restart, writes the same cells with the same timestamps: effectively once. With the servers' timestamps
+it is at least once: a batch that is run again adds versions.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 1. ``HBaseWriter()`` runs on the driver: it checks schema and catalog, gets the table ready (:mod:`.destination`), fixes
    *one timestamp for the job*, and reads where the table's regions are. All of that travels to the tasks.
-2. A task sends its rows by :class:`~spark_connector.writing.sending.Sender`. Because the timestamp is the job's, a task that
-   runs again, or twice at a time (speculation), writes the same cells again: one version, whoever comes last. Two rows
-   of the DataFrame with one key are two writes of one cell: which one stays is not defined. With
+2. A task sends its rows by :class:`~spark_connector.writing.sending.Sender`. Because the timestamp is the job's, a task
+   that runs again, or twice at a time (speculation), writes the same cells again: one version, whoever comes last. Two
+   rows of the DataFrame with one key are two writes of one cell: which one stays is not defined. With
    ``hbase.spark.write.timestamp=server`` each cell gets the time at which its server writes it instead: a repetition is
    one more version.
 3. Increments cannot be repeated without being counted twice, and Spark repeats tasks; so they are refused unless
@@ -19,7 +19,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -34,7 +34,6 @@ from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
 from spark_connector.reading.arrow import arrow_schema
 from spark_connector.reading.tasks import attempt_number, connected
-from spark_connector.settings.option_uses import Use, check_written
 from spark_connector.settings.options import Options
 from spark_connector.writing import destination
 from spark_connector.writing.mutations import check_writable, page_from_batch, rows_from_batch
@@ -42,13 +41,12 @@ from spark_connector.writing.sending import Sender
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from metaclient import Connection
     from spark_connector.schema.catalog import Catalog
 
-__all__ = ["HBaseWriter", "WriteMessage", "write"]
+__all__ = ["HBaseWriter", "WriteMessage"]
 
 _log = logging.getLogger(__name__)
 #: Clock only; it starts no thread.
@@ -259,38 +257,3 @@ def _told(messages: list[WriteMessage]) -> str:
             counted(retries, "retry", "retries"),
         )
     )
-
-
-def write(
-    df: DataFrame,
-    catalog: str | Mapping[str, object] | None,
-    *,
-    url: str | None = None,
-    mode: str = "append",
-    **options: object,
-) -> None:
-    """Write a DataFrame to an HBase table.
-
-    ``catalog`` is hbase-connectors' JSON (text or a mapping); None where options name the table (other layouts).
-    ``mode`` is ``append`` (cells are put beside and over those that are there) or ``overwrite`` (the table is emptied
-    first, which needs ``hbase_spark_write_truncate=True``). Further ``options`` are those of the data source, with
-    ``_`` for ``.``. Rows that are sorted by key reach fewer servers a task: ``df.repartitionByRange("id")`` before it.
-
-        hbase.write(df, catalog, url="thrift2://gateway:9090", hbase_spark_write_durability="ASYNC_WAL")
-    """
-    from importlib.util import find_spec
-
-    from spark_connector.dataframe import given_options, register
-
-    if mode not in ("append", "overwrite"):
-        raise ConfigError(f"mode must be append or overwrite, got {mode!r}")
-    given = given_options(catalog, url, options)
-    parsed = Options.parse(given).resolved()
-    check_written(given, Use.WRITE)
-    clients.check_reachable(parsed.connection_url)
-    check_write(df.schema, parsed.catalog(), parsed, overwrite=mode == "overwrite")
-    spark = df.sparkSession
-    if find_spec("pyspark_hbase") is None:
-        register(spark)
-    lookup_counts.collect(spark)
-    df.write.format("hbase").mode(mode).options(**given).save()

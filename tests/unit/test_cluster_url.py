@@ -121,7 +121,7 @@ def test_a_command_never_works_on_a_fake_that_nobody_named(command: tuple[str, .
 
 def test_a_command_takes_the_quorum_of_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     urls: list[str] = []
-    monkeypatch.setattr("metaclient.connection._backend_for", lambda url, *_: urls.append(url) or 1 / 0)
+    monkeypatch.setattr("metaclient.connection.backend_for", lambda url, *_: urls.append(url) or 1 / 0)
     site(tmp_path, QUORUM)
     CliRunner().invoke(main, ["doctor", "--config", str(tmp_path)])
     monkeypatch.setenv("METACLIENT_URL", "thrift2://env:9090")

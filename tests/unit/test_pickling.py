@@ -86,7 +86,7 @@ def test_error_keeps_all_of_its_attributes(kind: type[MetaClientError], way: str
 
 def test_errors_of_all_packages_are_looked_at() -> None:
     assert {BatchError, RegionMoved, Throttled, RetriesExhausted} <= set(ERRORS)
-    assert {kind.__module__.partition(".")[0] for kind in ERRORS} >= {"metaclient", "adapters", "spark_connector"}
+    assert {kind.__module__.partition(".")[0] for kind in ERRORS} >= {"metaclient", "spark_connector"}
 
 
 FAIL_IN_A_BATCH = """(_ for _ in ()).throw(

@@ -36,7 +36,7 @@ from metaclient.config.hbase_properties import (
 )
 from metaclient.errors import ConfigError, ConfigWarning
 from metaclient_fake.config.region_replication import ReplicationConfig
-from metaclient_fake.storage import StorageConfig
+from metaclient_fake.config.storage import StorageConfig
 
 __all__ = ["SIMPLE_BALANCER", "STOCHASTIC_BALANCER", "ClusterConfig", "honoured_names", "nearest", "setting_names"]
 

@@ -1,4 +1,4 @@
-"""Stores every limit and delay of region replication, in our units; :mod:`metaclient_fake.config.cluster` knows HBase's names.
+"""Stores every limit and delay of region replication, in our units; ``config.cluster`` has HBase's names for them.
 
 DIVERGENCES from HBase's defaults: replication is on (HBase: both keys false); each replica has its own pace (HBase:
 lock step); of hbase:meta only ``info`` is pushed (HBase: all four families; the design of HBASE-18070 decides).

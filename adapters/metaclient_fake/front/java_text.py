@@ -7,7 +7,8 @@
 4. A batch: ``Failed 2 actions: Class: 2 times, servers with issues: ...``, which may be tried again whatever it was.
 
 Thrift 2 sends the message alone, Thrift 1 the whole trace, which begins with the class of the exception itself. The
-adapter's error table (adapters/metaclient_thrift/errors.py) reads these texts; the unit tests send our errors through both.
+adapter's error table (adapters/metaclient_thrift/errors.py) reads these texts; the unit tests send our errors through
+both.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Turns Thrift 2's structs into our values, results into its structs; metaclient/wire/thrift/structs.py is the client's side.
+"""Turns Thrift 2's structs into our values, and results into structs; ``metaclient.wire.thrift`` does it for clients.
 
 As HBase's ThriftUtilities (2.6): a get's ``timestamp`` wins over its ``timeRange``, timestamps of a get's columns count
 for nothing, result cells carry their type, an answer without cells has no row.

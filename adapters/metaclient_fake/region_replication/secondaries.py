@@ -1,10 +1,10 @@
 """Decides what a server's secondaries follow, their primaries' pushes or their files, and when they may be read.
 
 With region replication: reads stay off after an open until the markers of the primary say that nothing is missing
-(:mod:`metaclient_fake.region_replication.read_gate`); the primary is told of the open, and again until they come. Without it:
-RegionReplicaFlushHandler (reads stay off until the primary has flushed what only it knew) and StorefileRefresherChore
-(new files show after the period; a failure is borne until the files that are known could have been cleaned
-away, then reads go off; the next success turns them on again).
+(:mod:`metaclient_fake.region_replication.read_gate`); the primary is told of the open, and again until they come.
+Without it: RegionReplicaFlushHandler (reads stay off until the primary has flushed what only it knew) and
+StorefileRefresherChore (new files show after the period; a failure is borne until the files that are known could have
+been cleaned away, then reads go off; the next success turns them on again).
 
 DIVERGENCES: the primary is asked for a flush again and again; HBase gives up after some retries and aborts the server.
 A directory that has not changed is not read again.

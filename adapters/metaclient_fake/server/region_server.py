@@ -1,7 +1,7 @@
 """Stores one incarnation of a region server: the regions it has online, its logs, its scanners, its state.
 
-Methods are what runs *on* the server, called through :class:`metaclient_fake.network.call.Call` (or, when nothing is in the
-way, directly by the backend's fast path). Which region goes where is the master's business.
+Methods are what runs *on* the server, called through :class:`metaclient_fake.network.call.Call` (or, when nothing is in
+the way, directly by the backend's fast path). Which region goes where is the master's business.
 
 Mirrors HRegionServer and RSRpcServices (3.x). A region that is not online answers, in this order (as
 ``getRegionByEncodedName`` does): RegionMoved while the memory of a move lasts (120 s, naming the *requested* target,

@@ -15,7 +15,8 @@ __all__ = ["MemStore", "RowOrder", "Segment"]
 #: What rows are sorted by: None = their bytes; hbase:meta has an order of its own (MetaCellComparator).
 RowOrder: TypeAlias = Callable[[bytes], Any] | None
 
-#: Above this many new rows, one sort is cheaper than that many insertions (``benchmarks/metaclient_bench/storage_floor.py``).
+#: Above this many new rows, one sort is cheaper than that many insertions
+#: (``benchmarks/metaclient_bench/storage_floor.py``).
 INSERTIONS_MAX = 64
 
 

@@ -6,8 +6,9 @@ the moment in which replica 2, healthy all along, shows it is its lag. Then the 
 two minutes.
 
 The sink's own work (R4) is that of a cluster on real threads with puts at full rate, as CPU time for an edit beside
-that of the put through the client: see ``benchmarks/metaclient_bench/replication_cost.py``. R4b is the part of it that the put itself
-takes longer. Beside stand the same shares of a bare write to a region, in one thread and without network.
+that of the put through the client: see ``benchmarks/metaclient_bench/replication_cost.py``. R4b is the part of it that
+the put itself takes longer. Beside stand the same shares of a bare write to a region, in one thread and without
+network.
 
 The sink's memory is watched on real threads, with puts as fast as they go and a small limit: R5 reaches its soft part,
 where a flush lets queues go; in R5b a replica hangs, nothing can be flushed, and the hard limit holds.

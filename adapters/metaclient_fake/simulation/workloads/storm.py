@@ -1,7 +1,7 @@
 """A client whose tasks all come at once: warm-ups, lookups of one row, and locations that are shipped to another.
 
-What a storm costs hbase:meta is checked in the calm at the end (:mod:`metaclient_fake.simulation.calm`); here it only has
-to work.
+What a storm costs hbase:meta is checked in the calm at the end (:mod:`metaclient_fake.simulation.calm`); here it only
+has to work.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ CLUSTERS = "metaclient.clusters"
 
 
 def cluster_class(name: str) -> Any:
-    """The class that starts clusters of this kind, whoever brings it."""
+    """Return the class that starts clusters of this kind; ConfigError when no installed package registers one."""
     found = list(entry_points(group=CLUSTERS, name=name))
     if not found:
-        raise ConfigError(f"nothing is registered as {name!r} under {CLUSTERS}: install hbase-metaclient with adapters")
+        raise ConfigError(f"no cluster {name!r} is registered under {CLUSTERS}: reinstall hbase-metaclient")
     return found[0].load()

@@ -1,0 +1,38 @@
+"""The schema of a read: the columns of its layout, and those that say which replica answered."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from metaclient.errors import ConfigError
+from spark_connector.schema.layouts import CELL_COLUMNS, MAP_COLUMNS, Layout
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+    from spark_connector.schema.catalog import Catalog
+    from spark_connector.settings.options import Options
+
+__all__ = ["schema_of"]
+
+
+def schema_of(catalog: Catalog, options: Options) -> StructType:
+    """The schema of a read, with ``options.stale_column`` and ``.replica_column`` behind the rest where asked for."""
+    from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
+
+    if options.layout is Layout.COLUMNS:
+        chosen = catalog.select(options.columns) if options.columns else catalog
+        fields = list(chosen.schema().fields)
+    else:
+        shape = MAP_COLUMNS if options.layout is Layout.MAP else CELL_COLUMNS
+        fields = [StructField(name, type.to_spark(), True) for name, type in shape]
+    taken = {field.name for field in fields}
+    extras = ((options.stale_column, BooleanType()), (options.replica_column, IntegerType()))
+    for name, type in extras:
+        if name is not None:
+            if name in taken:
+                raise ConfigError(
+                    f"column {name} (stale or replica id) is a column of the table, too; name it otherwise"
+                )
+            fields.append(StructField(name, type, True))
+    return StructType(fields)
