@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,19 @@ RUNS: dict[str, tuple[int, str]] = {
 ENDLESS = ["fake", "serve"]
 
 
+#: What the wheel puts at the top of site-packages. Names such as "adapters" belong to other projects.
+TOP_LEVEL = {
+    "metaclient",
+    "metaclient_bench",
+    "metaclient_fake",
+    "metaclient_local_hbase",
+    "metaclient_native",
+    "metaclient_thrift",
+    "pyspark_hbase",  # Spark looks for packages that begin with pyspark_
+    "spark_connector",
+}
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Installed:
     """An environment that has the wheel and nothing of its extras, and the empty folder to run it in."""
@@ -99,6 +113,7 @@ class Installed:
     bin: Path
     folder: Path
     environment: dict[str, str]
+    wheel: Path
 
     def start(self, *arguments: str, program: str = "metaclient") -> subprocess.Popen[str]:
         return subprocess.Popen(
@@ -142,7 +157,8 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     done = subprocess.run(pip, cwd=folder, env=environment, capture_output=True, text=True, timeout=INSTALL_S)
     assert done.returncode == 0, done.stderr
     # No Java and no Maven: the machine of a stranger.
-    return Installed(commands, folder, {**environment, "PATH": str(commands), "HOME": str(base), "COLUMNS": "200"})
+    poor = {**environment, "PATH": str(commands), "HOME": str(base), "COLUMNS": "200"}
+    return Installed(commands, folder, poor, wheel)
 
 
 def check(outcome: tuple[int, str, str], code: int, words: str) -> None:
@@ -150,6 +166,21 @@ def check(outcome: tuple[int, str, str], code: int, words: str) -> None:
     assert "Traceback" not in shown, shown
     assert outcome[0] == code, shown
     assert words in " ".join(shown.split()), shown
+
+
+def test_the_wheel_takes_no_name_of_another_project(installed: Installed) -> None:
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        names = {name.partition("/")[0] for name in wheel.namelist()}
+    assert {name for name in names if not name.endswith(".dist-info")} == TOP_LEVEL
+
+
+def test_a_folder_of_the_user_named_adapters_does_no_harm(installed: Installed) -> None:
+    """A project with a package ``adapters`` of its own, in the folder that it is run in."""
+    for name in ("adapters", "benchmarks"):
+        (installed.folder / name).mkdir(exist_ok=True)
+        (installed.folder / name / "__init__.py").touch()
+    program = "import adapters, metaclient; print(metaclient.connect('fake:').tables())"
+    check(installed.run("-c", program, program="python"), 0, "[]")
 
 
 def test_no_command_is_left_out_and_each_has_help_without_extras(installed: Installed) -> None:

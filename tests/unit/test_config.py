@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from metaclient import config as config_module
 from metaclient.config import Config, MetaMode, checked_properties, fields_given
+from metaclient.config import fields as config_module
 from metaclient.config.hbase_properties import source_of
 from metaclient.errors import ConfigError, ConfigWarning, MetaClientError
 

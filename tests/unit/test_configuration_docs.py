@@ -8,8 +8,8 @@ from metaclient_fake.config.cluster import honoured_names
 from metaclient_native.url import PROPERTIES as OF_NATIVE
 from metaclient_thrift.url import PROPERTIES as OF_THRIFT
 
-from metaclient import config as config_module
 from metaclient.config import Config
+from metaclient.config import fields as config_module
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 

@@ -16,10 +16,10 @@ from pyspark.sql.types import StructType
 
 from metaclient.errors import ConfigError
 from metaclient.model import Cell, CellType, RegionInfo, RegionLocation, Result, ServerName
+from spark_connector.planning.read_schema import schema_of
 from spark_connector.reading import arrow
 from spark_connector.reading.arrow import BadCellError, BatchBuilder, arrow_schema, batches_from_results
 from spark_connector.schema.catalog import Catalog
-from spark_connector.schema.layouts import schema_of
 from spark_connector.settings.options import Options
 from tests.unit.spark.strategies import World, alike, worlds
 

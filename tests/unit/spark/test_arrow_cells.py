@@ -24,13 +24,13 @@ from metaclient.backend import CellPage
 from metaclient.errors import BackendFault
 from metaclient.model import Cell, CellType, RegionInfo, RegionLocation, Result, ServerName
 from metaclient.wire.rpc.cellblock import encode_results
+from spark_connector.planning.read_schema import schema_of
 from spark_connector.reading import arrow_cells
 from spark_connector.reading.arrow import BadCellError, arrow_schema, batches_from_results
 from spark_connector.reading.arrow_cells import batches_from_cells
 from spark_connector.reading.arrow_columns import ColumnDecoder, matrix_of
 from spark_connector.schema.catalog import Catalog
 from spark_connector.schema.codecs import BadValueError, Codec, codec_named
-from spark_connector.schema.layouts import schema_of
 from spark_connector.schema.types import parse_type
 from spark_connector.settings.options import Options
 from tests.unit.spark.strategies import CODECS, TYPES, World, values, worlds

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 pytest.importorskip("pyspark")
 
 from metaclient.errors import ConfigError
+from spark_connector.planning.read_schema import schema_of
 from spark_connector.schema.catalog import Catalog, CellColumn, FamilyColumn
 from spark_connector.schema.codecs import BadValueError
-from spark_connector.schema.layouts import schema_of
 from spark_connector.schema.rowkey import join, split
 from spark_connector.schema.types import from_spark, parse_type
 from spark_connector.settings.options import Options

@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from metaclient.errors import ConfigError
 from metaclient.model import Cell, CellType, Delete, Durability, Increment, Put, Result
+from spark_connector.planning.read_schema import schema_of
 from spark_connector.reading.arrow import BatchBuilder
 from spark_connector.schema.catalog import Catalog
 from spark_connector.schema.codecs import BadValueError
-from spark_connector.schema.layouts import schema_of
 from spark_connector.settings.options import Options
 from spark_connector.writing.mutations import check_writable, rows_from_batch
 from tests.unit.spark.strategies import World, worlds

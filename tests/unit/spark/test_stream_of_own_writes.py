@@ -19,7 +19,7 @@ from metaclient import Connection
 from metaclient.model import LATEST_TIMESTAMP
 from spark_connector import clients
 from spark_connector.jobs.splits import schema_from
-from spark_connector.schema.layouts import schema_of
+from spark_connector.planning.read_schema import schema_of
 from spark_connector.settings.options import Options
 from spark_connector.streaming.source_and_sink import (
     DataSourceStreamArrowWriter,

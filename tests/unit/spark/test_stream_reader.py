@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from metaclient import ConfigError, Connection
 from spark_connector import clients
-from spark_connector.schema.layouts import schema_of
+from spark_connector.planning.read_schema import schema_of
 from spark_connector.settings.options import Options
 from spark_connector.streaming.source_and_sink import HBaseStreamReader
 
