@@ -43,7 +43,8 @@ def modules_below(*packages: str, leave_out: Sequence[str] = ()) -> list[ModuleT
     >>> [module.__name__ for module in found][:2]
     ['metaclient.runtime', 'metaclient.runtime.line_preemption']
     """
-    return [module for package in packages for module in _below(package, frozenset(leave_out))]
+    found = {module.__name__: module for package in packages for module in _below(package, frozenset(leave_out))}
+    return list(found.values())
 
 
 def _below(name: str, leave_out: frozenset[str]) -> Iterator[ModuleType]:
@@ -80,7 +81,7 @@ def preempted_lines(runtime: SimRuntime, modules: Sequence[ModuleType], share: f
             replaced.extend(_replace_code(module))
         yield
     finally:
-        for function, code in replaced:
+        for function, code in reversed(replaced):  # the first code of a function that was replaced twice comes last
             function.__code__ = code
         for module in modules:
             vars(module).pop(_CHECKPOINT, None)

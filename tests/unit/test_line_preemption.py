@@ -109,6 +109,14 @@ def test_code_is_put_back_after_the_block(racy: types.ModuleType) -> None:
     assert not [name for name in vars(racy) if "checkpoint" in name]
 
 
+def test_code_is_put_back_when_a_module_is_named_twice(racy: types.ModuleType) -> None:
+    before = racy.Counter.add.__code__
+    with SimRuntime() as runtime, preempted_lines(runtime, [racy, racy], 0.5):
+        assert racy.Counter.add.__code__ is not before
+    assert racy.Counter.add.__code__ is before
+    assert racy.Counter().doubled == 0
+
+
 def test_properties_generators_branches_and_super_work_as_before(racy: types.ModuleType) -> None:
     def use() -> list[object]:
         child = racy.Child()

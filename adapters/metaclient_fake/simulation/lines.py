@@ -25,7 +25,7 @@ class _Group:
 
 GROUPS: Mapping[str, _Group] = {
     "storage": _Group(("metaclient_fake.storage",)),
-    "replication": _Group(("metaclient_fake.region_replication", "metaclient_fake.region_replication.secondaries")),
+    "replication": _Group(("metaclient_fake.region_replication",)),
     "cluster": _Group(
         ("metaclient_fake",),
         (
