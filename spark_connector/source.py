@@ -4,17 +4,15 @@ Spark calls each method in another process: what one keeps in ``self`` reaches a
 and reading are in :mod:`spark_connector.planning.splits` and :mod:`spark_connector.reading.split_reader`; here is what
 Spark wants of them.
 
-Filters of Spark are *not* pushed down by default. Spark keeps one planned reader for each ``load()``, so that the
-second filter of the same DataFrame would silently be answered with the rows of the first (seen in 4.1 and 4.3).
-``where`` as an option, or ``spark_connector.table``, pushes down safely. With ``hbase.spark.pushdown.catalyst=true``
-(and Spark's ``spark.sql.python.filterPushdown.enabled``) a ``load()`` is good for one filtered use: a second planning
-with other filters is refused. That a later query has *no* filter cannot be seen from here; hence it is off.
+Filters of Spark are not pushed down: no reader here has ``pushFilters``. Spark keeps the reader that one query has
+planned for all later queries on the same DataFrame, so that ``df.where("i = 1").count()`` and then ``df.count()`` would
+both be 1 (seen in 4.1 and 4.3). The second query does not call Python at all, so that a source cannot notice it. The
+option ``hbase.spark.query.where`` and ``spark_connector.table(where=...)`` push conditions down without that.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -24,26 +22,15 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
 
-    from spark_connector.conditions.expressions import Expression
     from spark_connector.planning.splits import TableSplit
     from spark_connector.settings.option_uses import Use
     from spark_connector.settings.options import Options
 
 __all__ = ["HBasePartition", "HBaseReader", "HBaseSource"]
 
-#: Only this worker of Spark calls ``pushFilters``; a reader that has the method makes every other read fail.
-_PUSHDOWN_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
-
 
 class HBaseSource(DataSource):
     """``spark.read.format("hbase").option("url", ...).option("catalog", ...).load()``."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        super().__init__(dict(options))
-        from metaclient.runtime import ThreadRuntime
-
-        #: Made once a ``load()``, and pickled with it.
-        self.load_id = f"{ThreadRuntime().rng.getrandbits(64):016x}"
 
     @classmethod
     def name(cls) -> str:
@@ -73,10 +60,7 @@ class HBaseSource(DataSource):
     def reader(self, schema: StructType) -> HBaseReader:
         from spark_connector.settings.option_uses import Use
 
-        options = self.parsed(Use.LOAD)
-        if options.pushdown_catalyst and _PUSHDOWN_WORKER in sys.modules:
-            return PushingReader(options, schema, self.load_id)
-        return HBaseReader(options, schema, self.load_id)
+        return HBaseReader(self.parsed(Use.LOAD), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from spark_connector.settings.option_uses import Use
@@ -138,23 +122,18 @@ class HBasePartition(InputPartition):
 class HBaseReader(DataSourceReader):
     """Plans on the driver, reads in the workers."""
 
-    def __init__(self, options: Options, schema: StructType, load_id: str) -> None:
+    def __init__(self, options: Options, schema: StructType) -> None:
         from spark_connector.clients import check_reachable
         from spark_connector.planning.query import Query
 
         check_reachable(options.connection_url)
-        self._load_id = load_id
-        self._condition: Expression | None = None
         self._query = Query.of(options, schema)
 
     def partitions(self) -> list[InputPartition]:
         from spark_connector import clients, lookup_counts
-        from spark_connector.planning import plans
         from spark_connector.planning import splits as planning
 
         query = self._query
-        if query.options.pushdown_catalyst:
-            plans.only_one(self._load_id, self._condition)
         with clients.lease(query.options) as connection:
             splits = planning.plan(connection, query, whole=query.limit is not None)
         first, *rest = splits
@@ -167,16 +146,3 @@ class HBaseReader(DataSourceReader):
         if split is None:  # Spark's own, for an empty plan
             return
         yield from read_in_task(self._query, split, getattr(partition, "planned", None))
-
-
-class PushingReader(HBaseReader):
-    """Takes Spark's filters, too; exists only in the worker that offers them."""
-
-    def pushFilters(self, filters: Any) -> Iterable[Any]:
-        """All of them stay with Spark as well: what we push is a superset."""
-        from spark_connector.planning.plans import condition_of
-        from spark_connector.planning.query import Query
-
-        self._condition = condition_of(filters, self._query.catalog)
-        self._query = Query.of(self._query.options, self._query.schema, self._condition)
-        return list(filters)

@@ -70,7 +70,7 @@ _JOBS = _ALWAYS | _ROWS | _TIMES | _SCANS | _TASKS | {"columns", "locality"}
 #: Fields of :class:`~spark_connector.settings.options.Options`, by use.
 HONOURED: Mapping[Use, Collection[str]] = {
     Use.TABLE: _READS | {"locality"},
-    Use.LOAD: _READS | {"pushdown_catalyst"},
+    Use.LOAD: _READS,
     Use.JOIN: _READS - _SCANS - _TASKS - {"limit", "batch_size"},
     Use.ROW_COUNT: _JOBS | {"read_replica"},
     Use.COPY_TABLE: _JOBS | _SENDING | {"filter", "batch_size", "read_replica"},

@@ -47,6 +47,13 @@ _SPARKS = frozenset({"path", "checkpointlocation", "queryname"})
 _CLIENT_PREFIXES = ("hbase.", "zookeeper.", "metaclient.")
 #: Accepted as hbase-connectors has them, and of no effect here.
 _WITHOUT_EFFECT = frozenset({"hbase.spark.use.hbasecontext"})
+#: An option that was removed, and the only value of it that is still accepted: the old default.
+_REMOVED = {"hbase.spark.pushdown.catalyst": "false"}
+#: Why it was removed, and what to use instead.
+_REMOVED_ADVICE = (
+    "it was taken away, because Spark answers later queries of the same DataFrame with the filter of the first. "
+    "Use spark_connector.table(where=...), or the option hbase.spark.query.where"
+)
 #: Above this likeness an unknown name is taken for a slip. Measured on one- and two-letter slips of all our names.
 _LIKENESS = 0.85
 
@@ -95,7 +102,6 @@ class Options:
     batch_size: int | None = _option("hbase.spark.query.batchsize", kinds.whole(1, 2**31 - 1, off="-1"))
     bulkget_size: int = _option("hbase.spark.bulkget.size", kinds.whole(1, 100_000), 1000)
     pushdown_column_filter: bool = _option("hbase.spark.pushdown.columnfilter", kinds.flag, True)
-    pushdown_catalyst: bool = _option("hbase.spark.pushdown.catalyst", kinds.flag, False)
     partition_split_mb: float | None = _option(
         "hbase.spark.partition.split.mb", kinds.decimal_number(0, off="off"), 512.0
     )
@@ -145,6 +151,8 @@ class Options:
                 values[field.name] = field.metadata[_KIND].parse(field.metadata[_NAME], value)
             elif name in _WITHOUT_EFFECT:
                 _log.warning("option %s has no effect here", name)
+            elif name in _REMOVED:
+                _refuse_if_removed(name, value)
             elif name not in _SPARKS:
                 _refuse_if_ours(name)
                 properties[_PROPERTY_CASE.get(name, name)] = value
@@ -280,6 +288,11 @@ def _lower_case(options: Mapping[str, str]) -> dict[str, str]:
                 raise ConfigError(f"option {name} is given twice: names are the same in any case")
             given[str(name).lower()] = str(value)
     return given
+
+
+def _refuse_if_removed(name: str, value: str) -> None:
+    if value.strip().lower() != _REMOVED[name]:
+        raise ConfigError(f"option {name} = {value}: {_REMOVED_ADVICE}")
 
 
 def _refuse_if_ours(name: str) -> None:

@@ -137,7 +137,7 @@ def test_sql_can_read_it(spark: Any, hbase: Any, catalog: str) -> None:
     assert spark.sql("SELECT count(*), max(i) FROM v WHERE name IS NOT NULL").first() == (20, 29)
 
 
-# -- the defect of Spark's push-down (spark.md 3), and our roads -------------------------------------------------------
+# -- the defect of Spark's push-down, and our ways around it -----------------------------------------------------------
 
 
 @pytest.fixture
@@ -184,7 +184,7 @@ def ids(df: Any) -> list[int]:
 
 @pytest.mark.essential
 def test_one_dataframe_serves_many_filters(spark: Any, road: Callable[[], Any], conf: Any) -> None:
-    """All eight rows of spark.md 3's table, on one DataFrame each."""
+    """Eight ways to use one DataFrame twice, on one DataFrame each."""
     df = road()
     assert ids(df.where("i = 1")) == [1]  # 1: a filter, then the bare DataFrame
     assert ids(df) == list(range(10))
@@ -221,29 +221,11 @@ def _col(name: str) -> Any:
     return col(name)
 
 
-@pytest.fixture
-def pushing(spark: Any) -> Iterator[None]:
-    with pushdown(spark, "true"):
-        yield
-
-
 @pytest.mark.essential
-def test_with_catalyst_one_load_is_good_for_one_filter(spark: Any, ten: Any, catalog: str, pushing: Any) -> None:
-    asked = {"hbase.spark.pushdown.catalyst": "true"}
-    assert ids(load(spark, ten, catalog, **asked).where("i = 1 AND id < 'r04'")) == [1]
-    df = load(spark, ten, catalog, **asked)
-    assert ids(df.where("i = 1")) == [1]
-    assert ids(df.where("i = 1")) == [1]  # the same again is no danger
-    with pytest.raises(Exception, match=r"was planned with the filter .* and is now used with"):
-        df.where("i = 2").collect()
-
-
-def test_with_catalyst_a_union_of_two_filters_is_refused_not_wrong(
-    spark: Any, ten: Any, catalog: str, pushing: Any
-) -> None:
-    df = load(spark, ten, catalog, **{"hbase.spark.pushdown.catalyst": "true"})
-    with pytest.raises(Exception, match=r"Call load\(\) again"):
-        df.where("i = 1").union(df.where("i = 2")).collect()
+def test_sparks_own_push_down_cannot_be_asked_for(spark: Any, ten: Any, catalog: str) -> None:
+    """With it ``df.where("i = 1").count()`` and then ``df.count()`` gave 1 and 1."""
+    with pushdown(spark, "true"), pytest.raises(Exception, match=r"pushdown\.catalyst = true: it was taken away"):
+        load(spark, ten, catalog, **{"hbase.spark.pushdown.catalyst": "true"}).count()
 
 
 # -- bad input ---------------------------------------------------------------------------------------------------------

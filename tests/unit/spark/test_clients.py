@@ -126,7 +126,7 @@ def test_a_fork_has_no_client_of_its_parent() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forks_of_one_worker_do_not_all_start_at_one_meta_replica() -> None:
-    """spark.md 0.8: what is pickled or inherited repeats itself in every task; a client's own chance does not.
+    """What is pickled or inherited repeats itself in every task; a client's own chance does not.
 
     24 forks, 2 secondaries: all at the same one by chance is 2 in 16 million.
     """

@@ -99,7 +99,6 @@ EXAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "max_rows_per_trigger": ("7", {}),
     "starting_timestamp": ("7", {}),
     "stream_lag_ms": ("7", {}),
-    "pushdown_catalyst": ("true", {}),
 }
 
 
@@ -301,7 +300,6 @@ SHOWN_BY = {
     "locality": "tests/unit/spark/test_option_uses.py::test_splits_have_hosts_unless_locality_is_off",
     "locations": "tests/unit/spark/test_hbase_writer.py::test_locations_travel_or_do_not",
     "max_rows_per_trigger": "tests/unit/spark/test_stream_reader.py::test_a_limit_cuts_where_it_fits",
-    "pushdown_catalyst": "tests/spark/test_reading.py::",
     "starting_timestamp": "tests/unit/spark/test_stream_reader.py::test_the_lag_and_the_default_start",
     "stream_lag_ms": "tests/unit/spark/test_stream_reader.py::test_the_lag_and_the_default_start",
     "write_at_least_once": "tests/unit/spark/test_hbase_writer.py::test_increments_and_deletes",

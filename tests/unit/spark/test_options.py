@@ -25,7 +25,7 @@ def test_names_are_taken_in_any_case() -> None:
 def test_defaults_are_those_of_the_table_of_options() -> None:
     options = Options.parse({})
     assert (options.bulkget_size, options.cache_blocks, options.pushdown_column_filter) == (1000, False, True)
-    assert (options.pushdown_catalyst, options.locations, options.layout) == (False, "ship", Layout.COLUMNS)
+    assert (options.locations, options.layout) == ("ship", Layout.COLUMNS)
     assert (options.partition_split_mb, options.partition_min_mb, options.partition_max) == (512, 64, 10_000)
     assert (options.write_batch_rows, options.write_batch_bytes, options.write_concurrency) == (1000, 2 << 20, 2)
     assert (options.write_rate_mb, options.write_nulls, options.write_operation) == (None, "skip", "put")
@@ -40,6 +40,13 @@ def test_every_option_misspelt_by_one_letter_is_refused_with_its_name(name: str)
     slip = name[:-2] + name[-1] if len(name) > 4 else name + name[-1]
     with pytest.raises(ConfigError, match=rf"no such option; did you mean {re.escape(known)}\?"):
         Options.parse({slip: "1"})
+
+
+def test_an_option_that_gave_wrong_rows_is_refused_with_what_to_use_instead() -> None:
+    """Spark keeps the reader of the first query for all queries of a DataFrame: ``hbase.spark.pushdown.catalyst``."""
+    with pytest.raises(ConfigError, match=r"pushdown\.catalyst = true: it was taken away.*table\(where=\.\.\.\)"):
+        Options.parse({"hbase.spark.pushdown.Catalyst": "true"})
+    assert Options.parse({"hbase.spark.pushdown.catalyst": "false"}) == Options.parse({})  # what was the default
 
 
 @pytest.mark.parametrize("name", ["hbase.spark.nonsense.at.all", "hbase.spark.x"])
