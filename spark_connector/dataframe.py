@@ -6,6 +6,8 @@ with the host that it should run on; ``mapInArrow`` turns each into the rows of 
 hand. With Spark Connect the same read is a fresh ``load()`` of the data source ``hbase``, without locality.
 
 Either way the condition is also applied by Spark to what comes back: what we push down can cost speed, never add rows.
+With a JVM that is the text as it was given, which Spark's own parser reads in the session's settings. With Connect,
+where Spark would read it at the first action and maybe in other settings, it is made of the bound values.
 """
 
 from __future__ import annotations
@@ -16,22 +18,26 @@ import logging
 import pickle
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from metaclient.errors import ConfigError
 from spark_connector import clients, lookup_counts
-from spark_connector.conditions.expressions import And, Expression, bind, columns_of, to_column, to_sql
+from spark_connector.conditions import dialect
+from spark_connector.conditions.expressions import And, Expression, bind, columns_of, opaque_parts, to_column, to_sql
+from spark_connector.conditions.pushdown import superset
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.planning.read_schema import schema_of
+from spark_connector.schema.catalog import Catalog
 from spark_connector.settings.option_uses import Use, check_read, check_written
 from spark_connector.settings.options import Options, field_named
 from spark_connector.settings.session import has_jvm
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
@@ -84,7 +90,6 @@ def table(
     given = given_options(catalog, url, options)
     if columns is not None and isinstance(columns, str):
         raise ConfigError(f"columns must be a list of names, got the text {columns!r}: write [{columns!r}]")
-    condition = parse_where(where) if isinstance(where, str) else where
     parsed = Options.parse(given).resolved()
     check_read(given, parsed, Use.TABLE)
     if limit is not None and parsed.limit is not None:
@@ -92,8 +97,8 @@ def table(
     clients.check_reachable(parsed.connection_url)
     lookup_counts.collect(spark)
     if has_jvm(spark):
-        return _planned_here(spark, parsed, columns, condition, limit)
-    return _loaded(spark, given, parsed, columns, condition, limit)
+        return _planned_here(spark, parsed, columns, where, limit)
+    return _loaded(spark, given, parsed, columns, where, limit)
 
 
 def write(
@@ -165,38 +170,69 @@ def _planned_here(
     spark: SparkSession,
     options: Options,
     columns: Sequence[str] | None,
-    condition: Expression | None,
+    where: str | Expression | None,
     limit: int | None,
 ) -> DataFrame:
-    query, condition, wanted = _query(options, columns, condition)
+    query, conditions, wanted = _query(spark, options, columns, where)
     limit = options.limit if limit is None else limit
     # The limit is of rows that pass the condition, which only Spark knows for sure: then it stops us by itself.
-    query = query.limited(limit if condition is None else None)
+    query = query.limited(limit if not conditions else None)
     with clients.lease(options) as connection:
         splits = planning.plan(connection, query)
     df = mapped(spark, query.schema, splits, reader_of(query), locality=options.locality == "auto")
-    return _finished(df, condition, wanted, limit)
+    tests = [each.given if isinstance(each.given, str) else each.column() for each in conditions]
+    return _finished(df, tests, wanted, limit)
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """A condition as it was given, as it is bound in the session's dialect, and the columns that its text names."""
+
+    given: str | Expression
+    bound: Expression
+    columns: tuple[str, ...]
+
+    def column(self) -> SparkColumn:
+        """Return the test without a reference to the session's settings."""
+        for part in opaque_parts(self.bound):
+            if isinstance(self.given, str):
+                raise ConfigError(f"where: {to_sql(part)}: {part.reason}; or put it into df.where(...)")
+        return to_column(self.bound)
 
 
 def _query(
-    options: Options, columns: Sequence[str] | None, condition: Expression | None
-) -> tuple[Query, Expression | None, list[str] | None]:
-    """What to read, the condition with every value of its column's kind, and the columns to keep at the end."""
+    spark: SparkSession, options: Options, columns: Sequence[str] | None, where: str | Expression | None
+) -> tuple[Query, list[_Condition], list[str] | None]:
+    """Return what to read, the conditions that Spark has to test, and the columns to keep at the end."""
     catalog = options.catalog()
-    if options.where is not None:
-        own = parse_where(options.where)
-        condition = own if condition is None else And((own, condition))
-        options = replace(options, where=None)  # Spark tests it, and faster than a worker could
-    bound = bind(condition, catalog) if condition is not None else None
+    given = [each for each in (options.where, where) if each is not None]
+    options = replace(options, where=None)  # Spark tests it, and faster than a worker could
+    conditions = _bound(spark, given, catalog)
+    condition = _all_of(conditions) if conditions else None
     full = schema_of(catalog, options)
     if columns is None:
-        return Query.of(options, full, bound), bound, None
+        return Query.of(options, full, condition), conditions, None
     wanted = [known_name(name, full.fieldNames()) for name in columns]
     if not wanted:
         raise ConfigError("columns is empty: leave it out for all of them, or name some")
-    read = dict.fromkeys([*wanted, *(columns_of(bound) if bound is not None else ())])
+    read = dict.fromkeys([*wanted, *(name for each in conditions for name in each.columns)])
     schema = type(full)([full[name] for name in read])
-    return Query.of(options, schema, bound), bound, wanted
+    return Query.of(options, schema, condition), conditions, wanted
+
+
+def _bound(spark: SparkSession, given: Sequence[str | Expression], catalog: Catalog) -> list[_Condition]:
+    if not given:
+        return []
+    words = dialect.of_session(spark)
+    parsed = [parse_where(each, words) if isinstance(each, str) else each for each in given]
+    return [
+        _Condition(one, bind(each, catalog, words), tuple(catalog.field(name).name for name in columns_of(each)))
+        for one, each in zip(given, parsed, strict=True)
+    ]
+
+
+def _all_of(conditions: Sequence[_Condition]) -> Expression:
+    return conditions[0].bound if len(conditions) == 1 else And(tuple(each.bound for each in conditions))
 
 
 def known_name(name: str, names: Sequence[str]) -> str:
@@ -210,9 +246,11 @@ def known_name(name: str, names: Sequence[str]) -> str:
     return found
 
 
-def _finished(df: DataFrame, condition: Expression | None, wanted: list[str] | None, limit: int | None) -> DataFrame:
-    if condition is not None:
-        df = df.where(to_column(condition))
+def _finished(
+    df: DataFrame, tests: Sequence[str | SparkColumn], wanted: list[str] | None, limit: int | None
+) -> DataFrame:
+    for test in tests:
+        df = df.where(test)
     if wanted is not None:
         df = df.select(*(f"`{name.replace('`', '``')}`" for name in wanted))
     return df if limit is None else df.limit(limit)
@@ -311,16 +349,16 @@ def _loaded(
     given: Mapping[str, str],
     options: Options,
     columns: Sequence[str] | None,
-    condition: Expression | None,
+    where: str | Expression | None,
     limit: int | None,
 ) -> DataFrame:
     """A fresh ``load()``: the same options, schema and condition, planned by Spark's own worker."""
-    query, condition, wanted = _query(options, columns, condition)
+    query, conditions, wanted = _query(spark, options, columns, where)
     limit = options.limit if limit is None else limit
     kept = {name: value for name, value in given.items() if field_named(name) != "locality"}  # Spark decides there
     reader = spark.read.format("hbase").options(**kept).schema(query.schema)
-    if condition is not None:
-        reader = reader.option("hbase.spark.query.where", to_sql(condition))
-    if limit is not None and condition is None:
+    if conditions:
+        reader = reader.option("hbase.spark.query.where", to_sql(superset(_all_of(conditions))))
+    if limit is not None and not conditions:
         reader = reader.option("hbase.spark.query.limit", limit)
-    return _finished(reader.load(), condition, wanted, limit)
+    return _finished(reader.load(), [each.column() for each in conditions], wanted, limit)

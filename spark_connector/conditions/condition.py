@@ -28,11 +28,14 @@ __all__ = [
     "IsNull",
     "Like",
     "Not",
+    "Opaque",
     "Or",
+    "Single",
     "col",
     "columns_of",
     "evaluate",
     "like_prefix",
+    "opaque_parts",
     "to_sql",
 ]
 
@@ -125,6 +128,23 @@ class Constant(Expression):
     value: bool | None
 
 
+@dataclass(frozen=True, slots=True)
+class Opaque(Expression):
+    """A test that only Spark can make, because it rounds the column's values; nothing of it is pushed down."""
+
+    part: Expression
+    reason: str  # what Spark does, and what to write instead
+
+
+class Single(float):
+    """A value of Spark's FLOAT (``0.1F``): the number of 32 bits, kept as the double of the same value."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return f"Single({float(self)!r})"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class ColumnName:
     """A column to compare; made by :func:`col`."""
@@ -199,10 +219,22 @@ def _columns(expression: Expression) -> Iterator[str]:
         case And(parts) | Or(parts):
             for part in parts:
                 yield from _columns(part)
-        case Not(part):
+        case Not(part) | Opaque(part):
             yield from _columns(part)
         case Comparison() | In() | Like() | IsNull():
             yield expression.column
+
+
+def opaque_parts(expression: Expression) -> Iterator[Opaque]:
+    """Return the tests in it that only Spark can make."""
+    match expression:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from opaque_parts(part)
+        case Not(part):
+            yield from opaque_parts(part)
+        case Opaque():
+            yield expression
 
 
 # ---- what it means
@@ -343,6 +375,8 @@ def to_sql(expression: Expression) -> str:
             return f"{_quoted(column)} IN ({', '.join(map(literal_sql, values))})" if values else "FALSE"
         case Like(column, pattern, escape):
             return f"{_quoted(column)} LIKE {literal_sql(pattern)} ESCAPE {literal_sql(escape)}"
+        case Opaque(part):
+            return to_sql(part)
     raise TypeError(f"{expression!r} is no condition")
 
 
@@ -366,16 +400,24 @@ def literal_sql(value: object) -> str:
         case int():
             return str(value)
         case float():
-            return f"DOUBLE '{value!r}'"
+            return _float_sql(value)
         case Decimal():
-            return f"DECIMAL '{value!s}'"
+            return f"{value!s}BD"
         case str():
             return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
         case bytes() | bytearray() | memoryview():
             return f"X'{bytes(value).hex()}'"
+        case datetime.datetime() if value.tzinfo is None:
+            return f"TIMESTAMP_NTZ '{value.isoformat()}'"
         case datetime.datetime():
-            word = "TIMESTAMP_NTZ" if value.tzinfo is None else "TIMESTAMP"
-            return f"{word} '{value.isoformat()}'"
+            return f"TIMESTAMP_LTZ '{value.astimezone(datetime.UTC).isoformat()}'"
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
     raise ConfigError(f"{value!r} ({type(value).__name__}) cannot stand in a condition")
+
+
+def _float_sql(value: float) -> str:
+    word, suffix = ("FLOAT", "F") if isinstance(value, Single) else ("DOUBLE", "D")
+    if math.isnan(value) or math.isinf(value):
+        return f"{word}('{'NaN' if math.isnan(value) else 'Infinity' if value > 0 else '-Infinity'}')"
+    return f"{float(value)!r}{suffix}"

@@ -1,17 +1,21 @@
 """Conditions on a catalog: binds them to its columns (names and kinds of values), and makes a pyspark column of them.
 
 A condition is bound on the driver, before anything is read: a column that is not there, or a value that cannot be one
-of the column's, is an error with the column's name. Text for a date or a time is read as ISO 8601; a time without a
-zone is in UTC (whatever Spark's session time zone is: the same instant is compared here and there).
+of the column's, is an error with the column's name. Bound values are those that Spark would compare with, in the
+session's dialect: numbers in the common type (:mod:`spark_connector.conditions.coercion`), text for a timestamp as the instant
+that it is in the session's time zone. What depends on a setting of the session that is not known is refused.
 """
 
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
+from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from metaclient.errors import ConfigError
+from spark_connector.conditions import coercion, literals
 from spark_connector.conditions.condition import (
     And,
     ColumnName,
@@ -22,15 +26,18 @@ from spark_connector.conditions.condition import (
     IsNull,
     Like,
     Not,
+    Opaque,
     Or,
+    Single,
     col,
     columns_of,
     evaluate,
     like_prefix,
+    opaque_parts,
     to_sql,
 )
+from spark_connector.conditions.dialect import PORTABLE, Dialect
 from spark_connector.schema.catalog import Catalog, FamilyColumn, Field
-from spark_connector.schema.codecs.text import date_from_text, instant_from_text
 from spark_connector.schema.types import DataType
 
 if TYPE_CHECKING:
@@ -46,30 +53,32 @@ __all__ = [
     "IsNull",
     "Like",
     "Not",
+    "Opaque",
     "Or",
     "bind",
     "col",
     "columns_of",
     "evaluate",
+    "opaque_parts",
     "to_column",
     "to_sql",
 ]
 
 
-def bind(expression: Expression, catalog: Catalog) -> Expression:
-    """The same condition with the catalog's names and every value of its column's kind; ConfigError if it cannot be.
+def bind(expression: Expression, catalog: Catalog, dialect: Dialect = PORTABLE) -> Expression:
+    """Return the condition with the catalog's names and the values that Spark compares with; ConfigError otherwise.
 
     >>> bind(col("K") == "a", Catalog.from_mapping("t", "k BINARY :k, a INT cf:a"))
     Comparison(column='k', operator='=', value=b'a')
     """
     match expression:
         case And(parts):
-            return And(tuple(bind(part, catalog) for part in parts))
+            return And(tuple(bind(part, catalog, dialect) for part in parts))
         case Or(parts):
-            return Or(tuple(bind(part, catalog) for part in parts))
+            return Or(tuple(bind(part, catalog, dialect) for part in parts))
         case Not(part):
-            return Not(bind(part, catalog))
-        case Constant():
+            return Not(bind(part, catalog, dialect))
+        case Constant() | Opaque():
             return expression
         case IsNull(column):
             return IsNull(catalog.field(column).name)
@@ -77,13 +86,57 @@ def bind(expression: Expression, catalog: Catalog) -> Expression:
             field = _comparable(catalog, column)
             if value is None:
                 return IsNull(field.name) if operator == "<=>" else Constant(None)
-            return Comparison(field.name, operator, _value(field, value))
+            return _in_either_mode(dialect, lambda known: _compared(field, operator, value, known))
         case In(column, values):
             field = _comparable(catalog, column)
-            return In(field.name, tuple(None if value is None else _value(field, value) for value in values))
+            return _in_either_mode(dialect, lambda known: _listed(field, values, known))
         case Like(column, pattern, escape):
             return _like(catalog, column, pattern, escape)
-    raise ConfigError(f"where: {expression!r} is no condition: text, or made of spark_connector.col")
+    raise ConfigError(
+        f"where: {expression!r} is no condition: text, or made of spark_connector.conditions.expressions.col"
+    )
+
+
+def _in_either_mode(dialect: Dialect, bound: Callable[[Dialect], Expression]) -> Expression:
+    """Return what is bound, if ANSI mode does not matter or is known."""
+    if dialect.is_ansi is not None:
+        return bound(dialect)
+    with_ansi, without = bound(replace(dialect, is_ansi=True)), bound(replace(dialect, is_ansi=False))
+    if with_ansi == without or to_sql(with_ansi) == to_sql(without):  # NaN is not equal to itself
+        return with_ansi
+    reason = without.reason if isinstance(without, Opaque) else "write the number with D to compare doubles"
+    raise ConfigError(
+        f"where: {to_sql(without)} depends on spark.sql.ansi.enabled, which is not known here: {reason}; or use "
+        "spark_connector.table(where=...)"
+    )
+
+
+def _compared(field: Field, operator: str, value: object, dialect: Dialect) -> Expression:
+    converted = _value(field, value, dialect)
+    if field.type.is_number:
+        assert isinstance(converted, int | float | Decimal)
+        return coercion.compared(field.name, field.type, operator, converted, is_ansi=dialect.is_ansi is True)
+    return Comparison(field.name, operator, converted)
+
+
+def _listed(field: Field, values: tuple[object, ...], dialect: Dialect) -> Expression:
+    if not dialect.is_ansi and field.type.name in _NO_TEXT_IN_LISTS and any(isinstance(each, str) for each in values):
+        raise ConfigError(
+            f"where: column {field.name} is {field.type}: with ANSI mode off Spark does not read text in an IN list as "
+            f"that: write {_NO_TEXT_IN_LISTS[field.type.name]}"
+        )
+    converted = tuple(None if value is None else _value(field, value, dialect) for value in values)
+    if field.type.is_number:
+        return coercion.listed(field.name, field.type, converted, is_ansi=dialect.is_ansi is True)  # type: ignore[arg-type]  # numbers, by _converted
+    return In(field.name, converted)
+
+
+#: Type -> what to write instead of text in an IN list, which Spark compares as text, or not at all.
+_NO_TEXT_IN_LISTS = {
+    "binary": "X'hex'",
+    "timestamp": "TIMESTAMP '...'",
+    "timestamp_ntz": "TIMESTAMP_NTZ '...'",
+}
 
 
 def _comparable(catalog: Catalog, column: str) -> Field:
@@ -112,9 +165,9 @@ def _like(catalog: Catalog, column: str, pattern: str, escape: str) -> Expressio
     return Like(field.name, pattern, escape)
 
 
-def _value(field: Field, value: object) -> object:
+def _value(field: Field, value: object, dialect: Dialect) -> object:
     try:
-        return _converted(value, field.type)
+        return _converted(value, field.type, dialect)
     except (ValueError, TypeError) as error:
         raise ConfigError(
             f"where: column {field.name} is {field.type}, and {value!r} is {_kind(value)}: {error}"
@@ -127,7 +180,7 @@ def _kind(value: object) -> str:
     )
 
 
-def _converted(value: object, type: DataType) -> object:
+def _converted(value: object, type: DataType, dialect: Dialect) -> object:
     if type.is_number:
         if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
             raise TypeError("write a number, without quotes")
@@ -150,25 +203,25 @@ def _converted(value: object, type: DataType) -> object:
         case "binary":
             raise TypeError("write X'hex' or text")
         case "date" if isinstance(value, str):
-            return date_from_text(value)
+            return literals.date(value)
         case "date" if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
             return value
         case "date":
             raise TypeError("write DATE 'YYYY-MM-DD'")
-    return _instant(value, type)
+    return _instant(value, type, dialect)
 
 
-def _instant(value: object, type: DataType) -> datetime.datetime:
+def _instant(value: object, type: DataType, dialect: Dialect) -> datetime.datetime:
     if isinstance(value, str):
-        return instant_from_text(value, type)
+        return literals.local_time(value) if type.name == "timestamp_ntz" else literals.instant(value, dialect)
     if not isinstance(value, datetime.datetime):
         raise TypeError(f"write {type.name.upper()} 'YYYY-MM-DD HH:MM:SS'")
     if type.name == "timestamp_ntz":
         if value.tzinfo is not None:
-            raise ValueError("it has a time zone, the column has none")
+            raise ValueError("it has a time zone, the column has none; write TIMESTAMP_NTZ '...'")
         return value
     if value.tzinfo is None:
-        raise ValueError("it has no time zone; write datetime(..., tzinfo=datetime.UTC)")
+        raise ValueError("it has no time zone; write TIMESTAMP_LTZ '...', or datetime(..., tzinfo=datetime.UTC)")
     return value.astimezone(datetime.UTC)
 
 
@@ -202,6 +255,8 @@ def to_column(expression: Expression) -> SparkColumn:
             return f.like(f.col(_quoted(column)).cast("string"), f.lit(pattern), f.lit(escape))
         case IsNull(column):
             return f.col(_quoted(column)).isNull()
+        case Opaque(part):
+            return to_column(part)
     raise TypeError(f"{expression!r} is no condition")
 
 
@@ -239,6 +294,8 @@ def _literal(value: object) -> SparkColumn:
             if precision > 38:
                 raise ConfigError(f"where: {value} has more than the 38 digits that Spark's decimals have")
             return f.lit(f"{value:f}").cast(f"decimal({precision},{scale})")
+        case Single():
+            return f.lit(float(value)).cast("float")
         case int() if not isinstance(value, bool) and not -(2**63) <= value < 2**63:
             return _literal(Decimal(value))
         case bytes():
@@ -246,7 +303,7 @@ def _literal(value: object) -> SparkColumn:
         case datetime.datetime() if value.tzinfo is None:
             return f.lit(value.isoformat()).cast("timestamp_ntz")
         case datetime.datetime():
-            return f.lit(value.isoformat()).cast("timestamp")
+            return f.lit(value.isoformat()).cast("timestamp_ltz")  # "timestamp" may be without a zone, by a setting
         case datetime.date():
             return f.lit(value.isoformat()).cast("date")  # py4j cannot carry the years before 1000
     return f.lit(value)

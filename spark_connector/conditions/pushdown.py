@@ -30,6 +30,7 @@ from spark_connector.conditions.condition import (
     IsNull,
     Like,
     Not,
+    Opaque,
     Or,
     columns_of,
     like_prefix,
@@ -40,7 +41,7 @@ from spark_connector.schema.codecs.base import BadValueError
 from spark_connector.schema.codecs.spans import Spans, union_spans
 from spark_connector.schema.ranges import EVERYTHING, KeyRange, intersection
 
-__all__ = ["Pushed", "ScanColumns", "push", "scan_columns", "without_not"]
+__all__ = ["Pushed", "ScanColumns", "push", "scan_columns", "superset", "without_not"]
 
 #: The longest filter that is sent with every scan; HBase parses it anew for each region.
 FILTER_BYTES_MAX = 16 << 10
@@ -143,7 +144,25 @@ def without_not(condition: Expression, *, negated: bool = False) -> Expression:
             if None in values:
                 return Constant(False)  # never true: "not found" is unknown
             return _both([Comparison(column, "<>", value) for value in values] or [Not(IsNull(column))])
+        case Opaque():
+            return condition  # nothing is known about it, nor about its opposite
     return Not(condition) if negated else condition
+
+
+def superset(condition: Expression) -> Expression:
+    """Return a condition without Opaque that is true for at least the rows for which this one is true."""
+    return _without_opaque(without_not(condition))
+
+
+def _without_opaque(condition: Expression) -> Expression:
+    match condition:
+        case And(parts):
+            return _both([_without_opaque(part) for part in parts])
+        case Or(parts):
+            return _either([_without_opaque(part) for part in parts])
+        case Opaque():
+            return Constant(True)
+    return condition
 
 
 def _both(parts: list[Expression]) -> Expression:
@@ -206,7 +225,7 @@ class _Compiler:
                 sides = [self._text(part) for part in parts]
                 known = [side for side in sides if side is not None]
                 return filter_text.any_of(known) if len(known) == len(sides) else None
-            case Constant():
+            case Constant() | Opaque():
                 return None
         (name,) = columns_of(condition)
         field = self._cells.get(name)

@@ -10,11 +10,12 @@
               | column [NOT] IN "(" literal { "," literal } ")"
               | column [NOT] LIKE text [ESCAPE text]
               | column IS [NOT] NULL
-    literal   = 42 | 4.2 (a decimal) | 4e2, 4.2D (doubles) | 'text' | X'hex' | TRUE | FALSE | NULL
-              | DATE 'Y-M-D' | TIMESTAMP 'Y-M-D H:M:S[zone]' | TIMESTAMP_NTZ '...' | DOUBLE '...' | DECIMAL '...'
+    literal   = 42 | 4.2 (a decimal) | 4e2 (a double) | 1Y 1S 1L 1BD 4.2F 4.2D | 'text' | X'hex' | TRUE | FALSE | NULL
+              | DATE 'Y-M-D' | TIMESTAMP 'Y-M-D H:M:S[zone]' (also TIMESTAMP_LTZ, TIMESTAMP_NTZ)
+              | DOUBLE('NaN' | 'Infinity' | '-Infinity'), FLOAT(...)
 
-Words in any case; names bare or in backticks. Strings as Spark reads them: a quote is doubled or has a backslash.
-Whatever else Spark's SQL can do belongs into ``df.where``: it is not pushed down.
+Keywords in any case; names bare or in backticks. All of it is Spark SQL, and literals are read as the session's parser
+reads them (:mod:`spark_connector.conditions.literals`). Other Spark SQL is refused here: it belongs into ``df.where``.
 """
 
 from __future__ import annotations
@@ -23,12 +24,28 @@ import datetime
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
+from typing import TypeVar
 
 from metaclient.errors import ConfigError
-from spark_connector.conditions.condition import And, Comparison, Constant, Expression, In, IsNull, Like, Not, Or
+from spark_connector.conditions import literals
+from spark_connector.conditions.condition import (
+    And,
+    Comparison,
+    Constant,
+    Expression,
+    In,
+    IsNull,
+    Like,
+    Not,
+    Or,
+    Single,
+)
+from spark_connector.conditions.dialect import PORTABLE, Dialect
 
 __all__ = ["parse_where"]
+
+T = TypeVar("T")
 
 #: Brackets and NOTs inside each other; text that goes deeper is a mistake.
 DEPTH_MAX = 100
@@ -46,7 +63,15 @@ _TOKEN = re.compile(
 _KEYWORDS = frozenset({"AND", "OR", "NOT", "IN", "IS", "NULL", "LIKE", "BETWEEN", "ESCAPE", "TRUE", "FALSE"})
 _COMPARISONS = {"=": "=", "==": "=", "<>": "<>", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "<=>": "<=>"}
 _FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
-_ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
+#: WORD 'text' is a literal, and what the text must be.
+_TYPED = {
+    "DATE": "'YYYY-MM-DD'",
+    "TIMESTAMP": "'YYYY-MM-DD HH:MM:SS', with or without a zone",
+    "TIMESTAMP_LTZ": "'YYYY-MM-DD HH:MM:SS', with or without a zone",
+    "TIMESTAMP_NTZ": "'YYYY-MM-DD HH:MM:SS' without a zone",
+}
+#: WORD('text') is a literal.
+_FLOAT_WORDS = frozenset({"DOUBLE", "FLOAT"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +92,8 @@ class _Literal:
     value: object
 
 
-def parse_where(text: str) -> Expression:
-    """The condition that ``text`` states, not yet bound to a catalog (``expressions.bind``).
+def parse_where(text: str, dialect: Dialect = PORTABLE) -> Expression:
+    """Return the condition that ``text`` states, not yet bound to a catalog (``expressions.bind``).
 
     >>> parse_where("a >= 3 AND b NOT IN ('x', 'y')")  # doctest: +NORMALIZE_WHITESPACE
     And(parts=(Comparison(column='a', operator='>=', value=3), Not(part=In(column='b', values=('x', 'y')))))
@@ -76,14 +101,15 @@ def parse_where(text: str) -> Expression:
     Traceback (most recent call last):
     metaclient.errors.ConfigError: where: at character 6, a >= <here>AND b: a literal or a column should be here
     """
-    return _Parser(text).whole()
+    return _Parser(text, dialect).whole()
 
 
 class _Parser:
     """One pass over the tokens."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, dialect: Dialect) -> None:
         self._text = text
+        self._dialect = dialect
         self._tokens = self._split()
         self._at = 0
         self._depth = 0
@@ -108,6 +134,8 @@ class _Parser:
             kind, text = str(match.lastgroup), match[0]
             if kind == "name" and text.upper() in _KEYWORDS:
                 kind, text = "keyword", text.upper()
+            if kind == "text" and text[0] == '"' and self._dialect.quotes_names:
+                raise self._fault(at, "spark.sql.ansi.doubleQuotedIdentifiers is on: write names in backticks")
             if kind != "space":
                 tokens.append(_Token(kind, text, at))
             at = match.end()
@@ -215,8 +243,8 @@ class _Parser:
             self._expect(")")
             return In(left.name, tuple(values))
         if self._takes("LIKE"):
-            pattern = self._string("a pattern in quotes")
-            escape = self._string("one character in quotes") if self._takes("ESCAPE") else "\\"
+            pattern = self._string(self._quoted("a pattern in quotes"))
+            escape = self._unescaped(self._quoted("one character in quotes")) if self._takes("ESCAPE") else "\\"
             return Like(left.name, pattern, escape)
         return None
 
@@ -224,7 +252,7 @@ class _Parser:
 
     def _operand(self) -> _Name | _Literal:
         token = self._peek()
-        if token.kind == "name" and not (self._peek(1).kind == "text" and token.text.upper() in _TYPED):
+        if token.kind == "name" and not self._is_typed():
             self._next()
             if self._peek().text == "(":
                 raise self._fault(token.at, f"functions cannot be pushed down; {_ELSEWHERE}")
@@ -232,87 +260,80 @@ class _Parser:
             return _Name(token.text[1:-1].replace("``", "`") if quoted else token.text, token.at)
         return _Literal(self._literal())
 
+    def _is_typed(self) -> bool:
+        """Return True if the next tokens are a literal that begins with a word."""
+        word, following = self._peek().text.upper(), self._peek(1)
+        if following.kind == "text" and word in ("DOUBLE", "FLOAT", "DECIMAL"):
+            raise self._fault(self._peek().at, f"Spark has no literal {word} 'text': write 1.5D, 1.5F or 1.5BD")
+        if following.kind == "text":
+            return word in _TYPED
+        return word in _FLOAT_WORDS and following.text == "(" and self._peek(2).kind == "text"
+
     def _literal(self) -> object:
         token = self._peek()
+        if token.text == "+":
+            raise self._fault(token.at, "write the number without +")
         is_negative = self._takes("-")
-        if is_negative or self._takes("+"):
-            number = self._next()
-            if number.kind != "number":
-                raise self._fault(number.at, "a number should follow the sign")
-            value = self._number(number)
-            return -value if is_negative else value
+        if is_negative and self._peek().kind != "number":
+            raise self._fault(self._peek().at, "a number should follow the sign")
+        token = self._peek()
+        if token.kind == "name" and self._is_typed():
+            return self._typed()
         self._next()
         if token.kind == "number":
-            return self._number(token)
+            return self._number(token, "-" if is_negative else "")
         if token.kind == "text":
-            return self._unquoted(token)
+            return self._string(token)
         if token.kind == "binary":
-            return self._typed(token, bytes.fromhex, token.text[2:-1], "an even number of hex digits")
+            return self._read(
+                token, "X takes an even number of hex digits", lambda: literals.hex_bytes(token.text[2:-1])
+            )
         if token.kind == "keyword" and token.text in ("TRUE", "FALSE", "NULL"):
             return None if token.text == "NULL" else token.text == "TRUE"
-        if token.kind == "name" and token.text.upper() in _TYPED and self._peek().kind == "text":
-            reader, form = _TYPED[token.text.upper()]
-            return self._typed(token, reader, self._unquoted(self._next()), form)
         raise self._fault(token.at, "a literal or a column should be here")
 
-    def _typed(self, token: _Token, reader: Callable[[str], object], text: str, form: str) -> object:
+    def _typed(self) -> datetime.date | float:
+        token = self._next()
+        word = token.text.upper()
+        if word in _FLOAT_WORDS:
+            self._expect("(")
+            text = self._unescaped(self._next())
+            self._expect(")")
+            value = self._read(
+                token, f"{word}(...) takes NaN, Infinity or -Infinity", lambda: literals.float_word(text)
+            )
+            return Single(value) if word == "FLOAT" else value
+        text = self._unescaped(self._next())
+        form = f"{word} takes {_TYPED[word]}"
+        if word == "DATE":
+            return self._read(token, form, lambda: literals.date(text))
+        if word == "TIMESTAMP_NTZ" or (word == "TIMESTAMP" and not self._dialect.timestamps_have_zones):
+            return self._read(token, form, lambda: literals.local_time(text))
+        return self._read(token, form, lambda: literals.instant(text, self._dialect))
+
+    def _read(self, token: _Token, form: str, read: Callable[[], T]) -> T:
         try:
-            return reader(text.strip())
-        except (ValueError, InvalidOperation):
-            raise self._fault(token.at, f"{token.text if token.kind == 'name' else 'X'} takes {form}") from None
+            return read()
+        except ValueError as error:
+            raise self._fault(token.at, f"{form}: {error}" if str(error) else form) from None
 
-    def _number(self, token: _Token) -> int | float | Decimal:
-        text = token.text.rstrip("LlSsYyDdFfBb")
-        suffix = token.text[len(text) :].upper()
-        if suffix in ("L", "S", "Y"):
-            if not text.isdigit():
-                raise self._fault(token.at, f"{suffix} is for whole numbers")
-            return int(text)
-        if suffix == "BD":
-            return Decimal(text)
-        if suffix or "e" in text.lower():
-            return float(text)
-        return int(text) if text.isdigit() else Decimal(text)
+    def _number(self, token: _Token, sign: str) -> int | float | Decimal:
+        return self._read(token, "no number", lambda: literals.number(sign + token.text))
 
-    def _string(self, wanted: str) -> str:
+    def _quoted(self, wanted: str) -> _Token:
         token = self._next()
         if token.kind != "text":
             raise self._fault(token.at, f"{wanted} should be here")
-        return self._unquoted(token)
+        return token
 
-    def _unquoted(self, token: _Token) -> str:
-        quote, body = token.text[0], token.text[1:-1]
-        return re.sub(r"\\u([0-9A-Fa-f]{4})|\\(.)|" + quote * 2, _unescaped, body, flags=re.DOTALL)
+    def _string(self, token: _Token) -> str:
+        """Return a string literal's text, as the session's parser reads it."""
+        return self._unescaped(token) if self._dialect.unescapes_strings else token.text[1:-1]
 
-
-def _unescaped(match: re.Match[str]) -> str:
-    if match[1] is not None:
-        return chr(int(match[1], 16))
-    if match[2] is not None:
-        return _ESCAPES.get(match[2], match[2])
-    return match[0][0]
+    def _unescaped(self, token: _Token) -> str:
+        return self._read(
+            token, "the text has characters that Unicode does not have", lambda: literals.unescaped(token.text)
+        )
 
 
 _ELSEWHERE = "what is beyond this small language belongs into df.where(...)"
-
-
-def _instant(text: str) -> datetime.datetime:
-    instant = datetime.datetime.fromisoformat(text)
-    return instant.replace(tzinfo=datetime.UTC) if instant.tzinfo is None else instant
-
-
-def _local(text: str) -> datetime.datetime:
-    instant = datetime.datetime.fromisoformat(text)
-    if instant.tzinfo is not None:
-        raise ValueError
-    return instant
-
-
-#: WORD 'text' -> how to read it, and what it takes.
-_TYPED: dict[str, tuple[Callable[[str], object], str]] = {
-    "DATE": (datetime.date.fromisoformat, "'YYYY-MM-DD'"),
-    "TIMESTAMP": (_instant, "'YYYY-MM-DD HH:MM:SS', with or without a zone (without: UTC)"),
-    "TIMESTAMP_NTZ": (_local, "'YYYY-MM-DD HH:MM:SS' without a zone"),
-    "DOUBLE": (float, "a number in quotes"),
-    "DECIMAL": (Decimal, "a number in quotes"),
-}

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from metaclient import keys
 from metaclient.errors import ConfigError
 from metaclient.model import Consistency, Get, Scan
-from spark_connector.conditions.expressions import And, Expression, bind, columns_of
+from spark_connector.conditions.expressions import And, Expression, bind, columns_of, opaque_parts, to_sql
 from spark_connector.conditions.pushdown import Pushed, push, scan_columns
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning.projection import Projection
@@ -54,7 +54,7 @@ class Query:
         catalog = options.catalog()
         full = schema_of(catalog, replace(options, columns=()) if options.layout is Layout.COLUMNS else options)
         schema = schema_of(catalog, options) if schema is None else _checked(schema, full)
-        exact = _bound(parse_where(options.where), options, catalog) if options.where is not None else None
+        exact = _testable(_bound(parse_where(options.where), options, catalog)) if options.where is not None else None
         both = [] if exact is None else [exact]
         both += [] if condition is None else [_bound(condition, options, catalog)]
         pushed = push(
@@ -146,6 +146,13 @@ def _bound(condition: Expression, options: Options, catalog: Catalog) -> Express
             "hbase.spark.query.startrow, .stoprow, .prefix, .ranges or .filter there"
         )
     return bind(condition, catalog)
+
+
+def _testable(condition: Expression) -> Expression:
+    """Return the condition; ConfigError if only Spark can test a part of it."""
+    for part in opaque_parts(condition):
+        raise ConfigError(f"where: {to_sql(part)}: {part.reason}; or use spark_connector.table(where=...)")
+    return condition
 
 
 @dataclass(frozen=True, slots=True)
