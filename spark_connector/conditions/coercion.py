@@ -7,7 +7,7 @@ Spark casts both sides to a common type. These are the rules of Spark 4's ``Type
    the column and all of its values, so that one double in it makes all of them doubles.
 2. A float beside a whole number: doubles in ANSI mode, otherwise floats of 32 bits.
 3. Whole numbers and decimals: a decimal that is wide enough for both. Above 38 digits it loses digits behind the point.
-4. ``<``, ``<=``, ``>`` and ``>=`` of a whole number column and a decimal outside of BIGINT: TRUE or FALSE, also of null.
+4. ``<``, ``<=``, ``>`` and ``>=`` of a whole number and a decimal outside of BIGINT: TRUE or FALSE, also of null.
 
 What comes back has values for which comparing them one by one gives the same answer; where Spark rounds the column's
 values (2 for INT and BIGINT, 3 above 38 digits), the test is :class:`~spark_connector.conditions.condition.Opaque`.
