@@ -80,9 +80,10 @@ def table(
     """A DataFrame of an HBase table; only what is asked for is read.
 
     ``catalog`` is hbase-connectors' JSON (text or a mapping); None where options name the table. ``columns`` are names
-    of it; ``where`` is SQL text (``AND OR NOT IN BETWEEN LIKE IS NULL`` and comparisons) or a condition that is made of
-    :func:`spark_connector.col`; ``limit`` is the number of rows of the DataFrame. Further ``options`` are those of the
-    data source with ``_`` for ``.`` (``hbase_spark_query_readreplica=True``) or given as they are with
+    of it; ``where`` is Spark SQL (``AND OR NOT IN BETWEEN LIKE IS NULL`` and comparisons), which is read in the session's
+    settings, or a condition that is made of :func:`spark_connector.col`; ConfigError for what cannot be pushed down.
+    ``limit`` is the number of rows of the DataFrame. Further ``options`` are those of the data source with ``_`` for
+    ``.`` (``hbase_spark_query_readreplica=True``) or given as they are with
     ``**{"hbase.spark.query.readreplica": True}``.
 
         df = hbase.table(spark, catalog, url="thrift2://gateway:9090", columns=["name"], where="id IN (1, 2)")
