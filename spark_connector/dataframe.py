@@ -80,10 +80,10 @@ def table(
     """A DataFrame of an HBase table; only what is asked for is read.
 
     ``catalog`` is hbase-connectors' JSON (text or a mapping); None where options name the table. ``columns`` are names
-    of it; ``where`` is Spark SQL (``AND OR NOT IN BETWEEN LIKE IS NULL`` and comparisons), which is read in the session's
-    settings, or a condition that is made of :func:`spark_connector.col`; ConfigError for what cannot be pushed down.
-    ``limit`` is the number of rows of the DataFrame. Further ``options`` are those of the data source with ``_`` for
-    ``.`` (``hbase_spark_query_readreplica=True``) or given as they are with
+    of it. ``where`` is Spark SQL (``AND OR NOT IN BETWEEN LIKE IS NULL`` and comparisons), read in the session's
+    settings at the time of the call, or a condition that is made of :func:`spark_connector.col`; ConfigError if it
+    cannot be pushed down. ``limit`` is the number of rows of the DataFrame. Further ``options`` are those of the data
+    source with ``_`` for ``.`` (``hbase_spark_query_readreplica=True``) or given as they are with
     ``**{"hbase.spark.query.readreplica": True}``.
 
         df = hbase.table(spark, catalog, url="thrift2://gateway:9090", columns=["name"], where="id IN (1, 2)")

@@ -287,13 +287,11 @@ def _literal(value: object) -> SparkColumn:
 
     match value:
         case Decimal():
-            _, digits, exponent = value.as_tuple()
-            assert isinstance(exponent, int)
-            scale = max(0, -exponent)
-            precision = max(len(digits) + max(0, exponent), scale, 1)
-            if precision > 38:
+            if literals.precision_and_scale(value)[0] > literals.PRECISION_MAX:
                 raise ConfigError(f"where: {value} has more than the 38 digits that Spark's decimals have")
-            return f.lit(f"{value:f}").cast(f"decimal({precision},{scale})")
+            return f.expr(
+                f"{value:f}BD"
+            )  # a cast is no literal to Spark, which compares whole numbers with it otherwise
         case Single():
             return f.lit(float(value)).cast("float")
         case int() if not isinstance(value, bool) and not -(2**63) <= value < 2**63:

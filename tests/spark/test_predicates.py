@@ -13,6 +13,7 @@ reading run in this process, on both protocols, without a job for each condition
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import random
@@ -20,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -30,7 +32,7 @@ import spark_connector as hbase_connector
 from metaclient.errors import ConfigError
 from spark_connector import clients, dataframe
 from spark_connector.conditions import coercion
-from spark_connector.conditions.expressions import Expression, In, opaque_parts, to_column, to_sql
+from spark_connector.conditions.expressions import Comparison, Expression, In, opaque_parts, to_column, to_sql
 from spark_connector.conditions.pushdown import superset
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import plan
@@ -137,6 +139,21 @@ def test_a_dataframe_of_a_condition_that_was_answered_wrongly_has_sparks_rows(sp
             found[number].add(one)
     assert dict(zip(ONCE_WRONG, found, strict=True)) == dict(zip(ONCE_WRONG, right, strict=True))
     assert all(found[:4])
+
+
+@pytest.mark.essential
+def test_a_decimal_in_a_column_is_a_literal_to_spark(spark: Any) -> None:
+    """A cast to a decimal would make Spark round 1E-22 to the digits that a BIGINT leaves: to 0."""
+    df = spark.createDataFrame([(0,)], "l bigint")
+    assert df.where(to_column(Comparison("l", "<", Decimal("1E-22")))).collect()
+
+
+@pytest.mark.essential
+def test_an_instant_in_a_column_keeps_its_zone_where_timestamps_have_none(spark: Any) -> None:
+    moment = datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)
+    with settings(spark, SETTINGS["strict"]):
+        df = spark.createDataFrame([(moment,)], "ts timestamp_ltz")
+        assert df.where(to_column(Comparison("ts", "=", moment))).collect()
 
 
 def _put(cluster: FakeCluster, name: str, made: RandomTable) -> None:
