@@ -92,9 +92,7 @@ def bind(expression: Expression, catalog: Catalog, dialect: Dialect = PORTABLE) 
             return _in_either_mode(dialect, lambda known: _listed(field, values, known))
         case Like(column, pattern, escape):
             return _like(catalog, column, pattern, escape)
-    raise ConfigError(
-        f"where: {expression!r} is no condition: text, or made of spark_connector.conditions.expressions.col"
-    )
+    raise ConfigError(f"where: {expression!r} is no condition: text, or made of spark_connector.col")
 
 
 def _in_either_mode(dialect: Dialect, bound: Callable[[Dialect], Expression]) -> Expression:

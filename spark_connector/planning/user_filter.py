@@ -7,10 +7,11 @@ afterwards. A filter that were given only the wanted columns would take every ot
 1. Filters of the row key look at no cell. The read fetches what it would fetch without them.
 2. Filters that judge each cell by itself, or by columns that they name, give the same answer on the wanted columns and
    the named ones. The read fetches these.
-3. All others (FirstKeyOnlyFilter, ColumnCountGetFilter, ColumnPaginationFilter, SKIP, and filters that are not known
-   here) depend on all cells of a row. The read fetches whole rows.
-4. PageFilter and WHILE depend on the rows before. Spark reads a table by many scans, each with a filter of its own, so
-   that their answer would depend on the regions: they are refused.
+3. All others (FirstKeyOnlyFilter, ColumnPaginationFilter, SKIP, and filters that are not known here) depend on all
+   cells of a row. The read fetches whole rows.
+4. PageFilter, WHILE and ColumnCountGetFilter (which closes a family for the rest of a scan) depend on the rows before.
+   Spark reads a table by many scans, each with a filter of its own, so that their answer would depend on the regions:
+   they are refused.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ _OF_NAMED_COLUMNS = frozenset(
     }
 )
 _OF_ROWS_BEFORE = {
+    b"ColumnCountGetFilter": "in a scan it ends a family for all later rows, too: use ColumnPaginationFilter(LIMIT, 0)",
     b"PageFilter": "it counts the rows of each region by itself: use hbase.spark.query.limit",
     b"WHILE": "it ends each scan by itself, and every region has another one: use hbase.spark.query.stoprow",
 }

@@ -60,8 +60,6 @@ FILTERS = [
     "TimestampsFilter(1003)",
     "KeyOnlyFilter()",
     "FirstKeyOnlyFilter()",
-    "ColumnCountGetFilter(1)",
-    "ColumnCountGetFilter(2)",
     "ColumnPaginationFilter(1,1)",
     "SKIP ValueFilter(!=,'binary:x2')",
     "SKIP ValueFilter(!=,'binary:h1')",
@@ -197,9 +195,12 @@ def test_a_condition_is_tested_on_what_a_users_filter_lets_through(
     assert rows(connection, made) == [{"id": row["id"]} for row in whole if evaluate(condition, row) is True]
 
 
-@pytest.mark.parametrize("text", ["PageFilter(3)", "WHILE ValueFilter(!=,'binary:x')", "SKIP WHILE KeyOnlyFilter()"])
+@pytest.mark.parametrize(
+    "text",
+    ["PageFilter(3)", "WHILE ValueFilter(!=,'binary:x')", "SKIP WHILE KeyOnlyFilter()", "ColumnCountGetFilter(2)"],
+)
 def test_filters_that_would_answer_for_each_region_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match=r"hbase\.spark\.query\.filter: (PageFilter|WHILE)"):
+    with pytest.raises(ConfigError, match=r"hbase\.spark\.query\.filter: (PageFilter|WHILE|ColumnCountGetFilter)"):
         query(**{"hbase.spark.query.filter": text})
 
 
