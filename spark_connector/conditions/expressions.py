@@ -2,8 +2,8 @@
 
 A condition is bound on the driver, before anything is read: a column that is not there, or a value that cannot be one
 of the column's, is an error with the column's name. Bound values are those that Spark would compare with, in the
-session's dialect: numbers in the common type (:mod:`spark_connector.conditions.coercion`), text for a timestamp as the instant
-that it is in the session's time zone. What depends on a setting of the session that is not known is refused.
+session's dialect: numbers in the common type (:mod:`spark_connector.conditions.coercion`), text for a timestamp as the
+instant that it is in the session's time zone. What depends on a setting of the session that is not known is refused.
 """
 
 from __future__ import annotations
