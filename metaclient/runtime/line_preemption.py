@@ -41,7 +41,7 @@ def modules_below(*packages: str, leave_out: Sequence[str] = ()) -> list[ModuleT
 
     >>> found = modules_below("metaclient.runtime", leave_out=["metaclient.runtime.threads"])
     >>> [module.__name__ for module in found][:2]
-    ['metaclient.runtime', 'metaclient.runtime.line_preemption']
+    ['metaclient.runtime', 'metaclient.runtime.forks']
     """
     found = {module.__name__: module for package in packages for module in _below(package, frozenset(leave_out))}
     return list(found.values())

@@ -4,16 +4,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from metaclient_fake.simulation.checkers import counters, lag, leaks, linearizability, scans, tables, timeline
+from metaclient_fake.simulation.checkers import counters, errors, lag, leaks, linearizability, scans, tables, timeline
 from metaclient_fake.simulation.checkers.linearizability import explanation
 from metaclient_fake.simulation.history import NEVER, History, Operation, Outcome
 from metaclient_fake.simulation.observed import ObservedBackend
+from metaclient_fake.simulation.replica_counts import ReplicaCounts
 from metaclient_fake.simulation.spec import drawn
 from metaclient_fake.simulation.workloads.cycle import column_of, is_cycle, whole_cycle
 from metaclient_fake.simulation.workloads.scans import Asked
 from metaclient_fake.simulation.world import World
 
-from metaclient.errors import CallTimeout, TableNotFound
+from metaclient.errors import CallTimeout, NoSuchReplica, TableNotFound
 from metaclient.runtime import SimRuntime
 
 
@@ -327,3 +328,19 @@ def test_error_of_an_operation_is_kept_without_the_frames_of_its_call() -> None:
     assert isinstance(operation.error, TableNotFound)
     assert isinstance(operation.error.__cause__, CallTimeout)
     assert (operation.error.__traceback__, operation.error.__cause__.__traceback__) == (None, None)
+
+
+# -- errors ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("asked", "is_wrong"), [(1, True), (2, False)])
+def test_no_such_replica_is_believed_only_where_there_may_be_none(asked: int, is_wrong: bool) -> None:
+    """Of a table that is altered from three replicas to two, replica 2 may be missing, and replica 1 may not."""
+    counts = ReplicaCounts()
+    counts.began("t", 3, 2, at_s=5.0)
+    operation = Operation(0, "c", "replica_get", "t", b"r", 6.0)
+    operation.expected, operation.returned_at, operation.error = asked, 7.0, NoSuchReplica("there is none")
+    world: Any = SimpleNamespace(
+        clients=[], history=[operation], tables=("t",), misled=set, injector=SimpleNamespace(replica_counts=counts)
+    )
+    assert [found.checker for found in errors.check(world)] == (["errors"] if is_wrong else [])

@@ -15,6 +15,7 @@ from metaclient.model import META_TABLE
 from metaclient.runtime import Task
 from metaclient_fake.network.network import Partition
 from metaclient_fake.server.region_server import RegionServer, ServerState
+from metaclient_fake.simulation.replica_counts import ReplicaCounts
 from metaclient_fake.simulation.schedule import KINDS, Fault
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class Injector:
         self._cluster = world.cluster
         self._runtime = world.runtime
         self.struck: list[Struck] = []
+        self.replica_counts = ReplicaCounts()
         self._tasks: list[Task[None]] = []
 
     def run(self, faults: tuple[Fault, ...]) -> None:
@@ -311,7 +313,10 @@ class Injector:
         descriptor = self._cluster.master.descriptor_of(table.encode())
         copies = 1 + fault.other % _COPIES_MAX
         struck.detail = f"{table}: {descriptor.region_replication} -> {copies}"
+        now = self._world.runtime.now
+        altered = self.replica_counts.began(table, descriptor.region_replication, copies, at_s=now())
         self._cluster.alter_table(replace(descriptor, region_replication=copies))
+        self.replica_counts.ended(altered, at_s=now())
 
     def _meta_replica_count(self, fault: Fault, struck: Struck) -> None:
         descriptor = self._cluster.master.descriptor_of(META_TABLE)

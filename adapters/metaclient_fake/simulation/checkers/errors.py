@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from metaclient.errors import BackendFault, Disposition, LocationUnknown, MetaClientError, TableNotFound
+from metaclient.errors import (
+    BackendFault,
+    Disposition,
+    LocationUnknown,
+    MetaClientError,
+    NoSuchReplica,
+    TableNotFound,
+)
+from metaclient_fake.simulation.history import Operation
 from metaclient_fake.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -30,9 +38,20 @@ def check(world: World) -> Iterator[Violation]:
             continue
         if operation.client in believers and isinstance(error, TableNotFound | LocationUnknown):
             continue
+        if isinstance(error, NoSuchReplica) and _may_be_true(world, operation):
+            continue
         if isinstance(error, BackendFault) or _is_final(error):
             text = f"{operation.describe()}: {type(error).__name__}: {error}"
             yield Violation("errors", text, operation.called_at, (operation.number,))
+
+
+def _may_be_true(world: World, operation: Operation) -> bool:
+    """True if the table may have had too few replicas for the one that was asked for, while it was asked for."""
+    asked = operation.expected
+    counts = world.injector.replica_counts
+    return isinstance(asked, int) and counts.may_lack(
+        operation.table, asked, operation.called_at, operation.returned_at
+    )
 
 
 def _is_final(error: MetaClientError) -> bool:
