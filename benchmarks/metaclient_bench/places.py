@@ -24,7 +24,7 @@ from metaclient.keys import meta_table_start, meta_table_stop
 __all__ = ["FAKE", "LOCAL_HBASE", "NATIVE_CLIENT", "ROWS", "SPLITS", "TABLE", "Place", "place"]
 
 FAKE, LOCAL_HBASE = "fake", "local-hbase"
-#: The table of spec/real-hbase.md 4: ten regions, three copies of each.
+#: The table that every lookup benchmark on a real HBase uses: ten regions, three copies of each.
 TABLE = b"benchmark_lookups"
 SPLITS = tuple(b"r%d" % number for number in range(1, 10))
 ROWS = (b"a", *(split + b"x" for split in SPLITS))

@@ -209,7 +209,7 @@ def test_batch_on_a_closed_connection_keeps_its_rows(backend: ScriptedBackend) -
 
 
 def test_only_failed_rows_are_sent_again_after_a_move(backend: ScriptedBackend) -> None:
-    """Scenario 78: only failed rows resent, order kept; they may go to another server."""
+    """Only failed rows resent, order kept; they may go to another server."""
     table = connected(backend).table("t")
     table.rows(ROWS)
     backend.calls.clear()
@@ -232,7 +232,7 @@ def test_only_failed_rows_are_sent_again_after_a_move(backend: ScriptedBackend) 
 
 
 def test_group_that_was_split_is_sent_to_both_daughters(backend: ScriptedBackend) -> None:
-    """Scenario 78: tries are inherited: the attempts of both rounds are in one list."""
+    """Tries are inherited: the attempts of both rounds are in one list."""
     table = connected(backend, retries=1).table("t")
     table.rows(ROWS)
     backend.split(b"t", b"b")
@@ -246,7 +246,7 @@ def test_group_that_was_split_is_sent_to_both_daughters(backend: ScriptedBackend
 
 
 def test_response_that_was_full_is_continued_at_once_without_a_try(backend: ScriptedBackend) -> None:
-    """Scenario 77: big results arrive in several rounds, no try is consumed, no pause is made."""
+    """Big results arrive in several rounds, no try is consumed, no pause is made."""
     table = connected(backend, retries=0).table("t")
     keys = [b"a%02d" % number for number in range(20)]
     for key in keys:

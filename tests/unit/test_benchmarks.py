@@ -75,7 +75,7 @@ def test_value_that_is_not_a_number_meets_no_goal() -> None:
 
 
 def test_figure_has_the_promised_shape() -> None:
-    """api.md 4: "id", "what", "value", "goal", "met", "beside"."""
+    """The keys of the JSON report: "id", "what", "value", "goal", "met", "beside"."""
     assert Figure.of("P1", "a share", 0.0051234567, "<= 0.01", java=0.33).as_json() == {
         "id": "P1",
         "what": "a share",
@@ -287,8 +287,8 @@ def test_splits_make_regions_of_the_same_size() -> None:
     assert random_rows(3, seed=1) == random_rows(3, seed=1)
 
 
-def test_model_of_the_java_client_needs_the_calls_of_the_spec() -> None:
-    """spec/client.md 10, W12: 213 calls for 5000 random rows of 1000 regions, here the mean of 10 draws within 10 %."""
+def test_model_of_the_java_client_needs_as_many_calls_as_java() -> None:
+    """213 calls for 5000 random rows of 1000 regions, prefetch 10; here the mean of 10 draws within 10 %."""
     made = [java_calls(seed) for seed in range(10)]
     assert all(len(calls) == LOOKUPS and calls == sorted(calls) for calls in made)
     assert 213 * 0.9 <= sum(calls[-1] for calls in made) / len(made) <= 213 * 1.1

@@ -49,26 +49,26 @@ def ranges(snapshot: Snapshot) -> list[tuple[bytes, bytes]]:
 
 
 def test_equal_sequence_number_lets_the_incoming_location_win() -> None:
-    """Scenario 82, region_locations_merge."""
+    """As HBase's TestRegionLocations."""
     info = region()
     assert hosts(merged(placed(info, "a"), placed(info, "b"))) == ["b"]
 
 
 def test_older_sequence_number_does_not_replace_a_newer_location() -> None:
-    """Scenario 82, region_locations_merge."""
+    """As HBase's TestRegionLocations."""
     info = region()
     assert hosts(merged(placed(info, "a", seqnum=9), placed(info, "b", seqnum=5))) == ["a"]
 
 
 def test_torn_row_without_sequence_number_does_not_replace_a_known_location() -> None:
-    """A re-opened meta secondary shows rows with half of their columns (spec/native.md 0.2)."""
+    """A re-opened meta secondary shows rows with half of their columns (seen on HBase 2.6.1)."""
     info = region()
     assert hosts(merged(placed(info, "a", seqnum=9), placed(info, "b", seqnum=-1))) == ["a"]
     assert hosts(merged(placed(info, "a", seqnum=-1), placed(info, "b", seqnum=-1))) == ["b"]
 
 
 def test_location_of_another_region_id_is_dropped_whole() -> None:
-    """Scenario 82, region_locations_merge: other region id dropped."""
+    """Other region id dropped (TestRegionLocations)."""
     old, new = placed(region(region_id=1), "a", "b", "c", seqnum=99), placed(region(region_id=2), "d")
     assert hosts(merged(old, new)) == ["d"]
 
@@ -88,7 +88,7 @@ def test_location_of_another_region_id_is_dropped_whole() -> None:
 def test_merge_keeps_the_longer_length_and_never_erases_by_a_hole(
     old: list[str | None], new: list[str | None], expected: list[str | None]
 ) -> None:
-    """Scenario 82, region_locations_merge: holes and sizes 0, 1, 10, 11, 12."""
+    """Holes and sizes 0, 1, 10, 11, 12 (TestRegionLocations)."""
     info = region()
     assert hosts(merged(placed(info, *old), placed(info, *new))) == expected
 
@@ -102,7 +102,7 @@ def test_merge_that_changes_nothing_keeps_the_object() -> None:
 
 
 def test_merged_region_drops_all_that_it_covers() -> None:
-    """Scenario 35, merge_overlap_cleanup (HBASE-27650)."""
+    """As HBase's TestMetaCache (HBASE-27650)."""
     three = with_regions(EMPTY, [numbered(0, 5), numbered(5, 7), numbered(7, 9), numbered(9, 12)])
     after = with_regions(three, [numbered(0, 9, region_id=2, host="m")])
     assert ranges(after) == [(b"0000", b"0009"), (b"0009", b"0012")]
@@ -111,7 +111,7 @@ def test_merged_region_drops_all_that_it_covers() -> None:
 
 
 def test_filling_from_high_to_low_drops_nothing() -> None:
-    """Scenario 36, add_reverse_keeps_all."""
+    """As HBase's TestMetaCache."""
     snapshot = EMPTY
     for start in range(98, -1, -2):
         snapshot = with_regions(snapshot, [numbered(start, start + 2)])
@@ -181,7 +181,7 @@ def test_gap_holds_the_row_and_nothing_known(entries: list[RegionLocations], row
     ("row", "start"), [(b"g", b""), (b"gz", b"g"), (b"\0", b""), (b"", b"t"), (b"m", b"g"), (b"zz", b"t")]
 )
 def test_region_before_a_row(row: bytes, start: bytes) -> None:
-    """Spec 7.4: with regions '', g, m, t."""
+    """With regions '', g, m, t."""
     bounds = [b"", b"g", b"m", b"t", b""]
     snapshot = with_regions(EMPTY, [placed(region(*pair), "a") for pair in pairwise(bounds)])
     found = snapshot.before(row)
@@ -190,7 +190,7 @@ def test_region_before_a_row(row: bytes, start: bytes) -> None:
 
 
 def test_before_the_end_needs_the_last_region_and_not_the_last_known_one() -> None:
-    """Scenario 24, before_last_region (HBASE-20822)."""
+    """HBASE-20822."""
     assert with_regions(EMPTY, [placed(region(b"", b"g"), "a")]).before(b"") is None
 
 
@@ -205,7 +205,6 @@ def test_page_for_one_failed_region_does_not_reach_beyond_the_holes() -> None:
 
 
 def test_region_moved_of_the_primary_keeps_the_secondaries(cache: LocationCache) -> None:
-    """Scenario 41, moved_keeps_secondaries (W20)."""
     entry = placed(region(), "a", "b", "c")
     cache.insert(TABLE, [entry])
     assert cache.moved(entry.replicas[0], server("d"), 9)  # type: ignore[arg-type]  # it is placed
@@ -213,7 +212,6 @@ def test_region_moved_of_the_primary_keeps_the_secondaries(cache: LocationCache)
 
 
 def test_region_moved_of_a_secondary_keeps_the_primary(cache: LocationCache) -> None:
-    """Scenario 41, moved_secondary_keeps_primary (W20)."""
     entry = placed(region(), "a", "b", "c")
     cache.insert(TABLE, [entry])
     assert cache.moved(entry.replicas[1], server("d"), 9)  # type: ignore[arg-type]  # it is placed
@@ -221,7 +219,6 @@ def test_region_moved_of_a_secondary_keeps_the_primary(cache: LocationCache) -> 
 
 
 def test_replicas_that_arrive_one_by_one_are_all_kept(cache: LocationCache) -> None:
-    """Scenario 41, bulk_keeps_all (W20)."""
     info = region()
     for entry in (placed(info, "a"), placed(info, None, "b"), placed(info, None, None, "c")):
         cache.insert(TABLE, [entry])
@@ -229,7 +226,6 @@ def test_replicas_that_arrive_one_by_one_are_all_kept(cache: LocationCache) -> N
 
 
 def test_error_at_an_older_or_other_location_clears_nothing(cache: LocationCache) -> None:
-    """Scenario 39, clear_rule_seq."""
     cache.insert(TABLE, [placed(region(), "a", seqnum=9)])
     assert not cache.forget(RegionLocation(region(), server("a"), 8))
     assert not cache.forget(RegionLocation(region(), server("b"), 9))
@@ -243,7 +239,6 @@ def test_error_of_a_split_parent_does_not_clear_its_daughter_on_the_same_server(
 
 
 def test_region_moved_with_an_older_sequence_number_is_not_followed(cache: LocationCache) -> None:
-    """Scenario 40, moved_older_seq_ignored."""
     entry = placed(region(), "a", seqnum=9)
     cache.insert(TABLE, [entry])
     assert not cache.moved(RegionLocation(region(), server("a"), 9), server("d"), 8)
@@ -269,7 +264,6 @@ def test_hint_becomes_a_fact_when_a_call_there_works_or_meta_says_the_same(cache
 
 
 def test_answer_from_before_a_failure_does_not_bring_the_failed_location_back(cache: LocationCache) -> None:
-    """Scenario 70, reload_generation (W14)."""
     entry = placed(region(), "a", "b")
     cache.insert(TABLE, [entry])
     began = cache.generation
@@ -284,7 +278,6 @@ def test_answer_from_before_a_failure_does_not_bring_the_failed_location_back(ca
 
 
 def test_answer_from_before_a_clear_brings_nothing_back(cache: LocationCache) -> None:
-    """Scenario 43, clear_table."""
     began = cache.generation
     cache.table(TABLE)
     cache.clear(TABLE)
@@ -295,7 +288,6 @@ def test_answer_from_before_a_clear_brings_nothing_back(cache: LocationCache) ->
 
 
 def test_clearing_a_server_makes_holes_of_its_locations_only(cache: LocationCache) -> None:
-    """Scenario 44, clear_server."""
     cache.insert(TABLE, [placed(region(b"", b"m"), "a", "b"), placed(region(b"m", b""), "b", "a")])
     cache.insert(b"u", [placed(region(table=b"u"), "a")])
     assert cache.forget_server(server("a")) == 3
@@ -319,7 +311,7 @@ def test_failures_of_regions_that_are_gone_do_not_pile_up(cache: LocationCache) 
 
 
 def test_cache_stays_within_its_bound_and_drops_what_nobody_reads() -> None:
-    """W27, with a clock instead of a list in order of use."""
+    """The bound is kept with a clock instead of a list in order of use."""
     with SimRuntime() as runtime:
         cache = LocationCache(runtime, regions_max=100)
         for name in (b"t1", b"t2", b"t3"):
@@ -332,7 +324,7 @@ def test_cache_stays_within_its_bound_and_drops_what_nobody_reads() -> None:
 
 
 def test_million_regions_visited_leave_the_cache_bounded() -> None:
-    """W27: here 200,000 regions of 200 tables and a bound of 5,000."""
+    """Here 200,000 regions of 200 tables and a bound of 5,000."""
     with SimRuntime() as runtime:
         cache = LocationCache(runtime, regions_max=5_000)
         for number in range(200):
@@ -369,7 +361,7 @@ def test_table_larger_than_the_cache_keeps_what_it_has_just_learned() -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_error_that_says_nothing_about_the_place_keeps_it(error: MetaClientError) -> None:
-    """Scenarios 37 and 38, preserve_cache and cqtbe_no_clear; a time-out keeps it as well (W6)."""
+    """As HBase's TestMetaCache; a time-out keeps the entry as well, unlike in HBase."""
     with rig(meta_replicas=1) as r:
         place = r.locate(b"a")
         r.locator.on_error(place, error)
@@ -378,7 +370,7 @@ def test_error_that_says_nothing_about_the_place_keeps_it(error: MetaClientError
 
 
 def test_not_serving_drops_the_location() -> None:
-    """Scenario 37, preserve_cache: NSRE drops it."""
+    """NSRE drops it (TestMetaCache)."""
     with rig(meta_replicas=1) as r:
         place = r.locate(b"a")
         r.locator.on_error(place, NotServingRegion("gone"))
@@ -396,7 +388,7 @@ def test_third_time_out_in_a_row_asks_meta_again_without_a_stale_mark() -> None:
 
 
 def test_region_moved_without_a_readable_target_is_a_plain_not_serving() -> None:
-    """Scenario 42, moved_parse: broken text -> NSRE handling (W30)."""
+    """Broken text -> NSRE handling."""
     with rig() as r:
         place = r.locate(b"a")
         r.locator.on_error(place, RegionMoved("Region moved to: ???"))
@@ -406,7 +398,7 @@ def test_region_moved_without_a_readable_target_is_a_plain_not_serving() -> None
 
 
 def test_hundred_tasks_that_hear_of_one_failure_remove_it_once() -> None:
-    """Scenario 27, concurrent_on_error x100 (HBASE-23155)."""
+    """HBASE-23155."""
     with ThreadRuntime() as runtime:
         backend = ScriptedBackend(runtime)
         backend.add_table(TABLE)

@@ -58,7 +58,6 @@ def test_no_rows_are_no_such_table() -> None:
 
 
 def test_split_parent_is_passed_over() -> None:
-    """Scenario 33, split_parent_skipped."""
     found = meaning(
         page_of(placed(region(b"g", b"m", 2), "a"), parent_of(b"g", b"z"), placed(region(b"", b"g"), "b")), b"h"
     )
@@ -67,12 +66,12 @@ def test_split_parent_is_passed_over() -> None:
 
 
 def test_only_split_parents_are_not_a_missing_table() -> None:
-    """Scenario 33, split_parent_skipped: an error that is tried again, not TableNotFound."""
+    """An error that is tried again, not TableNotFound."""
     assert isinstance(meaning(page_of(parent_of(b"", b"")), b"h"), LocationUnknown)
 
 
 def test_gap_where_daughters_are_missing_is_a_hole() -> None:
-    """Scenario 33, split_parent_skipped: the lookup goes on downwards and finds no region that holds the row."""
+    """The lookup goes on downwards and finds no region that holds the row."""
     found = meaning(page_of(parent_of(b"g", b"z"), placed(region(b"", b"g"), "b")), b"h")
     assert isinstance(found, LocationUnknown)
 
@@ -86,20 +85,20 @@ def test_row_of_another_table_is_no_answer() -> None:
 
 
 def test_row_that_lies_about_its_own_name_is_no_answer() -> None:
-    """Scenario 83, meta_row_parse: broken rows give no location."""
+    """Broken rows give no location."""
     honest = row_of(placed(region(b"g", b"m"), "a"))
     assert isinstance(meaning(MetaPage((MetaRow(b"t,g,99.x.", honest.columns),)), b"h"), LocationUnknown)
 
 
 @pytest.mark.parametrize("column", [b"info:regioninfo", b"info:server", b"info:serverstartcode"])
 def test_torn_row_gives_no_primary(column: bytes) -> None:
-    """Scenario 83, meta_row_parse: missing start code, broken PBUF."""
+    """Missing start code, broken PBUF."""
     found = meaning(without_columns(page_of(placed(region(), "a")), column), b"h")
     assert isinstance(found, LocationUnknown) or (isinstance(found, Located) and found.region.primary is None)
 
 
 def test_neighbours_that_are_offline_or_unplaced_are_not_cached() -> None:
-    """Scenarios 29 and 32: null server not cached, offline and split parents not cached."""
+    """Null server not cached, offline and split parents not cached."""
     offline = placed(RegionInfo(TABLE, b"b", b"c", 1, 0, True), "a")
     page = page_of(
         placed(region(b"d", b""), "a"), placed(region(b"c", b"d"), None), offline, placed(region(b"a", b"b"), "a")
@@ -110,7 +109,7 @@ def test_neighbours_that_are_offline_or_unplaced_are_not_cached() -> None:
 
 
 def test_neighbour_with_an_unplaced_secondary_is_cached() -> None:
-    """Scenario 83: ``server_0001`` may be empty for a while after a table was made."""
+    """``server_0001`` may be empty for a while after a table was made."""
     found = meaning(page_of(placed(region(b"d", b""), "a"), placed(region(b"", b"d"), "a", None)), b"h")
     assert isinstance(found, Located)
     assert len(found.neighbours) == 1
@@ -125,7 +124,7 @@ def test_neighbour_with_an_unplaced_secondary_is_cached() -> None:
     ],
 )
 def test_search_finds_the_region_of_every_kind_of_key(row: bytes, before: bool, start: bytes) -> None:
-    """Scenario 84, meta_order_and_search: spec 7.4 with regions '', g, m, t."""
+    """With regions '', g, m, t; keys with commas and zero bytes, too."""
     with rig(splits=[b"g", b"m", b"t"], meta_replicas=1) as r:
         for _ in range(2):  # from meta, then from the cache
             entry = r.locator.locate_region(TABLE, row, deadline=r.deadline(), before=before)
@@ -134,7 +133,7 @@ def test_search_finds_the_region_of_every_kind_of_key(row: bytes, before: bool, 
 
 
 def test_tables_whose_names_begin_alike_are_not_mixed_up() -> None:
-    """Scenario 84, meta_order_and_search: commas and zero bytes in keys, ``t-y`` and ``t.x`` beside ``t``."""
+    """Commas and zero bytes in keys, ``t-y`` and ``t.x`` beside ``t``."""
     with rig(splits=[b"\0", b"a", b"a\0", b"a\0\0", b"a,b"], meta_replicas=1) as r:
         for name in (b"t-y", b"t.x", b"s", b"t1"):
             r.backend.add_table(name)
@@ -195,7 +194,7 @@ def test_listing_with_a_hole_is_not_taken_for_the_whole_table(
 
 @pytest.mark.parametrize("caching", [1, 2, 3, 7, 1000])
 def test_pages_of_a_listing_lose_and_repeat_nothing_when_parents_stand_at_their_borders(caching: int) -> None:
-    """Scenario 28, all_locations_fill_cache (HBASE-26942), with split parents still in meta."""
+    """HBASE-26942, with split parents still in meta."""
     with rig(splits=NINE, meta_scan_caching=caching) as r:
         for at in (b"05", b"1", b"35", b"36", b"85"):
             if at not in NINE:
@@ -211,7 +210,6 @@ def test_pages_of_a_listing_lose_and_repeat_nothing_when_parents_stand_at_their_
 
 
 def test_listing_at_the_primary_shows_a_region_on_the_move_and_does_not_cache_a_place_for_it() -> None:
-    """Scenario 29, null_server_not_cached."""
     with rig(splits=NINE) as r:
         r.backend.unplace(TABLE, b"3")
         regions = r.connection.regions(TABLE)
@@ -221,7 +219,7 @@ def test_listing_at_the_primary_shows_a_region_on_the_move_and_does_not_cache_a_
 
 
 def test_warm_up_pages_through_secondaries() -> None:
-    """Scenario 15, lb_spreads_all_locations."""
+    """As HBase's TestMetaRegionReplicaReplication."""
     with rig(splits=[b"%03d" % n for n in range(1, 200)], meta_scan_caching=10) as r:
         pages: list[int] = []
         assert r.connection.warm_up(TABLE, on_page=pages.append) == 200
@@ -232,7 +230,7 @@ def test_warm_up_pages_through_secondaries() -> None:
 
 @pytest.mark.parametrize("how", ["dies", "hangs", "forgets"])
 def test_warm_up_goes_on_at_another_replica_when_one_dies_in_the_middle(how: str) -> None:
-    """W26: replica killed in mid-scan: the scan completes, no duplicate region."""
+    """A replica is killed in mid-scan: the scan completes, without a duplicate region."""
     with rig(splits=[b"%03d" % n for n in range(1, 200)], meta_scan_caching=10) as r:
 
         def on_page(count: int) -> None:
@@ -266,7 +264,7 @@ def test_listing_never_ends_in_a_loop_on_a_backend_that_repeats_itself() -> None
 
 
 def test_exported_locations_cost_a_fresh_connection_no_lookup() -> None:
-    """W29: second process: 0 meta lookups."""
+    """The second process needs no meta lookup."""
     with rig(splits=[b"%03d" % n for n in range(1, 500)]) as r:
         r.connection.warm_up(TABLE)
         data = r.connection.export_locations()
@@ -283,7 +281,7 @@ def test_exported_locations_cost_a_fresh_connection_no_lookup() -> None:
 
 @pytest.mark.parametrize("mode", ["None", "LoadBalance", "HedgedRead"])
 def test_unknown_table_is_not_found_by_any_kind_of_lookup(mode: str) -> None:
-    """Scenarios 16 and 58, no_table and unknown_table_with_replicas."""
+    """As HBase's TestAsyncNonMetaRegionLocator."""
     with rig(meta_mode=mode) as r:
         for row in (b"", b"a", b"a\0"):
             with pytest.raises(TableNotFound):
@@ -296,14 +294,14 @@ def test_unknown_table_is_not_found_by_any_kind_of_lookup(mode: str) -> None:
 
 
 def test_disabled_table_is_located_as_meta_has_it() -> None:
-    """Scenario 17, disabled_table: no hang; its rows keep their servers."""
+    """No hang; its rows keep their servers (TestAsyncNonMetaRegionLocator)."""
     with rig() as r:
         r.connection.disable_table(TABLE)
         assert r.locate(b"a").region.table == TABLE
 
 
 def test_single_region_answers_every_kind_of_lookup() -> None:
-    """Scenarios 18 and 25, single_region_all_types and before_in_only_region (HBASE-21961)."""
+    """As HBase's TestAsyncNonMetaRegionLocator (HBASE-21961)."""
     with rig() as r:
         place = r.locate(b"")
         for row in (b"", b"\0", b"abc", b"\xff" * 20):
@@ -314,7 +312,7 @@ def test_single_region_answers_every_kind_of_lookup() -> None:
 
 
 def test_nine_regions_answer_start_keys_and_end_keys_twice() -> None:
-    """Scenario 19, nine_regions_each_type."""
+    """As HBase's TestAsyncNonMetaRegionLocator."""
     with rig(splits=NINE, locate_prefetch=1, locate_prefetch_max=1) as r:
         for _ in range(2):
             for start in (b"", *NINE):
@@ -326,7 +324,7 @@ def test_nine_regions_answer_start_keys_and_end_keys_twice() -> None:
 
 
 def test_row_after_a_split_key_is_in_the_second_region_and_comes_from_the_cache() -> None:
-    """Scenario 21, locate_after_differs: AFTER(row) is CURRENT(row + zero byte)."""
+    """AFTER(row) is CURRENT(row + zero byte) (TestAsyncNonMetaRegionLocator)."""
     with rig(splits=[b"m\0"]) as r:
         first, second = r.locate(b"m"), r.locate(b"m\0")
         assert (first.region.end_key, second.region.start_key) == (b"m\0", b"m\0")
@@ -334,14 +332,14 @@ def test_row_after_a_split_key_is_in_the_second_region_and_comes_from_the_cache(
 
 
 def test_last_region_is_found_although_only_others_are_cached() -> None:
-    """Scenario 24, before_last_region (HBASE-20822)."""
+    """HBASE-20822."""
     with rig(splits=NINE, locate_prefetch=1, locate_prefetch_max=1) as r:
         r.locate(b"3")
         assert r.before(b"").region.start_key == b"8"
 
 
 def test_move_is_not_noticed_until_a_call_fails() -> None:
-    """Scenario 20, move_cached_until_error."""
+    """As HBase's TestAsyncNonMetaRegionLocator."""
     with rig() as r:
         place = r.locate(b"a")
         target = r.backend.servers[2]
@@ -352,7 +350,7 @@ def test_move_is_not_noticed_until_a_call_fails() -> None:
 
 
 def test_reload_sees_the_move_and_replaces_the_cached_place() -> None:
-    """Scenario 23, reload."""
+    """As HBase's TestAsyncNonMetaRegionLocator."""
     with rig() as r:
         place = r.locate(b"a")
         target = r.backend.servers[2]
@@ -384,7 +382,7 @@ def test_lagging_secondary_does_not_turn_a_newer_place_back_on_reload() -> None:
 
 
 def test_replicas_of_a_region_are_found_together_and_lost_one_by_one() -> None:
-    """Scenario 26, region_replicas_locator."""
+    """As HBase's TestAsyncNonMetaRegionLocator.testLocator."""
     with rig(region_replication=3) as r:
         places = [r.locate(b"a", replica_id=number) for number in range(3)]
         assert len({place.server for place in places}) == 3
@@ -438,7 +436,7 @@ def test_replica_that_waits_for_a_server_is_waited_for() -> None:
 
 
 def test_many_rows_of_one_region_of_a_cold_table_cost_one_call() -> None:
-    """Scenario 31, cover_completes_queued; asynchbase 162: one meta lookup per new key."""
+    """asynchbase (its issue 162) needs one meta lookup per new key."""
     with rig(latency_s=0.01) as r:
         places = r.at_once(*(b"%04d" % n for n in range(500)))
         assert len({id(place) for place in places}) == 1
@@ -459,7 +457,7 @@ def test_many_tasks_after_not_serving_of_a_known_region_cost_one_call() -> None:
 
 
 def test_lookups_in_flight_never_exceed_the_limit_and_all_are_right() -> None:
-    """Scenario 30, concurrency_limit: 256 rows, limit 2."""
+    """256 rows, limit 2 (TestAsyncNonMetaRegionLocatorConcurrenyLimit)."""
     splits = [b"%03d" % n for n in range(1, 256)]
     with rig(splits=splits, locate_concurrency=2, locate_prefetch=1, locate_prefetch_max=1, meta_replicas=1) as r:
         flying, most = 0, 0
@@ -496,7 +494,7 @@ def test_one_stuck_flight_does_not_hold_up_those_who_wait_for_a_free_place() -> 
 
 
 def test_thousand_rows_a_hundred_times_with_a_cleared_cache_are_all_right() -> None:
-    """Scenario 22, concurrent_1000_rows_x100 (HBASE-17402); here 5 rounds of 1000 on virtual time."""
+    """HBASE-17402; here 5 rounds of 1000 on virtual time."""
     splits = [b"%03d" % n for n in range(1, 1000)]
     with rig(splits=splits, seed=5) as r:
         rows = [b"%03d" % n for n in range(1000)]
@@ -507,7 +505,7 @@ def test_thousand_rows_a_hundred_times_with_a_cleared_cache_are_all_right() -> N
 
 
 def test_threads_share_flights_as_well() -> None:
-    """Scenario 22 on real threads: 32 tasks, 600 random rows each of 200 regions, cleared in between."""
+    """HBASE-17402 on real threads: 32 tasks, 600 random rows each of 200 regions, cleared in between."""
     with ThreadRuntime(max_tasks=64) as runtime:
         backend = ScriptedBackend(runtime, meta_replicas=3)
         backend.add_table(TABLE, splits=[b"%03d" % n for n in range(1, 200)])
@@ -531,7 +529,7 @@ def test_threads_share_flights_as_well() -> None:
 
 
 def test_leader_out_of_its_own_time_does_not_fail_those_who_joined() -> None:
-    """W15: only the short ones time out; the rest fly again."""
+    """Only the callers with a short deadline time out; the others start the lookup again."""
     with rig(meta_replicas=1) as r:
         r.backend.on("read_meta", times=1).delays(1.0)
         slow = r.runtime.start(lambda: r.locator.locate(TABLE, b"a", deadline=r.deadline(0.1)))
@@ -557,7 +555,7 @@ def test_time_that_the_caller_did_not_have_is_not_held_against_the_replica() -> 
 
 
 def test_slow_meta_ends_at_the_callers_deadline_with_one_error_and_works_later() -> None:
-    """Scenario 34, locate_timeout: between 0.5 and 1 s; later success; error not wrapped twice."""
+    """Between 0.5 and 1 s; later success; error not wrapped twice (TestAsyncRegionLocator)."""
     with rig(meta_replicas=1, operation_timeout_s=0.5) as r:
         r.backend.on("read_meta", times=1).hangs()
         with pytest.raises(DeadlineExceeded) as caught:
@@ -620,7 +618,7 @@ def test_names_that_nobody_has_do_not_pile_up_while_meta_is_down() -> None:
 
 
 def test_waiter_after_an_error_never_gets_the_location_that_failed() -> None:
-    """Scenario 70, reload_generation (W14): a lookup from before the failure is still under way and brings it."""
+    """A lookup from before the failure is still under way and brings it."""
     with rig(splits=[b"m"], locate_prefetch=2, latency_s=0.0) as r:
         place = r.locate(b"a")
         r.locate(b"z")
@@ -652,7 +650,7 @@ def test_leader_whose_own_answer_failed_meanwhile_asks_again() -> None:
 
 @pytest.mark.parametrize("table", [TABLE, None])
 def test_clearing_the_cache_orphans_nobody(table: bytes | None) -> None:
-    """Scenario 43, clear_table_fails_waiters and clear_all_no_orphans (W15): waiters end, here with an answer."""
+    """Waiters end, here with an answer."""
     with rig(latency_s=0.01) as r:
         tasks = [r.runtime.start(r.locate, b"%d" % n) for n in range(10)]
         r.runtime.run_for(0.005)
@@ -675,7 +673,6 @@ def test_closing_ends_whoever_waits() -> None:
 
 
 def test_one_lookup_brings_the_nine_regions_below() -> None:
-    """Scenario 32, prefetch_lower_rows."""
     with rig(splits=[b"%03d" % n for n in range(1, 100)]) as r:
         r.locate(b"050")
         for n in range(41, 51):
@@ -686,7 +683,7 @@ def test_one_lookup_brings_the_nine_regions_below() -> None:
 
 @pytest.mark.parametrize("seed", range(10))
 def test_thousand_regions_are_known_after_at_most_fifteen_calls(seed: int) -> None:
-    """W12: 1000 regions, 5000 random rows: at most 15 meta calls (Java with 10 rows a page: 213)."""
+    """1000 regions, 5000 random rows: at most 15 meta calls (Java with 10 rows per page: 213)."""
     with rig(splits=[b"%04d" % n for n in range(1, 1000)], seed=seed) as r:
         chance = random.Random(seed)
         for _ in range(5_000):
@@ -718,7 +715,7 @@ def test_single_lost_region_does_not_fetch_a_thousand_rows_from_the_primary() ->
 
 
 def test_two_hundred_regions_of_a_dead_server_cost_few_lookups() -> None:
-    """W23: meta lookups <= 20 instead of 200."""
+    """At most 20 meta lookups instead of 200."""
     with rig(splits=[b"%03d" % n for n in range(1, 600)]) as r:
         r.connection.warm_up(TABLE)
         dead = r.backend.servers[0]
@@ -747,7 +744,7 @@ def test_page_from_the_top_that_does_not_come_down_to_the_row_is_followed_by_a_p
 
 
 def test_merge_costs_one_miss_and_then_none() -> None:
-    """Scenario 35, merge_overlap_cleanup (HBASE-27650)."""
+    """As HBase's TestMetaCache (HBASE-27650)."""
     with rig(splits=NINE) as r:
         r.connection.warm_up(TABLE)
         place = r.locate(b"6")
@@ -779,7 +776,7 @@ def test_secondary_that_still_shows_a_split_parent_is_contradicted_by_the_cache_
 
 
 def test_region_moved_repairs_the_cache_without_a_lookup_and_without_a_mark() -> None:
-    """Scenario 13, moved_sets_no_mark."""
+    """As HBase's TestMetaRegionReplicaReplication."""
     with rig(meta_mode="LoadBalance") as r:
         place = r.locate(b"a")
         r.backend.move(TABLE, b"a", r.backend.servers[2])
@@ -792,7 +789,7 @@ def test_region_moved_repairs_the_cache_without_a_lookup_and_without_a_mark() ->
 
 
 def test_region_moved_to_a_server_that_never_existed_is_followed_once_and_then_meta_is_asked_at_the_primary() -> None:
-    """spec/native.md 0.5 and 5.8: the requested target, right or not, for 120 s."""
+    """RegionMoved names the requested target, right or not, for 120 s (seen on HBase 2.6.1)."""
     with rig(meta_mode="LoadBalance") as r:
         place = r.locate(b"a")
         moved = RegionMoved("moved", server=NOWHERE, seqnum=12)
@@ -831,7 +828,7 @@ def test_get_ends_although_every_server_points_to_one_that_never_existed() -> No
 
 
 def test_not_serving_asks_the_primary_for_three_seconds_and_secondaries_again_afterwards() -> None:
-    """Scenario 14, nsre_sets_mark."""
+    """As HBase's TestMetaRegionReplicaReplication."""
     with rig(splits=[b"m"], meta_mode="LoadBalance") as r:
         r.connection.warm_up(TABLE)
         r.locator.on_error(r.locate(b"a"), NotServingRegion("gone"))
@@ -896,7 +893,6 @@ def test_region_without_a_server_is_asked_for_again_at_the_primary_until_it_is_p
 
 
 def test_thousand_not_serving_answers_cost_one_read_of_the_tables_state() -> None:
-    """Scenario 69, state_check_coalesced (W7)."""
     with rig(meta_mode="LoadBalance", latency_s=0.005) as r:
         tasks = [r.runtime.start(r.locator.check_enabled, TABLE, r.deadline()) for _ in range(1_000)]
         r.runtime.run_for(1.0)
@@ -907,7 +903,7 @@ def test_thousand_not_serving_answers_cost_one_read_of_the_tables_state() -> Non
 
 
 def test_disabled_table_is_told_from_one_on_the_move() -> None:
-    """Scenario 69, state_check_coalesced: disabled -> TableNotEnabled."""
+    """Disabled -> TableNotEnabled."""
     with rig(meta_mode="LoadBalance") as r:
         table = r.connection.table(TABLE)
         table.row(b"a")
@@ -918,7 +914,7 @@ def test_disabled_table_is_told_from_one_on_the_move() -> None:
 
 
 def test_deleted_table_is_not_found_and_forgotten() -> None:
-    """Scenario 69, state_check_coalesced: deleted -> TableNotFound."""
+    """Deleted -> TableNotFound."""
     with rig(meta_mode="LoadBalance") as r:
         table = r.connection.table(TABLE)
         table.row(b"a")
@@ -946,7 +942,7 @@ def test_state_is_read_again_when_it_is_old_and_an_unknown_one_is_not_disabled()
 
 
 def test_region_with_one_known_place_is_read_at_the_primary_without_a_hedge() -> None:
-    """Scenario 62, unknown_replica_locations: 1 location -> primary only, no timer."""
+    """1 location -> primary only, no timer."""
     with rig() as r:
         r.backend.on("get").delays(2.0)
         r.connection.table(TABLE).row(b"a", consistency="TIMELINE")
@@ -954,7 +950,7 @@ def test_region_with_one_known_place_is_read_at_the_primary_without_a_hedge() ->
 
 
 def test_unplaced_secondary_leaves_the_primary_alone() -> None:
-    """Scenario 62, unknown_replica_locations: a hole is not asked."""
+    """A hole is not asked."""
     with rig(region_replication=2) as r:
         r.backend.unplace(TABLE, b"a", replica_id=1)
         r.backend.on("get").delays(2.0)
@@ -963,7 +959,7 @@ def test_unplaced_secondary_leaves_the_primary_alone() -> None:
 
 
 def test_time_spent_on_locating_counts_towards_the_hedge_delay() -> None:
-    """Scenario 63, hedge_delay_counts_locate_time: slow locate -> secondaries at once."""
+    """Slow locate -> secondaries at once."""
     with rig(region_replication=2, meta_replicas=1, latency_s=0.0) as r:
         r.backend.on("read_meta").delays(0.5)
         r.backend.on("get", replica=0).hangs()
@@ -976,14 +972,14 @@ def test_time_spent_on_locating_counts_towards_the_hedge_delay() -> None:
 
 
 def test_lookup_costs_one_call() -> None:
-    """W13: exactly 1 RPC per lookup."""
+    """Exactly 1 RPC per lookup; HBase's client needs one to open and one to close the scanner."""
     with rig(meta_replicas=1) as r:
         r.locate(b"a")
         assert [call.method for call in r.backend.calls] == ["open", "meta_replicas", "read_meta"]
 
 
 def test_row_of_any_length_can_be_looked_up() -> None:
-    """spec/native.md 5.6: a search key over 32767 bytes is refused by the server."""
+    """HBase refuses a search key over 32767 bytes (Short.MAX_VALUE, HConstants.MAX_ROW_LENGTH)."""
     with rig(splits=[b"m"], meta_replicas=1) as r:
         assert r.locate(b"z" * 100_000).region.start_key == b"m"
         assert all(len(call.argument.start_row) <= 32767 for call in r.backend.calls if call.method == "read_meta")

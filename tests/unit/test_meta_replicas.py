@@ -50,7 +50,7 @@ def look(r: Rig, times: int = 1) -> None:
 
 
 def test_lookups_are_spread_over_the_secondaries_and_the_primary_is_left_in_peace() -> None:
-    """Scenario 15, lb_spreads_gets. 3 healthy replicas, 1,000 lookups: the primary serves at most 1 % (here: none)."""
+    """3 healthy replicas, 1,000 lookups: the primary serves at most 1 % (here: none)."""
     with balanced() as r:
         look(r, 1_000)
         assert r.reads(0) == 0
@@ -105,7 +105,7 @@ def test_mode_that_a_backend_cannot_carry_out_is_refused_and_not_dropped(mode: s
 
 
 def test_new_table_on_a_lagging_replica_is_found_at_the_primary() -> None:
-    """Scenario 66, lb_lagging_replica_new_table (W8): confirmed at the primary, no TableNotFound."""
+    """Confirmed at the primary, no TableNotFound."""
     with balanced() as r:
         look(r, 2)
         for replica in (1, 2):
@@ -116,7 +116,7 @@ def test_new_table_on_a_lagging_replica_is_found_at_the_primary() -> None:
 
 
 def test_reopened_secondary_answers_no_rows_and_nobody_hears_table_not_found() -> None:
-    """spec/native.md 0.2: no rows and no error for 62 s, then one torn row, then all of them."""
+    """Seen on HBase 2.6.1: no rows and no error for 62 s, then one torn row, then all of them."""
     with balanced(meta_replicas=2) as r:
         empty = r.backend.on("read_meta", replica=1).answers(MetaPage((), is_stale=True))
         while r.runtime.now() < 62.0:
@@ -213,7 +213,7 @@ def test_negative_answers_are_not_told_while_the_primary_has_no_server() -> None
 
 
 def test_final_no_of_a_secondary_is_not_the_verdict() -> None:
-    """do_not_retry is not the verdict (spec/native.md 5.8): another copy may answer."""
+    """do_not_retry is not the verdict: another copy may answer."""
     for error in (RequestRefused("read only"), TableNotFound("none"), ScannerLost("lease")):
         with balanced() as r:
             r.backend.on("read_meta", when=lambda call: call.replica_id != 0).raises(error)
@@ -244,7 +244,7 @@ FAULTS: dict[str, Fault] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_faulty_secondary_costs_one_try_is_ejected_and_heals_by_a_probe(fault: str) -> None:
-    """Scenarios 64, 65 and 67: lb_dead_replica (W1), lb_hung_replica, lb_reads_disabled."""
+    """A replica that is down, hangs, or has its reads disabled."""
     with balanced() as r:
         look(r, 20)
         place = r.locate(b"a")
@@ -290,7 +290,7 @@ def test_ejection_grows_while_probes_fail_and_no_user_waits_for_a_probe() -> Non
 
 
 def test_hung_secondary_on_a_backend_that_ignores_deadlines_costs_at_most_a_few_lookups() -> None:
-    """A hung server accepts connections and stays silent (spec/native.md 0.3)."""
+    """A hung server accepts connections and sends no response."""
     with balanced(backend={"capabilities": HUNG}, operation_timeout_s=10.0) as r:
         look(r, 20)
         r.backend.on("read_meta", replica=2).hangs()
@@ -301,7 +301,7 @@ def test_hung_secondary_on_a_backend_that_ignores_deadlines_costs_at_most_a_few_
 
 
 def test_zombie_that_answers_ninety_seconds_late_does_not_poison_the_cache() -> None:
-    """spec/native.md 0.4: a woken server answers the calls queued in its sockets with what it knew then."""
+    """A resumed server answers the calls that were queued in its sockets, with the rows it had then."""
     with balanced(meta_replicas=2, backend={"capabilities": HUNG}) as r:
         look(r, 10)
         old = r.locate(b"a")
@@ -318,7 +318,7 @@ def test_zombie_that_answers_ninety_seconds_late_does_not_poison_the_cache() -> 
 
 
 def test_two_replicas_on_one_hung_server_cost_one_try_and_are_both_out() -> None:
-    """After a failover "another replica" is not "another server" (spec/native.md 5.7): health belongs to both."""
+    """After a failover "another replica" is not "another server": health belongs to both."""
     with balanced(meta_replicas=4, servers=4) as r:
         shared = r.backend.servers[1]
         r.backend.registry[2] = MetaReplica(2, shared)
@@ -356,7 +356,7 @@ def test_secondary_beside_a_hung_primary_is_not_asked_either() -> None:
 
 
 def test_stale_range_is_answered_by_a_secondary_while_the_primary_hangs() -> None:
-    """Scenario 57, meta_server_killed_no_master: still located through replicas, and not after 20 s."""
+    """Still located through replicas, and not after 20 s (TestMetaWithReplicasShutdownHandling)."""
     with balanced() as r:
         r.locator.on_error(r.locate(b"a"), NotServingRegion("gone"))
         r.backend.on("read_meta", replica=0).hangs()
@@ -366,7 +366,7 @@ def test_stale_range_is_answered_by_a_secondary_while_the_primary_hangs() -> Non
 
 
 def test_put_and_get_work_while_the_server_of_the_primary_is_dead() -> None:
-    """Scenario 57, meta_server_killed_no_master."""
+    """As HBase's TestMetaWithReplicasShutdownHandling."""
     for mode in ("LoadBalance", "HedgedRead"):
         with rig(meta_mode=mode, servers=4) as r:
             r.backend.move(TABLE, b"a", r.backend.servers[3])
@@ -431,7 +431,6 @@ def test_primary_that_failed_is_healthy_again_when_it_answers_a_probe() -> None:
 
 
 def test_unplaced_replica_is_never_asked() -> None:
-    """Scenario 68, lb_hole_not_picked (W9)."""
     with balanced() as r:
         r.backend.registry[1] = MetaReplica(1, None)
         look(r, 50)
@@ -440,7 +439,7 @@ def test_unplaced_replica_is_never_asked() -> None:
 
 
 def test_gap_in_the_ids_is_no_trouble() -> None:
-    """Scenario 81's gap, seen from here (W28): ids 0 and 2 only."""
+    """Replica ids 0 and 2 only; HBase's ZKConnectionRegistry fails there."""
     with balanced() as r:
         del r.backend.registry[1]
         look(r, 10)
@@ -448,7 +447,7 @@ def test_gap_in_the_ids_is_no_trouble() -> None:
 
 
 def test_registry_that_is_down_at_the_start_is_asked_again_until_it_answers() -> None:
-    """Scenario 68: registry down at start."""
+    """Registry down at start."""
     with balanced() as r:
         r.backend.on("meta_replicas", times=3).raises(lambda: ServerUnreachable("refused"))
         assert r.locate(b"a").region.table == TABLE
@@ -457,7 +456,7 @@ def test_registry_that_is_down_at_the_start_is_asked_again_until_it_answers() ->
 
 
 def test_registry_that_hangs_at_the_start_ends_at_each_callers_own_deadline() -> None:
-    """W15 for the registry: the one who asked had less time than those who joined."""
+    """The caller that started the registry call had less time than the callers that joined it."""
     with balanced() as r:
         r.backend.on("meta_replicas", times=1).hangs()
         short = r.runtime.start(lambda: r.locator.locate(TABLE, b"a", deadline=r.deadline(0.1)))
@@ -469,7 +468,7 @@ def test_registry_that_hangs_at_the_start_ends_at_each_callers_own_deadline() ->
 
 
 def test_gateway_does_not_wait_for_the_number_of_replicas() -> None:
-    """Scenario 68: registry down at start -> primary, not blocked."""
+    """Registry down at start -> primary, not blocked."""
     with balanced(backend={"capabilities": GATEWAY}) as r:
         r.backend.on("meta_replicas").hangs()
         r.locate(b"a")
@@ -485,7 +484,6 @@ def test_gateway_balances_over_replicas_whose_servers_it_does_not_name() -> None
 
 
 def test_registry_that_fails_later_leaves_the_replicas_as_they_were() -> None:
-    """Scenario 5 for ours, count_refresh_failure_keeps_old."""
     with balanced() as r:
         look(r, 2)
         r.backend.on("meta_replicas").raises(lambda: ServerUnreachable("refused"))
@@ -528,7 +526,7 @@ def test_secondaries_answer_while_the_primary_has_no_server() -> None:
 
 
 def test_replica_count_that_shrinks_costs_one_failed_pick() -> None:
-    """Scenario 6 for ours, count_shrinks_3_to_1 (W10)."""
+    """The replica count shrinks from 3 to 1."""
     with rig() as r:
         look(r, 10)
         r.runtime.run_for(2.0)
@@ -613,7 +611,7 @@ def test_hedged_meta_read_with_a_healthy_primary_asks_nobody_else() -> None:
 
 
 def test_first_success_wins_although_the_first_completion_is_an_error() -> None:
-    """Scenario 60 for meta (W16): Java 3 lets the first completion win, even when it is an error."""
+    """Java 3 lets the first completion win, even when it is an error."""
     with rig(meta_mode="HedgedRead") as r:
         r.backend.on("read_meta", replica=0).delays(2.5)
         r.backend.on("read_meta", replica=1).raises(RequestRefused("do not retry"))
@@ -630,7 +628,7 @@ def test_empty_answer_of_a_hedge_does_not_win() -> None:
 
 
 def test_hedged_meta_read_survives_a_primary_that_fails_at_once() -> None:
-    """Scenario 56, hedged_meta_primary_fails: with replicas: works within 3 s; without: exhausted."""
+    """With replicas: works within 3 s; without: exhausted (TestAsyncTableUseMetaReplicas)."""
     with rig(meta_mode="HedgedRead") as r:
         r.backend.on("read_meta", replica=0).raises(lambda: ServerUnreachable("refused"))
         r.connection.table(TABLE).row(b"a")
@@ -689,7 +687,7 @@ def test_java_spreads_over_all_three_and_so_a_third_falls_on_the_primary() -> No
 
 
 def test_java_stays_with_its_pick_through_all_retries_of_a_lookup() -> None:
-    """Spec 0.2: every retry of a lookup goes to the same replica; there is no fallback."""
+    """Every retry of a lookup goes to the same replica; there is no fallback."""
     for seed in range(6):
         with java(seed=seed, operation_timeout_s=2.0) as r:
             r.backend.on("read_meta").raises(lambda: ServerUnreachable("refused"))
@@ -702,7 +700,7 @@ def test_java_stays_with_its_pick_through_all_retries_of_a_lookup() -> None:
 
 
 def test_java_waits_at_a_hung_replica_for_as_long_as_the_lookup_may_take() -> None:
-    """W1: a dead or hung replica keeps a lookup for 60 s."""
+    """A dead or hung replica keeps a lookup for 60 s."""
     with java(seed=1) as r:
         r.backend.on("read_meta", when=lambda call: call.replica_id != 0).hangs()
         slowest = 0.0
@@ -716,7 +714,7 @@ def test_java_waits_at_a_hung_replica_for_as_long_as_the_lookup_may_take() -> No
 
 
 def test_java_believes_a_lagging_replica_that_a_new_table_does_not_exist() -> None:
-    """Spec 5.2: in LB a lagging replica makes a new table "not exist"; no second opinion is taken."""
+    """In LoadBalance mode a lagging replica makes a new table "not exist"; the primary is not asked."""
     with java() as r:
         look(r)
         for replica in (1, 2):
@@ -733,7 +731,7 @@ def test_java_believes_a_lagging_replica_that_a_new_table_does_not_exist() -> No
 
 
 def test_java_marks_a_range_for_three_seconds_after_not_serving() -> None:
-    """Scenario 14 for Java."""
+    """As HBase's TestMetaRegionReplicaReplication."""
     with java() as r:
         r.locator.on_error(r.locate(b"a"), NotServingRegion("gone"))
         r.backend.calls.clear()
@@ -746,7 +744,7 @@ def test_java_marks_a_range_for_three_seconds_after_not_serving() -> None:
 
 
 def test_java_picks_a_hole_and_retries_it() -> None:
-    """Spec 3: the count is an array's size; holes are eligible. RegionOffline, again and again."""
+    """The replica count is an array's size, so that holes are eligible: RegionOffline on every retry."""
     with java(seed=0, operation_timeout_s=1.0) as r:
         r.backend.registry[1:] = [MetaReplica(1, None), MetaReplica(2, None)]
         failed = 0

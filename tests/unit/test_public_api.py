@@ -1,4 +1,4 @@
-"""Freezes what users type: names that are exported and the signatures that api.md promises."""
+"""Freezes the public API: the names that are exported and their signatures."""
 
 from __future__ import annotations
 

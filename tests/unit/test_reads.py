@@ -330,7 +330,7 @@ def test_failed_write_says_whether_it_may_have_been_applied(
 
 
 def test_fast_primary_is_alone(runtime: SimRuntime) -> None:
-    """Scenario 49: no hedge when the primary is fast, also long after."""
+    """No hedge when the primary is fast, also long after (AbstractTestAsyncTableRegionReplicasRead)."""
     copies = Copies(runtime, r0=(0.005, "ok"))
     won = run(runtime, copies)
     runtime.run_for(5.0)
@@ -360,7 +360,7 @@ def test_budget_without_tokens_waits_for_the_primary(runtime: SimRuntime) -> Non
 
 
 def test_error_of_the_primary_starts_the_next_leg_at_once_without_budget(runtime: SimRuntime) -> None:
-    """Scenario 50: the value comes from a secondary, the primary is not asked again."""
+    """The value comes from a secondary, the primary is not asked again (AbstractTestAsyncTableRegionReplicasRead)."""
     copies = Copies(runtime, r0=(0.001, NotServingRegion("gone")))
     heard = Heard()
     won = run(runtime, copies, budget=HedgeBudget(ratio=0.0, burst=0), delay_s=1.0, heard=heard)
@@ -377,14 +377,14 @@ def test_refused_hedge_still_replaces_a_primary_that_fails_later(runtime: SimRun
 
 
 def test_fatal_error_of_a_secondary_never_ends_the_race(runtime: SimRuntime) -> None:
-    """Scenario 60: first success wins; HBase 3 lets the secondary's do-not-retry error fail the read."""
+    """First success wins; HBase 3 lets the secondary's do-not-retry error fail the read."""
     copies = Copies(runtime, r0=(0.5, "ok"), r1=(0.0, RequestRefused("no")), r2=(0.0, RequestRefused("no")))
     won = run(runtime, copies)
     assert won.value == "ok0"
 
 
 def test_all_legs_fail_with_the_primarys_error(runtime: SimRuntime) -> None:
-    """Scenario 60: all fail -> the primary's error, also when a secondary's came last."""
+    """All fail -> the primary's error, also when a secondary's came last."""
     copies = Copies(
         runtime, r0=(0.03, ServerUnreachable("primary")), r1=(0.0, RequestRefused("one")), r2=(0.5, CallTimeout("two"))
     )
@@ -433,7 +433,7 @@ def test_losers_are_drained_and_counted_where_it_cannot(runtime: SimRuntime) -> 
 
 
 def test_late_answer_of_a_loser_is_discarded_exactly_once(runtime: SimRuntime) -> None:
-    """Scenario 61: what a loser brings late is handed back, so that its scanner can be closed."""
+    """What a loser brings late is handed back, so that its scanner can be closed."""
     copies = Copies(runtime, r0=(0.5, "ok"), r1=(0.001, "ok"))
     discarded: list[str] = []
     assert run(runtime, copies, discard=discarded.append).value == "ok1"
@@ -479,7 +479,7 @@ def test_no_room_here_is_not_the_replicas_fault(runtime: SimRuntime) -> None:
 
 
 def test_single_copy_runs_in_the_callers_thread_without_a_timer() -> None:
-    """Scenario 62: one location known -> the primary only, no timer."""
+    """One location known -> the primary only, no timer."""
     with ThreadRuntime() as runtime:
         executor = Executor(runtime, Capabilities(), abandoned_max=4)
         seen: list[threading.Thread] = []

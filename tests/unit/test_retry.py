@@ -86,7 +86,7 @@ def pauses(instants: list[float]) -> list[float]:
 
 
 def test_pauses_follow_hbases_table() -> None:
-    """Scenario 71: exact pauses; cumulative 128.1 s for the 15 pauses of 16 attempts."""
+    """Exact pauses; cumulative 128.1 s for the 15 pauses of 16 attempts."""
     table = [pause_s(failures, unit_s=0.1) for failures in range(1, 16)]
     assert table == [0.1, 0.2, 0.3, 0.5, 1.0, 2.0, 4.0, 10.0, 10.0, 10.0, 10.0, 20.0, 20.0, 20.0, 20.0]
     assert sum(table) == pytest.approx(128.1)
@@ -94,7 +94,7 @@ def test_pauses_follow_hbases_table() -> None:
 
 
 def test_jitter_stays_within_its_bounds_and_uses_them() -> None:
-    """Scenario 71: 10,000 draws within +-50 %, mean within 2 % of the unit."""
+    """10,000 draws within +-50 %, mean within 2 % of the unit."""
     chance = random.Random(1)
     drawn = [pause_s(1, unit_s=1.0, jitter=0.5, chance=chance.random()) for _ in range(10_000)]
     assert 0.5 <= min(drawn) < 0.51
@@ -103,14 +103,13 @@ def test_jitter_stays_within_its_bounds_and_uses_them() -> None:
 
 
 def test_attempts_come_at_the_instants_of_the_table(runtime: SimRuntime) -> None:
-    """Scenario 71."""
     instants, end = attempts_of(runtime, [RegionTooBusy("busy") for _ in range(4)])
     assert end == "done"
     assert pauses(instants) == [0.1, 0.2, 0.3, 0.5]
 
 
 def test_pause_is_cut_to_what_is_left_less_a_millisecond(runtime: SimRuntime) -> None:
-    """Scenario 71: cap by remaining - 1 ms, give up when none is left."""
+    """Cap by remaining - 1 ms, give up when none is left."""
     instants, end = attempts_of(runtime, [CallTimeout("slow") for _ in range(9)], deadline_s=0.5)
     assert pauses(instants) == [0.1, 0.2, 0.199]
     assert isinstance(end, DeadlineExceeded)
@@ -119,14 +118,14 @@ def test_pause_is_cut_to_what_is_left_less_a_millisecond(runtime: SimRuntime) ->
 
 
 def test_throttled_call_waits_exactly_as_long_as_asked(runtime: SimRuntime) -> None:
-    """Scenario 72: exactly the server's wait, no growth, no jitter."""
+    """Exactly the server's wait, no growth, no jitter (TestHBaseServerExceptionPauseManager)."""
     instants, end = attempts_of(runtime, [Throttled("quota", wait_s=3.25) for _ in range(3)], retry_jitter=0.5)
     assert end == "done"
     assert pauses(instants) == [3.25, 3.25, 3.25]
 
 
 def test_throttled_beyond_the_deadline_fails_now(runtime: SimRuntime) -> None:
-    """Scenario 72: too long -> fail, without waiting for the deadline."""
+    """Too long -> fail, without waiting for the deadline (TestHBaseServerExceptionPauseManager)."""
     _, end = attempts_of(runtime, [Throttled("quota", wait_s=60.0)], deadline_s=30.0)
     assert isinstance(end, DeadlineExceeded)
     assert runtime.now() == 0.0
@@ -139,14 +138,14 @@ def test_throttled_without_a_wait_backs_off_as_usual(runtime: SimRuntime) -> Non
 
 
 def test_overloaded_server_gets_the_larger_unit(runtime: SimRuntime) -> None:
-    """Scenario 73: the larger unit for an overloaded server, the normal one for others."""
+    """The larger unit for an overloaded server, the normal one for others (TestHBaseServerExceptionPauseManager)."""
     errors = [CallQueueTooBig("full"), NotServingRegion("gone"), CallQueueTooBig("full")]
     instants, _ = attempts_of(runtime, errors, pause_overloaded_s=1.0)
     assert pauses(instants) == [1.0, 0.2, 3.0]
 
 
 def test_smaller_overloaded_pause_is_lifted_and_the_old_key_honoured() -> None:
-    """Scenario 73: a smaller setting is lifted to the normal pause; the old key works and warns."""
+    """A smaller setting is lifted to the normal pause; the old key works and warns."""
     with pytest.warns(UserWarning, match="lifted"):
         assert Config(pause_s=0.2, pause_overloaded_s=0.1).pause_overloaded_s == 0.2
     with pytest.warns(DeprecationWarning, match="cqtbe"):
@@ -158,7 +157,7 @@ def test_smaller_overloaded_pause_is_lifted_and_the_old_key_honoured() -> None:
 
 @pytest.mark.parametrize("retries", [0, 1, 2, 15])
 def test_attempts_are_retries_plus_one(runtime: SimRuntime, retries: int) -> None:
-    """Scenario 74: max attempts -> exhausted, every attempt listed."""
+    """Max attempts -> exhausted, every attempt listed (TestAsyncSingleRequestRpcRetryingCaller)."""
     instants, end = attempts_of(runtime, [RegionTooBusy(f"busy {n}") for n in range(50)], retries=retries)
     assert len(instants) == retries + 1
     assert isinstance(end, RetriesExhausted)
@@ -168,7 +167,7 @@ def test_attempts_are_retries_plus_one(runtime: SimRuntime, retries: int) -> Non
 
 
 def test_operation_timeout_bounds_all_attempts_together(runtime: SimRuntime) -> None:
-    """Scenario 74: a limit of 1 s ends in [1, 2) s, also on a server that hangs."""
+    """A limit of 1 s ends in [1, 2) s, also on a server that hangs (TestAsyncSingleRequestRpcRetryingCaller)."""
     backend = cluster(runtime)
     connection = connected(backend, operation_timeout_s=1.0, rpc_timeout_s=0.3)
     table = connection.table("t")
@@ -184,7 +183,7 @@ def test_operation_timeout_bounds_all_attempts_together(runtime: SimRuntime) -> 
 
 
 def test_failure_to_locate_is_retried(runtime: SimRuntime) -> None:
-    """Scenario 74: the first locate error is retried like any other."""
+    """The first locate error is retried like any other (TestAsyncSingleRequestRpcRetryingCaller)."""
     backend = cluster(runtime)
     connection = connected(backend)
     backend.on("read_meta", times=2).raises(lambda: ServerUnreachable("meta is down"))
@@ -207,7 +206,7 @@ def test_slow_lookup_leaves_the_call_its_full_time(runtime: SimRuntime) -> None:
 
 
 def test_do_not_retry_error_costs_one_attempt_and_no_location(runtime: SimRuntime) -> None:
-    """Scenario 75: one attempt, cache kept, for single calls and in a batch."""
+    """One attempt, cache kept, for single calls and in a batch."""
     backend = cluster(runtime)
     connection = connected(backend)
     table = connection.table("t")
@@ -246,7 +245,7 @@ def test_disabled_table_is_told_after_the_second_failure(runtime: SimRuntime) ->
 
 
 def test_warnings_start_at_the_sixth_failure(runtime: SimRuntime, caplog: pytest.LogCaptureFixture) -> None:
-    """Scenario 85: 5 failures are quiet, the 6th warns; neither names the row."""
+    """5 failures are quiet, the 6th warns; neither names the row."""
     caplog.set_level(logging.DEBUG, logger="metaclient.attempts.retry")
     attempts_of(runtime, [RegionTooBusy("row-secret") for _ in range(7)])
     levels = [record.levelno for record in caplog.records if record.name == "metaclient.attempts.retry"]

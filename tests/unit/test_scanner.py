@@ -183,7 +183,7 @@ def test_arguments_are_checked_before_the_first_row(runtime: SimRuntime) -> None
 
 
 def test_timeline_scan_keeps_the_replica_that_opened_it(runtime: SimRuntime) -> None:
-    """Scenario 53: all 1000 rows in order with caching 1, from one replica per region."""
+    """All 1000 rows in order with caching 1, from one replica per region."""
     rows = {b"%04d" % number: 1 for number in range(1000)}
     backend = cluster(runtime, splits=(b"0333", b"0666"), rows=rows)
     table = connected(backend, hedge_budget_burst=100).table("t")
@@ -196,7 +196,7 @@ def test_timeline_scan_keeps_the_replica_that_opened_it(runtime: SimRuntime) -> 
 
 
 def test_rows_name_the_region_and_server_that_served_them(runtime: SimRuntime) -> None:
-    """Scenario 54: encoded name and server of the replica that served."""
+    """Encoded name and server of the replica that served (TestReplicasClient)."""
     backend = cluster(runtime)
     for key, row in connected(backend).table("t").scan(replica_id=2):
         place = backend.region_of(b"t", key).replicas[2]
@@ -205,7 +205,7 @@ def test_rows_name_the_region_and_server_that_served_them(runtime: SimRuntime) -
 
 
 def test_scan_opens_at_a_secondary_when_the_primary_stops(runtime: SimRuntime) -> None:
-    """Scenario 55 (scan): RegionServerStopped at the primary -> stale rows."""
+    """RegionServerStopped at the primary -> stale rows (TestReplicaWithCluster)."""
     backend = cluster(runtime)
     backend.on("scan_open", replica=0).raises(lambda: ServerStopped("stopping"))
     found = list(connected(backend).table("t").scan(consistency="TIMELINE"))
@@ -214,7 +214,7 @@ def test_scan_opens_at_a_secondary_when_the_primary_stops(runtime: SimRuntime) -
 
 
 def test_losers_scanners_are_closed(runtime: SimRuntime) -> None:
-    """Scenario 61: 0 open scanners after 100 hedged scans whose slow primaries open theirs late."""
+    """0 open scanners after 100 hedged scans whose slow primaries open theirs late."""
     backend = cluster(runtime)
     connection = connected(backend, hedge_budget_burst=1000, hedge_delay_scan_s=0.01)
     backend.on("scan_open", replica=0).delays(0.5)
@@ -243,7 +243,7 @@ def test_scanner_that_opens_after_its_time_is_closed(runtime: SimRuntime) -> Non
 def test_next_that_fails_is_resumed_without_loss_or_repetition(
     runtime: SimRuntime, error: type[Exception], reverse: bool
 ) -> None:
-    """Scenario 76: next errors reopen after the last row; a next is never repeated."""
+    """next errors reopen after the last row; a next is never repeated."""
     backend = cluster(runtime)
     table = connected(backend).table("t")
     backend.on("scan_next", times=5).raises(lambda: error("scripted"))
@@ -264,14 +264,14 @@ def test_scanner_that_lives_on_is_closed_before_the_next_is_opened(runtime: SimR
 
 
 def test_scanner_lost_while_opening_is_retried(runtime: SimRuntime) -> None:
-    """Scenario 76: ScannerReset while opening is retried."""
+    """ScannerReset while opening is retried."""
     backend = cluster(runtime)
     backend.on("scan_open", times=2).raises(lambda: ScannerLost("reset"))
     assert scanned(connected(backend).table("t")) == KEYS
 
 
 def test_do_not_retry_error_of_next_ends_the_scan(runtime: SimRuntime) -> None:
-    """Scenario 76: other do-not-retry errors fail."""
+    """Other do-not-retry errors fail."""
     backend = cluster(runtime)
     backend.on("scan_next").raises(lambda: RequestRefused("denied"))
     rows = connected(backend).table("t").scan(batch_size=4)
@@ -368,7 +368,7 @@ def pieces(table: Table, **options: Any) -> dict[bytes, list[bytes]]:
 def test_row_in_pieces_is_resumed_without_loss_or_repetition(
     runtime: SimRuntime, lost_after: int, reverse: bool
 ) -> None:
-    """Scenario 76: the resume row is inclusive only after a partial row, and what is out is skipped."""
+    """The resume row is inclusive only after a partial row, and what is out is skipped."""
     rows = {b"05": 5, b"07": 1, b"12": 7, b"25": 6}
     backend = cluster(runtime, rows=rows)
     table = connected(backend).table("t")

@@ -58,19 +58,16 @@ def picks(selector: SimpleSelector, count: int, *, row: bytes = b"h", now: float
     [("none", "None"), ("hedgedread", "HedgedRead"), ("LOADBALANCE", "LoadBalance"), ("LoadBalance", "LoadBalance")],
 )
 def test_mode_is_read_in_any_case(given_mode: str, mode: str) -> None:
-    """Scenario 1, mode_parse."""
     with rig(meta_mode=given_mode) as r:
         assert r.connection.meta_mode is MetaMode(mode)
 
 
 def test_unknown_mode_is_refused_when_the_connection_is_made() -> None:
-    """Scenario 1, mode_parse."""
     with pytest.raises(ConfigError), rig(meta_mode="Balanced"):
         pass
 
 
 def test_old_property_means_hedged_read_unless_a_mode_is_given() -> None:
-    """Scenario 1, mode_parse."""
     old = {"hbase.meta.replicas.use": "true"}
     with pytest.warns(DeprecationWarning, match="hbase.meta.replicas.use"), rig(config=old) as r:
         assert r.connection.meta_mode is MetaMode.HEDGED_READ
@@ -83,33 +80,32 @@ def test_old_property_means_hedged_read_unless_a_mode_is_given() -> None:
 
 
 def test_simple_picks_every_id_with_the_primary_among_them_uniformly() -> None:
-    """Scenario 2, select_covers_all_ids: 99 picks see all of 3; 30,000 picks of 3: 10,000 each, tolerance 300."""
+    """99 picks see all of 3; 30,000 picks of 3: 10,000 each, tolerance 300."""
     assert set(picks(SimpleSelector(), 3)) == {0, 1, 2}
     many = picks(SimpleSelector(), 3, n=30_000)
     assert all(abs(count - 10_000) < 300 for count in many.values())
 
 
 def test_simple_with_a_single_replica_picks_the_primary() -> None:
-    """Scenario 3, select_single_replica."""
+    """As HBase's TestCatalogReplicaLoadBalanceSimpleSelector."""
     assert picks(SimpleSelector(), 1) == {0: 99}
 
 
 def test_simple_asks_the_primary_as_long_as_the_count_is_unknown_and_not_for_a_minute() -> None:
-    """Scenario 4, select_unknown_count: the next count that is known is used at once."""
+    """The next count that is known is used at once."""
     selector = SimpleSelector()
     assert picks(selector, 0) == {0: 99}
     assert set(picks(selector, 3)) == {0, 1, 2}
 
 
 def test_simple_keeps_the_old_count_when_a_refresh_fails() -> None:
-    """Scenario 5, count_refresh_failure_keeps_old."""
     selector = SimpleSelector()
     picks(selector, 3)
     assert set(picks(selector, 0, now=61.0)) == {0, 1, 2}
 
 
 def test_simple_goes_on_picking_vanished_replicas_until_its_minute_is_over() -> None:
-    """Scenario 6, count_shrinks_3_to_1 (there is no AFTER here to be refused: row + zero byte is CURRENT)."""
+    """There is no AFTER here that could be refused: row + zero byte is CURRENT."""
     selector = SimpleSelector()
     picks(selector, 3)
     assert set(picks(selector, 1, now=59.9)) == {0, 1, 2}
@@ -131,7 +127,7 @@ def test_simple_inserts_a_mark_only_if_absent_so_that_a_repeated_error_does_not_
 
 
 def test_simple_loses_an_error_that_falls_between_expiry_and_sweep() -> None:
-    """Spec 3: an expired but unswept entry swallows a fresh error."""
+    """An expired entry that is not swept yet swallows a fresh error."""
     selector = SimpleSelector()
     picks(selector, 3)  # the grid of sweeps begins at 0.0: 1.5, 3.0, 4.5, ...
     selector.on_wrong_location(region(b"g", b"m"), 0.5)
@@ -142,7 +138,7 @@ def test_simple_loses_an_error_that_falls_between_expiry_and_sweep() -> None:
 
 
 def test_simple_loses_half_of_the_errors_in_the_window() -> None:
-    """Spec 3 [model]: 3,000 errors 3.0 to 4.5 s after the last one; half are lost, tolerance 3 %."""
+    """3,000 errors 3.0 to 4.5 s after the last one; half are lost, tolerance 3 %."""
     chance, lost, errors = Random(1), 0, 3_000
     for _ in range(errors):
         selector = SimpleSelector()
@@ -156,7 +152,7 @@ def test_simple_loses_half_of_the_errors_in_the_window() -> None:
 
 
 def test_simple_forgets_a_mark_that_a_lookup_finds_expired() -> None:
-    """Scenario 11, stale_expiry: removed at once, so that the next error is not lost."""
+    """Removed at once, so that the next error is not lost."""
     selector = SimpleSelector()
     picks(selector, 3)
     selector.on_wrong_location(region(b"g", b"m"), 0.5)
@@ -166,7 +162,7 @@ def test_simple_forgets_a_mark_that_a_lookup_finds_expired() -> None:
 
 
 def test_simple_sweep_empties_the_marks() -> None:
-    """Scenario 11, stale_expiry: sweep every 1.5 s."""
+    """Sweep every 1.5 s."""
     selector = SimpleSelector()
     for number in range(100):
         selector.on_wrong_location(region(b"%03d" % number, b"%03d" % (number + 1)), 0.0)
@@ -196,13 +192,11 @@ class Marks:
 
 
 def test_mark_covers_its_range_and_not_its_end() -> None:
-    """Scenario 7, stale_mark_current."""
     marks = Marks(region(b"g", b"m"))
     assert [marks.covers(row) for row in (b"f", b"g", b"lzz", b"m")] == [False, True, True, False]
 
 
 def test_mark_covers_the_row_before_its_end_and_not_before_its_start() -> None:
-    """Scenario 8, stale_mark_before."""
     marks = Marks(region(b"g", b"m"))
     assert marks.covers(b"m", before=True)
     assert not marks.covers(b"g", before=True)
@@ -210,7 +204,6 @@ def test_mark_covers_the_row_before_its_end_and_not_before_its_start() -> None:
 
 
 def test_mark_of_the_last_region_covers_all_above_and_before_the_end() -> None:
-    """Scenario 9, stale_mark_last_region."""
     marks = Marks(region(b"t", b""))
     assert marks.covers(b"\xff" * 9)
     assert marks.covers(b"", before=True)
@@ -222,12 +215,10 @@ def test_mark_before_the_end_of_the_table_needs_the_last_region() -> None:
 
 
 def test_mark_of_another_table_says_nothing() -> None:
-    """Scenario 10, stale_mark_other_table."""
     assert not Marks(region(b"g", b"m")).covers(b"h", table=b"u")
 
 
 def test_mark_lives_three_seconds() -> None:
-    """Scenario 11, stale_expiry."""
     marks = Marks(region(b"g", b"m"))
     assert marks.covers(b"h", now=2.999)
     assert not marks.covers(b"h", now=3.0)
@@ -243,7 +234,7 @@ def test_both_selectors_agree_on_what_is_marked(ranges: list[tuple[bytes, bytes]
 
 
 def test_repeated_error_renews_the_mark_even_when_the_first_expired_unswept() -> None:
-    """Scenario 12, stale_repeat (ours): no error is lost, and the mark lives longer each time."""
+    """No error is lost, and the mark lives longer each time."""
     marks = StaleRanges(base_s=3.0, max_s=30.0, marks_max=100)
     marks.add(region(b"g", b"m"), 0.5)
     marks.add(region(b"g", b"m"), 3.6)  # Java would lose this one
@@ -277,7 +268,7 @@ def test_dead_server_with_many_regions_does_not_make_marks_without_bound() -> No
 
 
 def test_round_robin_is_even_over_sixty_lookups() -> None:
-    """W3: max/mean over 60 lookups <= 1.05; here it is 1."""
+    """max/mean over 60 lookups <= 1.05; here it is 1."""
     turn = RoundRobin()
     first = Counter(turn.select(lookup(), view())[0] for _ in range(60))
     assert first == {1: 30, 2: 30}
@@ -290,7 +281,7 @@ def test_round_robin_starts_anywhere_so_that_a_thousand_clients_do_not_start_at_
 
 
 def test_round_robin_leaves_out_who_is_ejected_or_unplaced_and_ends_with_the_primary() -> None:
-    """Scenario 68, lb_hole_not_picked: an unplaced replica is never chosen."""
+    """An unplaced replica is never chosen."""
     turn = RoundRobin()
     assert [turn.select(lookup(), view(4, out=[2])) for _ in range(2)] in (
         [[1, 3, 0], [3, 1, 0]],

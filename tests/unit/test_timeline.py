@@ -118,7 +118,7 @@ class AllPipelined(ScriptedBackend):
 
 
 def test_strong_read_waits_for_a_slow_primary_and_is_not_stale(runtime: SimRuntime) -> None:
-    """Scenario 45: waits 2 s, not stale, nobody else is asked."""
+    """Waits 2 s, not stale, nobody else is asked (TestReplicasClient)."""
     backend = cluster(runtime)
     table = connected(backend).table("t")
     backend.on("get", replica=0).delays(2.0)
@@ -128,7 +128,7 @@ def test_strong_read_waits_for_a_slow_primary_and_is_not_stale(runtime: SimRunti
 
 
 def test_strong_ignores_a_replica_id(runtime: SimRuntime) -> None:
-    """Scenario 52: STRONG with an id reads the primary, as in HBase."""
+    """STRONG with an id reads the primary, as in HBase."""
     backend = cluster(runtime)
     row = connected(backend).table("t").row(b"a", consistency="STRONG", replica_id=2)
     assert (row.replica_id, row.stale, asked(backend)) == (0, False, [0])
@@ -165,7 +165,7 @@ def test_failing_gateway_is_retried_without_lookups(runtime: SimRuntime) -> None
 
 
 def test_blocked_primary_is_answered_by_a_secondary_and_stale(runtime: SimRuntime) -> None:
-    """Scenario 46: stale=true; an empty result is still stale."""
+    """stale=true; an empty result is still stale (TestReplicasClient)."""
     backend = cluster(runtime)
     table = connected(backend).table("t")
     backend.on("get", replica=0).hangs()
@@ -178,7 +178,7 @@ def test_blocked_primary_is_answered_by_a_secondary_and_stale(runtime: SimRuntim
 
 
 def test_existence_is_timeline_too(runtime: SimRuntime) -> None:
-    """Scenario 47: existence false before, true after, from a secondary both times."""
+    """Existence false before, true after, from a secondary both times (TestReplicasClient)."""
     backend = cluster(runtime)
     connection = connected(backend)
     table = connection.table("t")
@@ -190,7 +190,7 @@ def test_existence_is_timeline_too(runtime: SimRuntime) -> None:
 
 
 def test_hedge_counters_tell_started_from_won(runtime: SimRuntime) -> None:
-    """Scenario 48: slow primary that still wins: started 1, won 0; blocked primary: started 2, won 1."""
+    """Slow primary that still wins: started 1, won 0; blocked primary: started 2, won 1 (TestReplicasClient)."""
     backend = cluster(runtime, replicas=2)
     connection = connected(backend)
     table = connection.table("t")
@@ -204,7 +204,7 @@ def test_hedge_counters_tell_started_from_won(runtime: SimRuntime) -> None:
 
 
 def test_fast_primary_is_never_hedged(runtime: SimRuntime) -> None:
-    """Scenario 49: 0 secondary calls, also 5 s later."""
+    """0 secondary calls, also 5 s later (AbstractTestAsyncTableRegionReplicasRead)."""
     backend = cluster(runtime, latency_s=0.005)
     table = connected(backend).table("t")
     for _ in range(20):
@@ -214,7 +214,7 @@ def test_fast_primary_is_never_hedged(runtime: SimRuntime) -> None:
 
 
 def test_failing_primary_is_replaced_at_once(runtime: SimRuntime) -> None:
-    """Scenario 50: the value comes from a secondary; the primary's call count stops growing."""
+    """The value comes from a secondary; the primary's call count stops growing."""
     backend = cluster(runtime)
     connection = connected(backend)
     backend.on("get", replica=0).raises(lambda: CallTimeout("no"))
@@ -228,7 +228,7 @@ def test_failing_primary_is_replaced_at_once(runtime: SimRuntime) -> None:
 
 @pytest.mark.parametrize("replica_id", [0, 1, 2])
 def test_named_replica_is_asked_and_nobody_else(runtime: SimRuntime, replica_id: int) -> None:
-    """Scenario 51: exactly one call, at that id; a named replica alone means TIMELINE."""
+    """Exactly one call, at that id; a named replica alone means TIMELINE (AbstractTestAsyncTableRegionReplicasRead)."""
     backend = cluster(runtime)
     table = connected(backend).table("t")
     row = table.row(b"a", replica_id=replica_id)
@@ -238,7 +238,7 @@ def test_named_replica_is_asked_and_nobody_else(runtime: SimRuntime, replica_id:
 
 
 def test_replica_that_does_not_exist_is_not_asked_for_again(runtime: SimRuntime) -> None:
-    """Unlike in HBase's client (scenario 52: RegionOffline, retries, exhausted): the primary's word is final."""
+    """Unlike in HBase's client (RegionOffline, retries, exhausted): the primary's answer is final."""
     backend = cluster(runtime)
     table = connected(backend, retries=3).table("t")
     for read in (lambda: table.row(b"a", replica_id=7), lambda: table.rows([b"a"], replica_id=7)):
@@ -249,14 +249,14 @@ def test_replica_that_does_not_exist_is_not_asked_for_again(runtime: SimRuntime)
 
 
 def test_stopping_server_of_the_primary_gives_a_stale_answer(runtime: SimRuntime) -> None:
-    """Scenario 55 (get): RegionServerStopped at the primary -> stale answer."""
+    """RegionServerStopped at the primary -> stale answer (TestReplicaWithCluster)."""
     backend = cluster(runtime)
     backend.on("get", replica=0).raises(lambda: ServerStopped("stopping"))
     assert connected(backend).table("t").row(b"a", consistency="TIMELINE").stale
 
 
 def test_fatal_error_of_a_secondary_is_ignored(runtime: SimRuntime) -> None:
-    """Scenario 60: a secondary's do-not-retry error does not fail a read whose primary is merely slow."""
+    """A secondary's do-not-retry error does not fail a read whose primary is merely slow."""
     backend = cluster(runtime)
     table = connected(backend).table("t")
     backend.on("get", replica=0).delays(1.0)
@@ -268,7 +268,7 @@ def test_fatal_error_of_a_secondary_is_ignored(runtime: SimRuntime) -> None:
 
 
 def test_all_copies_fail_with_the_primarys_error(runtime: SimRuntime) -> None:
-    """Scenario 60: all fail -> the primary's error."""
+    """All fail -> the primary's error."""
     backend = cluster(runtime)
     table = connected(backend, retries=0).table("t")
     backend.on("get", replica=0).raises(lambda: CallTimeout("the primary"))
@@ -288,7 +288,7 @@ def test_fatal_error_of_the_primary_is_told_at_once(runtime: SimRuntime) -> None
 
 
 def test_single_copy_is_read_without_a_hedge(runtime: SimRuntime) -> None:
-    """Scenario 62: 1 location known -> the primary only, no timer."""
+    """1 location known -> the primary only, no timer."""
     backend = cluster(runtime, replicas=1)
     connection = connected(backend)
     backend.on("get").delays(0.5)
@@ -298,7 +298,7 @@ def test_single_copy_is_read_without_a_hedge(runtime: SimRuntime) -> None:
 
 
 def test_secondaries_answer_while_the_primary_cannot_be_located(runtime: SimRuntime) -> None:
-    """Scenario 62: the lookup fails -> whoever is known is asked; if they fail too, the primary's error counts."""
+    """The lookup fails -> whoever is known is asked; if they fail too, the primary's error counts."""
     backend = cluster(runtime)
     connection = connected(backend, retries=0)
     table = connection.table("t")
@@ -313,7 +313,7 @@ def test_secondaries_answer_while_the_primary_cannot_be_located(runtime: SimRunt
 
 
 def test_time_spent_on_locating_counts_towards_the_delay(runtime: SimRuntime) -> None:
-    """Scenario 63: slow locate -> secondaries at once."""
+    """Slow locate -> secondaries at once."""
     backend = cluster(runtime)
     connection = connect_to(backend, runtime=runtime, **FIXED)
     backend.on("read_meta").delays(0.5)

@@ -1,8 +1,8 @@
 """C5: one of three meta replicas hangs under load: ours goes on, the Java client stands still.
 
-The world of spec/real-hbase.md 4: tasks look up without pause and without cache, 5 ms a lookup, and at second 6 one
-replica falls silent, for good. The rate while it hangs, as a share of the healthy rate of the same run. Beside it, the
-same with replicas that have just enough handlers for the healthy load: then what is lost is capacity, too.
+The load is that of :mod:`meta_failover`: tasks look up without pause and without cache, 5 ms per lookup, and at second
+6 one replica stops answering for good. The rate while it hangs, as a share of the healthy rate of the same run. Beside
+it, the same with replicas that have just enough handlers for the healthy load: then what is lost is capacity, too.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The run that the Java client loses: one of three servers of hbase:meta hangs, or is killed, under lookups.
 
-Four callers look up without pause and without cache (spec/real-hbase.md 4). After some healthy seconds the server of a
+Four callers look up without pause and without cache. After some healthy seconds the server of a
 secondary is stopped (SIGSTOP) for 24 s and woken again; on a real HBase the Java client in LoadBalance mode goes
 through the same fault at the same time. Before that ours goes through it alone: with the other one standing still, ours
 would have more of the machine than in the healthy seconds. Last, ``kill -9`` of the primary's server.

@@ -28,7 +28,7 @@ def _apply(picture: dict[ServerName, list[Copy]], moves: list[Move]) -> dict[Ser
 
 
 def test_replica_cost_counts_squares() -> None:
-    """server.md 9, row 67: 0 when apart; 3 together cost more than 2 + 2."""
+    """0 when apart; 3 together cost more than 2 + 2 (TestStochasticLoadBalancerRegionReplica)."""
     a, b, c = (_copy(1, replica_id) for replica_id in range(3))
     d, e = _copy(2), _copy(2, 1)
     assert replica_cost({SERVERS[0]: [a], SERVERS[1]: [b], SERVERS[2]: [c]}) == 0
@@ -36,7 +36,7 @@ def test_replica_cost_counts_squares() -> None:
 
 
 def test_colocated_copies_are_a_reason_to_balance_and_the_secondary_goes() -> None:
-    """server.md 9, row 68: a colocated pair when there is another server; never the primary."""
+    """A colocated pair is split when there is another server; the primary stays."""
     picture = {SERVERS[0]: [_copy(1), _copy(1, 1)], SERVERS[1]: [_copy(2), _copy(3)]}
     moves = plan_moves(picture)
     assert [(move.copy.replica_id, move.target) for move in moves[:1]] == [(1, SERVERS[1])]
@@ -48,7 +48,7 @@ def test_one_server_is_no_reason_to_balance() -> None:
 
 
 def test_more_copies_than_servers_are_spread_as_far_as_they_go() -> None:
-    """server.md 9, row 69: 50 copies on 40 nodes."""
+    """50 copies on 40 nodes (TestStochasticLoadBalancerRegionReplicaReplicationGreaterThanNumNodes)."""
     servers = [ServerName(f"n{number}", 1, 1) for number in range(40)]
     copies = [_copy(1, replica_id) for replica_id in range(50)]
     picture: dict[ServerName, list[Copy]] = {server: [] for server in servers}

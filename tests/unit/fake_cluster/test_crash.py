@@ -31,7 +31,7 @@ def _settle(world: Any, seconds: float = 30.0, *, deaths: int = 1) -> None:
 
 
 def test_acknowledged_writes_survive_a_crash(world: Any) -> None:
-    """server.md 9, row 47/57: unflushed rows come back from the log."""
+    """Unflushed rows come back from the log (TestRegionReplicaFailover.testPrimaryRegionKill)."""
     world.create(b"t", [b"m"])
     for row in (b"a", b"b", b"z"):
         world.put(b"t", row, row)
@@ -70,7 +70,7 @@ def test_crash_is_noticed_after_the_session_timeout_and_not_before(make: Callabl
 
 
 def test_meta_primary_comes_back_with_all_its_rows(world: Any) -> None:
-    """server.md 9, row 65: the primary dead, its replicas answer; then it is elsewhere."""
+    """While the primary is down its replicas answer; then it opens elsewhere (TestMetaWithReplicasShutdownHandling)."""
     world.create(b"t", [b"m"], copies=2)
     world.runtime.sleep(1)
     truth = [row.locations.region for row in world.rows_of(b"t")]
@@ -88,7 +88,7 @@ def test_meta_primary_comes_back_with_all_its_rows(world: Any) -> None:
 
 
 def test_lost_meta_replica_is_hosted_again(world: Any) -> None:
-    """server.md 9, row 66 (TestShutdownOfMetaReplicaHolder)."""
+    """As TestShutdownOfMetaReplicaHolder of HBase."""
     world.create(b"t")
     dead = world.replica(1)
     world.cluster.kill(dead.server.host)
@@ -232,7 +232,7 @@ def test_stopped_server_says_so_and_hands_its_regions_on(world: Any) -> None:
 
 
 def test_hung_server_is_silent_then_replaced(world: Any) -> None:
-    """native.md 0.3: connects, answers nothing; after the session its regions are elsewhere."""
+    """Accepts connections, answers nothing; after its session expires, its regions are elsewhere."""
     world.create(b"t")
     world.put(b"t", b"r", b"kept")
     place = world.place(b"t")
@@ -301,7 +301,7 @@ def test_new_servers_get_regions_only_when_balanced(world: Any) -> None:
 
 
 def test_copies_stay_apart_after_a_crash_and_the_rows_are_there(make: Callable[..., Any]) -> None:
-    """server.md 9, rows 55 and 57 (TestRegionReplicasAreDistributed, TestSCPWithReplicas)."""
+    """As TestRegionReplicasAreDistributed and TestSCPWithReplicas of HBase."""
     world = make(servers=5)
     world.create(b"t", [b"g", b"p"], copies=3)
     for row in (b"a", b"h", b"z"):

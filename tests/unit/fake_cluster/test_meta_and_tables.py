@@ -51,7 +51,7 @@ def test_row_key_is_the_primarys_full_name(world: Any) -> None:
 
 
 def test_plain_byte_order_of_meta_would_find_the_wrong_region(world: Any) -> None:
-    """client.md 7.4: `t,\\x00,1` sorts before `t,,1` by bytes, after it in meta."""
+    """`t,\\x00,1` sorts before `t,,1` by bytes, after it in meta (MetaCellComparator)."""
     world.create(b"t", [b"\x00", b"a", b"a\x00", b"a,b", b"a\x00\x00"])
     world.create(b"t-y")
     world.create(b"t.x")
@@ -94,7 +94,7 @@ def test_meta_is_a_region_like_any_other(world: Any) -> None:
 
 
 def test_disabled_table_keeps_its_servers_in_meta_and_serves_nothing(world: Any) -> None:
-    """native.md 5.6: rows keep `server`, only `state` = CLOSED."""
+    """Rows of a disabled table keep `server`; only `state` = CLOSED."""
     world.create(b"t", copies=2)
     place = world.place(b"t")
     world.backend.disable_table(b"t", world.deadline(60))
@@ -196,7 +196,7 @@ def test_alter_adds_and_drops_families(world: Any) -> None:
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 3), (3, 2), (3, 1)])
 @pytest.mark.parametrize("is_enabled", [True, False])
 def test_replica_count_changes_give_exact_region_counts(world: Any, before: int, after: int, is_enabled: bool) -> None:
-    """server.md 9, row 54 (TestRegionReplicasWithModifyTable)."""
+    """As TestRegionReplicasWithModifyTable of HBase."""
     world.create(b"t", [b"g", b"p"], copies=before)
     if not is_enabled:
         world.cluster.disable_table("t")
@@ -214,7 +214,7 @@ def test_replica_count_changes_give_exact_region_counts(world: Any, before: int,
 
 @pytest.mark.parametrize("count", [1, 5])
 def test_meta_replica_count_shrinks_and_grows_in_the_registry(world: Any, count: int) -> None:
-    """server.md 9, row 63 (TestCleanupMetaReplica, TestIncreaseMetaReplicaThroughConfig)."""
+    """As TestCleanupMetaReplica and TestIncreaseMetaReplicaThroughConfig of HBase."""
     world.create(b"t")
     descriptor = world.backend.describe_table(b"hbase:meta", world.deadline())
     assert descriptor.region_replication == 3
@@ -227,7 +227,7 @@ def test_meta_replica_count_shrinks_and_grows_in_the_registry(world: Any, count:
 
 
 def test_meta_starts_with_its_replicas_apart(make: Callable[..., Any]) -> None:
-    """server.md 9, row 62 (TestMetaWithReplicasBasic)."""
+    """As TestMetaWithReplicasBasic of HBase."""
     world = make(servers=4, meta_replicas=3)
     servers = {replica.server for replica in world.backend.meta_replicas(world.deadline())}
     assert len(servers) == 3
@@ -249,7 +249,7 @@ def test_meta_cannot_be_disabled_split_or_dropped(world: Any) -> None:
 
 
 def test_table_rows_show_on_every_meta_replica(world: Any) -> None:
-    """server.md 9, row 59 (TestMetaRegionReplicaReplication.testHBaseMetaReplicates)."""
+    """As TestMetaRegionReplicaReplication.testHBaseMetaReplicates of HBase."""
     world.create(b"t", [b"m"])
     world.runtime.sleep(1.0)
     for replica_id in range(3):
@@ -262,7 +262,7 @@ def test_table_rows_show_on_every_meta_replica(world: Any) -> None:
 
 
 def test_meta_replicas_follow_through_flush_compaction_and_moves(make: Callable[..., Any]) -> None:
-    """server.md 9, row 60 (testCatalogReplicaReplicationWithFlushAndCompaction / WithReplicaMoved)."""
+    """As testCatalogReplicaReplicationWithFlushAndCompaction and ...WithReplicaMoved of HBase."""
     world = make(config={"hbase.hstore.compaction.min": 2})
     world.create(b"t", [b"%04d" % number for number in range(1, 200)])
     world.cluster.compact("hbase:meta", major=True)

@@ -68,7 +68,7 @@ def test_memory_of_a_move_ends_after_two_minutes(world: Any) -> None:
 
 
 def test_move_seen_step_by_step_at_the_old_server(world: Any) -> None:
-    """native.md 5.8: served, "is closing", then RegionMoved before the new server has it."""
+    """Served, "is closing", then RegionMoved before the new server has opened it (seen on HBase 2.6.1)."""
     world.create(b"t")
     place, region = world.place(b"t"), world.cluster.regions("t")[0]
     seen = _seen_during(world, lambda: world.cluster.move(region), lambda: world.get(b"t", b"r", place=place), 100)
@@ -85,7 +85,7 @@ def test_move_seen_step_by_step_at_the_new_server(world: Any) -> None:
 
 
 def test_region_that_comes_back_points_to_its_old_target_while_it_opens(world: Any) -> None:
-    """native.md 5.8: a server that gets a region back says "moved to <old target>" until it is open."""
+    """A server that gets a region back answers "moved to <old target>" until the region is open."""
     world.create(b"t")
     region, home = world.cluster.regions("t")[0], world.place(b"t")
     away = next(name for name in world.cluster.servers() if name != home.server.host)
@@ -107,7 +107,7 @@ def test_opening_region_says_so(world: Any) -> None:
 
 
 def test_nonsense_names_are_not_served(world: Any) -> None:
-    """native.md 5.8: unknown table, wrong replica, nonsense: the same NotServingRegionException."""
+    """Unknown table, wrong replica, malformed name: the same NotServingRegionException."""
     world.create(b"t")
     place = world.place(b"t")
     for name in (b"x,,1.", b"nonsense", place.region.replica(7).name, place.region.encoded_name.encode()):
@@ -199,7 +199,7 @@ def test_split_and_merge_again_and_again_lose_nothing(world: Any) -> None:
 
 
 def test_copies_of_a_split_region_split_with_it(world: Any) -> None:
-    """server.md 9, row 56 (TestRegionReplicaSplit): 6 -> 9 regions, distributed."""
+    """6 -> 9 regions, distributed (TestRegionReplicaSplit)."""
     world.create(b"t", [b"m"], copies=3)
     world.cluster.split(world.cluster.regions("t")[0], b"g")
     rows = [row for row in world.rows_of(b"t") if not row.split_daughters]
@@ -211,7 +211,7 @@ def test_copies_of_a_split_region_split_with_it(world: Any) -> None:
 
 
 def test_row_outside_of_the_region_wrong_region_for_reads_final_for_writes(world: Any) -> None:
-    """native.md 5.4: get -> WrongRegion, put -> FailedSanityCheck (final), scan -> no check at all."""
+    """As HBase 2.6.1: get -> WrongRegion, put -> FailedSanityCheck (final), scan -> no check at all."""
     world.create(b"t", [b"m"])
     first = world.place(b"t", b"a")
     with pytest.raises(WrongRegion):
@@ -225,7 +225,7 @@ def test_row_outside_of_the_region_wrong_region_for_reads_final_for_writes(world
 
 
 def test_batch_has_an_outcome_for_each_action_and_gets_do_not_wait(world: Any) -> None:
-    """native.md 0.9: a get after a put of the same row in one batch does not see it."""
+    """As HBase's Multi: a get after a put of the same row in one batch does not see the put."""
     world.create(b"t", [b"m"])
     world.put(b"t", b"a", b"old")
     here = world.place(b"t", b"a")
@@ -250,7 +250,7 @@ def test_batch_has_an_outcome_for_each_action_and_gets_do_not_wait(world: Any) -
 
 
 def test_registry_and_lookups_follow_a_moved_meta(world: Any) -> None:
-    """server.md 9, row 66 (TestMetaReplicasAddressChange)."""
+    """As TestMetaReplicasAddressChange of HBase."""
     world.create(b"t")
     old = world.replica(0)
     world.cluster.move("hbase:meta")

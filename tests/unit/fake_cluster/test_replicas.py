@@ -36,7 +36,7 @@ def test_timeline_of_seed_004_three_replicas_at_three_points(make: Callable[...,
 
 
 def test_secondary_marks_what_it_answers_as_stale_even_nothing(world: Any) -> None:
-    """server.md 9, row 58; native.md 5.4: stale also for an empty result."""
+    """Stale also for an empty result (TestReplicasClient)."""
     world.create(b"t", copies=2)
     world.runtime.sleep(1)
     assert world.get(b"t", b"r", replica_id=1).is_stale
@@ -53,7 +53,7 @@ def test_secondary_refuses_writes_for_good(world: Any) -> None:
 
 
 def test_secondary_shows_new_files_after_the_refresh_period_and_no_memstore(make: Callable[..., Any]) -> None:
-    """server.md 9, row 43: rows absent before the flush, present after it and a period."""
+    """Rows are absent before the flush, present after the flush and one refresh period."""
     world = make(config={**FILES_ONLY, "refresh_s": 2.0})
     world.create(b"t", copies=2)
     world.runtime.sleep(1)
@@ -66,7 +66,7 @@ def test_secondary_shows_new_files_after_the_refresh_period_and_no_memstore(make
 
 
 def test_copies_follow_through_repeated_flush_and_compaction(world: Any) -> None:
-    """server.md 9, row 44."""
+    """As TestRegionReplicaReplication.testRegionReplicaReplicationForFlushAndCompaction of HBase."""
     world.create(b"t", copies=3)
     for number in range(12):
         world.put(b"t", b"%02d" % number)
@@ -80,7 +80,7 @@ def test_copies_follow_through_repeated_flush_and_compaction(world: Any) -> None
 
 
 def test_files_that_the_primary_compacted_away_stay_readable(make: Callable[..., Any]) -> None:
-    """server.md 9, row 53 (testVerifySecondaryAbilityToReadWithOnFiles)."""
+    """As TestRegionReplicas.testVerifySecondaryAbilityToReadWithOnFiles of HBase."""
     world = make(config=BY_HAND)
     world.create(b"t", copies=2)
     world.runtime.sleep(1)
@@ -98,7 +98,7 @@ def test_files_that_the_primary_compacted_away_stay_readable(make: Callable[...,
 
 
 def test_refresh_failures_keep_old_data_and_then_end_reads(make: Callable[..., Any]) -> None:
-    """server.md 9, row 51 (TestStoreFileRefresherChore.testIsStale)."""
+    """As TestStoreFileRefresherChore.testIsStale of HBase."""
     world = make(config={**FILES_ONLY, "hbase.master.hfilecleaner.ttl": 20_000})
     world.create(b"t", copies=2)
     world.put(b"t", b"r", b"old")
@@ -118,7 +118,7 @@ def test_refresh_failures_keep_old_data_and_then_end_reads(make: Callable[..., A
 
 
 def test_read_only_tables_are_not_refreshed(make: Callable[..., Any]) -> None:
-    """server.md 9, row 52 (testRefreshReadOnlyTable)."""
+    """As TestStoreFileRefresherChore.testRefreshReadOnlyTable of HBase."""
     world = make(config=FILES_ONLY)
     world.create(b"t", copies=2)
     world.put(b"t", b"r", b"x")
@@ -133,13 +133,13 @@ def test_read_only_tables_are_not_refreshed(make: Callable[..., Any]) -> None:
 
 
 def test_refresh_period_beyond_half_of_the_archives_life_is_refused(make: Callable[..., Any]) -> None:
-    """server.md 3.6."""
+    """As the constructor of HBase's StorefileRefresherChore does."""
     with pytest.raises(ConfigError, match="half"):
         make(config={"hbase.regionserver.storefile.refresh.period": 200_000})
 
 
 def test_reads_are_off_after_an_open_until_the_primary_has_flushed(world: Any) -> None:
-    """native.md 5.8: "reads are disabled" after each open of a secondary; then it has what the primary had."""
+    """ "Reads are disabled" after each open of a secondary; then it has all rows of the primary."""
     world.create(b"t", copies=2)
     world.runtime.sleep(1)
     world.put(b"t", b"r", b"only in the memstore")
@@ -151,7 +151,7 @@ def test_reads_are_off_after_an_open_until_the_primary_has_flushed(world: Any) -
 
 
 def test_secondary_waits_for_a_primary_that_cannot_be_asked(world: Any) -> None:
-    """server.md 9, row 46 and 3.2: no flush, no reads; as soon as the primary answers, reads."""
+    """No flush, no reads; reads are enabled as soon as the primary answers (TestRegionReplicaFailover)."""
     world.create(b"t", copies=2)
     world.runtime.sleep(1)
     primary = world.place(b"t").server.host
@@ -167,7 +167,7 @@ def test_secondary_waits_for_a_primary_that_cannot_be_asked(world: Any) -> None:
 
 
 def test_without_the_wait_key_reads_are_on_at_once(make: Callable[..., Any]) -> None:
-    """server.md 9, row 50 (TestRegionReplicaWaitForPrimaryFlushConf)."""
+    """As TestRegionReplicaWaitForPrimaryFlushConf of HBase."""
     world = make(config={**FILES_ONLY, "hbase.region.replica.wait.for.primary.flush": "false", "reads_disabled_s": 0.0})
     world.create(b"t", copies=2)
     world.put(b"t", b"r", b"x")
@@ -176,7 +176,7 @@ def test_without_the_wait_key_reads_are_on_at_once(make: Callable[..., Any]) -> 
 
 
 def test_secondary_that_dies_comes_back_complete_and_the_other_never_missed_anything(world: Any) -> None:
-    """server.md 9, row 48 (testSecondaryRegionKill)."""
+    """As TestRegionReplicaFailover.testSecondaryRegionKill of HBase."""
     world.create(b"t", copies=3)
     world.put(b"t", b"r", b"x")
     world.cluster.wait_until_replicated(10)
@@ -198,7 +198,7 @@ def test_secondary_that_dies_comes_back_complete_and_the_other_never_missed_anyt
 
 
 def test_primary_that_moves_leaves_its_copies_readable_all_the_time(world: Any) -> None:
-    """server.md 4: between close and open, replicas serve what they have."""
+    """Between close and open of the primary, replicas serve the rows they have."""
     world.create(b"t", copies=2)
     world.put(b"t", b"r", b"x")
     world.cluster.wait_until_replicated(10)
@@ -210,7 +210,7 @@ def test_primary_that_moves_leaves_its_copies_readable_all_the_time(world: Any) 
 
 
 def test_bulk_loaded_rows_show_on_copies(world: Any) -> None:
-    """server.md 9, row 58 (bulk load visible on replicas)."""
+    """As TestReplicaWithCluster of HBase: bulk-loaded rows are visible on replicas."""
     world.create(b"t", [b"m"], copies=2)
     assert world.cluster.bulk_load("t", {b"a": {b"f:q": b"1"}, b"z": {b"f:q": b"2"}}) == 2
     assert [world.value(b"t", row) for row in (b"a", b"z")] == [b"1", b"2"]
@@ -228,7 +228,7 @@ def test_bulk_load_into_meta_is_refused(world: Any, table: str | bytes) -> None:
 
 
 def test_sixty_regions_of_ten_copies_open_on_few_servers(make: Callable[..., Any]) -> None:
-    """server.md 9, row 49 (testLotsOfRegionReplicas): more copies than servers share them."""
+    """More copies than servers: several share a server (TestRegionReplicaFailover.testLotsOfRegionReplicas)."""
     world = make(servers=4)
     world.create(b"t", [b"%02d" % number for number in range(1, 60)], copies=10)
     rows = world.rows_of(b"t")

@@ -100,7 +100,7 @@ def test_leases_free_memory_without_anybody_asking(filled: Any) -> None:
 
 
 def test_repeated_next_is_out_of_order_and_the_scanner_stays(filled: Any) -> None:
-    """native.md 5.5: a wrong sequence number is an error, the right one works afterwards."""
+    """A wrong sequence number is an error; the right one works afterwards, as in HBase 2.6.1."""
     first = _open(filled, caching=2)
     second = filled.backend.scan_next(first.scanner, 2, filled.deadline())
     with pytest.raises(ScannerLost) as error:
@@ -110,7 +110,7 @@ def test_repeated_next_is_out_of_order_and_the_scanner_stays(filled: Any) -> Non
 
 
 def test_moved_region_loses_its_scanners(filled: Any) -> None:
-    """native.md 5.5: "Region has changed on the scanner", the second time UnknownScanner."""
+    """ "Region has changed on the scanner", the second time UnknownScanner, as in HBase 2.6.1."""
     page = _open(filled, caching=2)
     filled.cluster.move(filled.cluster.regions("t")[0])
     with pytest.raises(NotServingRegion, match="changed on the scanner"):

@@ -1,4 +1,4 @@
-"""What real HBase clusters were seen to do (spec/native.md 0, 5.7, 5.8), each provoked on purpose."""
+"""Behaviour seen on real clusters (HBase 2.6.1 and 3.0.0-alpha-4), each case provoked on purpose."""
 
 from __future__ import annotations
 

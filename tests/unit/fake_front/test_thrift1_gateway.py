@@ -1,4 +1,4 @@
-"""Thrift 1 as HBase's gateway speaks it, with its quirks (spec/wire.md 2)."""
+"""Thrift 1 as HBase's gateway speaks it, with its quirks (recorded from HBase 2.6.1)."""
 
 from __future__ import annotations
 

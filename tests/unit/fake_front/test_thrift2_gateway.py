@@ -1,4 +1,4 @@
-"""Thrift 2 as HBase's gateway speaks it, asked by a client that knows nothing of ours (spec/wire.md 1)."""
+"""Thrift 2 as HBase's gateway speaks it, called by a plain thriftpy2 client."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class CountingSocket:
 def test_reply_of_any_size_is_one_write(
     cluster: FakeCluster, table: bytes, monkeypatch: pytest.MonkeyPatch, framed: bool, compact: bool, size: int
 ) -> None:
-    """Two writes above 4 KiB would wait 40 ms for the client's delayed acknowledgement (spec/wire.md 3.3)."""
+    """Two writes above 4 KiB would wait 40 ms for the client's delayed acknowledgement."""
     counted: list[CountingSocket] = []
     init = Wire.__init__
 

@@ -1,4 +1,7 @@
-"""The buffer limit of a server and the flush requests of a sink (server.md 9, rows 8 to 10)."""
+"""The buffer limit of a server and the flush requests of a sink.
+
+Cases of HBase's TestRegionReplicationBufferManager and TestRegionReplicationFlushRequester, and more.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +97,7 @@ def test_replicas_that_open_together_share_one_flush(runtime: SimRuntime) -> Non
 
 
 def test_flush_that_could_not_run_is_tried_again(runtime: SimRuntime) -> None:
-    """server.md 2.8: a liveness gap of HBase's."""
+    """HBase's RegionReplicationFlushRequester does not retry: the replica then waits for the next full flush."""
     flushes: list[float] = []
     _requester(runtime, flushes, outcome=False).request(1)
     runtime.run_for(65)

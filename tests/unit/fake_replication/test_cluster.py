@@ -1,4 +1,8 @@
-"""Replicas on a whole cluster (server.md 9, rows 42 to 50, 54, 55, 58 to 60 and 63)."""
+"""Replicas on a whole cluster.
+
+Cases of HBase's TestRegionReplicaReplication, TestRegionReplicaReplicationError, TestRegionReplicaFailover,
+TestRegionReplicasWithModifyTable, TestReplicasClient and TestMetaRegionReplicaReplication.
+"""
 
 from __future__ import annotations
 
@@ -121,7 +125,7 @@ def test_new_table_is_readable_everywhere_and_so_is_a_re_enabled_one(make: Calla
 
 
 def test_four_replicas_that_open_together_cost_one_flush(make: Callable[..., Any]) -> None:
-    """The figure of the issue; seed 000, 7.2."""
+    """Flush requests of replicas that open at the same time are merged (HBASE-18070)."""
     world = make(servers=5)
     world.create(b"t", copies=5)
     world.runtime.sleep(2)
@@ -306,7 +310,7 @@ def test_hard_limit_fails_the_region_that_holds_most_and_not_the_one_that_asks(m
 
 
 def test_hard_limit_drops_marks_failed_and_heals(make: Callable[..., Any]) -> None:
-    """server.md 4, "dropped by hard limit"."""
+    """At the limit edits are dropped and replicas are failed; the requested flush heals them."""
     world = make(servers=3, config={"replication_pending_bytes_max": 20_000, "replication_pending_soft_share": 1.0})
     world.create(b"t", copies=2)
     world.cluster.move(world.cluster.regions("t")[0], "rs1")
@@ -325,7 +329,7 @@ def test_hard_limit_drops_marks_failed_and_heals(make: Callable[..., Any]) -> No
 
 
 def test_big_secondary_gives_memory_back_under_pressure(make: Callable[..., Any]) -> None:
-    """server.md 3.7: a secondary much bigger than every primary looks at the files of its own."""
+    """A secondary much bigger than every primary refreshes its store files by itself (HBase's MemStoreFlusher)."""
     world = make(servers=3, config={"memstore_global_bytes": 10_000})
     world.create(b"t", copies=2)
     world.cluster.move(world.cluster.regions("t")[0], "rs1")

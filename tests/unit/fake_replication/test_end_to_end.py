@@ -1,4 +1,7 @@
-"""A primary and its replica, deliveries by hand (server.md 9, rows 11 to 13 and 17 to 22)."""
+"""A primary and its replica, deliveries by hand.
+
+Cases of HBase's TestReplicateToReplica and of TestRegionReplicationFor{FlushMarker,SkipWAL,WriteException}.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +127,7 @@ def test_put_whose_sync_failed_is_told_to_nobody(rig: RegionRig) -> None:
 
 
 def test_numbers_that_a_dead_primary_used_up_do_not_hide_its_successors_edits(rig: RegionRig) -> None:
-    """server.md 4: HBase skips the new primary's entries until their numbers have caught up."""
+    """HBase skips the new primary's entries until their sequence ids have caught up."""
     rig.put(b"old")
     for _ in range(20):
         rig.put(b"lost", durability=Durability.SKIP_WAL)

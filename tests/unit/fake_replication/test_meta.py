@@ -1,4 +1,8 @@
-"""Copies of hbase:meta as clients meet them (server.md 9, rows 61, 62 and 64 to 66), and lagging ones above all."""
+"""Copies of hbase:meta as clients see them, lagging ones above all.
+
+Cases of HBase's TestMetaRegionReplicaReplication, TestMetaWithReplicasBasic, TestFailedMetaReplicaAssigment,
+TestMetaWithReplicasShutdownHandling and TestMetaReplicasAddressChange.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replication seen from outside: status, metrics, and the lag that a reader is told (seed 000, 7.1)."""
+"""Replication seen from outside: status, metrics, and the lag that a row reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replica makes of entries (server.md 9, rows 23 to 41, as far as tests/unit/fake_storage has not got them)."""
+"""How a replica applies entries: the cases of HBase's TestHRegionReplayEvents that tests/unit/fake_storage lacks."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_open_marker_drops_a_pending_snapshot(rig: RegionRig) -> None:
 
 
 def test_close_and_abort_are_not_sent_at_all(rig: RegionRig) -> None:
-    """server.md 1.3: the next open makes up for them."""
+    """The next REGION_OPEN marker makes up for them."""
     rig.put(b"r")
     rig.primary.close()
     assert MarkerKind.REGION_CLOSE not in _kinds(rig)
@@ -154,13 +154,13 @@ def test_gate_opens_by_what_proves_that_nothing_is_missing_only() -> None:
 
 
 def test_entries_of_another_region_are_refused(rig: RegionRig) -> None:
-    """server.md 2.9: entries for more than one region."""
+    """As RSRpcServices.replicateToReplica: entries for more than one region are refused."""
     with pytest.raises(NotServingRegion):
         rig.copies[0].apply(1, [edit(99)], 1e9)
 
 
 def test_batch_waits_for_the_one_before_it_until_its_deadline_only(rig: RegionRig) -> None:
-    """server.md 3.3: the replay lock, bounded by the call's deadline."""
+    """The wait for the replay lock is bounded by the call's deadline."""
     rig.put(b"r")
     entries = rig.out()[0].batch.entries
     rig.copies[0]._is_busy = True
@@ -170,7 +170,7 @@ def test_batch_waits_for_the_one_before_it_until_its_deadline_only(rig: RegionRi
 
 
 def test_primary_refuses_batches_and_an_empty_one_is_fine(make: Callable[..., Any]) -> None:
-    """server.md 2.9."""
+    """As RSRpcServices.replicateToReplica of HBase."""
     world = make()
     world.create(b"t", copies=2)
     place = world.place(b"t")
@@ -362,7 +362,7 @@ def test_entry_that_is_told_says_what_was_logged_and_knows_its_size(stream: Stre
 
 
 def test_hooks_run_in_sequence_order_whatever_is_completed_first() -> None:
-    """server.md 1.4: just before its number becomes readable, and never before an older one's."""
+    """A hook runs just before its sequence id becomes readable, and never before the hook of an older id."""
     mvcc = Mvcc()
     seen: list[tuple[int, int]] = []
 

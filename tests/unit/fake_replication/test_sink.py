@@ -1,4 +1,4 @@
-"""The sink, its batches answered by hand (RegionReplicationSink; server.md 9, rows 1 to 7 and 14)."""
+"""The sink, its batches answered by hand: the cases of HBase's TestRegionReplicationSink, and more."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def test_late_failure_after_a_flush_started_leaves_the_replica_healthy(runtime: 
 
 
 def test_lost_flush_start_fails_the_replica_again(runtime: SimRuntime) -> None:
-    """server.md 4: its own number is higher than that of the flush."""
+    """The marker's own sequence id is higher than that of the flush."""
     rig = SinkRig(runtime, replicas=1)
     rig.add(start_flush(3, 2))
     rig.out()[0].fail()
@@ -160,7 +160,7 @@ def test_hung_replica_does_not_hold_up_the_other(runtime: SimRuntime) -> None:
 
 
 def test_lock_step_waits_for_the_slowest(runtime: SimRuntime) -> None:
-    """server.md 2.4: what HBase does today, for comparison."""
+    """As HBase's RegionReplicationSink.send does: the setting exists for comparison."""
     rig = SinkRig(runtime, lock_step=True)
     rig.add(edit(1), edit(2))
     rig.out(2)[0].succeed()
@@ -203,7 +203,7 @@ def test_replica_that_is_not_online_asks_by_itself_so_no_flush_at_once(runtime: 
 
 
 def test_closing_frees_memory_refuses_edits_and_does_not_wait(runtime: SimRuntime) -> None:
-    """server.md 2.10, without the wait: late answers only settle the accounts."""
+    """Unlike HBase, closing does not wait for the batch in flight; late responses only release its memory."""
     rig = SinkRig(runtime)
     rig.add(edit(1, 100), edit(2, 100))
     size_in_flight = rig.sent[0].batch.size

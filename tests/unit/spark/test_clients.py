@@ -126,7 +126,7 @@ def test_a_fork_has_no_client_of_its_parent() -> None:
 
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_forks_of_one_worker_do_not_all_start_at_one_meta_replica() -> None:
-    """What is pickled or inherited repeats itself in every task; a client's own chance does not.
+    """Random state that is pickled or inherited repeats itself in every task; a client draws its own after the fork.
 
     24 forks, 2 secondaries: all at the same one by chance is 2 in 16 million.
     """
