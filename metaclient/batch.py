@@ -1,11 +1,11 @@
-"""Collects puts and deletes and sends them together: happybase's Batch, with an outcome for each row.
+"""Collects puts and deletes and sends them together: happybase's Batch, with an outcome per row.
 
-Mutations of one row keep their order and are applied together where the backend can. When rows fail, the others stand,
-:class:`~metaclient.errors.BatchError` names each failed row with its error, and the failed rows stay in the batch: as
-in happybase, sending it again tries them again.
+Mutations of one row keep their order and are applied together where the backend can. When rows fail, the others are
+applied, :class:`~metaclient.errors.BatchError` names each failed row with its error, and the failed rows stay in the
+batch: as in happybase, sending the batch again retries them.
 
-Mutations that are queued belong to the process that queued them: after ``os.fork()`` both processes would send them, so
-that the child's copy is refused with ConnectionClosed. A batch that is empty can be used in the child.
+Queued mutations belong to the process that queued them: after ``os.fork()`` both processes would send them, so that
+using the child's copy raises ConnectionClosed. An empty batch can be used in the child.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Batch:
             self.send()
 
     def send(self) -> None:
-        """Send what was collected; after an error, what failed is still there (and in ``BatchError.failed``)."""
+        """Send the collected mutations; failed ones stay in the batch (and are in ``BatchError.failed``)."""
         rows = self._rows
         if not rows:
             return
@@ -124,18 +124,18 @@ class Batch:
 
 
 def _weight(mutation: Put | Delete) -> int:
-    """What counts towards ``batch_size``: cells, as in happybase; a whole row is one (there: one a family)."""
+    """Return how much a mutation counts for ``batch_size``: its cells; 1 for a whole row (happybase: 1 per family)."""
     return len(mutation.cells) or 1
 
 
 def _combined(row: bytes, mutations: list[Put | Delete]) -> list[Put | Delete | RowMutations]:
-    """One operation a row: puts as one put, anything mixed as atomic row mutations in the order given."""
+    """Return one operation per row: one put, or atomic row mutations in the given order if there are deletes."""
     if len(mutations) == 1:
         return list(mutations)
     first = mutations[0]
     puts = [mutation for mutation in mutations if isinstance(mutation, Put)]
     if isinstance(first, Put) and len(puts) == len(mutations) and all(p.durability == first.durability for p in puts):
-        # The last value of a column wins, as it would one after the other.
+        # The last value of a column wins, as if the puts were sent one after the other.
         cells = {cell.column: cell for put in puts for cell in put.cells}
         return [Put(row, tuple(cells.values()), first.durability)]
     return [RowMutations(row, tuple(mutations))]

@@ -1,7 +1,7 @@
-"""What users hold for a cluster: ``connect`` and ``Connection``, in happybase's shape; threads may share it.
+"""The connection to a cluster: ``connect`` and ``Connection``, with happybase's API; threads may share a connection.
 
-A connection puts the parts together (backend, locator, policies, retries, telemetry) and owns them. It finds its
-backend by the url's scheme under the entry point group ``metaclient.backends``.
+A connection creates and owns its parts (backend, locator, policies, retries, telemetry). It finds its backend by the
+url's scheme under the entry point group ``metaclient.backends``.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ BACKENDS = "metaclient.backends"
 COMPAT_MODES = ("0.90", "0.92", "0.94", "0.96", "0.98")
 TRANSPORTS = ("buffered", "framed")
 PROTOCOLS = ("binary", "compact")
-#: What a family keeps when nothing is said: happybase's word, which its programs rely on (HBase's own default is 1).
+#: Versions per family by default: happybase's default, which its programs rely on (HBase's own default is 1).
 HAPPYBASE_MAX_VERSIONS = 3
-#: How long close() waits for threads; the rest of the second that it promises is for everything else.
+#: How long close() waits for threads; close() takes at most a second, and the rest of it is for the other parts.
 CLOSE_S = 0.8
-#: A region that splits or merges between two pages of a listing looks like a hole; the next listing shows the truth.
+#: A region that splits or merges between two pages of a listing looks like a hole; the next listing is complete.
 LISTINGS_AGAIN = 2
 ConfigSource = str | PathLike[str] | Mapping[str, object] | Config | None
 
@@ -87,8 +87,8 @@ def connect(
 ) -> Connection:
     """Connect to a cluster.
 
-    ``url`` names the backend and the place; without it the environment's ``METACLIENT_URL`` does, or the quorum of
-    ``config``. Nothing else does: :class:`ConfigError` where all three are missing. ``config`` is an hbase-site.xml (or
+    ``url`` names the backend and the cluster. Without it, the environment variable ``METACLIENT_URL`` is used, then the
+    quorum of ``config``; :class:`ConfigError` if all three are missing. ``config`` is an hbase-site.xml (or
     the folder that holds it), a mapping of HBase's properties or a :class:`Config`; ``options`` are fields of it.
     Unknown names raise :class:`ConfigError` with the nearest known one.
 
@@ -110,7 +110,7 @@ def connect_to(
     config: ConfigSource = None,
     **options: Any,
 ) -> Connection:
-    """Connect through a backend that is already there (a cluster's own, one under test)."""
+    """Connect through an existing backend (that of a fake cluster, or one under test)."""
     return Connection(
         meta_mode=meta_mode,
         config=config,
@@ -125,8 +125,8 @@ def connect_to(
 class Connection:
     """A connection to an HBase cluster; a context manager, and safe to share between threads.
 
-    The first nine arguments are happybase's: with them alone it talks to a Thrift 1 gateway, as happybase does.
-    ``url=`` chooses anything else, and so does :func:`connect`.
+    The first nine arguments are happybase's: without others the connection uses a Thrift 1 gateway, as happybase does.
+    ``url=`` or :func:`connect` selects any other backend.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Connection:
             try:
                 self.open()
             except BaseException:
-                self.close()  # nobody else will: the caller has no connection to close
+                self.close()  # the caller has no connection to close
                 raise
 
     def _put_together(self) -> None:
@@ -216,12 +216,12 @@ class Connection:
 
     @property
     def capabilities(self) -> Capabilities:
-        """What the backend can do."""
+        """The capabilities of the backend."""
         return self._backend.capabilities
 
     @property
     def meta_mode(self) -> MetaMode:
-        """The mode of meta lookups in force."""
+        """The mode in which hbase:meta is read."""
         return self._reader.mode
 
     def open(self) -> None:
@@ -243,7 +243,7 @@ class Connection:
         self._is_open = True
 
     def _check_meta_mode(self) -> None:
-        """A mode that was asked for and cannot be had is refused: nobody shall believe that the primary is spared."""
+        """Raise if the backend does not support the requested mode: the user would assume that replicas are read."""
         mode = self.config.meta_mode
         if mode is not None and mode is not MetaMode.NONE and not self.capabilities.meta_replicas:
             raise Unsupported(
@@ -252,7 +252,7 @@ class Connection:
             )
 
     def close(self) -> None:
-        """Close what this connection owns; calls in progress end with ConnectionClosed. Idempotent."""
+        """Close the connection and what it owns; calls in progress raise ConnectionClosed. Idempotent."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -275,7 +275,7 @@ class Connection:
         return self._runtime.now() + self.config.operation_timeout_s
 
     def _meta_deadline(self) -> float:
-        """Of a question to hbase:meta or the registry that somebody asks as such."""
+        """Return the deadline of an explicit read of hbase:meta or the registry that starts now."""
         return self._runtime.now() + self.config.meta_operation_timeout_s
 
     def _check_open(self) -> None:
@@ -290,7 +290,7 @@ class Connection:
     # -- tables ----------------------------------------------------------------------------------------------
 
     def table(self, name: bytes | str, use_prefix: bool = True) -> Table:
-        """A table by name; no call is made and existence is not checked."""
+        """Return a table by name; no call is made, and the table need not exist."""
         self._check_open()
         return Table(self._table_name(name) if use_prefix else keys.table_name(name), self)
 
@@ -301,7 +301,7 @@ class Connection:
         return keys.table_name(plain)
 
     def tables(self) -> list[bytes]:
-        """Names of the tables, without the prefix when the connection has one."""
+        """Return the names of the tables, without the prefix if the connection has one."""
         names = self._admin("tables", self._backend.table_names)
         if self.table_prefix is None:
             return list(names)
@@ -316,7 +316,7 @@ class Connection:
         splits: Sequence[bytes | str] | None = None,
         region_replication: int = 1,
     ) -> None:
-        """Make a table. ``families`` maps a name to happybase's options (``max_versions``, ``time_to_live``, ...).
+        """Create a table. ``families`` maps a name to happybase's options (``max_versions``, ``time_to_live``, ...).
 
         A family keeps 3 versions unless ``max_versions`` says otherwise, as with happybase.
         """
@@ -339,7 +339,7 @@ class Connection:
         self._admin("create_table", self._backend.create_table, descriptor, points)
 
     def delete_table(self, name: bytes | str, disable: bool = False) -> None:
-        """Delete a table, which must be disabled; ``disable=True`` does that first."""
+        """Delete a table, which must be disabled; ``disable=True`` disables it first."""
         if disable and self.is_table_enabled(name):
             self.disable_table(name)
         table = self._table_name(name)
@@ -364,7 +364,7 @@ class Connection:
         return bool(self._admin("is_table_enabled", self._backend.is_table_enabled, self._table_name(name)))
 
     def compact_table(self, name: bytes | str, major: bool = False) -> None:
-        """Ask for a compaction; HBase does it in its own time."""
+        """Request a compaction; HBase performs it in the background."""
         self._admin("compact_table", self._backend.compact_table, self._table_name(name), bool(major))
 
     def _describe(self, table: bytes) -> TableDescriptor:
@@ -372,12 +372,15 @@ class Connection:
         return found
 
     def _admin(self, what: str, call: Callable[..., Any], *args: object) -> Any:
-        """An admin call: not repeated once it may have been applied; TableExists never means "just now, by us"."""
+        """Make an admin call.
+
+        It is not repeated if it may have been applied: the second attempt would fail with TableExists, for example.
+        """
         self._check_open()
         deadline = self._deadline()
         table = next((arg for arg in args if isinstance(arg, bytes)), b"")
         is_write = what not in ("tables", "describe_table", "is_table_enabled", "namespaces")
-        # A question has an rpc's time; a change may take the master as long as the whole operation has.
+        # A read has the timeout of one RPC; a change may take the master as long as the whole operation may take.
         timeout_s = self.config.operation_timeout_s if is_write else self.config.rpc_timeout_s
 
         def attempt() -> Any:
@@ -392,13 +395,13 @@ class Connection:
                 is_repeatable=not is_write,
             )
 
-    # -- where things are ------------------------------------------------------------------------------------
+    # -- locations -------------------------------------------------------------------------------------------
 
     def locate(
         self, table: bytes | str, row: bytes | str, *, replica_id: int = 0, reload: bool = False
     ) -> RegionLocation:
-        """Where a row's region (or a replica of it) is: about a microsecond when it is cached."""
-        # The fast path touches nothing but the snapshot; what is not in its plain form is dealt with below.
+        """Return the location of a row's region, or of a replica of it; a cached one takes about a microsecond."""
+        # The fast path only reads the snapshot; arguments that need a conversion are handled below.
         known = self._cached_tables.get(table)  # type: ignore[arg-type]  # a str key is a miss
         if known is None and type(table) is str:
             known = self._cached_tables.get(table.encode())
@@ -419,7 +422,7 @@ class Connection:
         name = self._table_name(table)
         if not isinstance(replica_id, int) or isinstance(replica_id, bool) or replica_id < 0:
             raise ValueError(f"'replica_id' must be a number from 0 on, got {replica_id!r}")
-        key = _as_bytes(row, "row")  # the empty row is in the first region: a fair question here
+        key = _as_bytes(row, "row")  # the empty row is valid here: it is in the first region
         deadline = self._meta_deadline()
         with self._observed("locate", name):
             return self._retrier.call(
@@ -429,10 +432,10 @@ class Connection:
             )
 
     def regions(self, table: bytes | str, *, complete: bool = False) -> list[RegionLocations]:
-        """All regions of a table with their replicas, read from hbase:meta in pages.
+        """Return all regions of a table with their replicas, read from hbase:meta in pages.
 
-        ``complete``: raise LocationUnknown where some rows are in no region of hbase:meta, or in two, instead of
-        listing what is there. A reader that goes from region to region would leave rows out.
+        ``complete``: raise LocationUnknown if some rows are in no region of hbase:meta, or in two. A reader that goes
+        from region to region would otherwise omit or repeat rows.
         """
         return self._regions(self._table_name(table), complete=complete)
 
@@ -460,26 +463,26 @@ class Connection:
         )
 
     def warm_up(self, table: bytes | str, *, on_page: Callable[[int], None] | None = None) -> int:
-        """Fill the cache with a table's locations in a few pages; how many regions there are."""
+        """Read a table's locations into the cache, in a few pages; return the number of regions."""
         return len(self._regions(self._table_name(table), on_page))
 
     def export_locations(self, *tables: bytes | str) -> bytes:
-        """What is cached of these tables (all by default), for :meth:`import_locations` in another process.
+        """Return the cached locations of these tables (default: all) for :meth:`import_locations` in another process.
 
-        The places of hbase:meta's replicas go along: who imports them need not ask the registry.
+        The servers of hbase:meta's replicas are included, so that the importing process need not read the registry.
         """
         self._check_open()
         return self._locator.cache.exported([self._table_name(table) for table in tables], self._reader.known())
 
     def import_locations(self, data: bytes) -> int:
-        """Take in exported locations; the first use of each costs no lookup. How many regions there were."""
+        """Add exported locations to the cache, so that they need no lookup; return the number of regions."""
         self._check_open()
         tables, replicas = decoded(data)
         self._reader.assume(replicas)
         return self._locator.cache.take(tables)
 
     def meta_replicas(self) -> list[MetaReplicaStatus]:
-        """The copies of hbase:meta: where, how healthy, and how many lookups each has served us."""
+        """Return the copies of hbase:meta: server, health, and the number of lookups of this connection."""
         self._check_open()
         deadline = self._meta_deadline()
         self._retrier.call(
@@ -489,16 +492,16 @@ class Connection:
         )
         return self._reader.status()
 
-    # -- what happened ---------------------------------------------------------------------------------------
+    # -- events and counters ---------------------------------------------------------------------------------
 
     def on_event(self, listener: Listener) -> Callable[[], None]:
-        """Hear about ejections, fallbacks, lost locations and retries; returns a function that ends it."""
+        """Call a listener for ejections, fallbacks, lost locations and retries; return a function that removes it."""
         if not callable(listener):
             raise TypeError(f"on_event() takes a function of one event, got {listener!r}")
         return self._telemetry.add_listener(listener)
 
     def stats(self) -> dict[str, Any]:
-        """Counters of this connection, ready for ``json.dumps``."""
+        """Return the counters of this connection, ready for ``json.dumps``."""
         telemetry = self._telemetry
         hits, misses = self._locator.cache.hits_and_misses()
         reads = telemetry.by("metaclient.meta.reads", "replica")
@@ -558,7 +561,7 @@ def backend_for(url: object, runtime: Runtime, config: Config) -> Backend:
 
 
 def _scheme_hint(url: str, scheme: str, known: Sequence[str]) -> str:
-    """What to write instead of a url whose scheme is unknown, or missing as in ``host:9090``."""
+    """Return what to write instead of a url whose scheme is unknown, or missing as in ``host:9090``."""
     near = difflib.get_close_matches(scheme, known, n=1)
     if url.endswith(".xml"):
         return f"a configuration is given as config={url!r}"
@@ -574,7 +577,7 @@ def _scheme_hint(url: str, scheme: str, known: Sequence[str]) -> str:
 
 
 def _gateway_url(host: str, port: int) -> str:
-    """The url of happybase's host and port; ConfigError where the host is more than a host."""
+    """Return the url of happybase's host and port; raise ConfigError if ``host`` is not a plain host name."""
     if "://" in host:
         raise ConfigError(f"'host' is a name or an address, got {host!r}; write connect({host!r}), or url={host!r}")
     if host.count(":") == 1:
@@ -586,7 +589,7 @@ def _gateway_url(host: str, port: int) -> str:
 
 
 def _refuse_gateway_arguments(host: str | None, port: int | None, transport: str, protocol: str) -> None:
-    """happybase's arguments name a Thrift 1 gateway: beside a url they would have no effect."""
+    """Raise ConfigError for happybase's arguments beside a url, where they would have no effect."""
     for name, value, default in (
         ("host", host, DEFAULT_HOST),
         ("port", port, DEFAULT_PORT),
@@ -633,6 +636,6 @@ def _family(name: bytes | str, options: Mapping[str, Any]) -> FamilyDescriptor:
         if field is not None:
             fields[field] = value.decode() if isinstance(value, bytes) else value
     fields.setdefault("max_versions", HAPPYBASE_MAX_VERSIONS)
-    if fields.get("time_to_live_s") in (-1, 0, 2**31 - 1):  # happybase's and HBase's words for "for ever"
+    if fields.get("time_to_live_s") in (-1, 0, 2**31 - 1):  # happybase's and HBase's values for "for ever"
         fields["time_to_live_s"] = None
     return FamilyDescriptor(plain, **fields)

@@ -1,7 +1,8 @@
 """Lends a connection to at most ``size`` users at a time: happybase's ConnectionPool.
 
-The connections of a happybase pool are sockets. Ours is safe to share, and one cache of locations is worth more than
-ten cold ones, so that the pool lends *permits* for one connection; the backend keeps the sockets.
+A connection of happybase is a socket, so that its pool needs several. A connection of metaclient may be shared by
+threads, and one shared location cache needs fewer lookups than several. This pool therefore has one connection and
+lends *permits* to use it; the backend keeps the sockets.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from metaclient.runtime import ThreadRuntime
 
 __all__ = ["ConnectionPool"]
 
-#: The pools whose connection this thread holds: nested requests get the one that it already has.
+#: The pools whose connection this thread holds: nested requests get the same connection.
 _HELD: ContextVar[frozenset[int]] = ContextVar("metaclient_pools_held", default=frozenset())
 
 
 class ConnectionPool:
-    """A pool; ``kwargs`` are those of :class:`Connection`.
+    """A pool of permits for one connection; ``kwargs`` are those of :class:`Connection`.
 
     >>> pool = ConnectionPool(size=2, url="scripted:")
     >>> with pool.connection() as connection:
@@ -46,7 +47,7 @@ class ConnectionPool:
         self._runtime.on_fork(self._renew)
         kwargs["autoconnect"] = False
         self._connection = Connection(**kwargs)
-        # Wrong addresses are an error here and not at the first use.
+        # A wrong address raises here and not at the first use.
         try:
             with self.connection():
                 pass
@@ -61,13 +62,13 @@ class ConnectionPool:
         )
 
     def _renew(self) -> None:
-        """In a child process: permits that other threads of the parent hold are never returned here."""
+        """Reset the permits in a child process, where threads of the parent never return theirs."""
         self._returned = self._runtime.condition()
         self._free = self.size - (id(self) in _HELD.get())
 
     @contextmanager
     def connection(self, timeout: float | None = None) -> Iterator[Connection]:
-        """Borrow the connection; waits ``timeout`` seconds for a permit (an operation's time by default)."""
+        """Borrow the connection; wait at most ``timeout`` seconds for a permit (default: the operation timeout)."""
         held = _HELD.get()
         if id(self) in held:
             yield self._connection
@@ -99,7 +100,7 @@ class ConnectionPool:
             self._free -= 1
 
     def close(self) -> None:
-        """Close the connection behind the pool; whoever waits for one hears ConnectionClosed. Idempotent."""
+        """Close the pool's connection; callers that wait for a permit get ConnectionClosed. Idempotent."""
         with self._returned:
             self._is_closed = True
             self._returned.notify_all()

@@ -1,6 +1,6 @@
-"""Scans of a table: :class:`TableScanner` gives rows, :class:`CellScanner` pages of cells in Arrow for bulk readers.
+"""Scans of a table: :class:`TableScanner` returns rows, :class:`CellScanner` pages of cells in Arrow for bulk readers.
 
-How a scan goes from region to region, and on after a loss, is in :mod:`metaclient.calls.region_walk`.
+:mod:`metaclient.calls.region_walk` decides how a scan continues in the next region, and after a lost scanner.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["CellScanner", "TableScanner"]
 
 
 class TableScanner(RegionWalk[ScanPage]):
-    """An iterator over (result, place); close it, or exhaust it, and the server's scanner is closed."""
+    """An iterator over (result, location); the server's scanner is closed with it, or at the last row."""
 
     def __init__(
         self, operations: Operations, table: bytes, scan: Scan, consistency: Consistency, replica_id: int | None
@@ -34,10 +34,10 @@ class TableScanner(RegionWalk[ScanPage]):
             open_page=backend.scan_open,
             next_page=backend.scan_next,
         )
-        # Of the row that is being returned in pieces: its key, and how many cells of it are out already.
+        # Of the row that is being returned in pieces: its key, and how many of its cells were returned.
         self._piece_row: bytes | None = None
         self._piece_cells = 0
-        self._skip_cells = 0  # of those, how many the reopened scanner has yet to repeat
+        self._skip_cells = 0  # how many of those cells the reopened scanner will repeat
 
     def __iter__(self) -> Iterator[tuple[Result, RegionLocation | None]]:
         try:
@@ -55,7 +55,7 @@ class TableScanner(RegionWalk[ScanPage]):
             self.close()
 
     def _unseen(self, result: Result) -> Result | None:
-        """The result without cells that were returned before a reopening; moves the position on."""
+        """Return the result without cells that were returned before the scanner was reopened; advance the position."""
         if type(result) is Result and not result.is_partial and self._piece_row is None and self._is_ahead(result.row):
             self._at_row = result.row
             self._at_inclusive = False
@@ -65,7 +65,7 @@ class TableScanner(RegionWalk[ScanPage]):
         return self._unseen_piece(result)
 
     def _unseen_piece(self, result: Result) -> Result | None:
-        """The same for a row that comes in pieces, and for what is no row at all."""
+        """Do the same for a row that arrives in pieces; raise BackendFault for an object that is not a valid result."""
         if not isinstance(result, Result) or not self._is_ahead(result.row):
             what = f"row '{keys.printable(result.row)}'" if isinstance(result, Result) else type(result).__name__
             raise BackendFault(f"the backend answered {what} to a scan at '{keys.printable(self._at_row)}'")
@@ -88,13 +88,14 @@ class TableScanner(RegionWalk[ScanPage]):
         return fresh
 
     def _resume(self) -> None:
-        """The next scanner repeats what is out of a row in pieces."""
+        """Record that the next scanner repeats the cells of a partial row that were already returned."""
         self._skip_cells = self._piece_cells if self._piece_row is not None else 0
 
     def _limit(self) -> int | None:
-        """One more while a row is being returned in pieces: the server counts it, and may repeat all of it.
+        """Return the row limit of the next scanner: one more if a row is incomplete.
 
-        A piece that is marked as partial may be the last one of its row.
+        The server counts the incomplete row again and may repeat all of it. A piece that is marked as partial may be
+        the last piece of its row.
         """
         return self._left if self._left is None or self._piece_row is None else self._left + 1
 
@@ -104,11 +105,11 @@ class TableScanner(RegionWalk[ScanPage]):
 
 
 class CellScanner(RegionWalk[CellPage]):
-    """An iterator over (page, place) of a backend with ``Capabilities.cell_pages``; every page has rows.
+    """An iterator over (page, location) of a backend with ``Capabilities.cell_pages``; every page has rows.
 
-    Each row of the scan is in one page, whole, in order and once, however often scanners are lost and regions move: a
-    scan goes on after the last row of the last page. Forward scans of whole rows only. As with rows, closing it closes
-    the server's scanner.
+    Each row of the scan is in exactly one page, complete and in order, also when scanners are lost and regions move:
+    the scan continues after the last row of the last page. Only forward scans of whole rows are supported. Closing the
+    iterator closes the server's scanner.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class CellScanner(RegionWalk[CellPage]):
             self.close()
 
     def _take(self, page: CellPage) -> None:
-        """Move the position on behind this page, which must be ahead of it."""
+        """Advance the position to the end of this page, which must be ahead of the position."""
         if not self._is_ahead(page.first_row) or page.last_row < page.first_row:
             raise BackendFault(
                 f"the backend answered rows '{keys.printable(page.first_row)}' to '{keys.printable(page.last_row)}' "

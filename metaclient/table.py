@@ -1,7 +1,7 @@
-"""What users hold for a table: happybase's methods, plus consistency, replicas and atomic row operations.
+"""A table: happybase's methods, plus consistency, replicas and atomic row operations.
 
-Everything that a user gives is checked and turned into bytes here, at the front door; a mistake is an error at the call
-that names the argument and the fix.
+Arguments of users are checked and converted to bytes here. A wrong argument raises an error at once, which names the
+argument and the correction.
 """
 
 from __future__ import annotations
@@ -57,24 +57,24 @@ if TYPE_CHECKING:
 __all__ = ["Table"]
 
 _int64 = Struct(">q")
-#: happybase's i32; HBase means "all of them".
+#: The largest i32 of happybase; HBase reads it as "all versions".
 ALL_VERSIONS = 2**31 - 1
 _STRONG = Consistency.STRONG
 _new_row: Callable[[type[Row]], Row] = dict.__new__
 
 
 class _Default(int):
-    """A default that can be told from the same number given by the user."""
+    """A default value that differs in type from the same number given by the user."""
 
     __slots__ = ()
 
 
-#: happybase's number of rows a page; where nobody gives one, the setting ``scan_caching`` decides.
+#: happybase's number of rows per page; without an explicit value the setting ``scan_caching`` is used.
 BATCH_SIZE = _Default(1000)
 
 
 class Table:
-    """A table of a connection; made by :meth:`Connection.table`, which costs no call.
+    """A table of a connection; created by :meth:`Connection.table`, which makes no call.
 
     >>> import metaclient
     >>> with metaclient.connect("scripted:") as connection:
@@ -96,7 +96,7 @@ class Table:
     # -- descriptions ----------------------------------------------------------------------------------------
 
     def families(self) -> dict[bytes, dict[str, Any]]:
-        """Column family name -> its settings, under happybase's names."""
+        """Return the settings by column family, under happybase's names."""
         descriptor = self.connection._describe(self.name)
         return {
             family.name: {
@@ -114,7 +114,7 @@ class Table:
         }
 
     def regions(self) -> list[dict[str, Any]]:
-        """The table's regions, every replica on its own, under happybase's names."""
+        """Return the table's regions, one entry per replica, under happybase's names."""
         return [
             {
                 "start_key": location.region.start_key,
@@ -145,7 +145,7 @@ class Table:
         """Read one row: column -> value, or -> (value, timestamp) with ``include_timestamp``.
 
         ``columns`` are ``b"cf"`` (the family) or ``b"cf:q"``; ``timestamp`` is the exclusive upper bound of versions. A
-        missing row is an empty ``Row``. ``Row.stale`` says that a secondary answered.
+        missing row is an empty ``Row``. ``Row.stale`` is True if a secondary answered.
         """
         if type(row) is not bytes or not 0 < len(row) <= keys.ROW_LENGTH_MAX:
             row = keys.row_key(row)
@@ -186,9 +186,9 @@ class Table:
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
     ) -> list[tuple[bytes, Row]]:
-        """Read many rows, one call a server: (row key, row) of those that exist, in the order given.
+        """Read many rows, one call per server; return (row key, row) of those that exist, in the order given.
 
-        A key that is given twice comes back twice.
+        A key that is given twice is returned twice.
         """
         if isinstance(rows, bytes | str) or not isinstance(rows, Iterable):
             raise TypeError(f"'rows' must be a list of row keys, got one {type(rows).__name__}; did you mean row()?")
@@ -196,7 +196,7 @@ class Table:
         level, replica_id = level_of(consistency, replica_id)
         with self.connection._observed("rows", self.name):
             if not wanted:
-                return {}  # type: ignore[return-value]  # happybase's answer; as empty as a list
+                return {}  # type: ignore[return-value]  # happybase returns an empty dict here, too
             found = multi.get_many(self.connection._operations, self.name, wanted, level, replica_id)
             return [
                 (get.row, _row(result, place, include_timestamp))
@@ -215,7 +215,7 @@ class Table:
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
     ) -> list[Any]:
-        """Versions of one column, newest first: values, or (value, timestamp) pairs."""
+        """Return versions of one column, newest first: values, or (value, timestamp) pairs."""
         if versions is None:
             versions = ALL_VERSIONS
         elif not isinstance(versions, int) or isinstance(versions, bool):
@@ -238,7 +238,7 @@ class Table:
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
     ) -> bool:
-        """True when the row has a cell (in these columns)."""
+        """Return True if the row has a cell (in these columns)."""
         plain = make_get(keys.row_key(row), columns, None, None)
         get = Get(plain.row, plain.columns, existence_only=True)
         level, replica_id = level_of(consistency, replica_id)
@@ -268,8 +268,8 @@ class Table:
         """Iterate over (row key, row) of a range ``[row_start, row_stop)``, or of a prefix.
 
         ``reverse``: from ``row_start`` (inclusive, above) down to ``row_stop`` (exclusive). ``limit`` is the number of
-        results, which ``scan_batching`` may make more than rows. A page brings ``batch_size`` rows
-        (``hbase.client.scanner.caching`` when it is left out) or ``hbase.client.scanner.max.result.size`` bytes,
+        results, which ``scan_batching`` may make more than rows. A page has ``batch_size`` rows
+        (default: ``hbase.client.scanner.caching``) or ``hbase.client.scanner.max.result.size`` bytes,
         whichever is less. Errors in arguments are raised here, not at the first row. Closing the iterator early closes
         the server's scanner.
         """
@@ -293,7 +293,7 @@ class Table:
     ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
         connection = self.connection
         telemetry = connection._telemetry
-        # Not the current span: between two rows the caller does other things.
+        # Not the current span, because the caller does other work between two rows.
         observed = telemetry.operation("scan", self.name, is_current=False) if telemetry.is_on else nullcontext()
         try:
             with observed:
@@ -342,7 +342,7 @@ class Table:
         return Batch(self, timestamp, batch_size, transaction, wal)
 
     def append(self, row: bytes | str, data: Data) -> Row:
-        """Append to values of one row, atomically; the new values. Not repeated when it may have been applied."""
+        """Append to values of one row, atomically; return the new values. Not retried if it may have been applied."""
         self._needs("append", "append")
         append = Append(
             keys.row_key(row), tuple((cell.column, cell.value) for cell in cells_of(data, LATEST_TIMESTAMP))
@@ -382,7 +382,7 @@ class Table:
         *,
         op: CompareOp | str = CompareOp.EQUAL,
     ) -> bool:
-        """Put if *stored value* ``op`` ``value``; None = if the column is absent. True when it was put."""
+        """Put if *stored value* ``op`` ``value``; None = if the column is absent. Return True if it was put."""
         check = self._check(row, column, value, op)
         put = make_put(row, data, timestamp_of(timestamp), wal)
         with self.connection._observed("check_and_put", self.name):
@@ -399,7 +399,7 @@ class Table:
         *,
         op: CompareOp | str = CompareOp.EQUAL,
     ) -> bool:
-        """Delete if *stored value* ``op`` ``value``; None = if the column is absent. True when it was deleted."""
+        """Delete if *stored value* ``op`` ``value``; None = if the column is absent. Return True if it was deleted."""
         check = self._check(row, column, value, op)
         delete = make_delete(row, columns, timestamp_of(timestamp), wal)
         with self.connection._observed("check_and_delete", self.name):
@@ -422,7 +422,7 @@ class Table:
     # -- counters --------------------------------------------------------------------------------------------
 
     def counter_get(self, row: bytes | str, column: bytes | str) -> int:
-        """The counter's value; one that does not exist is made, with 0 (as in happybase)."""
+        """Return the counter's value; a missing counter is created with 0 (as in happybase)."""
         return self.counter_inc(row, column, value=0)
 
     def counter_set(self, row: bytes | str, column: bytes | str, value: int = 0) -> None:
@@ -430,11 +430,11 @@ class Table:
         self.put(row, {column: _int64.pack(amount_of(value))})
 
     def counter_inc(self, row: bytes | str, column: bytes | str, value: int = 1) -> int:
-        """Add to a counter, atomically; the value after that.
+        """Add to a counter, atomically; return the new value.
 
-        When it may have been applied it is sent again only where the server knows its nonce (``hbase:`` urls) and
-        counts it once. The value is then as a rule its own, but may be a later one: HBase keeps few old values. Set
-        ``nonces=False`` where values must be unique.
+        If the increment may have been applied, it is retried only with a nonce (``hbase:`` urls), with which the server
+        applies it at most once. A retry usually returns the increment's own value, but may return a later one. Set
+        ``nonces=False`` if values must be unique.
         """
         name = keys.column_name(column, "column", family_only_ok=False)
         increment = Increment(keys.row_key(row), ((name, amount_of(value)),))
@@ -448,12 +448,12 @@ class Table:
             raise BackendFault(text, may_have_applied=True) from error
 
     def counter_dec(self, row: bytes | str, column: bytes | str, value: int = 1) -> int:
-        """Subtract from a counter, atomically; the value after that."""
+        """Subtract from a counter, atomically; return the new value."""
         return self.counter_inc(row, column, -amount_of(value))
 
 
 def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) -> Row:
-    row: Row = _new_row(Row)  # filled in place: every row of a scan comes by here
+    row: Row = _new_row(Row)  # filled in place, because this runs for every row of a scan
     cells = result.cells
     try:
         if include_timestamp:
@@ -479,6 +479,6 @@ def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) 
 
 
 def _answered(seen: object, result: Result, place: RegionLocation | None) -> None:
-    """Tell the operation's span who answered; ``seen`` is None when nobody listens."""
+    """Record in the operation's span which replica answered; ``seen`` is None when telemetry is off."""
     if isinstance(seen, Observed):
         seen.answered(place, is_stale=result.is_stale)
