@@ -1,7 +1,8 @@
-"""Policies about reads, and the one place that carries them out.
+"""Policies for attempts, and the executor that carries them out.
 
-``plan`` says which copies are asked and when, ``delay`` how long the primary is given, ``budget`` how many extra calls
-there may be, ``silence`` who is asked last; ``executor`` starts, races and drains the calls.
+``plan`` decides which copies are called and when, ``delay`` how long to wait for the primary, ``budget`` how many extra
+calls are allowed, ``silence`` which servers are called last, ``retry`` whether and when to retry; ``executor`` starts,
+races and drains the calls.
 """
 
 from metaclient.attempts.budget import CallBudget, HedgeBudget

@@ -1,12 +1,12 @@
-"""Decides how many extra calls there may be: hedges beside first calls, retries beside failures.
+"""Decides how many extra calls are allowed: hedges in addition to first calls, retries after failures.
 
-Extra calls stay below ``max(a burst, ratio * calls)``, so that the cost of trouble is bounded by a share of the healthy
-load, whatever happens. A balance that was not used is capped: a quiet week does not pay for a storm.
+Extra calls stay below ``max(a burst, ratio * calls)``, so that the extra load during failures is bounded by a share of
+the normal load. The unused balance is capped, so that a quiet week does not allow a storm of extra calls.
 
-A hedge that is refused is simply not sent. A *retry* that is refused waits: the operation sleeps on and asks again
-until its deadline. So that a client all of whose threads wait notices the end of an outage, one of them may go ahead
-as a canary when nobody has called for a while (one second, doubling up to twenty). Canaries are paid for like other
-retries, later: only a client with hardly any load has more of them than its share, and that is a call in 20 seconds.
+A refused hedge is not sent. A refused *retry* waits: the operation sleeps and asks the budget again until its deadline.
+So that a client whose threads all wait notices the end of an outage, one thread may send a canary call after a time
+without calls (one second, doubling up to twenty). Canaries are deducted from the budget later, like other retries; only
+a client with hardly any load exceeds its share, by one call in 20 seconds.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CANARY_S_MAX = 20.0
 
 
 class HedgeBudget:
-    """Extra calls beside the normal ones. Not exact under races between threads, by at most one call a thread.
+    """Extra calls beside the normal ones. Races between threads may exceed it by one call per thread.
 
     >>> budget = HedgeBudget(ratio=0.05, burst=2)
     >>> [budget.take() for _ in range(3)]
@@ -49,22 +49,22 @@ class HedgeBudget:
             self._calls = self._extra + self._burst * BALANCE_BURSTS
 
     def take(self, calls: int = 1) -> bool:
-        """Leave for that many extra calls: all of them or none."""
+        """Return True and deduct that many extra calls if the budget allows all of them."""
         if self._extra + calls > max(self._burst, self._calls) + ROUNDING:
             return False
         self._extra += calls
         return True
 
     def owe(self, calls: int = 1) -> None:
-        """Extra calls that could not be refused: they are taken from those to come."""
+        """Deduct extra calls that could not be refused from the future budget."""
         self._extra += calls
 
 
 class CallBudget:
     """Retries beside first attempts; a success earns more than a failure does.
 
-    Two balances, so that trouble in one corner does not starve while the rest of the cluster is well, and a total
-    outage stays cheap:
+    There are two balances, so that failures of a few regions can be retried while the rest of the cluster works, and a
+    total outage causes few calls:
 
     - ``earned``: a success earns one retry, at most two bursts are kept;
     - ``share``: a first attempt that failed earns ``ratio`` of one, at most a burst is kept. Every retry is taken from

@@ -1,8 +1,8 @@
-"""Decides how long the first copy is given before another one is asked: fixed, or a quantile of recent latencies.
+"""Decides how long to wait for the first copy before another one is called: fixed, or a quantile of recent latencies.
 
 ``d = clamp(quantile(q, last N latencies of the primary), min, max)``; the fixed delay until there are enough samples. A
-hedge after the 95th percentile costs 5 % more calls by construction, and the budget holds when the world changes faster
-than the window.
+hedge after the 95th percentile costs 5 % more calls by construction, and the budget limits hedges when latencies change
+faster than the window.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class LatencyWindow:
             self._cached = {}
 
     def quantile(self, q: float) -> float:
-        """The q-quantile (nearest rank); 0.0 without samples. A little behind: see REFRESH."""
+        """Return the q-quantile (nearest rank); 0.0 without samples. It is refreshed every REFRESH samples."""
         found = self._cached.get(q)
         if found is not None:
             return found

@@ -75,7 +75,7 @@ class Won(Generic[P, T]):
 
 
 class RaceObserver(Protocol[P_contra]):
-    """Hears how each leg ended: health and counters live on it."""
+    """Receives the outcome of each leg, for health and counters."""
 
     def leg_succeeded(self, place: P_contra, latency_s: float) -> None: ...
 
@@ -83,11 +83,11 @@ class RaceObserver(Protocol[P_contra]):
 
 
 class _NoRoomError(Overloaded):
-    """Our own bounds are reached: the call was not made."""
+    """A bound of the executor was reached: the call was not made."""
 
 
 class _Running(Generic[P, T]):
-    """A leg under way."""
+    """A leg in flight."""
 
     __slots__ = ("deadline", "leg", "pending", "started")
 
@@ -111,7 +111,7 @@ class Executor:
         runtime.on_fork(self._begin)
 
     def _begin(self) -> None:
-        """Nothing is under way: at first, and in a child process."""
+        """Start without calls in flight: at first, and in a child process."""
         self._lock = self._runtime.lock()
         # Guarded by the lock:
         self._abandoned = 0
@@ -120,7 +120,7 @@ class Executor:
 
     @property
     def abandoned(self) -> int:
-        """Calls that were given up on and still hold a thread or a connection."""
+        """The number of abandoned calls that still hold a thread or a connection."""
         return self._abandoned
 
     # -- one call --------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Executor:
     ) -> T:
         """Make one attempt; ``deadline`` is passed as the last argument. Raises only errors of our tree.
 
-        ``discard`` gets the answer when it comes after all and nobody waits for it any more.
+        ``discard`` gets the answer if it arrives after the caller has stopped waiting.
         """
         try:
             if not self._inline:
@@ -152,7 +152,7 @@ class Executor:
                 del made  # error -> traceback -> this frame -> error would be a cycle for every failed call
 
     def awaited(self, pending: Pending[T], deadline: float, *, is_write: bool = False) -> T:
-        """The answer of a call that was begun; abandoned at the deadline. Raises as ``call`` does."""
+        """Wait for a call that was started; abandon it at the deadline. Raises as ``call`` does."""
         try:
             return self._awaited(pending, deadline, None)
         except Exception as error:
@@ -169,7 +169,7 @@ class Executor:
         return pending.result()
 
     def begin(self, function: Callable[..., Answer[T]], *args: object) -> Pending[T]:
-        """Start a call that does not block us: pipelined as it is, blocking on a worker."""
+        """Start a call without blocking the caller: a blocking backend runs on a worker thread."""
         self._check_room()
         if not self._pipelined:
             try:
@@ -193,10 +193,10 @@ class Executor:
     def abandon(
         self, pending: Pending[T], discard: Callable[[T], None] | None = None, *, is_watched: bool = False
     ) -> None:
-        """Nobody waits for it any more: take it back if the transport can, else count it until it ends.
+        """Abandon a call: cancel it if the transport can, else count it until it ends.
 
-        A call that still waits for a thread is never made: a write must not be applied after its user was told. One
-        that is watched goes on: its end is news to somebody.
+        A call that still waits for a thread is never made: a write must not be applied after its caller got an error.
+        A watched call continues, because its end is observed.
         """
         if discard is not None:
             pending.on_done(lambda done: _hand_over(done, discard))
@@ -236,8 +236,8 @@ class Executor:
     ) -> Won[P, T]:
         """Carry out a plan; see the module's docstring.
 
-        ``reorder`` may change what comes after a failure. ``watch`` is shown each call that was outrun, with the time
-        at which it was made, and says whether it shall go on. A hedge that was not allowed asks again after
+        ``reorder`` may change the remaining legs after a failure. ``watch`` is called with each outrun call and its
+        start time, and returns True if the call shall continue. A hedge that was not allowed asks again after
         ``ask_again_s``.
         """
         race = _Race(self, call, deadline, observer, accept, allow_hedge, discard, reorder, watch, ask_again_s)
@@ -248,13 +248,13 @@ class Executor:
 
 
 def _blocking(function: Callable[..., Answer[T]], *args: object) -> T:
-    """The answer itself, also of a backend that answers with a Pending now and then; the deadline comes last."""
+    """Return the answer, also of a backend that sometimes returns a Pending; the deadline is the last argument."""
     answer = function(*args)
     return answer if not isinstance(answer, Pending) else answer.result(cast("float", args[-1]))
 
 
 def told(error: BaseException, *, is_write: bool = False) -> MetaClientError:
-    """What a failed call tells: see the module's docstring."""
+    """Return the error of our tree for an exception of a call: see the module's docstring."""
     if isinstance(error, DeadlineExceeded):
         made: MetaClientError = CallTimeout(str(error))
         made.__cause__ = error
@@ -266,7 +266,7 @@ def told(error: BaseException, *, is_write: bool = False) -> MetaClientError:
 
 
 def _is_sequential(legs: Sequence[Leg[P]]) -> bool:
-    """True when no two legs may run at once: each ends by its own time before the next would start."""
+    """Return True if each leg times out before the next one starts, so that no two legs run at once."""
     return all(before.after_s + before.timeout_s <= leg.after_s for before, leg in pairwise(legs))
 
 
@@ -371,7 +371,7 @@ class _Race(Generic[P, T]):
         self._running.append(_Running(leg, answer, now, until))
 
     def _collect(self) -> Won[P, T] | None:
-        """Judge every leg that has ended, in the order of the plan."""
+        """Process every leg that has ended, in the order of the plan."""
         now = self._runtime.now()
         for running in list(self._running):
             if running.pending.is_done:
@@ -405,7 +405,7 @@ class _Race(Generic[P, T]):
             return self._accept(place, value)
         except MetaClientError:
             raise
-        except Exception as error:  # an answer that cannot even be looked at
+        except Exception as error:  # the check of the answer itself failed
             return translated(error)
 
     def _failed(self, leg: Leg[P], error: MetaClientError, started: float) -> None:
@@ -419,7 +419,7 @@ class _Race(Generic[P, T]):
             self._waiting = self._reorder(error, self._waiting)
 
     def _wait(self, begun: float) -> None:
-        """Until a leg ends, a leg's own time is over, or the next one is due."""
+        """Wait until a leg ends, a leg times out, or the next one is due."""
         instants = [running.deadline for running in self._running]
         if self._waiting and self._waiting[0].after_s != float("inf"):
             instants.append(begun + self._waiting[0].after_s)

@@ -1,4 +1,4 @@
-"""Decides which copies are asked, and when: a read plan is a sequence of legs.
+"""Decides which copies are called, and when: a read plan is a sequence of legs.
 
 A leg starts ``after_s`` seconds into the read, or at once when every leg before it has failed. Staged (ours): the
 primary now, one replica after d, the next after 2d: a slow moment of the primary costs one extra call, not n - 1. All
@@ -23,7 +23,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class Leg(Generic[P]):
-    """One call of a plan; ``is_hedge`` marks those that are extra and need the budget's leave to start by time."""
+    """One call of a plan; ``is_hedge`` marks extra calls, which need the budget's permission to start by time."""
 
     place: P
     after_s: float
@@ -36,10 +36,10 @@ def one_replica(place: P, *, timeout_s: float) -> tuple[Leg[P], ...]:
 
 
 def staged(places: Sequence[P], *, delay_s: float, timeout_s: float) -> tuple[Leg[P], ...]:
-    """The first now, each further one a delay later."""
+    """Return a plan that calls the first now and each further one a delay later."""
     return tuple(Leg(place, delay_s * index, timeout_s, index > 0) for index, place in enumerate(places))
 
 
 def all_at_once(places: Sequence[P], *, delay_s: float, timeout_s: float) -> tuple[Leg[P], ...]:
-    """The first now, all others together after one delay, as HBase does."""
+    """Return a plan that calls the first now and all others together after one delay, as HBase does."""
     return tuple(Leg(place, delay_s if index else 0.0, timeout_s, index > 0) for index, place in enumerate(places))

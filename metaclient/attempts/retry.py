@@ -48,22 +48,23 @@ from metaclient.wording import counted
 __all__ = ["BACKOFF", "Retrier", "pause_s"]
 
 T = TypeVar("T")
-#: May what may have been applied be tried again? A function is asked anew after each failure.
+#: True if the operation is idempotent, so that it is safe to retry after an unknown outcome; a function is called
+#: after each failure.
 Repeatable: TypeAlias = bool | Callable[[], bool]
 _log = logging.getLogger(__name__)
 
 #: HConstants.RETRY_BACKOFF
 BACKOFF = (1, 2, 3, 5, 10, 20, 40, 100, 100, 100, 100, 200, 200)
-#: What is kept back of the remaining time, so that the last attempt still has some (HBase: 1 ms).
+#: Part of the remaining time that no pause may use, so that the last attempt has some (HBase: 1 ms).
 RESERVE_S = 0.001
-#: Less is no time but a rounding error: sleeping for it would not move the clock.
+#: A shorter time is a rounding error: sleeping for it would not advance the clock.
 ROUNDING_S = 1e-6
 #: How long an operation without a token of the budget sleeps before it asks again.
 STARVED_S = 0.5
 
 
 def pause_s(failures: int, *, unit_s: float, jitter: float = 0.0, chance: float = 0.5) -> float:
-    """The pause after that many failures; ``chance`` is a draw from [0, 1).
+    """Return the pause after that many failures; ``chance`` is a draw from [0, 1).
 
     >>> [pause_s(n, unit_s=0.1) for n in (1, 2, 3, 4, 5, 14, 15)]
     [0.1, 0.2, 0.3, 0.5, 1.0, 20.0, 20.0]
@@ -78,7 +79,7 @@ class Retrier:
     def __init__(self, runtime: Runtime, config: Config, telemetry: Telemetry, *, inside_s: float = 0.0) -> None:
         self._runtime = runtime
         self._config = config
-        self._inside_s = inside_s  # how long a gateway goes on with a call that we have given up
+        self._inside_s = inside_s  # how long a gateway continues a call that the client has abandoned
         self._telemetry = telemetry
         self.budget = CallBudget(ratio=config.retry_budget, burst=config.retry_budget_burst)
 
@@ -119,7 +120,7 @@ class Retrier:
         is_repeatable: Repeatable = True,
         on_failure: Callable[[MetaClientError, int], None] | None = None,
     ) -> T:
-        """Go on after a first failure. ``on_failure(error, failures)`` may raise to end the operation at once."""
+        """Continue after a first failure. ``on_failure(error, failures)`` may raise to end the operation at once."""
         return _Operation(self, first, attempt, begun, deadline, what, is_repeatable, on_failure).run()
 
 
@@ -214,7 +215,7 @@ class _Operation(Generic[T]):
         )
         level = logging.WARNING if len(self._attempts) > self._config.start_log_errors else logging.DEBUG
         if _log.isEnabledFor(level):
-            # No row and no value here: the operation's own error names them to whoever called it.
+            # No row and no value in the log: the error that the caller gets names them.
             where = place.server if place is not None else "the cluster"
             _log.log(level, "attempt %d at %s failed: %s", len(self._attempts), where, type(error).__name__)
 
@@ -258,7 +259,7 @@ class _Operation(Generic[T]):
         self._telemetry.emit("retry", what=self._what(), error=error, failures=len(self._attempts), pause_s=seconds)
 
     def _final(self, error: MetaClientError) -> MetaClientError:
-        """What the user hears: what may not be repeated as it is, else what ran out; with every attempt."""
+        """Return the error for the user, with all attempts: one that may not be retried, else the exhausted limit."""
         if not self._may_retry(error) and not isinstance(error, DeadlineExceeded):
             error.attempts = tuple(self._attempts)
             error.may_have_applied = error.may_have_applied or self._maybe_applied
@@ -284,7 +285,7 @@ class _Operation(Generic[T]):
 
 
 def _asked_wait_s(error: BaseException | None) -> float:
-    """How long the server asked us to stay away; 0 when it did not say."""
+    """Return how long the server asked the client to wait; 0 if it did not."""
     return float(getattr(error, "wait_s", 0.0))
 
 

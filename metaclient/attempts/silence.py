@@ -1,10 +1,10 @@
-"""Knows which servers are silent: those that owe an answer to a read that another replica has answered.
+"""Stores which servers are silent: those whose response is overdue for a read that another replica has answered.
 
-A hedge helps one read and is paid from the budget. When a server hangs, every read of its regions needs one, and the
-budget is spent long before the hang is over. So one call that was outrun is not taken back: it is the *witness*. While
-it waits, and has waited for longer than anything that is normal, its server is silent, and reads that another replica
-may answer ask that one first. The witness's end is the end of the silence: a server that wakes up answers it, and one
-that is gone lets its time run out; then the next read is a new try.
+A hedge helps one read and is deducted from the budget. When a server hangs, every read of its regions needs a hedge,
+and the budget is spent long before the hang is over. Therefore one outrun call is not cancelled: it is the *witness*.
+Once the witness has waited much longer than normal, its server counts as silent, and reads that another replica may
+answer call that replica first. The silence ends with the witness: a server that resumes answers it, and at a server
+that is gone it times out; then the next read tries the server again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Witness(NamedTuple):
 
 
 class SilentServers:
-    """At most one witness a server, each for no longer than its call may take.
+    """At most one witness per server, each kept no longer than the timeout of its call.
 
     >>> from metaclient.runtime import ThreadRuntime
     >>> servers, call = SilentServers(), ThreadRuntime().pending()
@@ -45,11 +45,11 @@ class SilentServers:
         self._witnesses: dict[Hashable, _Witness] = {}
 
     def __bool__(self) -> bool:
-        """False while all is well, which is nearly always: then nobody needs to ask further."""
+        """Return True if there is a witness; usually False, which saves further checks."""
         return bool(self._witnesses)
 
     def outran(self, server: Hashable, call: Pending[Any], since: float, until: float) -> bool:
-        """A call was outrun; True when it is the witness, and must not be taken back."""
+        """Record an outrun call; return True if it becomes the witness and must not be cancelled."""
         if server in self._witnesses:
             return False
         witness = self._witnesses[server] = _Witness(call, since, until)
@@ -57,11 +57,11 @@ class SilentServers:
         return True
 
     def answered(self, server: Hashable) -> None:
-        """Another call was answered: whatever the witness waits for, the server is not silent."""
+        """Record that another call was answered: the server is not silent, even if its witness still waits."""
         self._witnesses.pop(server, None)
 
     def waiting_s(self, server: Hashable, now: float) -> float:
-        """For how long its witness has been waiting."""
+        """Return how long the server's witness has been waiting."""
         witness = self._witnesses.get(server)
         if witness is None:
             return 0.0

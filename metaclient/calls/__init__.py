@@ -1,1 +1,1 @@
-"""Carry out what tables ask for: one row, many rows, a range of rows, a page of puts."""
+"""Carry out the operations of tables: one row, many rows, a range of rows, a page of puts."""

@@ -1,4 +1,4 @@
-"""Carries out many operations at once: grouped by server, side by side, judged one by one.
+"""Carries out many operations at once: grouped by server, sent in parallel, with an outcome per operation.
 
 ``batch`` is for writes (and gets) at their primaries, ``get_many`` for reads of many rows, STRONG or TIMELINE.
 """
@@ -40,14 +40,14 @@ __all__ = ["batch", "get_many"]
 def batch(
     operations: Operations, table: bytes, actions: Sequence[Operation], deadline: float | None = None
 ) -> list[Outcome]:
-    """Run many operations at their primaries; an outcome for each. Raises only when the connection is unusable."""
+    """Run many operations at their primaries; return an outcome per operation. Raise if the connection is unusable."""
     return _Multi(operations, table, actions, operations.deadline(table) if deadline is None else deadline).run()
 
 
 def get_many(
     operations: Operations, table: bytes, gets: Sequence[Get], consistency: Consistency, replica_id: int | None
 ) -> list[Placed]:
-    """Read many rows, in the order asked for; the first failed row's error is raised."""
+    """Read many rows; return them in the order of the request, or raise the error of the first failed row."""
     is_timeline = consistency is Consistency.TIMELINE
     if is_timeline and not operations.backend.capabilities.region_replicas:
         raise operations.no_replicas()
@@ -64,7 +64,7 @@ def get_many(
 
 @dataclass(slots=True, eq=False)
 class _Group:
-    """The actions of one call: which of the batch, where each goes, and the call itself once it is made."""
+    """The actions of one call: their indexes in the batch, their locations, and the call once it is started."""
 
     server: ServerName | None
     indexes: list[int]
@@ -79,14 +79,14 @@ class _Group:
 class _Multi:
     """One batch, in rounds; each action that is not settled is grouped by server and sent again.
 
-    1. A round sends one call a server, side by side. Outcomes are judged action by action: an answer settles it, and
-       so does a FATAL error, or a doubtful one of an action that is not safe to repeat.
+    1. A round sends one call per server, in parallel. An action is settled by an answer, by a FATAL error, or by an
+       error that may have been applied if the action is not safe to repeat.
     2. TIMELINE reads are hedged within the round: what the primaries have not answered after the delay is grouped again
        by the servers of the next replica, if the budget allows it; what they have failed goes there at once. The first
        answer of a row wins; when all fail, the primary's error counts. As with single reads, a primary on a silent
        server changes places with a replica that is on another, and a call that was outrun may be the witness of it.
-    3. A round that got on, and left only actions that the server asks to send again (a response that was full), is
-       followed by the next at once and costs no try (HBase's RetryImmediately). Else the retrier decides.
+    3. A round that made progress, and left only actions that the server asks to send again (a full response), is
+       followed by the next at once and counts as no attempt (HBase's RetryImmediately). Else the retrier decides.
     """
 
     def __init__(self, operations: Operations, table: bytes, actions: Sequence[Operation], deadline: float) -> None:
@@ -147,7 +147,7 @@ class _Multi:
     # -- one round -----------------------------------------------------------------------------------------------
 
     def _round(self) -> None:
-        """Ask one replica after the other, as the plan says, until nothing is open or nobody is left to ask."""
+        """Call one replica after the other, according to the plan, until no action is open or no replica is left."""
         operations, runtime = self._operations, self._operations.runtime
         begun = runtime.now()
         delay_s = operations.delays["rows"].delay_s()
@@ -180,7 +180,7 @@ class _Multi:
             self._drop(running)
 
     def _secondaries(self) -> list[int]:
-        """Replica ids of the further stages: those of the open row whose region has most of them."""
+        """Return the replica ids of the further stages: those of the open row whose region has the most replicas."""
         cache = self._operations.locator.cache
         entries = [cache.cached_region(self._table, self._actions[index].row) for index in self._open]
         known = [entry for entry in entries if entry is not None]
@@ -189,7 +189,7 @@ class _Multi:
         return self._operations.replica_order(max(known, key=lambda entry: len(entry.replicas)))[1:]
 
     def _groups(self, replica_id: int, *, cached: bool) -> list[_Group]:
-        """Open actions by server, in the order given; a hedge costs no lookup."""
+        """Group the open actions by server, in the order given; a hedge makes no lookup."""
         if self._operations.by_gateway and replica_id == 0 and not self.is_hedged:
             return [_Group(None, list(self._open), [None] * len(self._open))]
         places = self._cached(replica_id) if cached else self._sparing(self._located(replica_id))
@@ -218,7 +218,7 @@ class _Multi:
         return found
 
     def _sparing(self, places: dict[int, RegionLocation | None]) -> dict[int, RegionLocation | None]:
-        """The places, with another replica's for each that is on a silent server, where there is one."""
+        """Return the locations; one on a silent server is replaced by another replica if possible."""
         operations = self._operations
         self._spared.clear()
         if not self.is_hedged or not operations.has_silent:
@@ -232,7 +232,7 @@ class _Multi:
         return places
 
     def _instead(self, index: int) -> RegionLocation | None:
-        """A secondary of the action's region that is on no silent server."""
+        """Return a secondary of the action's region that is not on a silent server."""
         operations = self._operations
         entry = operations.locator.cache.cached_region(self._table, self._actions[index].row)
         if entry is None:
@@ -241,10 +241,9 @@ class _Multi:
         return next((one for one in others if one is not None and not operations.is_silent("rows", one)), None)
 
     def _located(self, replica_id: int) -> dict[int, RegionLocation | None]:
-        """Where the open actions go. One that cannot be located keeps its error.
+        """Return the locations of the open actions. An action that cannot be located keeps its error.
 
-        From the highest row down: a lookup brings the regions below its own for free, and a region's rows follow one
-        another.
+        Rows are located in descending order, because a lookup also returns the regions below its own.
         """
         actions = self._actions
         places: dict[int, RegionLocation | None] = {}
@@ -287,7 +286,7 @@ class _Multi:
         group.until = min(self._deadline, group.begun + timeout_s)
 
     def _run_here(self, group: _Group) -> None:
-        """Nothing else to do meanwhile: in the caller's own thread."""
+        """Run a single call in the caller's own thread."""
         operations = self._operations
         self._timed(group)
         try:
@@ -318,7 +317,7 @@ class _Multi:
         return sent
 
     def _collect(self, running: list[_Group], due: float) -> list[_Group]:
-        """Wait until a call ends, its time is over, or another is due; those that are still running."""
+        """Wait until a call ends, times out, or another one is due; return the calls in flight."""
         runtime = self._operations.runtime
         until = min(due, *(group.until for group in running))
         runtime.wait_first([group.pending for group in running if group.pending is not None], until)
@@ -340,7 +339,7 @@ class _Multi:
         return left
 
     def _drop(self, running: list[_Group]) -> None:
-        """All is answered, or this is the end: nobody waits for these. One that was outrun may be a witness."""
+        """Abandon calls whose answers are no longer needed. An outrun call may continue as a witness."""
         operations = self._operations
         for group in running:
             assert group.pending is not None
@@ -396,7 +395,7 @@ class _Multi:
             operations.telemetry.count("metaclient.hedges.won" if group.is_hedge else "metaclient.failovers")
 
     def _take_done(self, group: _Group) -> None:
-        """Puts and deletes that were all applied: there is nothing to look at one by one."""
+        """Settle a group of puts and deletes that were all applied, without a check per action."""
         for place in {place for place in group.places if place is not None and place.is_hint}:
             self._operations.locator.cache.confirm(place)
         if len(group.indexes) == len(self._open):
@@ -406,7 +405,7 @@ class _Multi:
                 self._open.pop(index, None)
 
     def _checked(self, index: int, outcome: object) -> Outcome:
-        """An outcome of the type that the action has, else the backend's fault."""
+        """Return the outcome if its type fits the action, else BackendFault."""
         if isinstance(outcome, MetaClientError):
             return told(outcome, is_write=self._is_write)
         if isinstance(self._actions[index], Get | Increment | Append):
@@ -414,7 +413,7 @@ class _Multi:
         return None
 
     def _take_error(self, group: _Group, error: MetaClientError) -> None:
-        """The whole call failed: every action of it has this error."""
+        """Record the error of a failed call for each of its actions."""
         if isinstance(error, ConnectionClosed):
             raise error
         # One error for all of them, and the server got it (ALL_OR_ERROR): any of them may have been applied.
@@ -452,7 +451,7 @@ def _wait_s(error: MetaClientError) -> float:
 
 
 def _copied(error: MetaClientError, *, cause: BaseException | None) -> MetaClientError:
-    """The same error for another row: what is said about one must not change what is said about the others."""
+    """Return a copy of the error for another row, so that a change of one copy does not affect the others."""
     made = type(error).__new__(type(error))
     made.args = error.args
     made.__dict__.update(error.__dict__)

@@ -1,8 +1,8 @@
-"""Carries out what tables ask for: locate, plan, call, learn from the answer, and again if it failed.
+"""Carries out the operations of tables: locate, plan, call, update cache and health, and retry after a failure.
 
-``Table`` checks and converts what users give; from here on everything is bytes and values. One operation has one
-deadline. Behind a gateway a STRONG call has no place and costs no lookup; a backend that addresses servers is told
-where to go each time. An answer of a wrong type is a fault of the backend, never an answer.
+``Table`` checks and converts the arguments of users; this module has only bytes and values. One operation has one
+deadline. Behind a gateway a STRONG call has no location and costs no lookup; a backend that addresses servers is given
+a location each time. An answer of a wrong type raises BackendFault.
 """
 
 from __future__ import annotations
@@ -51,14 +51,14 @@ T = TypeVar("T")
 Placed = tuple[Result, RegionLocation | None]
 Operation = Get | Put | Delete | Increment | Append | RowMutations
 NEVER = float("inf")
-#: They depend on what is there, so that repeating one that was applied would apply it twice; they answer cells.
+#: They depend on the stored value, so that repeating one that was applied would apply it twice; they return cells.
 CHANGES = (Increment, Append)
 #: The namespace of HBase's own tables: hbase.client.meta.operation.timeout is theirs.
 SYSTEM_TABLES = b"hbase:"
-#: A server is silent when it owes an answer for longer than this and than so many of the hedges' delays.
+#: A server is silent when a response is overdue by more than SILENT_S and by more than SILENT_DELAYS hedge delays.
 SILENT_S = 0.05
 SILENT_DELAYS = 5
-#: After this long, and twice as many delays, a read whose hedge was refused needs no leave to turn away from it.
+#: After this time, and twice as many delays, a read whose hedge was refused may call another replica without budget.
 STALLED_S = 0.25
 
 
@@ -87,7 +87,7 @@ class Operations:
         self._can_choose_replica = capabilities.region_replicas
         self._has_nonces = capabilities.nonces and config.nonces
         self.outcome_per_row = capabilities.batch is BatchSemantics.PER_ROW
-        # Bound once: the STRONG path is a few microseconds, and attribute chains are some of them.
+        # Bound once: attribute lookups are a measurable part of the few microseconds of a STRONG call.
         self._now = runtime.now
         self._cached_tables = locator.cache.tables
         self._on_success = retrier.budget.on_success
@@ -111,7 +111,7 @@ class Operations:
         self._turn = 0  # races between threads only make two reads start at the same replica
 
     def _begin(self) -> None:
-        """No server is known to be silent: at first, and in a child process, where the parent's calls never end."""
+        """Start without silent servers: at first, and in a child process, where the parent's calls never end."""
         self._silent = SilentServers()
 
     def _delay(self, fixed_s: float) -> HedgeDelay:
@@ -126,11 +126,11 @@ class Operations:
         )
 
     def timeout_s(self, table: bytes) -> float:
-        """How long an operation on this table may take, over all its attempts."""
+        """Return the timeout of an operation on this table, over all its attempts."""
         return self._meta_operation_timeout_s if table.startswith(SYSTEM_TABLES) else self._operation_timeout_s
 
     def deadline(self, table: bytes) -> float:
-        """Of an operation that starts now."""
+        """Return the deadline of an operation that starts now."""
         return self._now() + self.timeout_s(table)
 
     def no_replicas(self) -> Unsupported:
@@ -141,7 +141,7 @@ class Operations:
     # -- one row ---------------------------------------------------------------------------------------------
 
     def get(self, table: bytes, get: Get, consistency: Consistency, replica_id: int | None) -> Placed:
-        """Read a row; the result and the place that it came from (None: a gateway's own choice)."""
+        """Read a row; return the result and its location (None if a gateway chose it)."""
         if consistency is Consistency.STRONG:
             return self.get_strong(table, get)
         if not self._can_choose_replica:
@@ -166,7 +166,7 @@ class Operations:
         )
 
     def get_strong(self, table: bytes, get: Get) -> Placed:
-        """The path that most reads take: a cached place, one call, nothing else."""
+        """Read a row at its primary: usually a cached location and one call."""
         begun = now = self._now()
         place: RegionLocation | None = None
         try:
@@ -215,7 +215,7 @@ class Operations:
         return self.at(place, Result, self._backend_get, place, table, get, deadline=deadline), place
 
     def place(self, table: bytes, row: bytes, deadline: float, replica_id: int = 0) -> RegionLocation | None:
-        """Where to go for a row; None behind a gateway, which finds the primary by itself."""
+        """Return the location of a row; None behind a gateway, which finds the primary by itself."""
         if self.by_gateway and replica_id == 0:
             return None
         return self.locator.locate(table, row, deadline=deadline, replica_id=replica_id)
@@ -230,7 +230,7 @@ class Operations:
         is_write: bool = False,
         discard: Callable[[Any], None] | None = None,
     ) -> T:
-        """One attempt at a place, which must answer a ``kind``; the error knows where it happened."""
+        """Make one attempt at a location, which must answer a ``kind``; an error carries the location."""
         timeout_s = self.config.rpc_write_timeout_s if is_write else self.read_timeout_s
         until = min(deadline, self._now() + timeout_s)
         try:
@@ -265,9 +265,9 @@ class Operations:
     def learner(
         self, table: bytes, deadline: float, *, knows_place: bool = False
     ) -> Callable[[MetaClientError, int], None]:
-        """What a failure teaches: about its location at once, about the table's state from the second one on.
+        """Return a callback that corrects the cache after a failure, and checks the table's state after the second one.
 
-        ``knows_place``: whoever made the call has told the locator already; twice would count a time-out twice.
+        ``knows_place``: the locator has been notified already; a second time would count a timeout twice.
         """
 
         def learn(error: MetaClientError, failures: int) -> None:
@@ -293,7 +293,7 @@ class Operations:
         before: bool = False,
         discard: Callable[[T], None] | None = None,
     ) -> tuple[T, RegionLocation]:
-        """Ask the region's replicas as the plan says; the first success and where it came from."""
+        """Call the region's replicas according to the plan; return the first success and its location."""
         begun = self._now()
         places, unplaced = self._places(table, row, kind, deadline, before)
         sent = self._now()
@@ -316,7 +316,7 @@ class Operations:
             raise unplaced from error  # the primary's error counts, and it has no place
         self.answered(won.leg.place.server)
         if any(place.replica_id == 0 for place in won.outran):
-            # It takes at least that long; without this the delay would be learnt from the primary's good moments.
+            # The primary takes at least that long; without this sample the delay would only reflect its fast responses.
             self.delays[kind].window.add(self._now() - sent)
         if won.leg.is_hedge:
             self.telemetry.count("metaclient.hedges.won" if won.hedges else "metaclient.failovers")
@@ -325,15 +325,15 @@ class Operations:
     def _places(
         self, table: bytes, row: bytes, kind: str, deadline: float, before: bool
     ) -> tuple[list[RegionLocation], MetaClientError | None]:
-        """The primary, then the secondaries from one that changes with each read; why there is no primary, if so.
+        """Return the primary, then the secondaries in rotating order; and the error if there is no primary.
 
-        Whoever is silent comes last.
+        Replicas on silent servers come last.
         """
         unplaced: MetaClientError | None = None
         try:
             entry = self.locator.locate_region(table, row, deadline=deadline, before=before)
         except MetaClientError as error:
-            # The primary cannot be placed now: whoever is known can still answer a TIMELINE read.
+            # The primary has no location now: the known secondaries can still answer a TIMELINE read.
             known = None if before else self.locator.cache.cached_region(table, row)
             if known is None or not known.placed() or error.disposition is Disposition.FATAL:
                 raise
@@ -345,30 +345,30 @@ class Operations:
 
     @property
     def has_silent(self) -> bool:
-        """False while all is well: then nobody needs to ask further."""
+        """Return True if any server may be silent; usually False, which saves further checks."""
         return bool(self._silent)
 
     def is_silent(self, kind: str, place: RegionLocation) -> bool:
-        """Whether a read should rather ask another replica first."""
+        """Return True if reads should try another replica before this server."""
         normal_s = max(SILENT_S, SILENT_DELAYS * self.delays[kind].delay_s())
         return self._silent.waiting_s(place.server, self._now()) >= normal_s
 
     def answered(self, server: ServerName) -> None:
-        """It is not silent."""
+        """Record that the server answered: it is not silent."""
         if self._silent:
             self._silent.answered(server)
 
     def is_witness(self, kind: str, place: RegionLocation, call: Pending[Any], since: float) -> bool:
-        """Whether an outrun call is to go on as a witness; HBase's own plan asks everybody at once and needs none."""
-        is_late = self._now() - since >= self.delays[kind].delay_s()  # others have only just been asked
+        """Return True if an outrun call continues as a witness; HBase's own plan (all at once) needs none."""
+        is_late = self._now() - since >= self.delays[kind].delay_s()  # otherwise the call has only just been made
         until = since + self.read_timeout_s
         return is_late and self.config.hedge_plan == "staged" and self._silent.outran(place.server, call, since, until)
 
     def turn_away(self, kind: str, places: Sequence[RegionLocation], calls: int) -> bool:
-        """Whether a read that waits for these places may ask elsewhere as after a time-out, whatever hedges have cost.
+        """Return True if a read that waits for these locations may call another one, whatever the hedge budget is.
 
-        It is for reads that were under way when a server fell silent: those that come later ask elsewhere first. The
-        budget pays for it all the same, later.
+        This is for reads in flight when a server stopped answering; later reads call another replica first. The extra
+        call is deducted from the budget later.
         """
         stalled_s = max(STALLED_S, 2 * SILENT_DELAYS * self.delays[kind].delay_s())
         now = self._now()
@@ -379,14 +379,14 @@ class Operations:
         return True
 
     def replica_order(self, entry: RegionLocations) -> list[int]:
-        """The primary first, then the others from one that changes with each read."""
+        """Return the primary first, then the other replicas in rotating order."""
         others = list(range(1, len(entry.replicas)))
         self._turn += 1
         start = self._turn % len(others) if others else 0
         return [0, *others[start:], *others[:start]]
 
     def _legs(self, places: Sequence[RegionLocation], kind: str, spent_s: float) -> Sequence[Leg[RegionLocation]]:
-        """Time spent on locating counts towards the delay, as in HBase."""
+        """Return the plan of a read; time spent on locating counts towards the hedge delay, as in HBase."""
         delay_s = self.delays[kind].delay_s()
         make = staged if self.config.hedge_plan == "staged" else all_at_once
         legs = make(places, delay_s=delay_s, timeout_s=self.read_timeout_s)
@@ -405,7 +405,7 @@ class Operations:
     # -- writes --------------------------------------------------------------------------------------------------
 
     def mutate(self, table: bytes, mutation: Mutation) -> Result | None:
-        """Write one row: a cached place and one call, as ``get_strong``; everything else after a first failure."""
+        """Write one row: usually a cached location and one call, as ``get_strong``."""
         begun = now = self._now()
         if self._has_nonces and isinstance(mutation, CHANGES) and mutation.nonce is None:
             mutation = replace(mutation, nonce=self.runtime.rng.getrandbits(63))
@@ -482,12 +482,12 @@ class Operations:
             call = self.backend.check_and_mutate
             return self.at(place, bool, call, place, table, check, mutation, deadline=deadline, is_write=True)
 
-        # Repeating one that was applied would answer False for a True.
+        # Repeating a check that was applied would return False instead of True.
         return self.retried(attempt, deadline, table, "check_and_mutate", check.row, is_repeatable=False)
 
 
 def _direct(backend: Backend) -> Direct | None:
-    """Who can be called in the user's own thread, without a task or a Pending between the two."""
+    """Return the calls of the backend that run in the user's own thread, without a task or a Pending; None without."""
     capabilities = backend.capabilities
     if capabilities.direct and isinstance(backend, DirectBackend):
         return backend.direct
@@ -495,9 +495,10 @@ def _direct(backend: Backend) -> Direct | None:
 
 
 class Leave:
-    """Asked before each hedge of one read. The budget is asked until it refuses, then only silence counts, and once.
+    """Decides whether one read may start another hedge.
 
-    ``places`` are those that were asked first.
+    Hedges are started while the budget allows. After the first refusal, only a server that has stopped answering may
+    trigger one more. ``places`` are the locations that were called first.
     """
 
     __slots__ = ("_has_turned", "_kind", "_operations", "_places", "_was_refused")
@@ -520,7 +521,7 @@ class Leave:
 
 
 class _Observer:
-    """Feeds what legs of a race tell into the delay and the cache."""
+    """Updates the hedge delay and the location cache with the outcome of each leg of a race."""
 
     __slots__ = ("_kind", "_operations")
 
@@ -546,10 +547,10 @@ def expect(kind: type[T], value: object, *, is_write: bool = False) -> T:
 
 
 class _Once:
-    """Sees to it that a change counts once: the server that may have applied it knows its nonce and may hear it again.
+    """Ensures that an increment or append is applied at most once: only the server that knows its nonce gets it again.
 
-    No other may: whoever recovers a dead server's region reads nonces from its log, but a region that moves in order
-    leaves them behind, and from here the two look alike.
+    A server that recovers the region of a dead server reads nonces from the log, but a region that is moved normally
+    loses them, and the client cannot distinguish the two cases.
     """
 
     def __init__(self) -> None:
@@ -557,11 +558,11 @@ class _Once:
         self._is_over = False
 
     def is_repeatable(self) -> bool:
-        """Whether trying goes on."""
+        """Return True if the operation may be retried."""
         return not self._is_over
 
     def and_then(self, learn: Callable[[MetaClientError, int], None]) -> Callable[[MetaClientError, int], None]:
-        """Remember a failure that may have applied, and go on."""
+        """Return a callback that records a failure that may have been applied, then calls ``learn``."""
 
         def noted(error: MetaClientError, failures: int) -> None:
             if self._is_over:
@@ -573,7 +574,7 @@ class _Once:
         return noted
 
     def check(self, at: RegionLocation | None) -> None:
-        """May it be sent there? Else the failure that left it open is the last one."""
+        """Raise the earlier failure if the operation may have been applied by a server other than this one."""
         unsure = self._unsure
         if unsure is None:
             return

@@ -1,9 +1,8 @@
-"""Writes pages of puts: as they are where the backend can, and row by row where it cannot or when that fails.
+"""Writes pages of puts: whole if the backend supports it, and row by row if it does not or if that fails.
 
-A page is for who has very many rows and trouble with few of them. So the first attempt writes all of it at once; if
-anything goes wrong, a region that has moved as much as a row that is too big, :func:`metaclient.calls.multi.batch`
-writes its rows again, tries as often as the settings allow, and finds out which of them cannot be written. A put may be
-written twice.
+Pages are for writers of very many rows, few of which fail. The first attempt writes the whole page. After any error (a
+region has moved, a row is too big), :func:`metaclient.calls.multi.batch` writes the rows again, with the configured
+retries, and determines which of them cannot be written. A put may be written twice.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ __all__ = ["PageRows", "put_page"]
 
 
 class PageRows:
-    """Rows of a page, to be searched: Python's bytes are made of those that are looked at."""
+    """The rows of a page as a sequence for binary search; only the rows that are read become Python bytes."""
 
     def __init__(self, rows: pyarrow.LargeBinaryArray) -> None:
         self._rows = rows
@@ -40,7 +39,7 @@ class PageRows:
 
 
 def put_page(operations: Operations, table: bytes, page: PutPage) -> dict[bytes, MetaClientError]:
-    """Write a page whose rows are in order; the rows that could not be written, and why.
+    """Write a page whose rows are sorted; return the rows that could not be written, with their errors.
 
     Raises only when the connection is unusable.
     """
@@ -78,7 +77,7 @@ def put_page(operations: Operations, table: bytes, page: PutPage) -> dict[bytes,
 
 
 def _at_once(operations: Operations, backend: PutPageBackend, table: bytes, page: PutPage, deadline: float) -> None:
-    """One call after the other for rows that are neighbours on one server; mostly there is one."""
+    """Write the page with one call per run of neighbouring rows on one server; usually there is one call."""
     begin = 0
     for server, run in groupby(_places(operations, table, page, deadline), key=lambda one: one[0] and one[0].server):
         places = list(run)
@@ -105,7 +104,7 @@ def _at_once(operations: Operations, backend: PutPageBackend, table: bytes, page
 def _places(
     operations: Operations, table: bytes, page: PutPage, deadline: float
 ) -> list[tuple[RegionLocation | None, int]]:
-    """Where its rows go, and how many of them: one look at the map for each region."""
+    """Return the locations of the rows and the number of rows at each; one cache lookup per region."""
     rows = PageRows(page.rows)
     found: list[tuple[RegionLocation | None, int]] = []
     begin = 0
@@ -121,7 +120,7 @@ def _places(
 def _by_rows(
     operations: Operations, table: bytes, page: PutPage, deadline: float, before: MetaClientError | None = None
 ) -> dict[bytes, MetaClientError]:
-    """``before``: why it could not be written at once; what may have been applied then may still be."""
+    """Write the rows with an outcome per row. ``before`` is the error of the page, which may be partly applied."""
     puts = page.puts()
     failed: dict[bytes, MetaClientError] = {}
     for put, outcome in zip(puts, multi.batch(operations, table, puts, deadline), strict=True):

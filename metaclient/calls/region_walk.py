@@ -1,19 +1,19 @@
 """Walks a scan over the regions of a table: opens, pages, reopens after a loss, and moves on.
 
-What a page is made of is the business of those who walk (:mod:`metaclient.scanner`).
+The subclasses in :mod:`metaclient.scanner` interpret the pages.
 
-1. The next region is found from the row to go on with. A TIMELINE scan opens it as a race over the replicas, primary
-   first; the winner's scanner serves all further pages of that region. Losers' scanners are closed.
+1. The next region is found by the row at which the scan continues. A TIMELINE scan opens it as a race over the
+   replicas, primary first; the winner's scanner serves all further pages of that region. Losers' scanners are closed.
 2. A scanner that is lost (lease, restart, move, split) is reopened after the last row that was returned: nothing is
    lost, nothing repeated. Within a row that came in pieces, it is reopened *at* the row, and what was returned is
    skipped.
 3. A ``next`` is never sent twice: HBase 3 answers a repeated one with an empty success.
-4. Each page has its own deadline and attempts: a scan may take days, its silence may not. A page without rows is a
-   heartbeat and counts as an answer, unless they come faster than any server makes them.
+4. Each page has its own deadline and attempts: a whole scan may take days, a single page may not. A page without rows
+   is a heartbeat and counts as an answer, unless heartbeats arrive faster than any server sends them.
 5. An open scan belongs to the process that began it. In a child process after ``os.fork()`` it ends with
-   ConnectionClosed at its next page, and it never closes the scanner, which the parent goes on with.
+   ConnectionClosed at its next page, and it never closes the scanner, which the parent still uses.
 6. Behind a gateway a STRONG scan is one scanner for the whole range. A TIMELINE scan is cut at the regions' borders, so
-   that each region has its own race and each row knows its place.
+   that each region has its own race and each row has a location.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ HEARTBEATS_S = 1.0
 
 
 class RegionWalk(Generic[P]):
-    """Where a scan is and how it goes on, page by page.
+    """The position of a scan, and the calls that fetch its pages.
 
-    Who walks takes pages by :meth:`_fetch` and :meth:`_after`, moves the position (``_at_row``, ``_at_inclusive``) and
-    ``_left`` on with what it takes from them, and calls :meth:`close` at the end. ``open_page`` and ``next_page`` are
+    A subclass gets pages from :meth:`_fetch` and :meth:`_after`, advances the position (``_at_row``, ``_at_inclusive``)
+    and ``_left`` as it returns their rows, and calls :meth:`close` at the end. ``open_page`` and ``next_page`` are
     the backend's calls, which answer a ``page_type``.
     """
 
@@ -76,7 +76,7 @@ class RegionWalk(Generic[P]):
         self._page_type = page_type
         self._open_page = open_page
         self._next_page = next_page
-        # Where to go on: these two move with each row, and are put into a Scan only when one is opened.
+        # The position: both change with each row, and become a Scan only when a scanner is opened.
         self._at_row = scan.start_row
         self._at_inclusive = scan.include_start
         self._is_timeline = consistency is Consistency.TIMELINE
@@ -108,7 +108,7 @@ class RegionWalk(Generic[P]):
             _log.debug("a scanner of table %s was left to its lease: %s", keys.printable(self._table), error)
 
     def _discard(self, page: object) -> None:
-        """Close what came too late, or lost a race. The thread that it comes in must not wait: a task does it."""
+        """Close the scanner of a late or outrun page, in a task, because the calling thread must not wait."""
         if isinstance(page, self._page_type) and page.scanner is not None:
             try:
                 self._operations.runtime.start(self._close_scanner, page.scanner, name="scan_close")
@@ -124,7 +124,7 @@ class RegionWalk(Generic[P]):
     # -- pages -----------------------------------------------------------------------------------------------
 
     def _after(self, page: P) -> P | None:
-        """The page that follows, in this region or the next one; None at the end of the scan."""
+        """Return the following page, in this region or the next one; None at the end of the scan."""
         if page.is_end_of_scan:
             return None
         if page.is_end_of_region:
@@ -132,11 +132,11 @@ class RegionWalk(Generic[P]):
             if not self._move_on():
                 return None
         elif self._scanner is None:
-            self._resume()  # the server let go of it in the middle of the region
+            self._resume()  # the server closed the scanner in the middle of the region
         return self._fetch()
 
     def _move_on(self) -> bool:
-        """Go to the region after this one; False when the range or the table ends here."""
+        """Move to the next region; return False if the range or the table ends here."""
         if self._place is None:
             return False  # a gateway's scanner covers the whole range
         region = self._place.region
@@ -151,18 +151,18 @@ class RegionWalk(Generic[P]):
         return True
 
     def _ends_in(self, end_key: bytes) -> bool:
-        """True when a forward scan has nothing at or after this end of a region."""
+        """Return True if a forward scan has no rows at or after this end of a region."""
         return keys.ends_before_or_at(self._scan.stop_row, end_key) and not self._stops_at(end_key)
 
     def _stops_at(self, row: bytes) -> bool:
-        """True when the stop row is the first row of the next region and belongs to the scan."""
+        """Return True if the stop row is the first row of the next region and belongs to the scan."""
         return self._scan.include_stop and self._scan.stop_row == row
 
     def _resume(self) -> None:
-        """The scanner is gone, and another one will be opened where the scan is."""
+        """Prepare to open another scanner at the current position, after the scanner was lost."""
 
     def _fetch(self) -> P:
-        """The next page that has rows or ends its region: of the open scanner, or of a new one after a loss."""
+        """Return the next page that has rows or ends its region; open a new scanner after a loss."""
         if self._is_inherited:
             raise inherited_error(
                 f"the open scan of table '{keys.printable(self._table)}'", "begin a new scan in this process"
@@ -183,7 +183,7 @@ class RegionWalk(Generic[P]):
                 heartbeats, since = 0, now()
 
     def _gave_up(self) -> RetriesExhausted:
-        """Each page was answered in the end, but with nothing, and the scanner that should bring more was lost."""
+        """Return the error of a scan whose pages had no rows and whose scanners were lost again and again."""
         last = self._losses[-1]
         made = RetriesExhausted(
             f"scan of table '{keys.printable(self._table)}' at '{keys.printable(self._at_row)}': "
@@ -212,7 +212,7 @@ class RegionWalk(Generic[P]):
             self._resume()
             self._losses.append(error)
             if scanner is not None and not error.loses_scanner and not isinstance(error, ConnectionClosed):
-                self._close_scanner(scanner)  # it lives on, but a next is never repeated: it is of no use
+                self._close_scanner(scanner)  # still open, but useless, because a next is never repeated
             raise
         self._scanner = page.scanner
         is_over = page.is_end_of_region or page.is_end_of_scan
@@ -253,11 +253,11 @@ class RegionWalk(Generic[P]):
         return self._at(self._place, self._open_page, self._place, self._table, cut, deadline=deadline)
 
     def _limit(self) -> int | None:
-        """How many rows to ask the next scanner for."""
+        """Return the row limit of the next scanner."""
         return self._left
 
     def _target(self) -> tuple[bytes, bool]:
-        """The row to look up, and whether the region *before* it is meant (reversed scans)."""
+        """Return the row to look up, and True if the region *before* it is needed (reversed scans)."""
         return self._at_row, self._scan.is_reversed and (not self._at_row or not self._at_inclusive)
 
     def _locate(self, deadline: float) -> RegionLocation | None:
@@ -284,7 +284,7 @@ class RegionWalk(Generic[P]):
         )
 
     def _cut(self, scan: Scan, place: RegionLocation | None) -> Scan:
-        """Behind a gateway, the part of the scan that is in the region of ``place``; a region server cuts by itself."""
+        """Return the part of the scan in the region of ``place``; only a gateway needs that."""
         if place is None or not self._operations.by_gateway:
             return scan
         region = place.region
