@@ -1,6 +1,6 @@
-"""Checks and converts what users give: everything becomes bytes and values here, at the front door.
+"""Checks the arguments of users and converts them to bytes and values.
 
-A mistake is an error at the call that names the argument and the fix.
+A wrong argument raises an error that names the argument and the correction.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-#: Names of columns that were found good, and how long they may be: some hundred kilobytes at most.
+#: How many checked column names are cached, and how long each may be: some hundred kilobytes at most.
 COLUMNS_REMEMBERED, COLUMN_REMEMBERED_BYTES = 1000, 256
 _checked_columns: dict[bytes | str, bytes] = {}
 _PUT = CellType.PUT
@@ -52,7 +52,7 @@ Data: TypeAlias = Mapping[bytes, bytes | str] | Mapping[str, bytes | str] | Mapp
 
 
 def level_of(consistency: Consistency | str | None, replica_id: int | None) -> tuple[Consistency, int | None]:
-    """A named replica alone means TIMELINE; STRONG is always the primary, whatever replica is named (as in HBase)."""
+    """Return consistency and replica id; an id alone means TIMELINE, and STRONG reads the primary (as in HBase)."""
     if replica_id is not None and (not isinstance(replica_id, int) or isinstance(replica_id, bool) or replica_id < 0):
         raise ValueError(f"'replica_id' must be a number from 0 on, got {replica_id!r}")
     if consistency is None:
@@ -152,7 +152,7 @@ def _reversed_prefix(
     scan_batching: int | None,
     limit: int | None,
 ) -> Scan:
-    """All rows of a prefix, downwards: neither the first row above it nor less than the prefix itself.
+    """Return a reversed scan of all rows with a prefix, including the row that equals the prefix.
 
     happybase starts *at* the first key above the prefix, inclusively, and stops before the row that equals the
     prefix: one row too many, one too few. Here a prefix scan has the same rows in both directions.
@@ -207,7 +207,7 @@ def cells_of(data: Data, timestamp: int) -> tuple[Cell, ...]:
 
 
 def _checked_column(column: bytes | str) -> bytes:
-    """The name of a column to write to, remembered: a program writes to few, again and again."""
+    """Return the checked name of a column to write to; cached, because a program writes to few columns."""
     name = keys.column_name(column, "data", family_only_ok=False)
     if len(name) <= COLUMN_REMEMBERED_BYTES:
         if len(_checked_columns) >= COLUMNS_REMEMBERED:
@@ -223,7 +223,7 @@ def make_put(row: bytes | str, data: Data, timestamp: int, wal: bool) -> Put:
 
 
 def make_delete(row: bytes | str, columns: Columns, timestamp: int, wal: bool) -> Delete:
-    """``b"cf"`` deletes the family, ``b"cf:q"`` all versions of the column; no columns: the row."""
+    """Return a delete: ``b"cf"`` deletes the family, ``b"cf:q"`` all versions of the column; no columns: the row."""
     names = columns_of(columns)
     if columns is not None and not names:
         raise ValueError("'columns' is empty: leave it out to delete the whole row")

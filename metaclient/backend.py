@@ -1,7 +1,7 @@
-"""The SPI: what an adapter must be able to do, each time *at a place that it is given*.
+"""The SPI: the operations of an adapter, each *at a location that it is given*.
 
-A backend never chooses. Which meta replica, which region replica, when to hedge, when to retry and where to go
-after an error is decided in ``metaclient``, once, for every backend. So:
+A backend never chooses a location. Which meta replica, which region replica, when to hedge, when to retry and where to
+go after an error is decided in ``metaclient``, once, for every backend. So:
 
 1. One call is one attempt. A backend does not retry (a gateway that does so inside says it in ``Capabilities``).
 2. A call either blocks and returns its answer, or returns a :class:`~metaclient.runtime.Pending` that will be
@@ -70,27 +70,27 @@ __all__ = [
 ]
 
 T = TypeVar("T")
-#: Blocking backends return the value, pipelined ones something to wait for.
+#: Blocking backends return the value, pipelined ones a Pending.
 Answer: TypeAlias = T | Pending[T]
 
 
 class Addressing(enum.Enum):
-    """Who finds the server of a region."""
+    """The component that finds the server of a region."""
 
-    SERVER = "server"  # we do: every data call goes to the place that the locator found
-    GATEWAY = "gateway"  # the gateway does: a STRONG call must not cost a meta lookup of ours
+    SERVER = "server"  # metaclient: every data call goes to the location that the locator found
+    GATEWAY = "gateway"  # the gateway: a STRONG call must not cost a meta lookup of ours
 
 
 class BatchSemantics(enum.Enum):
-    """What is known after a batch in which something failed."""
+    """What the client knows after a batch with failures."""
 
-    PER_ROW = "per_row"  # an outcome for each action
+    PER_ROW = "per_row"  # an outcome per action
     ALL_OR_ERROR = "all_or_error"  # one error, and any of the actions may have been applied
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What a backend can do; the client refuses the rest with a clear error instead of doing something else."""
+    """The features of a backend; the client refuses others with a clear error."""
 
     addressing: Addressing = Addressing.SERVER
     meta_replicas: bool = True  # read_meta can be pointed at a meta replica
@@ -98,7 +98,7 @@ class Capabilities:
     batch: BatchSemantics = BatchSemantics.PER_ROW
     honours_deadline: bool = True
     is_pipelined: bool = False  # calls never block: they answer with a Pending, many at once on one connection
-    can_cancel: bool = False  # Pending.cancel() really takes the call back
+    can_cancel: bool = False  # Pending.cancel() really cancels the call
     retries_inside_s: float = 0.0  # a gateway's own retries: how long one call may take because of them
     check_and_mutate: bool = True
     row_mutations: bool = True
@@ -108,8 +108,8 @@ class Capabilities:
     create_with_splits: bool = True
     region_replication: bool = True  # create_table can set it
     cell_ttl: bool = False  # Put.ttl_ms is honoured
-    nonces: bool = False  # an Increment or Append with a nonce counts once, however often its server hears it
-    direct: bool = False  # it is a DirectBackend, too: a call can be made in one stretch by who only waits for it
+    nonces: bool = False  # a server applies an Increment or Append with a nonce at most once
+    direct: bool = False  # it is a DirectBackend, too: a caller that only waits makes the call in its own thread
     cell_pages: bool = False  # it is a CellBackend, too: scans can be read as cells in Arrow
     put_pages: bool = False  # it is a PutPageBackend, too: puts can be given in Arrow
 
@@ -130,7 +130,7 @@ class MetaScan:
 
 @dataclass(frozen=True, slots=True)
 class MetaRow:
-    """A row of hbase:meta, not yet understood: column -> newest value."""
+    """A row of hbase:meta, not yet parsed: column -> newest value."""
 
     row: bytes
     columns: Mapping[bytes, bytes]
@@ -151,7 +151,7 @@ class ScanPage:
 
     ``scanner`` is the handle for the next page, or None when the server has closed it. ``is_end_of_region``: this
     region (or, behind a gateway, the whole range) has no more rows for the scan. Neither (no scanner, not the end)
-    means: the scanner is gone, reopen after the last row. ``is_end_of_scan``: a filter wants nothing more anywhere.
+    means: the scanner is gone, reopen after the last row. ``is_end_of_scan``: a filter has ended the whole scan.
     """
 
     rows: Sequence[Result]
@@ -163,7 +163,7 @@ class ScanPage:
 
 @dataclass(frozen=True, slots=True)
 class CellPage:
-    """A page of a scan as cells in Arrow: no object for a cell or a row. What is not said here is as in ``ScanPage``.
+    """A page of a scan as cells in Arrow, without an object per cell or row. All else is as in ``ScanPage``.
 
     ``cells`` has the columns ``row``, ``family``, ``qualifier`` (binary), ``timestamp`` (int64, milliseconds),
     ``type`` (uint8, the codes of :class:`~metaclient.model.CellType`) and ``value`` (binary), none of them null, sorted
@@ -183,7 +183,7 @@ class CellPage:
 
 @dataclass(frozen=True, slots=True)
 class PutPage:
-    """Puts of the same columns, in Arrow: no object for a cell or a row.
+    """Puts of the same columns, in Arrow, without an object per cell or row.
 
     All arrays are equally long. ``rows`` and the ``values`` of each of the ``columns`` are of type large_binary,
     ``timestamps`` are int64, one for all cells of a row. A row has no cell where a value is null, and has one at least.
@@ -200,16 +200,16 @@ class PutPage:
         return len(self.rows)
 
     def changed(self, change: Callable[[pyarrow.Array], pyarrow.Array]) -> PutPage:
-        """With other arrays instead of these."""
+        """Return the page with other arrays."""
         values = tuple(change(one) for one in self.values)
         return replace(self, rows=change(self.rows), timestamps=change(self.timestamps), values=values)
 
     def part(self, begin: int, end: int) -> PutPage:
-        """Some of its rows; nothing is copied."""
+        """Return some of its rows, without copying them."""
         return self.changed(lambda array: array.slice(begin, end - begin))
 
     def puts(self) -> list[Put]:
-        """The same, row by row."""
+        """Return the rows as a list of puts."""
         made: list[Put] = []
         stamps: tuple[int, ...] = ()
         cells = zip(*(one.to_pylist() for one in self.values), strict=True)
@@ -233,13 +233,13 @@ class Action:
     operation: Get | Put | Delete | Increment | Append | RowMutations
 
 
-#: What became of one action: a Result (reads, increments, appends), None (other writes), or the error.
+#: The outcome of one action: a Result (reads, increments, appends), None (other writes), or the error.
 Outcome: TypeAlias = Result | MetaClientError | None
 
 
 @runtime_checkable
 class Backend(Protocol):
-    """What ``metaclient`` needs of a cluster. See the module's docstring for the rules."""
+    """The interface between ``metaclient`` and a cluster. See the module's docstring for the rules."""
 
     @property
     def name(self) -> str: ...
@@ -254,7 +254,7 @@ class Backend(Protocol):
     # -- hbase:meta ----------------------------------------------------------------------------------------
 
     def meta_replicas(self, deadline: float) -> Answer[Sequence[MetaReplica]]:
-        """Ask the registry which meta replicas there are; the primary (id 0) is always one of them."""
+        """Read the meta replicas from the registry; the primary (id 0) is always one of them."""
         ...
 
     def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> Answer[MetaPage]:
@@ -268,30 +268,30 @@ class Backend(Protocol):
     def mutate(
         self, place: RegionLocation | None, table: bytes, mutation: Mutation, deadline: float
     ) -> Answer[Result | None]:
-        """Apply one mutation; Increment and Append answer the new cells."""
+        """Apply one mutation; return the new cells of an Increment or Append."""
         ...
 
     def check_and_mutate(
         self, place: RegionLocation | None, table: bytes, check: Check, mutation: Mutation, deadline: float
     ) -> Answer[bool]:
-        """Apply the mutation if the check holds, atomically; answer whether it did."""
+        """Apply the mutation if the check holds, atomically; return True if it was applied."""
         ...
 
     def batch(
         self, server: ServerName | None, table: bytes, actions: Sequence[Action], deadline: float
     ) -> Answer[Sequence[Outcome]]:
-        """Run many actions of one table on one server; an outcome for each, in the same order.
+        """Run many actions of one table on one server; return an outcome per action, in the same order.
 
         Gets may run in any order with the writes. With ``ALL_OR_ERROR`` a failure is raised instead.
         """
         ...
 
     def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> Answer[ScanPage]:
-        """Open a scanner on one region (the whole range behind a gateway) and answer its first page."""
+        """Open a scanner on one region (the whole range behind a gateway) and return its first page."""
         ...
 
     def scan_next(self, scanner: object, rows: int, deadline: float) -> Answer[ScanPage]:
-        """The next page of at most ``rows`` rows; never called twice at once, never repeated after an error."""
+        """Return the next page of at most ``rows`` rows; never called concurrently, never repeated after an error."""
         ...
 
     def scan_close(self, scanner: object, deadline: float) -> None: ...
@@ -317,10 +317,10 @@ class Backend(Protocol):
 
 @runtime_checkable
 class CellBackend(Protocol):
-    """What a backend with ``Capabilities.cell_pages`` can do beside the rest, for readers of many rows such as Spark.
+    """The additional calls of a backend with ``Capabilities.cell_pages``, for readers of many rows such as Spark.
 
     The rules of :class:`Backend` hold. The scans go forward and have no ``batch``; a scanner that was opened here is
-    asked here, and closed by ``scan_close``. numpy and pyarrow are needed, and only by who calls this.
+    read by ``scan_next_cells`` and closed by ``scan_close``. Only these calls need numpy and pyarrow.
     """
 
     def scan_open_cells(
@@ -336,9 +336,9 @@ class CellBackend(Protocol):
 
 @runtime_checkable
 class PutPageBackend(Protocol):
-    """What a backend with ``Capabilities.put_pages`` can do beside the rest, for writers of many rows such as Spark.
+    """The additional call of a backend with ``Capabilities.put_pages``, for writers of many rows such as Spark.
 
-    The rules of :class:`Backend` hold. numpy and pyarrow are needed, and only by who calls this.
+    The rules of :class:`Backend` hold. Only this call needs numpy and pyarrow.
     """
 
     def put_page(
@@ -349,7 +349,7 @@ class PutPageBackend(Protocol):
         places: Sequence[tuple[RegionLocation | None, int]],
         deadline: float,
     ) -> Answer[None]:
-        """Write a page at one server: so many of its rows at each place, in their order.
+        """Write a page at one server; each location has the number of its rows, in their order.
 
         An error may leave some rows written and others not.
         """
@@ -368,9 +368,9 @@ class Direct(Protocol):
 
 @runtime_checkable
 class DirectBackend(Protocol):
-    """What a pipelined backend with ``Capabilities.direct`` has beside the rest, for who makes one call and waits.
+    """The additional attribute of a pipelined backend with ``Capabilities.direct``, for callers that wait for one call.
 
-    Nothing is then made that can be waited for, cancelled or handed to another thread, and that is most of the price.
+    No ``Pending`` is created, which could be awaited, cancelled or passed to another thread; that is most of the cost.
     """
 
     direct: Direct

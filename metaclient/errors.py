@@ -1,4 +1,4 @@
-"""The error tree: every failure says what may be done about it and how sure we are.
+"""The error tree: every error has a disposition (what the caller may do) and ``may_have_applied``.
 
 ::
 
@@ -6,9 +6,9 @@
      +- ConfigError                    (also a ValueError) a wrong url, option or property
      |   +- ExtraMissing               (also an ImportError) an optional package is not installed
      +- Unsupported                    the backend cannot do this
-     +- ConnectionClosed               used after close(), or what a parent process began before os.fork()
+     +- ConnectionClosed               used after close(), or begun by a parent process before os.fork()
      +- TableNotFound  TableDisabled  TableNotDisabled  TableExists  NoSuchFamily
-     +- RequestRefused                 the server's final no: read-only, denied, insane
+     +- RequestRefused                 refused for good: read-only, denied, failed check
      +- RegionUnavailable              the region is not where we asked
      |   +- NotServingRegion
      |   |   +- RegionMoved            with a *hint* where it went
@@ -90,10 +90,10 @@ __all__ = [
 class Disposition(enum.Enum):
     """What may be done about an error."""
 
-    RELOCATE = "relocate"  # the location is wrong: forget it, look it up, try again
-    BACKOFF = "backoff"  # the location is right: wait, try again there
+    RELOCATE = "relocate"  # the location is wrong: look it up again, then retry
+    BACKOFF = "backoff"  # the location is right: wait, then retry there
     NEXT_REPLICA = "next_replica"  # this copy cannot answer now, another one may
-    FATAL = "fatal"  # trying again cannot help
+    FATAL = "fatal"  # a retry cannot help
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +141,9 @@ class MetaClientError(Exception):
         super().__init__(message)
         self.may_have_applied = may_have_applied
         self.attempts: tuple[Attempt, ...] = tuple(attempts)
-        #: Where the attempt went, when it went anywhere.
+        #: The location of the attempt, if there was one.
         self.place: RegionLocation | None = None
-        #: What the server said in full (a Java stack trace, say); never part of the message.
+        #: The complete text of the server (a Java stack trace, for example); never part of the message.
         self.detail = detail
 
     @property
@@ -175,16 +175,16 @@ class ExtraMissing(ConfigError, ImportError):
 
     @classmethod
     def of(cls, what: str, package: str | None, *, extra: str) -> ExtraMissing:
-        """The error for ``what``, which needs ``package``, which ``extra`` installs."""
+        """Return the error for ``what``, which needs ``package``, which ``extra`` installs."""
         return cls(f"{what} needs {package}: pip install 'hbase-metaclient[{extra}]'")  # quoted: zsh expands []
 
 
 class ConfigWarning(UserWarning):
-    """A property has no effect, or another effect than in HBase; a warning, not an error: the program goes on."""
+    """A property has no effect, or another effect than in HBase; the program continues."""
 
 
 class Unsupported(MetaClientError, NotImplementedError):
-    """The backend cannot do this; the message says which one can."""
+    """The backend does not support this; the message names one that does."""
 
 
 class ConnectionClosed(MetaClientError):
@@ -192,13 +192,13 @@ class ConnectionClosed(MetaClientError):
 
 
 class TableNotFound(MetaClientError):
-    """No such table, as the primary hbase:meta says."""
+    """The table does not exist, according to the primary hbase:meta."""
 
     java_class = "org.apache.hadoop.hbase.TableNotFoundException"
 
 
 class TableDisabled(MetaClientError):
-    """The table is disabled, or on the way to or from it: the call needs an enabled one."""
+    """The table is disabled, or changes its state: the call needs an enabled table."""
 
     java_class = "org.apache.hadoop.hbase.TableNotEnabledException"
 
@@ -210,7 +210,7 @@ class TableNotDisabled(MetaClientError):
 
 
 class TableExists(MetaClientError):
-    """A table of this name is already there."""
+    """A table of this name already exists."""
 
     java_class = "org.apache.hadoop.hbase.TableExistsException"
 
@@ -222,13 +222,13 @@ class NoSuchFamily(MetaClientError):
 
 
 class RequestRefused(MetaClientError):
-    """The server's final no: a write to a secondary, a denied call, a failed sanity check."""
+    """The server refused the call for good: a write to a secondary, a denied call, a failed sanity check."""
 
     java_class = "org.apache.hadoop.hbase.DoNotRetryIOException"
 
 
 class RegionUnavailable(MetaClientError):
-    """The region could not be reached where it was looked for."""
+    """The region was not available at the location of the call."""
 
     disposition = Disposition.RELOCATE
 
@@ -241,7 +241,7 @@ class NotServingRegion(RegionUnavailable):
 
 
 class RegionMoved(NotServingRegion):
-    """The region went elsewhere. ``server`` is a hint: HBase names the *requested* target, right or not."""
+    """The region has moved. ``server`` is a hint: HBase names the *requested* target, right or not."""
 
     java_class = "org.apache.hadoop.hbase.exceptions.RegionMovedException"
 
@@ -260,7 +260,7 @@ class RegionMoved(NotServingRegion):
 
 
 class RegionOpening(NotServingRegion):
-    """The region is on its way to this server and not there yet."""
+    """The region is being opened on this server."""
 
     java_class = "org.apache.hadoop.hbase.exceptions.RegionOpeningException"
 
@@ -278,13 +278,13 @@ class RegionOffline(RegionUnavailable):
 
 
 class NoSuchReplica(RegionOffline):
-    """The region has no replica of this id, as the primary hbase:meta says: asking again cannot help."""
+    """The region has no replica of this id, according to the primary hbase:meta: a retry cannot help."""
 
     disposition = Disposition.FATAL
 
 
 class LocationUnknown(RegionUnavailable):
-    """hbase:meta answered with nothing that places the row: a hole, garbage, or only split parents."""
+    """hbase:meta has no location for the row: a hole, invalid rows, or only split parents."""
 
 
 class ServerStopped(RegionUnavailable):
@@ -296,7 +296,7 @@ class ServerStopped(RegionUnavailable):
 
 
 class ServerUnreachable(RegionUnavailable):
-    """Nobody listens there, or the connection broke."""
+    """The connection was refused or broke."""
 
     java_class = "java.net.ConnectException"
     blames_server = True
@@ -311,7 +311,7 @@ class ReadsDisabled(MetaClientError):
 
 
 class Overloaded(MetaClientError):
-    """Too much at once, there or here; the location is right, come back later."""
+    """The server or this client has too many calls; the location is right, retry later."""
 
     disposition = Disposition.BACKOFF
 
@@ -339,7 +339,7 @@ class ServerNotRunning(Overloaded):
 
 
 class Throttled(Overloaded):
-    """A quota says: not before ``wait_s`` seconds."""
+    """A quota was exceeded: retry after ``wait_s`` seconds."""
 
     java_class = "org.apache.hadoop.hbase.quotas.RpcThrottlingException"
 
@@ -349,7 +349,7 @@ class Throttled(Overloaded):
 
 
 class CallTimeout(MetaClientError):
-    """One attempt ran out of its own time; the server may still be working on it."""
+    """One attempt timed out; the server may still be working on it."""
 
     disposition = Disposition.NEXT_REPLICA
     java_class = "org.apache.hadoop.hbase.ipc.CallTimeoutException"
@@ -358,7 +358,7 @@ class CallTimeout(MetaClientError):
 
 
 class ScannerLost(MetaClientError):
-    """The scanner is gone (lease, restart, out of step): reopen after the last row and go on."""
+    """The scanner is gone (lease, restart, out of step): reopen it after the last row."""
 
     disposition = Disposition.BACKOFF
     java_class = "org.apache.hadoop.hbase.UnknownScannerException"
@@ -366,7 +366,7 @@ class ScannerLost(MetaClientError):
 
 
 class BackendFault(MetaClientError):
-    """The backend raised something that is no answer of HBase; the cause is chained."""
+    """The backend raised an unexpected exception, or returned a wrong type; the cause is chained."""
 
     disposition = Disposition.BACKOFF
     loses_scanner = True
@@ -394,7 +394,7 @@ class BatchError(MetaClientError):
 
 
 def translated(error: BaseException, *, is_write: bool = False) -> MetaClientError:
-    """The error tree's word for whatever a backend raised; ours come back as they are.
+    """Return the error of this tree for an exception of a backend; errors of this tree are returned unchanged.
 
     >>> translated(ConnectionRefusedError(111, "Connection refused")).disposition.value
     'relocate'

@@ -1,6 +1,6 @@
-"""The values: regions and where they are, cells and rows, what is asked for, tables and families.
+"""The values: regions and locations, cells and rows, requests, tables and families.
 
-Everything here is immutable and holds no machinery. Bytes are bytes; ranges are half-open ``[start, stop)``
+Everything here is immutable and makes no calls. Bytes are bytes; ranges are half-open ``[start, stop)``
 with ``b""`` as "unbounded" on either side. A column is ``b"family:qualifier"`` in one piece (a family name
 cannot hold a colon), a whole family is ``b"family"`` without one.
 """
@@ -116,7 +116,7 @@ _new = tuple.__new__
 
 
 class PutCells(Sequence[Cell]):
-    """Cells of one row, all of them puts, kept by columns: a :class:`Cell` is made when somebody looks at it.
+    """Cells of one row, all of them puts, kept by columns: a :class:`Cell` is created when it is read.
 
     Most rows of a table have the same columns, and most readers want only the values.
 
@@ -201,7 +201,7 @@ class RegionInfo:
 
     @property
     def name(self) -> bytes:
-        """The full region name, as HBase computes it (work: an MD5)."""
+        """The full region name, as HBase computes it (costs an MD5)."""
         return keys.region_name(self.table, self.start_key, self.region_id, self.replica_id)
 
     @property
@@ -209,7 +209,7 @@ class RegionInfo:
         return keys.encoded_region_name(self.name)
 
     def replica(self, replica_id: int) -> RegionInfo:
-        """The same range as another replica."""
+        """Return the same range with another replica id."""
         if replica_id == self.replica_id:
             return self
         return RegionInfo(
@@ -219,12 +219,12 @@ class RegionInfo:
 
 @dataclass(frozen=True, slots=True)
 class RegionLocation:
-    """One replica of a region on one server: the *place* that a backend is told to go to."""
+    """One replica of a region on one server: the location at which a backend makes a call."""
 
     region: RegionInfo
     server: ServerName
     seqnum: int = -1
-    #: True when it comes from a RegionMoved error and nobody has confirmed it yet.
+    #: True if it comes from a RegionMoved error and no call has confirmed it yet.
     is_hint: bool = False
     region_name: bytes = field(default=b"", repr=False, compare=False)
 
@@ -239,7 +239,7 @@ class RegionLocation:
 
 @dataclass(frozen=True, slots=True)
 class RegionLocations:
-    """All that is known of one region's replicas; index = replica id, ``None`` = exists but is not placed."""
+    """The known locations of one region's replicas; index = replica id, ``None`` = exists but is not placed."""
 
     region: RegionInfo  # of the primary
     replicas: tuple[RegionLocation | None, ...]
@@ -257,7 +257,7 @@ class RegionLocations:
 
 @dataclass(frozen=True, slots=True)
 class MetaReplica:
-    """One copy of hbase:meta as the registry tells it; no server means: it exists and is not placed."""
+    """One copy of hbase:meta as the registry lists it; without a server it exists and is not placed."""
 
     replica_id: int
     server: ServerName | None = None
@@ -268,7 +268,7 @@ class MetaReplica:
 
 
 class Result(NamedTuple):
-    """What a backend answers for one row. No cells = no such row (which a secondary cannot swear to)."""
+    """A backend's answer for one row. No cells = no such row (a secondary may lack a row that exists)."""
 
     row: bytes
     cells: Sequence[Cell] = ()
@@ -281,11 +281,11 @@ class Result(NamedTuple):
 
 
 class Row(dict[bytes, Any]):
-    """A row as happybase returns it (column -> value), which also says where it came from.
+    """A row as happybase returns it (column -> value), with the replica and server that answered.
 
-    ``lag_s`` is an upper bound of the age of what a replica answered: every write that was acknowledged more than
+    ``lag_s`` is an upper bound of the age of a replica's answer: every write that was acknowledged more than
     ``lag_s`` seconds before the replica read the row is in it, or was replaced by a later one. None when no bound is
-    known, and for rows of a primary. Only the fake knows one.
+    known, and for rows of a primary. Only the fake reports one.
 
     >>> row = Row({b"cf:a": b"1"}, stale=True, replica_id=2)
     >>> row == {b"cf:a": b"1"}, row.stale, row.replica_id
@@ -330,7 +330,7 @@ class Get:
     filter: bytes | None = None  # HBase's filter language, as text
     existence_only: bool = False
 
-    # Every read of a row comes by here: what dataclass would write looks each field up again, and takes twice as long.
+    # Runs for every read of a row: the constructor that dataclass generates takes twice as long.
     def __init__(
         self,
         row: bytes,
@@ -376,11 +376,11 @@ class Scan:
     max_timestamp: int = LATEST_TIMESTAMP  # exclusive
     filter: bytes | None = None
     limit: int | None = None  # rows, over the whole scan
-    caching: int = 1000  # rows a page
+    caching: int = 1000  # rows per page
     max_result_bytes: int = 2 << 20  # of a page, for backends that can: the row that passes it is the last
-    batch: int | None = None  # cells a Result; longer rows come in pieces
+    batch: int | None = None  # cells per Result; longer rows arrive in pieces
     is_raw: bool = False  # delete markers and what they hide, too
-    cache_blocks: bool = True  # False: what is read does not push others' blocks out of the servers' cache
+    cache_blocks: bool = True  # False: the scan's blocks do not replace others in the servers' cache
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -413,7 +413,7 @@ _set_put_row, _set_put_cells, _set_put_durability, _set_put_ttl_ms = (
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete by markers: each cell's type says which kind. No cells = the whole row up to ``timestamp``."""
+    """Delete by markers: each cell's type is the kind of marker. No cells = the whole row up to ``timestamp``."""
 
     row: bytes
     cells: tuple[Cell, ...] = ()
@@ -425,8 +425,8 @@ class Delete:
 class Increment:
     """Add to 64-bit counters of one row; not safe to repeat unless ``nonce`` is set and the server keeps nonces.
 
-    The client sets one where the backend has them. A repetition is answered with its own values as long as the server
-    has them, else with later ones. A nonce is known to a server, not to a table: no two changes may share one.
+    The client sets a nonce if the backend supports nonces. A repetition returns its own values while the server has
+    them, else later ones. Nonces belong to a server, not to a table: no two changes may share one.
     """
 
     row: bytes
@@ -457,7 +457,7 @@ Mutation = Put | Delete | Increment | Append | RowMutations
 
 
 class CompareOp(enum.Enum):
-    """How a check compares: *stored* OP *given*, for people; adapters turn it round where the wire does."""
+    """How a check compares: *stored* OP *given*; adapters reverse it where the protocol does."""
 
     LESS = "<"
     LESS_OR_EQUAL = "<="

@@ -1,9 +1,9 @@
 """Every span, metric, attribute and event name, and the one object that counts and reports them.
 
-OpenTelemetry's stable database conventions come first (``db.*``, ``server.address``, ``error.type``); what they do
-not know is under ``metaclient.``. ``docs/telemetry.md`` has the same tables; a test keeps both equal.
+OpenTelemetry's stable database conventions come first (``db.*``, ``server.address``, ``error.type``); other names
+begin with ``metaclient.``. ``docs/telemetry.md`` has the same tables; a test keeps both equal.
 
-Nothing is paid when no SDK is set up: whether there is one is asked once, when the connection opens. Counters that
+Without an SDK there is no cost: the connection checks for one when it opens. Counters that
 ``Connection.stats()`` shows are kept in any case; they are only touched off the fast path.
 """
 
@@ -79,7 +79,7 @@ _ATTRIBUTE_OF: Mapping[str, str] = {
     "replica": "metaclient.replica",
 }
 
-#: Of METRICS, those that are read when somebody asks, and not counted one by one: the cache answers in a microsecond.
+#: Of METRICS, those that are read when metrics are collected, instead of counted: the cache answers in a microsecond.
 WATCHED = ("metaclient.cache.hits", "metaclient.cache.misses", "metaclient.cache.regions")
 
 EVENTS: Mapping[str, str] = {
@@ -96,7 +96,7 @@ EVENTS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something worth knowing about that happened off the fast path."""
+    """An event for listeners; events never happen on the fast path."""
 
     kind: str
     at_s: float
@@ -107,7 +107,7 @@ Listener = Callable[[Event], None]
 
 
 def _is_api_only(provider: object) -> bool:
-    """True for the providers of the API package itself: nobody has set up an SDK."""
+    """Return True for the providers of the API package itself: no SDK is set up."""
     return type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 
 
@@ -163,7 +163,7 @@ class Telemetry:
         self._counts: Counter[tuple[str, tuple[tuple[str, object], ...]]] = Counter()
 
     def look_for_sdk(self) -> None:
-        """Ask whether anybody listens; called when a connection is made and when it opens."""
+        """Check whether an SDK is set up; called when a connection is created and when it opens."""
         if not _is_api_only(trace.get_tracer_provider()):
             self._tracer = trace.get_tracer(SCOPE)
         if not self._instruments and not _is_api_only(metrics.get_meter_provider()):
@@ -179,12 +179,12 @@ class Telemetry:
     # -- counters and events ---------------------------------------------------------------------------------
 
     def watch(self, name: str, value: Callable[[], int]) -> None:
-        """Say how one of WATCHED is read; nothing happens until an SDK asks."""
+        """Register the function that reads one of WATCHED; it is called when an SDK collects metrics."""
         assert name in WATCHED, name
         self._watched[name] = value
 
     def count(self, name: str, amount: int = 1, **attributes: object) -> None:
-        """Add to one of METRICS; attributes are given by the last word of their name."""
+        """Add to one of METRICS; attributes are named by the last word of their name."""
         assert name in METRICS, name
         with self._lock:
             self._counts[name, tuple(sorted(attributes.items()))] += amount
@@ -193,13 +193,13 @@ class Telemetry:
             instrument.add(amount, {_ATTRIBUTE_OF[key]: str(value) for key, value in attributes.items()})
 
     def total(self, name: str, **attributes: object) -> int:
-        """The sum of one counter, over what is not given."""
+        """Return the sum of one counter over all attributes that are not given."""
         wanted = set(attributes.items())
         with self._lock:
             return sum(n for (key, given), n in self._counts.items() if key == name and wanted <= set(given))
 
     def by(self, name: str, attribute: str) -> dict[object, int]:
-        """One counter split by one attribute."""
+        """Return one counter by the values of one attribute."""
         found: Counter[object] = Counter()
         with self._lock:
             for (key, given), n in self._counts.items():
@@ -208,7 +208,7 @@ class Telemetry:
         return dict(found)
 
     def add_listener(self, listener: Listener) -> Callable[[], None]:
-        """Hear events; returns a function that ends it."""
+        """Add a listener for events; return a function that removes it."""
         with self._lock:
             self._listeners = (*self._listeners, listener)
 
@@ -232,12 +232,12 @@ class Telemetry:
     # -- operations ------------------------------------------------------------------------------------------
 
     def operation(self, name: str, table: bytes, *, is_current: bool = True) -> Observed:
-        """A span and a duration around one call; use it only when ``is_on``."""
+        """Return a span and a duration around one call; use it only when ``is_on``."""
         return Observed(self, name, table, is_current)
 
     @contextmanager
     def lookup(self, table: bytes) -> Iterator[None]:
-        """A span around one flight to hbase:meta."""
+        """Return a span around one lookup in hbase:meta."""
         if self._tracer is None:
             yield
             return
@@ -249,7 +249,7 @@ class Telemetry:
 class Observed:
     """One call of a user under observation; a context manager.
 
-    ``is_current`` False: the span does not become the current one, for calls that give way in between (scans).
+    ``is_current`` False: the span does not become the current one, for calls that pause in between (scans).
     """
 
     __slots__ = ("_attributes", "_begun", "_current", "_span", "_telemetry")
@@ -274,7 +274,7 @@ class Observed:
                 )
 
     def answered(self, place: RegionLocation | None, *, is_stale: bool) -> None:
-        """Who answered, as far as it is known: a gateway does not say."""
+        """Record the replica that answered, if it is known: a gateway does not report it."""
         if self._span is not None:
             self._span.set_attribute("metaclient.stale", is_stale)
             if place is not None:
