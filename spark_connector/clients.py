@@ -1,4 +1,4 @@
-"""One client a process and cluster: made at the first use, kept between tasks, closed by age.
+"""One client per process and cluster: created at the first use, kept between tasks, closed by age.
 
 A Spark worker is a forked process that lives for many tasks, so what is kept in this module survives them; a client
 belongs to the process that made it: a fork has none. Each client draws the meta replica that it starts with from its
@@ -26,7 +26,7 @@ __all__ = ["check_reachable", "close_all", "lease", "lookups_made", "process_nam
 
 #: Backends that live in the memory of one process: another one, such as a Spark worker, cannot reach them.
 IN_PROCESS = frozenset({"fake", "scripted"})
-#: A client that nobody used for so long is closed. hbase-connectors closes its connections after 10 minutes, too.
+#: A client that was idle for this long is closed. hbase-connectors closes its connections after 10 minutes, too.
 IDLE_S = 600.0
 #: Clusters that one process talks to at a time; a job reads one and perhaps writes another.
 CLIENTS_MAX = 8
@@ -114,7 +114,7 @@ def lease(options: Options) -> Iterator[metaclient.Connection]:
 
 
 def _close_old(ours: _Clients) -> None:
-    """Close what nobody uses: by age, and beyond the bound the one that was used longest ago."""
+    """Close idle clients: by age, and beyond the bound the one that was used longest ago."""
     idle = sorted((one.used_at, key) for key, one in ours.by_key.items() if not one.leases)
     too_many = len(ours.by_key) - CLIENTS_MAX + 1
     for number, (used_at, key) in enumerate(idle):
@@ -129,7 +129,7 @@ def _close(ours: _Clients, key: ClientKey) -> None:
 
 
 def close_all() -> None:
-    """Close every client of this process that nobody uses at this moment."""
+    """Close every idle client of this process."""
     with _lock:
         ours = _clients
         for key in [key for key, one in ours.by_key.items() if not one.leases]:

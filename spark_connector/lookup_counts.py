@@ -224,7 +224,7 @@ _silent_until = float("-inf")
 
 
 def planned() -> dict[str, dict[str, int]]:
-    """What the process that plans has read; to be put into the splits, and reported by who reads them."""
+    """Return the meta reads of the planning process; the splits carry them, and their readers report them."""
     return {DRIVER + clients.process_name(): clients.lookups_made()}
 
 

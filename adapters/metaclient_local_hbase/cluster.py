@@ -109,7 +109,7 @@ class LocalHBase:
 
     @classmethod
     def at(cls, folder: str | Path) -> LocalHBase:
-        """The cluster that was started in this folder by somebody else; raises ConfigError when there is none."""
+        """Return the cluster that another process started in this folder; raise ConfigError if there is none."""
         layout = Layout.load(Path(folder).absolute())
         if layout is None:
             raise ConfigError(f"no cluster was started in {folder}; `metaclient hbase up` starts one")

@@ -55,7 +55,7 @@ class DeathWatch:
             try:
                 pipe.write(b"leave\n")
                 pipe.close()
-            except OSError:  # it was killed: then it watches nobody
+            except OSError:  # the watching process was killed
                 pass
             self._watch.wait()
 

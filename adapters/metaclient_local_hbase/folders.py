@@ -20,7 +20,7 @@ _TEXT = "This folder belongs to a local HBase that metaclient started. Everythin
 
 
 def claim_folder(folder: Path) -> None:
-    """Make the folder private to this user and mark it as ours; ConfigError if it holds somebody else's files."""
+    """Make the folder private to this user and mark it as ours; ConfigError if it holds other files."""
     folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
         raise ConfigError(

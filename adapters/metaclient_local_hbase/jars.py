@@ -72,7 +72,7 @@ def _fetch(version: str, folder: Path) -> None:
         try:
             (making / "lib").rename(folder)
         except OSError:
-            if not folder.is_dir():  # else somebody else was faster, with the same jars
+            if not folder.is_dir():  # else another process has installed the same jars meanwhile
                 raise
     finally:
         shutil.rmtree(making, ignore_errors=True)

@@ -22,7 +22,7 @@ _open = build_opener(ProxyHandler({})).open
 
 
 def region_metrics(info_port: int) -> Mapping[str, Any]:
-    """The bean of all regions of one server; empty when nobody listens there (yet), an error when it is silent."""
+    """Return the bean of all regions of one server; empty if the connection is refused; raise if it times out."""
     try:
         with _open(f"http://{LOOPBACK}:{info_port}{_QUERY}", timeout=TIMEOUT_S) as answer:
             beans = json.load(answer)["beans"]

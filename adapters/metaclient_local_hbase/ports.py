@@ -19,7 +19,7 @@ CONNECT_S = 1.0
 
 
 def free_ports(count: int, runtime: Runtime) -> list[int]:
-    """That many ports, all different, on which nobody listens now."""
+    """Return that many different ports that are free now."""
     found: list[int] = []
     with ExitStack() as held:
         for _ in range(TRIES_MAX):
@@ -36,7 +36,7 @@ def free_ports(count: int, runtime: Runtime) -> list[int]:
 
 
 def is_listening(port: int) -> bool:
-    """True when somebody accepts connections there."""
+    """Return True if a process accepts connections there."""
     try:
         socket.create_connection((LOOPBACK, port), CONNECT_S).close()
     except OSError:

@@ -1,7 +1,7 @@
 """Starts, finds and signals the JVMs of a cluster, by a mark on their command line and never by a bare number.
 
-A number in a file may belong to somebody else by the time it is read; the mark cannot. So what runs is always looked up
-in the system's own list of processes.
+A process id in a file may belong to another process by the time it is read; the mark cannot. So what runs is always
+looked up in the system's own list of processes.
 """
 
 from __future__ import annotations

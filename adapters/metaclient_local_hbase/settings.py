@@ -73,7 +73,7 @@ def _common(layout: Layout) -> dict[str, str]:
         "hbase.zookeeper.property.minSessionTimeout": "2000",
         "hbase.zookeeper.property.maxSessionTimeout": "120000",
         "zookeeper.session.timeout": str(int(layout.session_s * 1000)),
-        # A plain folder has no hflush: allowed, because nobody keeps data here.
+        # A plain folder has no hflush: allowed, because no data of value is stored here.
         "hbase.unsafe.stream.capability.enforce": "false",
         "hbase.wal.provider": "filesystem",
         # Its chunks take 2 MB a region: two hundred small tables filled a heap of 512 MB and ended a server.

@@ -68,7 +68,7 @@ def _fake() -> Iterator[Gateway]:
 
 
 def main() -> int:
-    """Serve a fake until whoever started us lets go of our standard input."""
+    """Serve a fake until the parent process closes our standard input."""
     with FakeCluster(servers=2, meta_replicas=2) as cluster:
         cluster.serve(host=HOST)
         print(json.dumps([cluster.thrift1_port, cluster.thrift2_port]), flush=True)

@@ -1,4 +1,4 @@
-"""Where a scenario runs: the fake, a real HBase that is started for it, or a cluster that somebody else runs.
+"""Where a scenario runs: the fake, a real HBase that is started for it, or an existing cluster.
 
 ``--backend`` names it: ``fake``; ``local-hbase`` (2.6.1) or ``local-hbase:3.0.0-alpha-4``; or a url such as
 ``thrift2://gateway:9090``, of which nothing is broken on purpose.

@@ -20,7 +20,7 @@ def happybase_scan(host: str, port: int, table: str, start: bytes, stop: bytes, 
     import happybase
 
     def scan() -> int:
-        connection = happybase.Connection(host, port)  # a gateway hangs up on who is silent for a minute
+        connection = happybase.Connection(host, port)  # a gateway closes connections that are idle for a minute
         found = connection.table(table).scan(row_start=start or None, row_stop=stop or None, batch_size=rows)
         total = sum(1 for _ in found)
         connection.close()

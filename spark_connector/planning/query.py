@@ -41,13 +41,13 @@ class Query:
     filter: bytes | None = None
     kept: Projection | None = None  # what is kept of a row after the filter; None: all that was fetched
     limit: int | None = None  # rows of the DataFrame from each split; the limit of the whole read is the planner's
-    exact: Expression | None = None  # what rows must also pass in the worker, because nobody tests it afterwards
+    exact: Expression | None = None  # rows must also pass this in the worker, because Spark does not test it
 
     @classmethod
     def of(cls, options: Options, schema: StructType | None = None, condition: Expression | None = None) -> Query:
         """The read that these options ask for; ``schema`` (what Spark hands to a reader) chooses the columns.
 
-        ``condition`` is pushed down as far as it can be: whoever gives it tests what comes back. That of
+        ``condition`` is pushed down as far as possible: the caller tests the returned rows. That of
         ``hbase.spark.query.where`` holds for every row. Raises ``ConfigError`` for what cannot be read.
         """
         options = options.resolved()

@@ -1,4 +1,4 @@
-"""Cuts a read into splits, one a region: a single scan of hbase:meta on the driver, spread over the meta replicas.
+"""Divides a read into splits, one per region: a single scan of hbase:meta on the driver, spread over the meta replicas.
 
 1. The wanted ranges and rows are clipped to the regions.
 2. Where the backend tells how big regions are, neighbours on one server that are small together become one split, and
@@ -137,7 +137,7 @@ def _sizes(connection: Connection, table: bytes) -> Mapping[bytes, int]:
 
 
 def _size_of(part: _Part, sizes: Mapping[bytes, int]) -> int:
-    """Of one region; what is wanted of it only in part counts as the whole, since nobody knows better."""
+    """Return the size of the regions of a part; a region that is only partly read counts with its whole size."""
     return sum(sizes.get(one.region.name, 0) for one in part.regions) if part.ranges else 0
 
 

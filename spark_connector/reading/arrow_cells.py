@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["batches_from_cells"]
 
-#: Pages with fewer rows are put together: 1,000 to 50,000 rows a batch are equally fast in Spark, a few rows are not.
+#: Pages with fewer rows are put together: 1,000 to 50,000 rows per batch are equally fast in Spark, a few rows are not.
 ROWS_MIN = 1000
 #: Slots are sorted as numbers of 16 bits, which numpy does without comparing, as long as there are no more.
 _SHORT_MAX = 0x7FFF

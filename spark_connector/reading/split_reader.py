@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RangeCount", "count_split", "get_rows", "learn_locations", "passing", "read_split", "results_of"]
 
-#: Rows a page where nobody says: at 100 bytes a row it is what HBase takes for a page (2 MB, 1000 is happybase's).
+#: Rows per page by default: at 100 bytes per row this is HBase's page size of 2 MB (happybase's default is 1000).
 CACHING = 5000
 #: A task that runs again waits up to so long before its first lookup.
 JITTER_S = 2.0
@@ -176,7 +176,7 @@ def _all_of(connection: Connection, query: Query, split: TableSplit) -> Rows:
 
 
 def _caching(query: Query) -> int:
-    """Return how many rows a page has; not more than a limit that the server is not told of."""
+    """Return how many rows a page has; not more than a limit that is not sent to the server."""
     if query.options.cached_rows is not None:
         return query.options.cached_rows
     return CACHING if query.limit is None else max(1, min(CACHING, query.limit))

@@ -121,7 +121,7 @@ class Catalog:
 
     @classmethod
     def of_table(cls, table: str) -> Catalog:
-        """A table whose columns nobody declared: the row key as binary, for the layouts map, cells and raw."""
+        """Return a catalog without columns: the row key as binary, for the layouts map, cells and raw."""
         part = KeyPart("row", DataType("binary"), codec_named("naive"))
         return cls(_table_name("", table.strip()), (part,), (part,))
 

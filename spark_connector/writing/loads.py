@@ -1,6 +1,6 @@
 """What waits to be sent, in one of two shapes that can be sorted, cut and written alike.
 
-:class:`Mutations` are objects, one a row: any of them can be anything. :class:`Page` is puts of the same columns in
+:class:`Mutations` are objects, one per row: any of them can be anything. :class:`Page` is puts of the same columns in
 Arrow, for which no Python runs row by row.
 """
 

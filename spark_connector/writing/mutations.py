@@ -399,7 +399,7 @@ def _as_number(column: pa.Array) -> pa.Array:
 
 
 def _check_years(column: pa.Array, type: DataType) -> None:
-    """BadValueError for a day or an instant that nobody could read again."""
+    """Raise BadValueError for a day or an instant that could not be read again."""
     import pyarrow.compute as pc
 
     show = date_of if type.name == "date" else instant_of if type.name.startswith("timestamp") else None

@@ -258,7 +258,7 @@ class Sender:
 
 
 class _Pace:
-    """So many bytes a second, on average; what was not used is not saved up."""
+    """Limits the average bytes per second; an unused share is not carried over."""
 
     def __init__(self, runtime: Runtime, bytes_per_s: float) -> None:
         self._runtime = runtime

@@ -3,7 +3,7 @@
 1. ``HBaseWriter()`` runs on the driver: it checks schema and catalog, gets the table ready (:mod:`.destination`), fixes
    *one timestamp for the job*, and reads where the table's regions are. All of that travels to the tasks.
 2. A task sends its rows by :class:`~spark_connector.writing.sending.Sender`. Because the timestamp is the job's, a task
-   that runs again, or twice at a time (speculation), writes the same cells again: one version, whoever comes last. Two
+   that runs again, or twice at a time (speculation), writes the same cells again: there is one version. Two
    rows of the DataFrame with one key are two writes of one cell: which one stays is not defined. With
    ``hbase.spark.write.timestamp=server`` each cell gets the time at which its server writes it instead: a repetition is
    one more version.

@@ -27,7 +27,7 @@ JAVA = "Java client"
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """One client in one mode: lookups a second, and who served them."""
+    """One client in one mode: lookups per second, and the replicas that served them."""
 
     rate: float
     served: dict[int, int]
@@ -96,14 +96,14 @@ def _beside_java(native: float, java: float) -> Figure:
 
 
 def _warm_up(where: Place) -> None:
-    """By every way: whoever were first would meet servers that still run uncompiled."""
+    """Warm up with every client: the first one would otherwise meet servers whose code is not compiled yet."""
     for connect in where.clients.values():
         with connect(meta_mode="LoadBalance") as connection, lookups(connection):
             time.sleep(WARM_UP_S)
 
 
 def _load(where: Place, connect: Callable[..., Connection], mode: str, seconds: int) -> Load:
-    """Reads by replica are the servers' words, or ours where nobody can be asked."""
+    """Reads by replica are the servers' counters, or the client's if the servers have none."""
     before = where.meta_reads()
     with connect(meta_mode=mode) as connection:
         connection.locate(TABLE, ROWS[0], reload=True)

@@ -1,7 +1,7 @@
 """S5, S6a, S6b: what a Spark job asks of hbase:meta, and of which copy, by the fake cluster's own counters.
 
 200 tasks read 1000 regions. S5: with shipped locations the whole job makes as few meta reads as its planning; beside
-it, one cold client a task. S6: in ``lookup`` mode every task finds its own range: how even that is over the secondaries
+it, one cold client per task. S6: in ``lookup`` mode every task finds its own range: how even that is over secondaries
 (chi-square, one degree of freedom: 10.83 is exceeded once in a thousand runs by chance), and how much of it reaches the
 primary. The gateway's own client, which asks the primary as HBase's does, is warmed up first.
 """

@@ -4,8 +4,8 @@ A real HBase where this machine can run one, and Spark's standalone cluster with
 writes the same rows from one process, as its users do, through the Thrift 1 gateway; the connector writes from two
 tasks, through the Thrift 2 gateway (both are of the same HBase, side by side, with the same settings) and straight to
 the region servers. Each writes into a table that is new: what HBase does later with rows that it has, flushes and
-compactions, would hit whoever comes next. Rounds take turns, so that a slow moment of the machine hits all; the figures
-are ratios of the medians.
+compactions, would slow down the next writer. Rounds take turns, so that a slow moment of the machine affects all; the
+figures are ratios of the medians.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class Codec(ABC):
         return Order.NONE
 
     def is_canonical(self, type: DataType) -> bool:
-        """Whether equal values always have equal bytes, whoever wrote them."""
+        """Whether equal values always have equal bytes, independently of the writer."""
         return self.order(type) is not Order.NONE
 
     def writes_nulls(self, type: DataType) -> bool:
@@ -112,7 +112,7 @@ class Codec(ABC):
     # -- conditions
 
     def fitted(self, value: object, type: DataType) -> Fitted | None:
-        """The greatest value *that this codec can write* and that is not above ``value``; None: nobody knows."""
+        """The greatest value *that this codec can write* and that is not above ``value``; None: unknown."""
         return fitted(value, type)
 
     def equals(self, value: object, type: DataType) -> tuple[bytes, bytes]:
