@@ -41,7 +41,7 @@ def run(quick: bool) -> Outcome:
         ours_hit_share=1 - mean(calls[-1] for calls in ours) / LOOKUPS,
     )
     lookups = list(range(1, LOOKUPS + 1))
-    shown = {"ours": ours[0], "ours, 10 rows a page": fixed[0], "java, 10 rows a page": java[0]}
+    shown = {"ours": ours[0], "ours, 10 rows per page": fixed[0], "java, 10 rows per page": java[0]}
     series = {name: (lookups, calls) for name, calls in shown.items()}
     chart = Lines("meta calls of a cold client", "lookups", "meta calls so far", series, goal=15.0, is_log_y=True)
     samples = {name: calls[99::100] for name, calls in shown.items()}

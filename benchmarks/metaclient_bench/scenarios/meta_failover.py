@@ -153,7 +153,7 @@ def _key(name: str) -> str:
 SCENARIO = Scenario(
     "meta-failover",
     ("M1", "M2", "M3", "M4", "M5"),
-    "a hung or killed server of hbase:meta stops nobody; the Java client stands still",
+    "a hung or killed server of hbase:meta does not stop our lookups; the Java client stands still",
     run,
     backend=FAKE,
     run_on=run,

@@ -29,7 +29,7 @@ def run(quick: bool) -> Outcome:
     worst = min(rate / alone / k for k, rate in spread.items())
     figure = Figure.of(
         "F1",
-        "lookups a second with k meta secondaries, over k times those of the primary alone; the worst k",
+        "lookups per second with k meta secondaries, over k times those of the primary alone; the worst k",
         worst,
         ">= 0.95",
         **{f"k{k}": rate / alone / k for k, rate in spread.items()},
@@ -38,7 +38,7 @@ def run(quick: bool) -> Outcome:
         "LoadBalance": (list(spread), [rate / alone for rate in spread.values()]),
         "ideal": (list(spread), [float(k) for k in spread]),
     }
-    chart = Lines("lookups a second, primary alone = 1", "meta secondaries", "times", series)
+    chart = Lines("lookups per second, primary alone = 1", "meta secondaries", "times", series)
     return Outcome((figure,), {"primary_alone": alone, "load_balance": spread}, (chart,))
 
 

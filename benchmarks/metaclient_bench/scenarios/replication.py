@@ -262,7 +262,7 @@ def full_rate_beside_a_hung_replica(edits: int) -> dict[str, float]:
 SCENARIO = Scenario(
     "region-replication",
     ("R1", "R2", "R3", "R4", "R4b", "R5", "R5b"),
-    "replicas follow within milliseconds, and a hung one takes nobody with it",
+    "replicas follow within milliseconds, and a hung one delays no other",
     run,
     backend="fake",
 )

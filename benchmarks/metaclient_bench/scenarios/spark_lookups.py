@@ -54,7 +54,7 @@ def run(quick: bool) -> Outcome:
     chi_square = sum((one - even) ** 2 / even for one in secondaries)
     what = f"{tasks} tasks on {regions} regions"
     figures = (
-        Figure.of("S5", f"meta reads of {what}, as a share of one cold client a task", _share(ship, cold), "<= 0.02",
+        Figure.of("S5", f"meta reads of {what}, as a share of one cold client per task", _share(ship, cold), "<= 0.02",
                   job=sum(ship.values()), cold_clients=sum(cold.values())),
         Figure.of("S6a", f"chi-square of lookups over the secondaries, {what}", chi_square, "< 10.83",
                   lookups=sum(lookup.values())),

@@ -63,7 +63,7 @@ def run(quick: bool) -> Outcome:
         *(
             Figure.of(
                 number,
-                f"rows a second written by the {name}, happybase's batch writer = 1",
+                f"rows per second written by the {name}, happybase's batch writer = 1",
                 median[HAPPYBASE] / median[name],
                 ">= 1.5",
                 connector_rows_per_s=rows / median[name],
@@ -84,7 +84,9 @@ def run(quick: bool) -> Outcome:
         raise AssertionError(f"{found} rows were counted of {counted} that were written")
     shown = {name: rows / value for name, value in median.items()}
     kind = "real HBase" if served.is_real else "fake"
-    chart = Bars(f"{rows} rows of {COLUMNS} cells written, {kind}", "rows a second", shown, goal=1.5 * shown[HAPPYBASE])
+    chart = Bars(
+        f"{rows} rows of {COLUMNS} cells written, {kind}", "rows per second", shown, goal=1.5 * shown[HAPPYBASE]
+    )
     return Outcome(figures, {"seconds": seconds, "rows": rows, "is_real": served.is_real}, (chart,))
 
 
