@@ -31,8 +31,9 @@ import warnings
 from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from metaclient.config.refusals import cut
 from metaclient.errors import ConfigError, ConfigWarning
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "MAPPING",
     "NameKind",
     "Properties",
+    "Property",
     "hbase_names",
     "is_from_file",
     "kind_of",
@@ -79,6 +81,14 @@ class NameKind(enum.Enum):
     MISSPELT = "unknown, and near a known name"
     STRANGE = "begins as HBase's names do, and is near none of them"
     FOREIGN = "of another program"
+
+
+class Property(NamedTuple):
+    """A property as it was given."""
+
+    name: str
+    text: str
+    source: str  # file:line, or MAPPING
 
 
 class Properties(Mapping[str, str]):
@@ -174,7 +184,7 @@ def nearest_name(name: str, known: Collection[str], likeness: float = 0.6) -> st
 def refuse_or_warn(name: str, source: str, near: str | None) -> None:
     """Raise ``ConfigError`` for an unknown name of a mapping; warn of one of a file, which other programs share."""
     advice = f"did you mean {near}?" if near else "nothing known is near; remove it"
-    message = f"{_cut(name)} ({source}): no such property; {advice}"
+    message = f"{cut(name)} ({source}): no such property; {advice}"
     if not is_from_file(source):
         raise ConfigError(message)
     warn(f"{message} It is ignored", ConfigWarning)
@@ -200,7 +210,3 @@ def warn(message: str, category: type[Warning]) -> None:
     while frame and _OUR_PACKAGES.match(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 100 else f"{text[:97]}..."

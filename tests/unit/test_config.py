@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from metaclient.config import Config, MetaMode, checked_properties, fields_given
-from metaclient.config import fields as config_module
+from metaclient.config import Config, MetaMode, checked_properties, fields, fields_given
 from metaclient.config.hbase_properties import source_of
+from metaclient.config.rules import DEADLINE
 from metaclient.errors import ConfigError, ConfigWarning, MetaClientError
 
 MODE = "hbase.locator.meta.replicas.mode"
@@ -97,7 +97,7 @@ def test_fields_and_defaults_are_the_agreed_ones() -> None:
 @pytest.mark.parametrize("name", [name for name, value in DEFAULTS.items() if isinstance(value, float)])
 def test_a_float_field_is_a_float_from_ints_too(name: str) -> None:
     assert type(getattr(Config(), name)) is float
-    spec = config_module._SPECS[name]
+    spec = fields.SPECS[name]
     if spec.key:
         assert type(getattr(Config.of({spec.key: 1_000_000}), name)) is float
     assert type(Config(rpc_timeout_s=7).rpc_read_timeout_s) is float
@@ -153,7 +153,7 @@ def test_property_is_converted_once(key: str, given: object, field: str, value: 
 
 def test_every_hbase_key_is_read_into_its_field() -> None:
     """HBase's own defaults, given as properties, make every field what HBase has."""
-    for name, spec in config_module._SPECS.items():
+    for name, spec in fields.SPECS.items():
         if spec.key and spec.hbase is not None:
             assert getattr(Config.of({spec.key: spec.hbase}), name) == spec.rule.check(spec.hbase, spec.unit)
 
@@ -162,11 +162,11 @@ def test_divergences_are_all_stated() -> None:
     """The module's docstring lists exactly the defaults that are not HBase's."""
     differing = {
         name
-        for name, spec in config_module._SPECS.items()
+        for name, spec in fields.SPECS.items()
         if spec.hbase is not None and spec.rule.check(spec.hbase, spec.unit) != getattr(Config(), name)
     }
-    assert config_module.__doc__ is not None
-    listed = re.findall(r"^- ``(\w+)``", config_module.__doc__.partition("DIVERGENCES")[2], re.MULTILINE)
+    assert fields.__doc__ is not None
+    listed = re.findall(r"^- ``(\w+)``", fields.__doc__.partition("DIVERGENCES")[2], re.MULTILINE)
     assert sorted(listed) == sorted(differing)
 
 
@@ -479,11 +479,11 @@ def test_refused_kinds_of_config(config: object) -> None:
 
 @pytest.mark.parametrize(
     "key",
-    [spec.key for spec in config_module._SPECS.values() if spec.rule is config_module._DEADLINE and spec.key],
+    [spec.key for spec in fields.SPECS.values() if spec.rule is DEADLINE and spec.key],
 )
 @pytest.mark.parametrize("value", ["0", "-1", 0])
 def test_unlimited_as_a_property_is_a_day_with_a_warning(key: str, value: object) -> None:
-    name = next(name for name, spec in config_module._SPECS.items() if spec.key == key)
+    name = next(name for name, spec in fields.SPECS.items() if spec.key == key)
     with pytest.warns(UserWarning, match=re.escape(f"{key} = {value} (mapping) is no limit in HBase; 24 hours")):
         assert getattr(Config.of({key: value}), name) == 86_400.0
 

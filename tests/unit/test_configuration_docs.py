@@ -8,8 +8,7 @@ from metaclient_fake.config.cluster import honoured_names
 from metaclient_native.url import PROPERTIES as OF_NATIVE
 from metaclient_thrift.url import PROPERTIES as OF_THRIFT
 
-from metaclient.config import Config
-from metaclient.config import fields as config_module
+from metaclient.config import Config, fields, hbase_names
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 
@@ -24,9 +23,9 @@ def rows(heading: str) -> dict[str, list[str]]:
 
 def test_every_field_of_the_client_is_listed_with_its_default_and_unit() -> None:
     listed = rows("The client")
-    assert {cells[0].strip("`") for cells in listed.values()} == set(config_module._SPECS)
+    assert {cells[0].strip("`") for cells in listed.values()} == set(fields.SPECS)
     for key, (field, effect, default, hbase, unit) in listed.items():
-        spec = config_module._SPECS[field.strip("`")]
+        spec = fields.SPECS[field.strip("`")]
         assert key == (spec.key or f"metaclient.{field.strip('`')}")
         assert unit == (spec.unit if spec.key else spec.rule.own).name
         assert effect
@@ -41,5 +40,5 @@ def test_every_property_of_a_fake_cluster_is_listed() -> None:
 
 
 def test_every_property_of_a_backend_and_every_deprecated_one_is_listed() -> None:
-    for name in (*OF_NATIVE, *OF_THRIFT, *config_module._DEPRECATED, *config_module._OF_BACKENDS):
+    for name in (*OF_NATIVE, *OF_THRIFT, *hbase_names.DEPRECATED, *hbase_names.OF_BACKENDS):
         assert f"`{name}`" in TEXT
