@@ -1,11 +1,11 @@
-"""Decides which cluster a connection is made to: the caller's url, the environment's, or the one of the configuration.
+"""Decides which cluster a connection is made to: by the url argument, the environment, or the configuration.
 
-Nothing else names a cluster. In particular there is no default: a fake cluster is used only where a url says ``fake:``.
+There is no default: a fake cluster is used only if the url is ``fake:``.
 
 The properties are read as HBase's Java client reads them (``ConnectionRegistryFactory``, ``ZKConfig``,
 ``RpcConnectionRegistry`` and ``MasterRegistry`` of HBase 2.6):
 
-1. ``hbase.client.registry.impl`` chooses between ZooKeeper and RPC. Where it is absent, ZooKeeper is used if a quorum
+1. ``hbase.client.registry.impl`` chooses between ZooKeeper and RPC. If it is absent, ZooKeeper is used if a quorum
    is given, else RPC if servers are given.
 2. ZooKeeper: ``hbase.client.zookeeper.quorum``, else ``hbase.zookeeper.quorum``; a host without a port gets the client
    port; ``zookeeper.znode.parent`` is the path.
@@ -21,7 +21,7 @@ from metaclient.errors import ConfigError
 
 __all__ = ["ENVIRONMENT", "NoClusterNamed", "chosen_url", "url_of_properties"]
 
-#: The environment variable that names the cluster where the caller does not.
+#: The environment variable with the url of the cluster, for calls without a url.
 ENVIRONMENT = "METACLIENT_URL"
 _REGISTRY = "hbase.client.registry.impl"
 _RPC_REGISTRIES = ("RpcConnectionRegistry", "MasterRegistry")
@@ -36,11 +36,11 @@ _ZNODE_PARENT = "zookeeper.znode.parent"
 
 
 class NoClusterNamed(ConfigError):
-    """Nothing says which cluster to connect to; the message shows the three ways."""
+    """No url, environment variable or property names a cluster; the message shows the three ways to name one."""
 
 
 def chosen_url(url: str | None, properties: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> str:
-    """Return the url to connect to; NoClusterNamed where nothing names a cluster.
+    """Return the url to connect to; NoClusterNamed if no cluster is named.
 
     >>> chosen_url(None, {"hbase.zookeeper.quorum": "zk1,zk2"}, environment={})
     'hbase://zk1:2181,zk2:2181/hbase'
@@ -60,7 +60,7 @@ def chosen_url(url: str | None, properties: Mapping[str, str], environment: Mapp
 
 
 def url_of_properties(properties: Mapping[str, str]) -> str | None:
-    """Return the url of the cluster that HBase's properties name, or None; ConfigError where they contradict.
+    """Return the url of the cluster that HBase's properties name, or None; ConfigError if they contradict.
 
     >>> url_of_properties({"hbase.client.registry.impl": "RpcConnectionRegistry", "hbase.masters": "m1,m2:16001"})
     'hbase+rpc://m1:16000,m2:16001'
@@ -98,7 +98,7 @@ def _rpc_url(properties: Mapping[str, str]) -> str | None:
 
 
 def _with_ports(addresses: str, port: str) -> str:
-    """Return the addresses, each with a port: HBase's url form would give the last one's port to all of them."""
+    """Return the addresses, each with a port: in a url of HBase the last port would apply to all hosts."""
     hosts = (host.strip() for host in addresses.split(","))
     return ",".join(host if _has_port(host) else f"{host}:{port}" for host in hosts if host)
 

@@ -1,7 +1,7 @@
-"""Which property of HBase sets which field: keys, own names, aliases, deprecated names; and which names have no effect.
+"""Decides which property sets which field: HBase's key, ``metaclient.<field>``, and deprecated names.
 
-Of several names for one field the most specific one wins: ``metaclient.<field>``, then HBase's key, then HBase's
-deprecated key. ``hbase_properties`` has the rule for names that set nothing.
+If several names of one field are given, ``metaclient.<field>`` wins over HBase's key, and that over HBase's deprecated
+key. ``hbase_properties`` has the table of what happens to names that set no field.
 """
 
 from __future__ import annotations
@@ -54,39 +54,40 @@ __all__ = [
 ]
 
 _LOGGER = logging.getLogger(__name__)
-#: ``metaclient.<field>`` is our own property of each field, in the unit of the field.
+#: Each field is also a property, ``metaclient.<field>``, in the unit of the field.
 OWN_PREFIX: Final = "metaclient."
-DEPRECATED: Final[Mapping[str, str]] = {  # old name -> what to do
+#: Deprecated name -> what to write instead.
+DEPRECATED: Final[Mapping[str, str]] = {
     "hbase.meta.replicas.use": "write hbase.locator.meta.replicas.mode=HedgedRead",
     "hbase.meta.replicas.mode": "never released; write hbase.locator.meta.replicas.mode",
     "hbase.client.pause.cqtbe": "write hbase.client.pause.server.overloaded",
     "hbase.client.primaryCallTimeout.scan": "HBase does not read it; write hbase.client.replicaCallTimeout.scan",
 }
 _EARLY_MODE: Final = Word({"HighAvailable": MetaMode.HEDGED_READ, "LoadBalance": MetaMode.LOAD_BALANCE})
-# Read by backends, which get all properties: the place of the cluster, and what the native backend cannot do.
+#: Properties that no field holds and that backends read: addresses, and security settings that they must refuse.
 OF_BACKENDS: Final = frozenset(
     {"hbase.client.bootstrap.servers", "hbase.client.netty.tls.enabled", "hbase.rpc.protection"}
 )
-# Below a prefix of the client, and read by servers: no reason for a warning about a file that both share.
+# Server properties that start like client properties: no warning if they come from a file, which servers share.
 _OF_SERVERS: Final = (
     "hbase.rpc.rows.size.threshold.reject",
     "hbase.rpc.rows.warning.threshold",
     "hbase.rpc.server.impl",
     "hbase.rpc.tls.",
 )
-# Client properties of HBase that have no effect here, and what to do instead; all others of them just have none.
+# Client property of HBase without an effect here -> what to do instead. For the other ones there is no advice.
 _INSTEAD: Final[Mapping[str, str]] = {
     "hbase.client.ipc.pool.size": "write ?connections=N into a thrift url; HBase's own RPC needs one per server",
     "hbase.client.keyvalue.maxsize": "the server's hbase.server.keyvalue.maxsize limits cells",
     "hbase.client.max.total.tasks": "write metaclient.threads_max",
-    "hbase.client.registry.impl": "the scheme of the url chooses: hbase:// asks ZooKeeper, hbase+rpc:// the masters",
+    "hbase.client.registry.impl": "the scheme of the url chooses: hbase:// uses ZooKeeper, hbase+rpc:// the masters",
     "hbase.client.write.buffer": "give batch_size to Table.batch",
     "hbase.ipc.client.specificThreadForWriting": "no call is interrupted here, so writes need no thread of their own",
 }
 
 
 class PropertyNames:
-    """The names that set the fields of a configuration, and what becomes of all other names."""
+    """The properties that set the fields of a configuration, and the check of all other property names."""
 
     def __init__(self, specs: Mapping[str, FieldSpec]) -> None:
         self._specs = specs
@@ -95,31 +96,32 @@ class PropertyNames:
         self._honoured = self._own_names | OF_BACKENDS | {spec.key for spec in specs.values() if spec.key}
 
     def all_names(self) -> frozenset[str]:
-        """HBase's client properties and ours, as HBase writes them (some have capitals); not all have an effect."""
+        """Return the names of all client properties of HBase and metaclient, also those without an effect."""
         return self._honoured | set(DEPRECATED) | {name for name in hbase_names() if name.startswith(CLIENT_PREFIXES)}
 
     def read_properties(self, config: object) -> dict[str, Property]:
-        if isinstance(config, Properties):  # another Config's: judged when that was made
+        """Return the properties of a mapping or a site file; ConfigError for a name that is refused."""
+        if isinstance(config, Properties):  # of another Config, whose construction has checked the names
             return {name: Property(name, text, config.source(name)) for name, text in config.items()}
         if isinstance(config, Mapping):
-            return self._judged({name: property_of(name, value) for name, value in config.items()})
+            return self._check_names({name: property_of(name, value) for name, value in config.items()})
         path = os.fspath(config) if isinstance(config, str | os.PathLike) else None
         if not path or not isinstance(path, str):
             allowed = "a path to hbase-site.xml or its folder, a mapping of HBase's properties, a Config, None"
-            raise refusal("config", config, "keyword", "none of what can be read", allowed)
-        return self._judged(read_site(find_site(path)))
+            raise refusal("config", config, "keyword", "cannot be read as settings", allowed)
+        return self._check_names(read_site(find_site(path)))
 
-    def _judged(self, properties: Mapping[str, Property]) -> dict[str, Property]:
-        """Raise or warn for each property without an effect (hbase_properties has the rule); return those to keep."""
+    def _check_names(self, properties: Mapping[str, Property]) -> dict[str, Property]:
+        """Raise or warn for each property without an effect; return the properties to keep."""
         return {name: each for name, each in properties.items() if self._is_kept(each)}
 
     def _is_kept(self, given: Property) -> bool:
-        """True unless nothing could read it: it is misspelt, in a file."""
+        """Return False for a misspelt name of a file, which nothing reads."""
         if given.name in self._fields:
             raise ConfigError(
                 f"{given.name} ({given.source}): fields are keywords; as a property write {OWN_PREFIX}{given.name}"
             )
-        if "." not in given.name and not is_from_file(given.source):  # a misspelt field, or of something else
+        if "." not in given.name and not is_from_file(given.source):  # no property has such a name
             near = nearest_name(given.name, self._fields)
             refuse_or_warn(given.name, given.source, near and OWN_PREFIX + near)
         if given.name.startswith(OWN_PREFIX):
@@ -127,10 +129,10 @@ class PropertyNames:
         elif given.name in DEPRECATED:
             warn(f"{given.name} ({given.source}) is deprecated: {DEPRECATED[given.name]}", DeprecationWarning)
         elif given.name not in self._honoured:
-            return self._is_unread_kept(given)
+            return self._is_unused_kept(given)
         return True
 
-    def _is_unread_kept(self, given: Property) -> bool:
+    def _is_unused_kept(self, given: Property) -> bool:
         name, source = given.name, given.source
         is_client = name.startswith(CLIENT_PREFIXES)
         kind, near = kind_of(name)
@@ -146,7 +148,7 @@ class PropertyNames:
         return True
 
     def read_fields(self, properties: Mapping[str, Property]) -> dict[str, tuple[object, str]]:
-        """Field -> (value, source) from properties; of several names for a field the most specific one wins."""
+        """Return field -> (value, source); ConfigError for a value that is malformed or out of range."""
         read: dict[str, tuple[object, str]] = {}
         for name, spec in self._specs.items():
             for key, unit in ((spec.old_key, spec.unit), (spec.key, spec.unit), (OWN_PREFIX + name, spec.rule.own)):
@@ -156,9 +158,9 @@ class PropertyNames:
 
 
 def _read_old_mode(properties: Mapping[str, Property], mode: object) -> dict[str, tuple[object, str]]:
-    """What HBase's older names say about the mode, where the present name leaves room for it.
+    """Return the meta mode that the deprecated names set, or nothing if the present name sets one.
 
-    As AsyncNonMetaRegionLocator of HBase 3.x: the present name wins, and ``use`` counts where the mode is None.
+    As AsyncNonMetaRegionLocator of HBase 3.x: the present name wins, and ``use`` counts if the mode is None.
     """
     early, use = properties.get("hbase.meta.replicas.mode"), properties.get("hbase.meta.replicas.use")
     early_mode = early and _value_of(early, _EARLY_MODE, PLAIN)
@@ -167,7 +169,7 @@ def _read_old_mode(properties: Mapping[str, Property], mode: object) -> dict[str
         return {"meta_mode": (early_mode, early.source)}
     if use and is_used and mode in (None, MetaMode.NONE):
         return {"meta_mode": (MetaMode.HEDGED_READ, use.source)}
-    if use and not is_used and mode is None:  # said, and not only the default: the primary alone
+    if use and not is_used and mode is None:  # written explicitly: read the primary only
         return {"meta_mode": (MetaMode.NONE, use.source)}
     return {}
 
@@ -183,12 +185,13 @@ def _value_of(given: Property, rule: Rule, unit: Unit) -> object:
 
 
 def _unlimited(given: Property) -> float:
-    # Not refused, as a keyword is: the file may be shared with Java programs, for which the value is right.
+    # As a keyword the value is refused. As a property it may come from a file of Java programs, where it is valid.
     warn(f"{given.name} = {given.text} ({given.source}) is no limit in HBase; 24 hours are used", ConfigWarning)
     return UNLIMITED_S
 
 
 def require_known(names: Iterable[str], known: Collection[str], source: str, what: str) -> None:
+    """Raise ConfigError, with the nearest known name, for the first name that is not known."""
     for name in names:
         if name not in known:
             nearest = nearest_name(name, known)
@@ -197,6 +200,7 @@ def require_known(names: Iterable[str], known: Collection[str], source: str, wha
 
 
 def property_of(name: object, value: object) -> Property:
+    """Return an entry of a mapping as a property; ConfigError if its name or its value is of a wrong type."""
     if not isinstance(name, str):
         raise refusal("a property's name", name, MAPPING, "not text", "text, such as hbase.rpc.timeout")
     try:
@@ -210,17 +214,19 @@ def property_of(name: object, value: object) -> Property:
 
 
 def checked_properties(properties: Mapping[str, str], source: str) -> Mapping[str, str]:
-    """Properties whose names were judged before, in another process say: ``Config.of`` takes them without a warning."""
+    """Return properties that ``Config.of`` accepts without a check of their names: another process has done that."""
     return Properties(properties, dict.fromkeys(properties, source))
 
 
 def as_given(properties: Mapping[str, Property]) -> Properties:
+    """Return the properties as an immutable mapping of name to text that keeps their sources."""
     return Properties(
         {name: each.text for name, each in properties.items()}, {name: each.source for name, each in properties.items()}
     )
 
 
 def read_only(properties: object) -> Properties:
+    """Return an immutable copy of a mapping of properties; ConfigError if it is no mapping of names to values."""
     if not isinstance(properties, Mapping):
         raise refusal("properties", properties, "keyword", "not a mapping", "a mapping of names to text")
     if isinstance(properties, Properties):

@@ -1,10 +1,10 @@
-"""Decides from a property's name alone what becomes of it: known to HBase, misspelt, or of another program.
+"""Decides from the name of a property whether it is known to HBase, misspelt, or the property of another program.
 
-``hbase_properties.txt`` holds the names that HBase itself reads. ``metaclient.config`` and the backends apply the rule
-below to every name that they do not honour; docs/configuration.md has the same table for users.
+``hbase_properties.txt`` holds the names that HBase itself reads. ``metaclient.config`` and the backends apply the table
+below to every name that has no effect on them; docs/configuration.md has the same table for users.
 
 ======================================================  ======================  =====================
-a name that nothing here honours                        given in a mapping      read from a file
+a name without an effect                                given in a mapping      read from a file
 ======================================================  ======================  =====================
 ``metaclient.*``                                        refused                 refused
 ``hbase.client.*`` and the like, unknown to HBase       refused                 warning, then ignored
@@ -55,18 +55,18 @@ __all__ = [
 _LOGGER = logging.getLogger(__name__)
 #: The source of a property that was given in Python; any other source is a file and a line.
 MAPPING: Final = "mapping"
-#: The properties of HBase's client, and ours. Other names are those of servers, tools and other programs.
+#: How the properties of HBase's client and of metaclient start. Other names are of servers, tools and other programs.
 CLIENT_PREFIXES: Final = ("hbase.client.", "hbase.locator.", "hbase.rpc.", "hbase.ipc.client.", "metaclient.")
 _OUR_PACKAGES: Final = re.compile(r"(metaclient(_\w+)?|spark_connector)(\.|$)")
 _FIRST_WORDS: Final = ("hbase", "zookeeper", "metaclient")
-#: From this likeness on (``difflib``) a name is taken for a misspelt one. 0.85 finds two wrong letters in the shortest
-#: name (hbase.masters), and not another last word behind a prefix of two words.
+#: The ``difflib`` ratio from which on a name counts as misspelt. 0.85 finds two wrong letters in the shortest name
+#: (hbase.masters), and does not match names that share two words and differ in the last one.
 LIKENESS: Final = 0.85
 _LIKENESS_OF_FIRST_WORD: Final = 0.6
-#: A name is compared with at most this many of its characters: a name of a megabyte must not take a minute.
+#: Only this many characters of a name are compared: the time of ``difflib`` grows with the square of the length.
 _NAME_CHARS_MAX: Final = 200
 _NAMES_FILE: Final = Path(__file__).with_name("hbase_properties.txt")
-#: Read from the design of HBASE-18070 and from early patches and guides; no release of HBase reads them, we do.
+#: From the design of HBASE-18070, early patches and guides. No release of HBase reads them; metaclient does.
 _NEVER_RELEASED: Final = (
     "hbase.client.primaryCallTimeout.scan",
     "hbase.meta.replicas.mode",
@@ -75,16 +75,16 @@ _NEVER_RELEASED: Final = (
 
 
 class NameKind(enum.Enum):
-    """What a name is, whoever may honour it."""
+    """What a property name is, whether it has an effect here or not."""
 
     HBASE = "known to HBase"
     MISSPELT = "unknown, and near a known name"
-    STRANGE = "begins as HBase's names do, and is near none of them"
+    STRANGE = "starts like a name of HBase, and is near none of them"
     FOREIGN = "of another program"
 
 
 class Property(NamedTuple):
-    """A property as it was given."""
+    """One property: its name, its text and its source."""
 
     name: str
     text: str
@@ -92,9 +92,9 @@ class Property(NamedTuple):
 
 
 class Properties(Mapping[str, str]):
-    """Properties as text that ``Config`` has checked, and the source of each; can be pickled and hashed.
+    """The properties that ``Config`` has checked, as text, with the source of each; can be pickled and hashed.
 
-    Two are equal when names and texts are, wherever they came from.
+    Two of them are equal if names and texts are equal, whatever their sources.
     """
 
     __slots__ = ("_items", "_sources")
@@ -116,25 +116,26 @@ class Properties(Mapping[str, str]):
         return hash(frozenset(self._items.items()))
 
     def __repr__(self) -> str:
-        return f"<{len(self)} properties>"  # site files hold passwords, and a repr ends in a log
+        return f"<{len(self)} properties>"  # site files hold passwords, and a repr may be logged
 
     def source(self, name: str) -> str:
-        """``file:line``, or ``mapping``."""
+        """Return the source of a property: ``file:line``, or ``mapping``."""
         return self._sources.get(name, MAPPING)
 
 
 def source_of(properties: Mapping[str, object], name: str) -> str:
-    """Where a property came from: ``file:line``, or ``mapping`` when it was given in Python."""
+    """Return the source of a property: ``file:line``, or ``mapping`` if it was given in Python."""
     return properties.source(name) if isinstance(properties, Properties) else MAPPING
 
 
 def is_from_file(source: str) -> bool:
+    """Return True unless the source is a mapping that was given in Python."""
     return source != MAPPING
 
 
 @cache
 def hbase_names() -> frozenset[str]:
-    """The names that HBase reads, without the prefixes."""
+    """Return the names that HBase reads, without the prefixes after which any name may follow."""
     return frozenset(name for name in _lines() if not name.endswith(".")) | frozenset(_NEVER_RELEASED)
 
 
@@ -149,7 +150,7 @@ def _lines() -> list[str]:
 
 
 def kind_of(name: str) -> tuple[NameKind, str | None]:
-    """What the name is, and for a misspelt one the nearest known name.
+    """Return the kind of a name, and the nearest known name if it is misspelt.
 
     >>> kind_of("hbase.regionserver.handler.count")[0], kind_of("dfs.replication")[0]
     (<NameKind.HBASE: 'known to HBase'>, <NameKind.FOREIGN: 'of another program'>)
@@ -169,20 +170,20 @@ def kind_of(name: str) -> tuple[NameKind, str | None]:
 
 
 def _kind_below(prefix: str, name: str) -> tuple[NameKind, str | None]:
-    """Any name may follow a prefix that HBase leaves open, but for a slip of one that HBase itself reads there."""
+    """Return the kind of a name under a prefix: any name may follow it, unless it is near one that HBase reads."""
     known = [each.removeprefix(prefix) for each in hbase_names() if each.startswith(prefix)]
     near = nearest_name(name.removeprefix(prefix), known, LIKENESS)
     return (NameKind.MISSPELT, prefix + near) if near else (NameKind.HBASE, None)
 
 
 def nearest_name(name: str, known: Collection[str], likeness: float = 0.6) -> str | None:
-    """The known name that is most like this one, if any is like it."""
+    """Return the known name that is most like this one, or None if none is like it."""
     near = difflib.get_close_matches(name[:_NAME_CHARS_MAX], known, n=1, cutoff=likeness)
     return near[0] if near else None
 
 
 def refuse_or_warn(name: str, source: str, near: str | None) -> None:
-    """Raise ``ConfigError`` for an unknown name of a mapping; warn of one of a file, which other programs share."""
+    """Raise ``ConfigError`` for an unknown name of a mapping; warn if it is of a file, which programs share."""
     advice = f"did you mean {near}?" if near else "nothing known is near; remove it"
     message = f"{cut(name)} ({source}): no such property; {advice}"
     if not is_from_file(source):
@@ -193,7 +194,7 @@ def refuse_or_warn(name: str, source: str, near: str | None) -> None:
 def warn_unread(properties: Mapping[str, str], reads: Collection[str], reader: str) -> None:
     """Warn of each server property that was given in Python and that ``reader``, the backend, does not read.
 
-    ``Config`` has judged the client's properties already. A file is shared with servers, so it gives no warning.
+    ``Config`` has checked the client properties already. A file is shared with servers, so it gives no warning.
     """
     for name in properties:
         if name in reads or name.startswith(CLIENT_PREFIXES) or kind_of(name)[0] is not NameKind.HBASE:
@@ -205,7 +206,7 @@ def warn_unread(properties: Mapping[str, str], reads: Collection[str], reader: s
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn in the name of our caller: Python hides a DeprecationWarning that names a library's line."""
+    """Warn at the line that called this product: Python hides a DeprecationWarning that is attributed to a library."""
     frame, level = inspect.currentframe(), 1
     while frame and _OUR_PACKAGES.match(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1

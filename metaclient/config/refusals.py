@@ -1,4 +1,4 @@
-"""The error for a setting that is refused: name, value, source, reason and what is allowed, short enough for a log."""
+"""Makes the errors for refused settings: name, value, source, reason and allowed values, on one short line."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ __all__ = ["cut", "refusal"]
 
 
 def refusal(name: str, value: object, source: str, why: object, allowed: str) -> ConfigError:
+    """Return the error for a refused value; it shows no value of a property whose name suggests a password."""
     try:
         shown = repr(value)
     except ValueError:  # an int of more digits than Python prints
         shown = "a number of thousands of digits"
     if "password" in name.lower() or "secret" in name.lower():
-        shown = "(not shown)"  # messages end in logs
+        shown = "(not shown)"  # error messages are logged
     return ConfigError(f"{name} = {cut(shown)} ({source}): {why}; allowed: {allowed}")
 
 
 def cut(text: str) -> str:
+    """Return at most 100 characters of a text."""
     return text if len(text) <= 100 else f"{text[:97]}..."

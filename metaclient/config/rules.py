@@ -41,15 +41,15 @@ __all__ = [
 
 
 class MetaMode(enum.Enum):
-    """How lookups use the replicas of hbase:meta; the words of ``hbase.locator.meta.replicas.mode``."""
+    """How lookups use the replicas of hbase:meta; the values of ``hbase.locator.meta.replicas.mode``."""
 
-    NONE = "None"  # the primary only
-    HEDGED_READ = "HedgedRead"  # the primary, and after a delay the others too
-    LOAD_BALANCE = "LoadBalance"  # one of them each time
+    NONE = "None"  # read the primary only
+    HEDGED_READ = "HedgedRead"  # read the primary, and after a delay the secondaries as well
+    LOAD_BALANCE = "LoadBalance"  # read one replica per lookup, chosen by a selector
 
     @classmethod
     def of(cls, word: str | MetaMode) -> MetaMode:
-        """The mode of this name, in any case; ``ConfigError`` for any other word.
+        """Return the mode of this name, in any case; ``ConfigError`` for any other word.
 
         >>> MetaMode.of("loadbalance")
         <MetaMode.LOAD_BALANCE: 'LoadBalance'>
@@ -60,8 +60,10 @@ class MetaMode(enum.Enum):
 
 
 class Unit(NamedTuple):
+    """A unit of numbers, relative to the unit of the field (seconds, bytes, plain numbers)."""
+
     name: str
-    per_own: int  # how many of it make one of the field's own unit
+    per_own: int  # how many of this unit make one of the field's unit
 
 
 PLAIN: Final = Unit("", 1)
@@ -69,29 +71,31 @@ S: Final = Unit("s", 1)
 MS: Final = Unit("ms", 1_000)
 US: Final = Unit("us", 1_000_000)
 
-SECONDS_MAX = 30 * 86_400  # 30 days: above 2^31-1 ms (24.9 days), the longest that HBase's int properties can say
-UNLIMITED_S = 86_400.0  # what HBase's "unlimited" becomes: longer than any operation, and still an end
-INT_MAX = 2**31 - 1  # Java's Integer.MAX_VALUE, which people write for "no limit"
+SECONDS_MAX = 30 * 86_400  # 30 days: above 2^31-1 ms (24.9 days), the maximum of HBase's int properties
+UNLIMITED_S = 86_400.0  # replaces HBase's "unlimited": longer than any operation, and still bounded
+INT_MAX = 2**31 - 1  # Java's Integer.MAX_VALUE, which site files use for "no limit"
 LONG_MAX = 2**63 - 1
 
 
 class NotAllowedError(Exception):
-    """Why a value is refused; becomes a ConfigError where the name and the source are known."""
+    """The reason why a value is refused. The caller, which knows the name and the source, raises a ConfigError."""
 
 
 class Rule(Protocol):
+    """What the value of a field may be, and how it is parsed."""
+
     @property
     def own(self) -> Unit:
         """The unit of the field itself."""
 
     def parse(self, text: str) -> object:
-        """What a property's text stands for, in the property's unit; NotAllowedError if it is malformed."""
+        """Return the value of a property's text, in the property's unit; NotAllowedError if it is malformed."""
 
     def check(self, value: object, unit: Unit) -> object:
-        """The field's value for ``value`` in ``unit``; NotAllowedError if it is of a wrong type or out of range."""
+        """Return ``value`` in the field's unit; NotAllowedError if its type is wrong or it is out of range."""
 
     def allowed(self, unit: Unit) -> str:
-        """The allowed values, for a message."""
+        """Describe the allowed values, for an error message."""
 
 
 _WHOLE_TEXT = re.compile(r"[+-]?[0-9]{1,30}")
@@ -100,7 +104,7 @@ _NUMBER_TEXT = re.compile(r"[+-]?[0-9]{1,30}(\.[0-9]{0,30})?([eE][+-]?[0-9]{1,3}
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number from ``low`` to ``high``; an open end does not belong to the range.
+    """A number from ``low`` to ``high``; an open end is not part of the range.
 
     >>> TIME.check(250_000, US)
     0.25
@@ -148,7 +152,7 @@ class Number:
 
 
 class DeadlineNumber(Number):
-    """A time limit. HBase takes 0 or less as "unlimited" (RpcConnection, the retrying callers); here is always one."""
+    """A timeout. HBase takes 0 or less as "unlimited" (RpcConnection, the retrying callers); here it is refused."""
 
     __slots__ = ()
 
@@ -160,7 +164,7 @@ class DeadlineNumber(Number):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One of a few words, in any case, and what each means."""
+    """One of a few words, in any case; each stands for a value."""
 
     meanings: Mapping[str, object]
 
@@ -182,7 +186,7 @@ class Word:
 
 
 class SelectorName(Word):
-    """A selector's name, the Java class that does the same, or (a keyword can, text cannot) a selector itself."""
+    """The name of a selector, the Java class of the same selector, or (only as a keyword) a selector object."""
 
     __slots__ = ()
 
@@ -199,18 +203,19 @@ class SelectorName(Word):
 
 
 def one_of(*words: str) -> Word:
+    """Return the rule that allows these words, each standing for itself."""
     return Word({word: word for word in words})
 
 
-TIME = Number(0, SECONDS_MAX, S)  # zero has a meaning: at once, or off
-SPAN = Number(0, SECONDS_MAX, S, open_low=True)  # zero would be a busy loop or a limit that nothing meets
+TIME = Number(0, SECONDS_MAX, S)  # zero is allowed: it means "immediately" or "off"
+SPAN = Number(0, SECONDS_MAX, S, open_low=True)  # zero would cause a busy loop, or a timeout that always expires
 DEADLINE = DeadlineNumber(0, SECONDS_MAX, S, open_low=True)
 COUNT = Number(0, INT_MAX, whole=True)
 SIZE = Number(1, INT_MAX, whole=True)
 BYTES = Number(1, LONG_MAX, whole=True)
 SHARE = Number(0, 1)
 QUANTILE = Number(0, 1, open_low=True, open_high=True)
-BUDGET = Number(0, 1_000)  # per call; above 1 each call may be repeated more than once, so 1000 is "no budget"
+BUDGET = Number(0, 1_000)  # per call; above 1 a call may be repeated more than once, so 1000 is no limit
 MODE = Word({mode.value: mode for mode in MetaMode})
 FLAG = Word({"true": True, "false": False})
 SELECTOR = SelectorName({"round_robin": "round_robin", "simple": "simple"})
@@ -218,18 +223,19 @@ SELECTOR = SelectorName({"round_robin": "round_robin", "simple": "simple"})
 
 @dataclass(frozen=True, slots=True)
 class FieldSpec:
-    """What is known about a field besides its name and default."""
+    """The declaration of a field, besides its name and default."""
 
     rule: Rule
-    key: str = ""  # HBase's name
-    unit: Unit = PLAIN  # of HBase's name
-    hbase: object = None  # HBase's default, in ``unit``, where it has one
-    old_key: str = ""  # HBase's deprecated name, same unit
-    parent: str = ""  # the field that gives the value when this one is None
-    optional: bool = False  # None has a meaning of its own
+    key: str = ""  # the HBase property, if there is one
+    unit: Unit = PLAIN  # the unit of that property
+    hbase: object = None  # HBase's default, in ``unit``, if there is one
+    old_key: str = ""  # the deprecated name of that property, same unit
+    parent: str = ""  # the field whose value is used when this one is None
+    optional: bool = False  # True: None is a valid value
 
 
 def checked(name: str, rule: Rule, value: object) -> object:
+    """Return the value of a keyword, converted; ConfigError if the rule refuses it."""
     try:
         return rule.check(value, rule.own)
     except NotAllowedError as error:

@@ -17,24 +17,26 @@ from metaclient.errors import ConfigError
 
 __all__ = ["find_site", "read_site"]
 
-_SITE_BYTES_MAX = 4 << 20  # a site file has kilobytes; bounds what a wrong path makes us read, and what ${} makes of it
-_SUBSTITUTIONS_MAX = 20  # Hadoop's Configuration.MAX_SUBST; ends loops
+_SITE_BYTES_MAX = 4 << 20  # site files have kilobytes; bounds the memory for a wrong path and for ${}
+_SUBSTITUTIONS_MAX = 20  # Configuration.MAX_SUBST of Hadoop 3; ends loops
 _VARIABLE = re.compile(r"\$\{([^${}\s]+)\}")
 
 
 def find_site(text: str) -> Path:
+    """Return the path of the site file that ``text`` names, itself or by its folder; ConfigError if there is none."""
     path = Path(text)
     try:
         path = path / "hbase-site.xml" if path.is_dir() else path
         if path.is_file():
             return path
         why = f"no file {cut(str(path))}"
-    except OSError as error:  # a name too long, a folder that may not be entered
+    except OSError as error:  # for example a name that is too long, or a folder without permission
         why = f"cannot be looked up: {error.strerror}"
-    raise refusal("config", text, "keyword", why, "the path of an hbase-site.xml, or of a folder that holds one")
+    raise refusal("config", text, "keyword", why, "the path of an hbase-site.xml, or of its folder")
 
 
 def read_site(path: Path) -> dict[str, Property]:
+    """Return the properties of a site file, with ``${name}`` replaced; ConfigError if it is unreadable or malformed."""
     try:
         with path.open("rb") as file:
             data = file.read(_SITE_BYTES_MAX + 1)
@@ -57,7 +59,7 @@ def _all_substituted(path: Path, raw: Mapping[str, Property]) -> dict[str, Prope
 
 
 def _substituted(given: Property, raw: Mapping[str, Property]) -> Property:
-    """``given`` with each ``${name}`` replaced; unknown names stay as they are, as in Hadoop."""
+    """Return ``given`` with each ``${name}`` replaced; unknown names are kept, as in Hadoop."""
     text, start, substitutions = given.text, 0, 0
     while match := _VARIABLE.search(text, start):
         if match[1] not in raw:
@@ -66,15 +68,16 @@ def _substituted(given: Property, raw: Mapping[str, Property]) -> Property:
             text = text[: match.start()] + raw[match[1]].text + text[match.end() :]
             substitutions += 1
         else:
-            why, allowed = "${} goes in a loop, or too far", f"{_SUBSTITUTIONS_MAX} substitutions; write the value out"
+            why = "${} refers to itself, or is nested too deeply"
+            allowed = f"{_SUBSTITUTIONS_MAX} substitutions; write the value out"
             raise refusal(given.name, given.text, given.source, why, allowed)
     return given._replace(text=text)
 
 
 class _SiteParser:
-    """Hadoop's configuration format, with the line of each property.
+    """A parser of Hadoop's configuration format that keeps the line of each property.
 
-    Not ElementTree, which keeps no lines and expands entities: here a DOCTYPE ends the parse before its first entity.
+    ElementTree keeps no line numbers and expands entities. This parser fails at a DOCTYPE, before any entity.
     """
 
     def __init__(self, path: Path) -> None:
@@ -82,9 +85,9 @@ class _SiteParser:
         self._properties: dict[str, Property] = {}
         self._final: set[str] = set()
         self._depth = 0  # 1: configuration, 2: property, 3: name, value, final
-        self._line = 0  # of the open property
-        self._parts: dict[str, list[str]] = {}  # of the open property
-        self._part: list[str] = []  # the open one of them
+        self._line = 0  # of the current property
+        self._parts: dict[str, list[str]] = {}  # of the current property: its elements
+        self._part: list[str] = []  # the current element
         self._expat = expat.ParserCreate()
         self._expat.StartDoctypeDeclHandler = self._on_doctype
         self._expat.StartElementHandler = self._on_start
@@ -104,7 +107,7 @@ class _SiteParser:
         return ConfigError(f"{self._path}:{line}: {why}")
 
     def _on_doctype(self, *_: object) -> None:
-        raise self._error("a DOCTYPE is refused, as entities can do harm; remove it", self._here())
+        raise self._error("a DOCTYPE is refused, because its entities can fill the memory; remove it", self._here())
 
     def _on_start(self, tag: str, attributes: dict[str, str]) -> None:
         self._depth += 1

@@ -919,7 +919,7 @@ def test_unlimited_in_a_site_file_warns_with_file_and_line(site_file: Path) -> N
 )
 def test_substitution_loops_and_growth_end(site_file: Path, properties: list[tuple[str, str]]) -> None:
     site_file.write_text(site(*properties))
-    with pytest.raises(ConfigError, match=rf"{re.escape(str(site_file))}:3\): \${{}} goes in a loop, or too far"):
+    with pytest.raises(ConfigError, match=rf"{re.escape(str(site_file))}:3\): \${{}} refers to itself, or is nested"):
         Config.of(site_file)
 
 
@@ -938,7 +938,7 @@ def test_too_large_a_file_is_not_read(site_file: Path) -> None:
 
 def test_missing_files(tmp_path: Path) -> None:
     for path in (tmp_path / "nowhere.xml", tmp_path, tmp_path / ("n" * 5000), tmp_path / "nul\0"):
-        with pytest.raises(ConfigError, match=r"^config = .*allowed: the path of an hbase-site.xml, or of a folder"):
+        with pytest.raises(ConfigError, match=r"^config = .*allowed: the path of an hbase-site.xml, or of its folder"):
             Config.of(str(path))
     with pytest.raises(ConfigError, match=r"no file .*hbase-site.xml"):
         Config.of(tmp_path)
