@@ -1,4 +1,4 @@
-"""For tests: a fake HBase, a real one on this machine, a scripted backend, the contract of backends, pytest fixtures.
+"""Tools for tests: a fake HBase, a local real HBase, a scripted backend, the contract of backends, pytest fixtures.
 
 >>> from metaclient.testing import FakeCluster
 >>> with FakeCluster(servers=3, meta_replicas=2) as cluster, cluster.connect() as connection:
@@ -17,7 +17,7 @@ from metaclient.testing.scripted import Call, Rule, ScriptedBackend
 if TYPE_CHECKING:
     from metaclient.testing.contract import BackendContract
 
-    #: The fake and the local HBase are packages of their own, which this one finds by entry point.
+    #: The fake and the local HBase are separate packages, which are found by entry point.
     FakeCluster: Any
     LocalHBase: Any
 
@@ -28,7 +28,7 @@ _CLUSTERS = {"FakeCluster": "fake", "LocalHBase": "hbase"}
 
 
 def __getattr__(name: str) -> object:
-    """Load what needs another package, at its first use: clusters by entry point, the contract with pytest."""
+    """Load names that need another package at their first use: clusters by entry point, the contract with pytest."""
     if name in _CLUSTERS:
         return cluster_class(_CLUSTERS[name])
     if name == "BackendContract":

@@ -1,4 +1,4 @@
-"""Finds the classes that start clusters by entry point (``metaclient.clusters``): no adapter is imported here."""
+"""Finds the classes that start clusters by entry point (``metaclient.clusters``), so that no adapter is imported."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ __all__ = ["fake_hbase", "sim_hbase"]
 
 @pytest.fixture
 def fake_hbase() -> Iterator[Any]:
-    """A FakeCluster on real threads, closed after the test."""
+    """Return a FakeCluster on real threads; it is closed after the test."""
     from metaclient.testing import FakeCluster
 
     with FakeCluster() as cluster:
@@ -24,7 +24,7 @@ def fake_hbase() -> Iterator[Any]:
 
 @pytest.fixture
 def sim_hbase() -> Iterator[Any]:
-    """A FakeCluster on virtual time: sleeps cost nothing and one seed decides all."""
+    """Return a FakeCluster on virtual time: a sleep takes no real time, and runs are deterministic."""
     from metaclient.runtime import SimRuntime
     from metaclient.testing import FakeCluster
 

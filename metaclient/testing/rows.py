@@ -1,18 +1,17 @@
-"""Stores the rows of one table of the scripted backend: cells, what hides them, and what each mutation writes.
+"""Stores the rows of one table of the scripted backend: puts, delete markers, and the cells that each mutation writes.
 
-What a reader sees of a column, from its newest put on (NormalUserScanQueryMatcher of HBase 2.6):
+The versions of a column that a read returns, newest first (NormalUserScanQueryMatcher of HBase 2.6):
 
-1. A marker of a column or a family hides all puts up to its timestamp, a marker of one version those of its timestamp.
-   Which was written first plays no part, so a marker hides puts that come after it.
-2. Of two puts of one timestamp the last one counts.
-3. Inside the time range, as many versions are shown as the reader wants and the family keeps, and of expired ones only
-   what the family's minimum of versions spares.
+1. A marker of a column or a family hides all puts up to its timestamp, a marker of one version the put of its
+   timestamp. The order of writing does not matter: a marker also hides puts that are written after it.
+2. Of two puts with one timestamp the last one counts.
+3. Within the time range, at most as many versions are returned as the read requests and the family keeps. Expired
+   versions are returned only up to the family's MIN_VERSIONS.
 
-With KEEP_DELETED_CELLS a marker from after the time range hides nothing: a reader of the past sees what was there then.
+With KEEP_DELETED_CELLS, a marker later than the time range hides nothing: a read of the past returns deleted cells.
 
-DIVERGENCES: nothing is compacted, so markers and surplus versions stay for good. There are no sequence ids: a put takes
-the place of an earlier one of its timestamp, and nothing else ever asks who came first. Raw scans and filters are
-refused.
+DIVERGENCES: nothing is compacted, so markers and surplus versions are kept. There are no sequence ids: a put replaces
+an earlier put of the same timestamp. Raw scans and filters are refused.
 """
 
 from __future__ import annotations
@@ -95,7 +94,7 @@ _NOTHING = _Column()
 
 
 class TableRows:
-    """The rows of one table. The caller has the lock, and says what time it is.
+    """The rows of one table. The caller holds the lock, and passes the time.
 
     >>> rows = TableRows(TableDescriptor(b"t", (FamilyDescriptor(b"cf"),)))
     >>> rows.mutate(Put(b"r", (Cell(b"cf:a", LATEST_TIMESTAMP, b"1"),)), 1000)
@@ -110,14 +109,14 @@ class TableRows:
         self._order: list[bytes] = []  # the keys of _rows, sorted
 
     def __delitem__(self, row: bytes) -> None:
-        """Forget a row, as a major compaction forgets a deleted one: no marker is left."""
+        """Remove a row with its markers, as a major compaction removes a deleted row."""
         del self._rows[row]
         self._order.remove(row)
 
     # -- reads -----------------------------------------------------------------------------------------------------
 
     def get(self, get: Get, now_ms: int, *, is_stale: bool = False) -> Result:
-        """The row as it is now; a result without cells when there is none."""
+        """Return the row; a result without cells if there is none."""
         self._check_query(get)
         cells = self._seen(get.row, get, now_ms)
         if get.existence_only:
@@ -127,10 +126,10 @@ class TableRows:
     def scan(
         self, scan: Scan, now_ms: int, *, region: RegionInfo | None = None, is_stale: bool = False
     ) -> list[Result]:
-        """All rows of the range that are in the region, in the scan's direction and cut into its pieces."""
+        """Return all rows of the range that are in the region, in the scan's direction, split by the scan's batch."""
         self._check_query(scan)
         found = ((row, cells) for row in self._range(scan, region) if (cells := self._seen(row, scan, now_ms)))
-        limit = scan.limit if scan.batch is None else None  # the client counts pieces, this would count rows
+        limit = scan.limit if scan.batch is None else None  # with a batch, the client counts partial results
         return [
             piece
             for row, cells in islice(found, limit)
@@ -168,7 +167,7 @@ class TableRows:
         return seen
 
     def _newest(self, row: bytes, column: bytes, count: int, now_ms: int) -> list[Cell]:
-        """The newest versions of one column, newest first."""
+        """Return the newest versions of one column, newest first."""
         columns = self._rows.get(row, {})
         if column not in columns:
             return []
@@ -178,9 +177,9 @@ class TableRows:
     # -- writes ----------------------------------------------------------------------------------------------------
 
     def mutate(self, mutation: Mutation, now_ms: int, *, put_ms: int = 0) -> Result | None:
-        """Apply a mutation whole or, with an error, not at all; the new values of an increment or append.
+        """Apply a mutation, or raise without a change; return the new values of an increment or append.
 
-        ``put_ms``: the time of puts that leave it to the server, when that is not ``now_ms``.
+        ``put_ms``: the timestamp of puts without one, if it is not ``now_ms``.
         """
         if isinstance(mutation, Increment | Append):
             cells = self._changed(mutation, now_ms)
@@ -196,18 +195,18 @@ class TableRows:
         return None
 
     def check_and_mutate(self, check: Check, mutation: Mutation, now_ms: int) -> bool:
-        """Apply the mutation if the check holds; whether it did."""
+        """Apply the mutation if the check holds; return True if it did."""
         if check.row != mutation.row:
             raise RequestRefused(f"a check of row {keys.printable(check.row)!r} guards a mutation of another row")
         stored = self._newest(check.row, self._column(check.column), 1, now_ms)
         if not _holds(check, stored):
             return False
-        # Not behind the value that it was checked against, whatever the clock says (HBASE-14054).
+        # The put is not older than the checked value, even if the clock is behind (HBASE-14054).
         self.mutate(mutation, now_ms, put_ms=max([now_ms, *(cell.timestamp for cell in stored)]))
         return True
 
     def _apply(self, row: bytes, cells: Sequence[Cell]) -> None:
-        """Nothing fails from here on."""
+        """Store the cells; this cannot fail."""
         columns = self._rows.get(row)
         if columns is None:
             columns = self._rows[row] = {}
@@ -219,7 +218,7 @@ class TableRows:
             column.add(cell)
 
     def _column(self, name: bytes) -> bytes:
-        """The name that a column is stored under: ``cf`` is the column without a qualifier, ``cf:``."""
+        """Return the name that a column is stored under: ``cf`` is the column without a qualifier, ``cf:``."""
         family, _, qualifier = name.partition(b":")
         if family not in self._families:
             raise NoSuchFamily(f"no column family {keys.printable(family)!r} in {keys.printable(self._table)!r}")
@@ -232,7 +231,7 @@ class TableRows:
         if not delete.cells:
             stamp = _stamp(delete.timestamp, now_ms)
             return [Cell(family, stamp, b"", CellType.DELETE_FAMILY) for family in self._families]
-        latest: Counter[bytes] = Counter()  # how often this delete takes "the latest version" of a column
+        latest: Counter[bytes] = Counter()  # column -> number of "latest version" markers so far
         markers: list[Cell] = []
         for cell in delete.cells:
             if cell.type == CellType.PUT:
@@ -247,12 +246,12 @@ class TableRows:
         return markers
 
     def _nth_timestamp(self, row: bytes, column: bytes, nth: int, now_ms: int) -> int:
-        """Of the n-th newest version; where there is none, the marker gets the server's time."""
+        """Return the timestamp of the n-th newest version, or the server's time if there is none."""
         versions = self._newest(row, column, nth, now_ms)
         return versions[-1].timestamp if len(versions) == nth else now_ms
 
     def _changed(self, mutation: Increment | Append, now_ms: int) -> list[Cell]:
-        """The new cells in order, each a version later than the one it replaces (HBASE-18546)."""
+        """Return the new cells in order, each at least a millisecond later than the replaced one (HBASE-18546)."""
         changes: Sequence[tuple[bytes, int | bytes]]
         changes = mutation.amounts if isinstance(mutation, Increment) else mutation.values
         cells: list[Cell] = []
@@ -265,7 +264,7 @@ class TableRows:
 
 
 def _versions(columns: _Row, name: bytes, family: FamilyDescriptor, query: Get | Scan, now_ms: int) -> list[Cell]:
-    """What a reader sees of one column, newest first: the module's docstring says why."""
+    """Return the visible versions of one column, newest first, by the rules of the module's docstring."""
     column, whole = columns[name], columns.get(family.name, _NOTHING)
     horizon = LATEST_TIMESTAMP if family.keep_deleted_cells == "FALSE" else query.max_timestamp
     hidden = max(column.hidden_until(horizon), whole.hidden_until(horizon), query.min_timestamp - 1)
@@ -290,7 +289,7 @@ def _pieces(result: Result, batch: int | None) -> list[Result]:
 
 
 def _holds(check: Check, stored: Sequence[Cell]) -> bool:
-    """Whether *stored* OP *given* (HRegion.checkAndMutate): no bytes are no value, on either side."""
+    """Return *stored* OP *given* as HRegion.checkAndMutate of HBase 2.6: empty bytes on either side count as absent."""
     value = stored[0].value if stored else b""
     if not check.value:
         return bool(value) is (check.op is CompareOp.NOT_EQUAL)
@@ -298,7 +297,7 @@ def _holds(check: Check, stored: Sequence[Cell]) -> bool:
 
 
 def _counted(old: Cell | None, amount: int) -> bytes:
-    """The sum as a Java long, which wraps."""
+    """Return the sum as a Java long, which wraps around."""
     if old is not None and len(old.value) != COUNTER_BYTES:
         raise RequestRefused(
             f"the value of {keys.printable(old.column)!r} has {len(old.value)} bytes, a counter has {COUNTER_BYTES}"

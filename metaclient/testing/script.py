@@ -1,4 +1,4 @@
-"""The script of a scripted backend: recorded calls, and rules that decide what becomes of a call."""
+"""The script of a scripted backend: recorded calls, and rules that delay, fail or answer calls."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Call:
 
 
 class Rule:
-    """What happens to calls that fit; made by :meth:`ScriptedBackend.on`."""
+    """What happens to the calls that match; made by :meth:`ScriptedBackend.on`."""
 
     def __init__(
         self,
@@ -48,26 +48,28 @@ class Rule:
         self._has_value = False
 
     def raises(self, error: BaseException | Callable[[], BaseException]) -> Rule:
+        """Raise this error, or the one that this function makes."""
         self._error = error
         return self
 
     def hangs(self) -> Rule:
-        """Silent until the deadline; for ever on a backend that does not honour deadlines."""
+        """Do not respond until the deadline; never on a backend that does not honour deadlines."""
         self._hangs = True
         return self
 
     def delays(self, seconds: float) -> Rule:
-        """Takes that long, then goes on as the rest of the rule says, or truthfully."""
+        """Wait that long, then do what the rest of the rule says, or return the true result."""
         self._delay_s = seconds
         return self
 
     def answers(self, value: object) -> Rule:
-        """Answers this value, or what the function makes of the call."""
+        """Return this value, or what this function returns for the argument of the call."""
         self._value = value
         self._has_value = True
         return self
 
     def fits(self, call: Call) -> bool:
+        """Return True if the rule applies to the call and is not used up."""
         return (
             self._method in (call.method, "*")
             and (self.times is None or self.used < self.times)

@@ -1,16 +1,15 @@
-"""A backend of one's own making: a small honest cluster, and rules that make it lie, hang, lag or fail.
+"""A backend for tests: a small correct cluster, and rules that make it hang, lag, fail or return wrong answers.
 
-The cluster is truthful by default: regions on servers, hbase:meta rows in HBase's format, errors where HBase has
-them. Rules are matched in order, the first that fits a call decides::
+Without rules the cluster behaves as HBase: regions on servers, hbase:meta rows in HBase's format, HBase's errors. Rules
+are matched in order; the first rule that matches a call applies::
 
     backend = ScriptedBackend(meta_replicas=3)
-    backend.on("read_meta", replica=1).hangs()                             # silent until the deadline
+    backend.on("read_meta", replica=1).hangs()                             # no response until the deadline
     backend.on("get", server=backend.servers[0], times=2).raises(NotServingRegion("gone"))
     backend.on("read_meta", replica=2).answers(MetaPage(()))               # "no rows, no error"
     backend.on("get").delays(0.25)
 
-Every call is recorded in ``calls``. Time comes from the runtime, so that nothing here ever really sleeps on virtual
-time.
+Every call is recorded in ``calls``. Time comes from the runtime, so on virtual time no delay takes real time.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from metaclient.testing.scripted_cluster import ScriptedCluster, is_stale
 
 __all__ = ["Call", "Rule", "ScriptedBackend", "backend_factory"]
 
-#: Calls that are remembered; a test that needs more is about something else.
+#: The most calls that are recorded; it bounds the memory. No test looks at more.
 CALLS_MAX = 200_000
 
 
@@ -63,7 +62,7 @@ class _Scanner:
 
 
 class ScriptedBackend(ScriptedCluster):
-    """See the module's docstring.
+    """A backend with a small cluster of its own, whose calls are recorded and decided by rules.
 
     >>> backend = ScriptedBackend(meta_replicas=2)
     >>> backend.add_table("t", splits=[b"m"])
@@ -105,7 +104,7 @@ class ScriptedBackend(ScriptedCluster):
         times: int | None = None,
         when: Callable[[Call], bool] | None = None,
     ) -> Rule:
-        """A rule for calls of this method (``"*"``: any); earlier rules come first."""
+        """Add and return a rule for calls of this method (``"*"``: any); earlier rules take precedence."""
         rule = Rule(method, replica, server, table, times, when)
         self._rules.append(rule)
         return rule
@@ -114,7 +113,7 @@ class ScriptedBackend(ScriptedCluster):
         self._rules.clear()
 
     def count(self, method: str, **match: object) -> int:
-        """How many recorded calls of this method have these fields."""
+        """Return how many recorded calls of this method have these fields."""
         return sum(
             call.method == method and all(getattr(call, name) == value for name, value in match.items())
             for call in list(self.calls)
@@ -123,7 +122,7 @@ class ScriptedBackend(ScriptedCluster):
     def open_scanners(self) -> int:
         return len(self._scanners)
 
-    # -- the SPI: life -----------------------------------------------------------------------------------------
+    # -- the SPI: open and close --------------------------------------------------------------------------------------
 
     def open(self, deadline: float) -> None:
         self._called("open", deadline)
@@ -134,7 +133,7 @@ class ScriptedBackend(ScriptedCluster):
             self._closing.notify_all()
 
     def _leave_to_parent(self) -> None:
-        """In a child process: refuse everything; what is written to this copy nobody else would ever see."""
+        """In a child process: refuse all calls, because no other process would see what is written to this copy."""
         self._lock = self.runtime.lock()
         self._closing = self.runtime.condition(self._lock)
         self._closed_error = inherited_error("the scripted backend", "make a new one in this process")
@@ -150,7 +149,7 @@ class ScriptedBackend(ScriptedCluster):
         table: bytes | None = None,
         argument: object = None,
     ) -> Rule | None:
-        """Record the call and let the first rule that fits act; the rule comes back when it has an answer."""
+        """Record the call and apply the first rule that matches; return the rule if it has an answer."""
         call = Call(method, self.runtime.now(), replica_id, server, table, argument)
         self.calls.append(call)
         if self.is_closed:
@@ -174,7 +173,7 @@ class ScriptedBackend(ScriptedCluster):
         return rule if rule._has_value else None
 
     def _pass(self, seconds: float, deadline: float) -> None:
-        """Let time pass, but not beyond the deadline when deadlines are honoured."""
+        """Sleep, but not beyond the deadline if deadlines are honoured."""
         if self.capabilities.honours_deadline and self.runtime.now() + seconds > deadline:
             self._hang(deadline)
         self.runtime.sleep(seconds)
@@ -347,12 +346,12 @@ class ScriptedBackend(ScriptedCluster):
 
 
 def backend_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> ScriptedBackend:
-    """``scripted:?servers=3&meta_replicas=3``: a small honest cluster of its own."""
+    """Return a backend for a url such as ``scripted:?servers=3&meta_replicas=3``; ConfigError for a bad option."""
     warn_unread(properties, (), "scripted:")
     options: dict[str, int] = {}
     for name, value in parse_qsl(urlsplit(url).query, keep_blank_values=True):
         if name not in ("servers", "meta_replicas"):
-            raise ConfigError(f"scripted: has no option {name!r}; it knows servers and meta_replicas")
+            raise ConfigError(f"scripted: has no option {name!r}; allowed are servers and meta_replicas")
         if name in options:
             raise ConfigError(f"scripted: has the option {name!r} twice")
         if not value.isdigit() or int(value) < 1:

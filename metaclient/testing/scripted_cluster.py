@@ -50,23 +50,23 @@ class _Table:
 
 @dataclass(frozen=True, slots=True)
 class _Meta:
-    """All rows of hbase:meta in its own order, and the keys that they are sorted by; never changed once made."""
+    """All rows of hbase:meta in HBase's order, and their sort keys; immutable."""
 
     rows: list[MetaRow]
     order: list[tuple[bytes, bool, bytes, bytes]]
 
 
 class ScriptedCluster:
-    """A small cluster that tells the truth: regions on servers, hbase:meta, errors where HBase has them."""
+    """A small correct cluster: regions on servers, hbase:meta, and HBase's errors."""
 
     def __init__(self, runtime: Runtime, *, servers: int, meta_replicas: int) -> None:
         self.runtime: Runtime = runtime
         self.servers = [ServerName(f"rs{number}.example.com", 16020, 1000 + number) for number in range(servers)]
         self.registry = [MetaReplica(number, self.servers[number % servers]) for number in range(meta_replicas)]
         self._lock = runtime.lock()
-        # Guarded by the lock:
+        # The fields below are guarded by ``_lock``.
         self._tables: dict[bytes, _Table] = {}
-        self._meta: _Meta | None = None  # None = to be made again
+        self._meta: _Meta | None = None  # None: it has changed and is built at the next read
         self._frozen: dict[int, _Meta] = {}
         self._parents: list[MetaRow] = []
         self._next_id = 1_600_000_000_000
@@ -81,7 +81,7 @@ class ScriptedCluster:
         splits: Sequence[bytes] = (),
         region_replication: int = 1,
     ) -> None:
-        """Make a table without going through the SPI; its families keep some versions."""
+        """Create a table without a call of the SPI; its families keep ``VERSIONS_MAX`` versions."""
         table = keys.table_name(name)
         made = tuple(FamilyDescriptor(family, VERSIONS_MAX) for family in families)
         self._create(TableDescriptor(table, made, region_replication), splits)
@@ -114,7 +114,7 @@ class ScriptedCluster:
             return self._region_of(self._table(table), row)
 
     def move(self, table: bytes, row: bytes, server: ServerName, *, replica_id: int = 0) -> RegionLocation:
-        """Move a region replica; meta knows at once, clients do not."""
+        """Move a region replica: hbase:meta changes at once, the caches of clients do not."""
         with self._lock:
             known = self._table(table)
             entry = self._region_of(known, row)
@@ -127,7 +127,7 @@ class ScriptedCluster:
             return moved
 
     def unplace(self, table: bytes, row: bytes, *, replica_id: int = 0) -> None:
-        """Take a region replica off its server: meta knows the region and no place for it."""
+        """Take a region replica off its server: hbase:meta has the region, without a server."""
         with self._lock:
             known = self._table(table)
             entry = self._region_of(known, row)
@@ -136,7 +136,7 @@ class ScriptedCluster:
             self._meta = None
 
     def split(self, table: bytes, at: bytes, *, keeps_parent: bool = False) -> None:
-        """Split the region of ``at`` there; the parent's row goes at once, or stays as until the catalog janitor."""
+        """Split the region of ``at`` there; ``keeps_parent``: its row stays, as before the catalog janitor runs."""
         with self._lock:
             known = self._table(table)
             entry = self._region_of(known, at)
@@ -165,7 +165,7 @@ class ScriptedCluster:
             self._meta = None
 
     def kill(self, server: ServerName) -> None:
-        """Connections to this server are refused from now on; its regions stay where meta says."""
+        """Refuse connections to this server from now on; hbase:meta does not change."""
         self._dead.add(server)
 
     def revive(self, server: ServerName) -> None:
@@ -174,7 +174,7 @@ class ScriptedCluster:
     # -- hbase:meta ---------------------------------------------------------------------------------------------------
 
     def freeze_meta(self, replica_id: int) -> None:
-        """From now on this meta replica shows meta as it is at this moment: it lags."""
+        """Make this meta replica lag: from now on it returns hbase:meta as it is at this moment."""
         with self._lock:
             self._frozen[replica_id] = self._meta_rows()
 
@@ -183,7 +183,7 @@ class ScriptedCluster:
             self._frozen.pop(replica_id, None)
 
     def true_page(self, scan: MetaScan) -> MetaPage:
-        """What the primary would answer: for rules that answer something like it."""
+        """Return what the primary would return, for rules that change it."""
         with self._lock:
             return MetaPage(tuple(_page_of(self._meta_rows(), scan)))
 
@@ -218,7 +218,7 @@ class ScriptedCluster:
         return known
 
     def _table_at(self, place: RegionLocation | None, name: bytes) -> _Table:
-        """A region server does not know which tables there are: to it, a region of none is one that it has not."""
+        """Return the table. A region server has no list of tables: for it, an unknown table is a region not online."""
         if place is not None and name not in self._tables:
             raise NotServingRegion(f"{keys.printable(place.region_name)} is not online on {place.server}")
         return self._table(name)
@@ -253,9 +253,9 @@ class ScriptedCluster:
         return known.rows.mutate(mutation, self._write_ms())
 
     def _write_ms(self) -> int:
-        """The servers' time, which moves on with each write.
+        """Return the servers' time, at least a millisecond later than that of the last write.
 
-        Virtual time stands still between calls. Deletes and counters would then hide each put that comes after them.
+        Virtual time does not move between calls. Without this, a delete would hide the puts that come after it.
         """
         self._last_write_ms = max(self.runtime.time_ms(), self._last_write_ms + 1)
         return self._last_write_ms
@@ -280,7 +280,7 @@ class ScriptedCluster:
 
 
 def _page_of(meta: _Meta, scan: MetaScan) -> Iterable[MetaRow]:
-    """The rows between both ends, in the scan's direction, at most ``limit``, with the families asked for."""
+    """Yield the rows between both ends, in the scan's direction, at most ``limit``, with the requested families."""
     low, high = (scan.stop_row, scan.start_row) if scan.is_reversed else (scan.start_row, scan.stop_row)
     rows = meta.rows
     first = bisect_left(meta.order, keys.meta_sort_key(low)) if low else 0
@@ -299,4 +299,5 @@ def _page_of(meta: _Meta, scan: MetaScan) -> Iterable[MetaRow]:
 
 
 def is_stale(place: RegionLocation | None) -> bool:
+    """Return True if results of this place are marked stale: it is a secondary."""
     return place is not None and place.replica_id != 0

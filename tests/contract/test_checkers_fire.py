@@ -1,6 +1,6 @@
 """A checker that cannot fail checks nothing: seeded faults, and the tests of the contract and the model that see them.
 
-The first faults are those that happybase's own test suite does not notice.
+The first faults are those that happybase's own test suite does not find.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Decides what any backend must do: a pytest class that the author of a backend subclasses.
+"""The contract of backends: a pytest class that the author of a backend subclasses.
 
     from metaclient.testing import BackendContract
 
@@ -8,23 +8,24 @@
             with metaclient.connect("mine://host") as connection:
                 yield connection
 
-That is all; every ``test_...`` method is inherited. What the tests rely on:
+All ``test_...`` methods are inherited. How the tests work:
 
-1. Everything goes through the public client, so that a backend is judged by what its users see.
-2. Each test makes tables of its own, under names that no other test or run has, and deletes them: the cluster may be
-   shared, real, and already full of tables.
-3. Writes that must be told apart have timestamps of their own; where the server's clock matters, it is asked until it
-   has moved on. Nothing sleeps, and no clock of this process is read.
-4. What a backend says that it cannot do (``Capabilities``) is skipped with that reason, or must raise ``Unsupported``.
+1. They use the public client only, so a backend is tested by what its users see.
+2. Each test creates its own tables, with names that no other test or run has, and deletes them. The cluster may be a
+   real one with other tables.
+3. Writes whose order matters have explicit timestamps. Where the server's clock matters, the test writes until the
+   server's time has advanced. No test sleeps or reads a clock of this process.
+4. A test of an operation that the backend does not support (``Capabilities``) is skipped with that reason, or expects
+   ``Unsupported``.
 
 Hooks, all optional: :meth:`BackendContract.disturb` flushes, moves or splits a table between two steps of a test, and
-must not change what a reader sees; :meth:`BackendContract.replicate` waits until secondaries have caught up;
-the fixture ``table_connection`` is another way to the same cluster, for a backend that cannot make tables of several
-regions itself.
+must not change the result of any read; :meth:`BackendContract.replicate` waits until secondaries have caught up; the
+fixture ``table_connection`` is another connection to the same cluster, for a backend that cannot create tables of
+several regions.
 
-Facts of HBase that look like bugs and are kept (each has its test): a delete hides puts of its own timestamp, also
-later ones; an empty value counts as absent for a check; the empty qualifier is a column; an increment is written at
-least a millisecond after the value that it replaces.
+Behaviour of HBase that looks like a bug and is required (each has a test): a delete hides puts of its own timestamp,
+also later ones; an empty value counts as absent for a check; the empty qualifier is a column; an increment is written
+at least a millisecond after the value that it replaces.
 """
 
 from metaclient.testing.contract.atomic_rows import AtomicRows
@@ -60,4 +61,4 @@ class BackendContract(
     Regions,
     Replicas,
 ):
-    """Everything that a backend must do; see the module's docstring for how to use it."""
+    """All tests that a backend must pass; the package's docstring explains how to use it."""

@@ -49,7 +49,7 @@ class AtomicRows(ContractSuite):
         assert all(len(values) == 1 for values in seen)
 
     def test_reader_never_sees_half_of_a_row_mutation(self, table: Table) -> None:
-        """A token moves between two columns: exactly one of them has it at any time."""
+        """A token moves between two columns: at any time exactly one of them has it."""
         needs(table.connection, "row_mutations")
         places = [b"cf:left", b"cf:right"]
         table.put(b"r", {places[0]: b"token"}, timestamp=1)

@@ -64,7 +64,7 @@ class Batches(ContractSuite):
         assert table.row(b"r") == {b"cf:a": b"4"}
 
     def test_delete_in_a_batch_hides_a_put_of_the_same_column_and_time(self, table: Table) -> None:
-        """One timestamp for both, and a delete hides its own timestamp: HBase has no order within it."""
+        """Both have one timestamp, and a delete hides puts of its own timestamp, whatever their order."""
         with table.batch(timestamp=10) as batch:
             batch.delete(b"r", [b"cf:a"])
             batch.put(b"r", {b"cf:a": b"1"})

@@ -16,7 +16,7 @@ __all__ = ["Checks"]
 
 T = TypeVar("T")
 
-#: op -> does it hold when the stored value is (less than, equal to, greater than) the given one?
+#: op -> the result of the check if the stored value is (less than, equal to, greater than) the given value.
 OPERATORS = [
     (CompareOp.LESS, (True, False, False)),
     (CompareOp.LESS_OR_EQUAL, (True, True, False)),
@@ -37,7 +37,7 @@ class Checks(ContractSuite):
     def test_check_compares_stored_with_given_and_not_the_other_way(
         self, checked: Table, op: CompareOp, holds: tuple[bool, bool, bool]
     ) -> None:
-        """The wire has it the other way round (given OP stored): adapters turn it."""
+        """HBase's protocols compare in the opposite order (given OP stored); adapters reverse the operator."""
         for stored, expected in zip((b"4", b"5", b"6"), holds, strict=True):
             checked.put(stored, {b"cf:a": stored}, timestamp=1)
             self.disturb(checked.connection, checked)
@@ -65,13 +65,13 @@ class Checks(ContractSuite):
 
     @pytest.mark.parametrize("op", list(CompareOp), ids=[op.name for op in CompareOp])
     def test_absent_column_passes_no_check_against_a_value(self, checked: Table, op: CompareOp) -> None:
-        """Not even NOT_EQUAL: HBase compares only what is there."""
+        """NOT_EQUAL fails, too: HBase compares only a value that exists."""
         checked.put(b"r", {b"cf:other": b"1"})
         assert not _check(checked, b"r", b"cf:a", b"5", op)
         assert checked.row(b"r") == {b"cf:other": b"1"}
 
     def test_empty_value_counts_as_absent_for_checks(self, checked: Table) -> None:
-        """HRegion: a comparator without bytes asks for absence, and a stored value without bytes grants it."""
+        """HRegion of HBase 2.6: an empty comparator checks for absence, and an empty stored value counts as absent."""
         checked.put(b"empty", {b"cf:a": b""})
         checked.put(b"full", {b"cf:a": b"1"})
         for given in (None, b""):
@@ -130,7 +130,7 @@ class Checks(ContractSuite):
 
 
 def _supported(call: Callable[[], T]) -> T:
-    """Some gateways know only a few checks, and say so."""
+    """Return the result of the call; skip the test if the backend does not support this kind of check."""
     try:
         return call()
     except Unsupported as error:

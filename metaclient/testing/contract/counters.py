@@ -99,7 +99,7 @@ class Counters(ContractSuite):
         assert table.counter_inc(b"r", b"cf:n") == 7
 
     def test_increment_is_a_version_of_its_own_whatever_the_clock_says(self, table: Table) -> None:
-        """HBASE-18546: it is written at least a millisecond after the value that it replaces."""
+        """HBASE-18546: an increment is written at least a millisecond after the value that it replaces."""
         future_ms = server_time_ms(table, b"r") + 3_600_000
         table.put(b"r", {b"cf:n": (5).to_bytes(8, "big")}, timestamp=future_ms)
         table.counter_inc(b"r", b"cf:n")

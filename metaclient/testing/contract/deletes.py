@@ -94,7 +94,7 @@ class Deletes(ContractSuite):
 
     @pytest.mark.parametrize("what", ["row", "family", "column"])
     def test_put_with_an_older_timestamp_stays_hidden_by_an_earlier_delete(self, table: Table, what: str) -> None:
-        """A marker hides what is older than itself, also what is written later (until it is compacted away)."""
+        """A marker hides older timestamps, also those that are written later, until a major compaction removes it."""
         columns = {"row": None, "family": [b"cf"], "column": [b"cf:a"]}[what]
         table.delete(b"r", columns=columns, timestamp=20)
         put_versions(table, b"r", b"cf:a", 19)

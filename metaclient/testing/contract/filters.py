@@ -10,13 +10,13 @@ from metaclient.testing.contract.suite import LETTERS, ContractSuite, needs, put
 
 __all__ = ["Filters"]
 
-#: HBase's filter language -> what is left of FILTERED_ROWS (row -> columns).
 FILTERED_ROWS: dict[bytes, dict[bytes | str, bytes | str]] = {
     b"a1": {b"cf:n": b"1", b"cf:x": b"red"},
     b"a2": {b"cf:n": b"2", b"cf:x": b"green"},
     b"b1": {b"cf:n": b"3"},
     b"b2": {b"cf:n": b"4", b"cf:x": b"red", b"cf:y": b"blue"},
 }
+#: Filter in HBase's filter language, and what passes of FILTERED_ROWS (row -> qualifiers).
 FILTERS: list[tuple[str, dict[bytes, list[bytes]]]] = [
     ("PrefixFilter ('b')", {b"b1": [b"n"], b"b2": [b"n", b"x", b"y"]}),
     ("RowFilter (>, 'binary:a2')", {b"b1": [b"n"], b"b2": [b"n", b"x", b"y"]}),
@@ -32,7 +32,7 @@ FILTERS: list[tuple[str, dict[bytes, list[bytes]]]] = [
     ),
     ("FirstKeyOnlyFilter ()", {b"a1": [b"n"], b"a2": [b"n"], b"b1": [b"n"], b"b2": [b"n"]}),
     ("InclusiveStopFilter ('b1')", {b"a1": [b"n", b"x"], b"a2": [b"n", b"x"], b"b1": [b"n"]}),
-    # A row without the column passes, unless the filter is told otherwise: the fourth of happybase's blind spots.
+    # A row without the column passes, unless the last argument (filterIfMissing) is true.
     (
         "SingleColumnValueFilter ('cf', 'x', =, 'binary:red')",
         {b"a1": [b"n", b"x"], b"b1": [b"n"], b"b2": [b"n", b"x", b"y"]},

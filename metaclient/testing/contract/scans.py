@@ -255,7 +255,7 @@ class Scans(ContractSuite):
 
     @pytest.mark.parametrize("is_timed", [True, False])
     def test_pages_of_puts_write_what_puts_write(self, make_table: TableMaker, is_timed: bool) -> None:
-        """Rows of several regions; a value that is empty, and some that are not there."""
+        """Rows of several regions, with an empty value and missing values."""
         by_page, by_rows = make_table(splits=LETTER_SPLITS), make_table(splits=LETTER_SPLITS)
         needs(by_page.connection, "put_pages")
         pytest.importorskip("numpy")

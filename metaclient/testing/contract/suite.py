@@ -1,4 +1,4 @@
-"""The base of every part of the contract: hooks, fixtures that make tables, test data, steps of several parts."""
+"""The base class of the contract's parts: hooks, fixtures that create tables, test data, steps of several parts."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ __all__ = [
 T = TypeVar("T")
 Families = Mapping[str, Mapping[str, Any] | None]
 
-#: Two families: one that keeps versions, one with a single one.
+#: Two families: one that keeps five versions, one that keeps a single version.
 FAMILIES: Families = {"cf": {"max_versions": 5}, "other": {"max_versions": 1}}
-#: A name of HBase may be long; pytest's names are longer.
+#: Bounds the part of a table name that comes from the test: pytest's names can be longer than HBase allows.
 NAME_LENGTH_MAX = 60
-#: Asking the server for its time costs a call: no clock stands still for that many.
+#: The most puts while waiting for the server's clock: each takes a round trip, so a millisecond passes much earlier.
 CLOCK_PROBES_MAX = 100_000
 ROW_LENGTH_MAX = 32_767
 MEGABYTE = 1024 * 1024
 
-#: Keys that break naive parsing of region names, C strings and signed comparisons. In HBase's order.
+#: Keys that break naive parsing of region names, C strings and signed comparisons; in HBase's order.
 UGLY_KEYS = (
     b"\x00",
     b"\x00\x00",
@@ -78,7 +78,7 @@ _runs = itertools.count(1)
 
 
 class TableMaker(Protocol):
-    """Makes a table with a name of its own, which is deleted after the test."""
+    """Creates a table with a unique name, which is deleted after the test."""
 
     def __call__(
         self, families: Families = FAMILIES, *, splits: Sequence[bytes] = (), region_replication: int = 1
@@ -89,9 +89,9 @@ class TableMaker(Protocol):
 
 
 def needs(connection: Connection, capability: str) -> None:
-    """Skip the test, with a reason, unless the backend says that it can do this."""
+    """Skip the test, with a reason, unless the backend has this capability."""
     if not getattr(connection.capabilities, capability):
-        pytest.skip(f"the backend says that it cannot do: {capability}")
+        pytest.skip(f"the backend does not have the capability {capability}")
 
 
 def scanned(table: Table, **options: Any) -> list[tuple[bytes, dict[bytes, Any]]]:
@@ -103,20 +103,20 @@ def scanned_keys(table: Table, **options: Any) -> list[bytes]:
 
 
 def fill(table: Table, row_keys: Sequence[bytes], column: bytes = b"cf:q", timestamp: int = 1) -> None:
-    """One cell a row; the value is the key in brackets."""
+    """Put one cell per row; its value is the key in angle brackets."""
     with table.batch(timestamp=timestamp) as batch:
         for key in row_keys:
             batch.put(key, {column: b"<" + key + b">"})
 
 
 def put_versions(table: Table, row: bytes, column: bytes, *timestamps: int) -> None:
-    """A version at each timestamp, in the order given; its value is the timestamp in decimal."""
+    """Put a version at each timestamp, in the order given; its value is the timestamp in decimal."""
     for timestamp in timestamps:
         table.put(row, {column: b"%d" % timestamp}, timestamp=timestamp)
 
 
 def server_time_ms(table: Table, row: bytes) -> int:
-    """The time of the server that has this row, by a put beside it."""
+    """Return the time of the server that has this row, from a put to a row next to it."""
     probe = row + b"\x00probe"
     table.put(probe, {b"cf:probe": b""})
     stamp: int = table.row(probe, include_timestamp=True)[b"cf:probe"][1]
@@ -124,46 +124,46 @@ def server_time_ms(table: Table, row: bytes) -> int:
 
 
 def until_clock_moves(table: Table, row: bytes) -> int:
-    """Return when the server's clock has moved on: what is written from now on is newer than all before."""
+    """Wait until the server's clock has advanced, so that later writes have newer timestamps; return its time."""
     begun = server_time_ms(table, row)
     for _ in range(CLOCK_PROBES_MAX):
         now = server_time_ms(table, row)
         if now > begun:
             return now
-    pytest.fail(f"the server's clock has stood at {begun} ms for {CLOCK_PROBES_MAX} puts")
+    pytest.fail(f"the server's clock was at {begun} ms during {CLOCK_PROBES_MAX} puts")
 
 
 def together(connection: Connection, *functions: Callable[[], T]) -> list[T]:
-    """Run functions concurrently, on whatever the connection runs on; their answers in order."""
+    """Run functions concurrently, on the runtime of the connection; return their results in order."""
     tasks = [connection._runtime.start(function, name="contract") for function in functions]
     return [task.result() for task in tasks]
 
 
 def errors_of(error: MetaClientError) -> list[MetaClientError]:
-    """The error itself, or those of its rows."""
+    """Return the errors of the rows of a BatchError, or the error itself."""
     return list(error.failed.values()) if isinstance(error, BatchError) else [error]
 
 
 class ContractSuite:
-    """What the parts below have in common: tables and hooks."""
+    """The base class of all parts of the contract: hooks, and fixtures that create tables."""
 
     def disturb(self, connection: Connection, table: Table) -> None:
         """Override: flush, compact, move or split this table. Called between the steps of most tests.
 
-        Nothing that a reader sees may change. A major compaction is allowed: no test depends on delete markers that
-        were there before a disturbance.
+        The result of no read may change. A major compaction is allowed: no test depends on delete markers that were
+        written before a disturbance.
         """
 
     def replicate(self, connection: Connection, table: Table) -> bool:
-        """Override: wait until the table's secondaries show all that was written, and return True."""
+        """Override: wait until the table's secondaries have applied all writes, and return True."""
         return False
 
-    #: Whether the tables of a test may stay: where the cluster goes as a whole, and deleting one takes long.
+    #: True: tables are not deleted after a test. For clusters that are removed as a whole, where a delete takes long.
     leaves_tables: ClassVar[bool] = False
 
     @pytest.fixture
     def table_connection(self, backend_connection: Connection) -> Connection:
-        """Override: who makes the tables that this backend cannot make itself."""
+        """Override: return the connection that creates tables which this backend cannot create."""
         return backend_connection
 
     @pytest.fixture
@@ -181,7 +181,7 @@ class ContractSuite:
                 needs(maker, "create_with_splits")
             while True:
                 name = self.fresh_name(request.node.name)
-                with suppress(TableExists):  # left behind by a run that was killed
+                with suppress(TableExists):  # of an earlier run that was killed
                     maker.create_table(
                         name, families, splits=list(splits) or None, region_replication=region_replication
                     )
@@ -195,18 +195,18 @@ class ContractSuite:
 
     @pytest.fixture
     def table(self, make_table: TableMaker) -> Table:
-        """A table of one region with the two families of ``FAMILIES``."""
+        """Create a table of one region with the two families of ``FAMILIES``."""
         return make_table()
 
     @pytest.fixture
     def wide_table(self, make_table: TableMaker) -> Table:
-        """A table of five regions with a row for each letter."""
+        """Create a table of five regions with one row per letter."""
         table = make_table(splits=LETTER_SPLITS)
         fill(table, LETTERS)
         self.disturb(table.connection, table)
         return table
 
     def fresh_name(self, hint: str) -> bytes:
-        """A table name that nobody has used; ``hint`` tells people which test it belongs to."""
+        """Return a unique table name; ``hint`` is the test that it belongs to."""
         plain = re.sub(r"[^A-Za-z0-9_]", "_", hint)[:NAME_LENGTH_MAX]
         return f"contract_{os.getpid()}_{next(_runs)}_{plain}".encode()

@@ -126,7 +126,7 @@ class Tables(ContractSuite):
             calls[kind]()
 
     def test_tables_with_similar_names_do_not_share_rows(self, backend_connection: Connection) -> None:
-        """In hbase:meta they are neighbours, and ``-`` and ``.`` sort close to the comma that ends a name."""
+        """Their rows in hbase:meta are adjacent, and ``-`` and ``.`` sort close to the comma that ends a table name."""
         base = self.fresh_name("t")
         names = [base, base + b"2", base + b"-1", base + b".x", base + b"_", base + base]
         try:
@@ -168,7 +168,7 @@ class Tables(ContractSuite):
 
 
 def _use(table: Table, kind: str) -> object:
-    """One call of this kind."""
+    """Make one call of this kind."""
     calls: dict[str, Callable[[], object]] = {
         "row": lambda: table.row(b"r"),
         "rows": lambda: table.rows([b"r", b"s"]),
