@@ -28,7 +28,7 @@ __all__ = ["main"]
 
 
 class _Commands(click.Group):
-    """Our own commands, and those that other packages bring."""
+    """The commands of this package, and those that other packages register by entry point."""
 
     def list_commands(self, context: click.Context) -> list[str]:
         brought = {point.name for point in entry_points(group="metaclient.commands")}
@@ -48,7 +48,7 @@ class _Commands(click.Group):
         return command if isinstance(command, click.Command) else None
 
     def invoke(self, context: click.Context) -> Any:
-        """Run the command; errors that a command of another package leaves to us end as those of ours do."""
+        """Run the command; report an error that a command of another package does not handle."""
         as_json = "--json" in context.args
         try:
             return super().invoke(context)
@@ -57,7 +57,7 @@ class _Commands(click.Group):
 
 
 def _unavailable(name: str, error: ImportError) -> click.Command:
-    """A command in place of one whose package cannot be imported: one broken package must not break the others."""
+    """Return a command that reports why its package cannot be imported; the other commands keep working."""
     why = f"{type(error).__name__}: {error}"
 
     def refuse(arguments: Sequence[str]) -> None:
@@ -77,7 +77,7 @@ def _unavailable(name: str, error: ImportError) -> click.Command:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="metaclient")
 def main() -> None:
-    """The HBase client that keeps hbase:meta cool."""
+    """HBase client that spreads the reads of hbase:meta over its replicas."""
 
 
 for _command in (create, delete, demo, doctor, drop, fake, get, hbase, locate, meta, put, regions, scan, tables):

@@ -1,4 +1,4 @@
-"""``get``, ``put``, ``delete``, ``scan``: data on the command line."""
+"""The commands ``get``, ``put``, ``delete`` and ``scan``: read and write rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def _read_options(command: F) -> F:
-    command = click.option("--replica", type=click.IntRange(min=0), help="Read this replica and no other.")(command)
+    command = click.option("--replica", type=click.IntRange(min=0), help="Read this replica only.")(command)
     return click.option(
         "--consistency", type=click.Choice(["STRONG", "TIMELINE"], case_sensitive=False), help="STRONG by default."
     )(command)
@@ -48,7 +48,7 @@ def _shown(row: Row) -> list[tuple[str, int, str]]:
 def get(
     session: Session, table: str, row: str, columns: Sequence[str], consistency: str | None, replica: int | None
 ) -> None:
-    """Read one ROW of TABLE; \\xNN stands for a byte."""
+    """Read one ROW of TABLE; \\xNN is one byte in hexadecimal."""
     with session.connect() as connection:
         found = connection.table(table).row(
             from_text(row),
@@ -60,14 +60,14 @@ def get(
     session.document({"table": table, "found": bool(found), **_as_json(from_text(row), found)})
     session.table(f"{table} {row}", ("column", "timestamp", "value"), _shown(found))
     source = f"replica {found.replica_id} on {found.server}" if found.server else "the gateway"
-    session.say(f"{counted(len(found), 'cell')} from {source}{', maybe stale' if found.stale else ''}")
+    session.say(f"{counted(len(found), 'cell')} from {source}{', possibly stale' if found.stale else ''}")
 
 
 @click.command()
 @click.argument("table")
 @click.argument("row")
 @click.argument("cells", nargs=-1, required=True, metavar="COLUMN=VALUE...")
-@click.option("--timestamp", type=click.IntRange(min=0), help="Milliseconds; the server's time by default.")
+@click.option("--timestamp", type=click.IntRange(min=0), help="In milliseconds; default: the server's time.")
 @common
 def put(session: Session, table: str, row: str, cells: Sequence[str], timestamp: int | None) -> None:
     """Write cells to one ROW of TABLE."""
@@ -99,12 +99,12 @@ def delete(session: Session, table: str, row: str, columns: Sequence[str]) -> No
 @click.command()
 @click.argument("table")
 @click.option("--start", default="", help="First row.")
-@click.option("--stop", default="", help="Row to stop before.")
-@click.option("--prefix", help="Only rows that begin with this.")
+@click.option("--stop", default="", help="Row before which the scan ends.")
+@click.option("--prefix", help="Only rows that start with this prefix.")
 @click.option("--column", "columns", multiple=True, help="Family or family:qualifier; may be repeated.")
-@click.option("--filter", "filter_text", help="HBase's filter language.")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Rows at most.")
-@click.option("--reverse", is_flag=True, help="From START downwards.")
+@click.option("--filter", "filter_text", help="A filter in HBase's filter language.")
+@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Maximum number of rows.")
+@click.option("--reverse", is_flag=True, help="Scan in descending order, from START.")
 @_read_options
 @common
 def scan(
@@ -129,7 +129,7 @@ def scan(
             columns=[from_text(column) for column in columns] or None,
             filter=filter_text,
             include_timestamp=True,
-            limit=limit + 1,  # one more than is shown, to know whether there is more
+            limit=limit + 1,  # one more than is shown, to find out whether there are more rows
             reverse=reverse,
             consistency=consistency,
             replica_id=replica,
@@ -143,7 +143,7 @@ def scan(
         [(to_text(key), *cell) for key, row in rows for cell in _shown(row)],
     )
     stale = sum(row.stale for _, row in rows)
-    session.say(f"{counted(len(rows), 'row')}{f', {stale} of them maybe stale' if stale else ''}")
+    session.say(f"{counted(len(rows), 'row')}{f', {stale} of them possibly stale' if stale else ''}")
     if following is not None:
-        onward = f"--start {shlex.quote(following)} those that follow"
+        onward = f"--start {shlex.quote(following)} continues from here"
         click.echo(f"there are more rows: --limit shows more than {limit}, {onward}", err=True)

@@ -1,8 +1,8 @@
-"""``metaclient demo``: the product in one minute, on an embedded fake cluster and virtual time.
+"""The command ``demo``: compares the meta modes in one minute, on an embedded fake cluster and virtual time.
 
-Four times the same morning, from the same seed: 5 servers, 3 copies of hbase:meta, a table of 200 regions, 20 clients.
-First they all start at once with empty caches. Then the server of the primary meta is killed and the server of a
-replica hangs while they go on looking rows up. What differs is only how they read hbase:meta.
+The same scenario runs four times from the same seed: 5 servers, 3 replicas of hbase:meta, a table of 200 regions, 20
+clients. First all clients start at once with empty caches. Then the server of the primary meta replica is killed and
+the server of a secondary hangs while the clients look up rows. The runs differ only in how clients read hbase:meta.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from metaclient.testing.clusters import cluster_class
 __all__ = ["demo"]
 
 SERVERS, META_REPLICAS, REGIONS, CLIENTS = 5, 3, 200, 20
-#: Lookups of one client in the start-up storm.
+#: Lookups per client in the start-up storm.
 STORM_LOOKUPS = 25
-#: Virtual seconds of the second part, when its faults come, and how often a client looks something up.
+#: The second part: its virtual seconds, the times of its faults, and the lookups per second and client.
 PART_S, KILL_AT_S, HANG_AT_S, LOOKUPS_PER_S = 28, 4, 16, 4
 SEED = 7
 
@@ -54,7 +54,7 @@ MODES = (
 
 @dataclass(slots=True)
 class _Seen:
-    """What was measured in one mode."""
+    """The measurements of one mode."""
 
     mode: _Mode
     storm_reads: dict[int, int] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class _Seen:
         return max(self.waits_s, default=0.0)
 
     def slow(self) -> int:
-        """Lookups that took longer than a tenth of a second."""
+        """Return the number of lookups that took longer than 100 ms."""
         return sum(wait > 0.1 for wait in self.waits_s)
 
     def as_json(self) -> dict[str, Any]:
@@ -90,8 +90,8 @@ class _Seen:
         }
 
 
-class _Morning:
-    """One mode on its own cluster."""
+class _Scenario:
+    """The scenario in one mode, on its own cluster."""
 
     def __init__(self, mode: _Mode, cluster_type: Callable[..., Any]) -> None:
         self.seen = _Seen(mode)
@@ -122,7 +122,7 @@ class _Morning:
         ]
 
     def storm(self) -> None:
-        """Everybody starts at once with an empty cache."""
+        """Start all clients at once with empty caches, and count their reads of hbase:meta."""
         before = self._reads()
         tasks = [self._runtime.start(self._storm_client, client, name="client") for client in self._clients]
         for task in tasks:
@@ -141,7 +141,7 @@ class _Morning:
         return b"%04d" % self._runtime.rng.randrange(REGIONS)
 
     def trouble(self, on_second: Callable[[], None]) -> None:
-        """Kill the primary's server, then hang a replica's, while everybody looks rows up."""
+        """Kill the primary's server, then hang a secondary's, while all clients look up rows."""
         begun = self._runtime.now()
         tasks = [self._runtime.start(self._steady_client, client, begun, name="client") for client in self._clients]
         for second in range(PART_S):
@@ -154,7 +154,7 @@ class _Morning:
         self._count_waiting(tasks, begun)
 
     def _replica_server(self) -> str:
-        """The server of a secondary that does not hold the primary, too."""
+        """Return the server of a secondary, if possible one that does not hold the primary."""
         primary = self._cluster.meta_server(0)
         servers = [self._cluster.meta_server(replica) for replica in range(1, META_REPLICAS)]
         return str(next((server for server in servers if server != primary), servers[0]))
@@ -175,7 +175,7 @@ class _Morning:
             runtime.sleep(max(0.0, started + 1 / LOOKUPS_PER_S - runtime.now()))
 
     def _count_waiting(self, tasks: list[Any], begun: float) -> None:
-        """Whoever is still waiting at the end has waited at least until now."""
+        """Count the lookups that are still in flight at the end with the time that they have waited so far."""
         waiting = sum(not task.is_done for task in tasks)
         expected = CLIENTS * LOOKUPS_PER_S * PART_S
         missed = expected - self.seen.done - self.seen.failed
@@ -186,9 +186,9 @@ class _Morning:
 @click.command()
 @common
 def demo(session: Session) -> None:
-    """See what meta replicas do to a cluster, in under a minute, with nothing to install."""
+    """Compare the meta modes on a fake cluster, in under a minute."""
     refuse_options("url", "config", "meta_mode")
-    import_greenlet()  # virtual time needs it: refuse before anything is drawn
+    import_greenlet()  # virtual time needs it: fail before anything is drawn
     cluster_type = cluster_class("fake")
     results = [_Seen(mode) for mode in MODES]
     if session.as_json:
@@ -198,8 +198,8 @@ def demo(session: Session) -> None:
         return
     console = Console(highlight=False)
     console.print(
-        f"\n[bold]metaclient demo[/bold]: {SERVERS} servers, {META_REPLICAS} copies of hbase:meta, {REGIONS} regions, "
-        f"{CLIENTS} clients; four runs of one morning, on virtual time\n"
+        f"\n[bold]metaclient demo[/bold]: {SERVERS} servers, {META_REPLICAS} replicas of hbase:meta, "
+        f"{REGIONS} regions, {CLIENTS} clients; four runs of one scenario, on virtual time\n"
     )
     with Live(_picture(results, None), console=console, refresh_per_second=8, transient=False) as live:
         for number, mode in enumerate(MODES):
@@ -210,24 +210,24 @@ def demo(session: Session) -> None:
 
             results[number] = _run(mode, cluster_type, show)
         live.update(_picture(results, None))
-    _tell(console, results)
+    _print_summary(console, results)
 
 
 def _run(mode: _Mode, cluster_type: Callable[..., Any], show: Callable[[_Seen], None]) -> _Seen:
-    morning = _Morning(mode, cluster_type)
+    scenario = _Scenario(mode, cluster_type)
     try:
-        show(morning.seen)
-        morning.prepare()
-        morning.storm()
-        show(morning.seen)
-        morning.trouble(lambda: show(morning.seen))
+        show(scenario.seen)
+        scenario.prepare()
+        scenario.storm()
+        show(scenario.seen)
+        scenario.trouble(lambda: show(scenario.seen))
     finally:
-        morning.close()
-    return morning.seen
+        scenario.close()
+    return scenario.seen
 
 
 def _picture(results: list[_Seen], running: int | None) -> Group:
-    storm = _table("1. Start-up storm: who served the reads of hbase:meta")
+    storm = _table("1. Start-up storm: share of the reads of hbase:meta per replica")
     for replica in range(META_REPLICAS):
         storm.add_column("primary" if replica == 0 else f"replica {replica}", width=18)
     trouble = _table(
@@ -249,13 +249,13 @@ def _picture(results: list[_Seen], running: int | None) -> Group:
 
 
 def _table(title: str) -> RichTable:
-    """Fits 80 columns: no lines, little padding."""
+    """Return an empty table that fits into 80 columns: no lines, little padding."""
     made = RichTable(title=title, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
     made.add_column("mode", width=20, no_wrap=True)
     return made
 
 
-def _tell(console: Console, results: list[_Seen]) -> None:
+def _print_summary(console: Console, results: list[_Seen]) -> None:
     ours = next(
         seen for seen in results if seen.mode.selector == "round_robin" and seen.mode.meta_mode == "LoadBalance"
     )

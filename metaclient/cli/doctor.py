@@ -1,4 +1,4 @@
-"""``doctor``: does this cluster have meta replicas, can they be read, how far behind, what to set: a verdict a line."""
+"""The command ``doctor``: checks the meta replicas of a cluster, their placement and lag; one verdict per line."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from metaclient.wording import counted
 
 __all__ = ["Verdict", "doctor", "examine"]
 
-#: How many rows of hbase:meta are compared between the copies.
+#: The number of rows of hbase:meta that are compared between the replicas.
 ROWS_COMPARED = 1000
-#: Behind by more than this, a copy is not fed by replication: the store file refresher alone takes minutes.
+#: A replica that lags more gets no edits by replication: the store file refresher alone takes minutes.
 LAG_WORTH_A_WORD_S = 5.0
-#: A copy that differs is looked at again so often, after such a pause: an edit takes a moment from the primary to it.
+#: A replica that differs is read up to LOOKS times, PAUSE_S apart: the replication of an edit takes a moment.
 LOOKS = 4
 PAUSE_S = 0.5
-#: A copy that has not answered by then is as good as broken.
+#: The timeout of each read; a replica that does not respond within it is reported as broken.
 PATIENCE_S = 10.0
 
 Level = Literal["good", "warning", "bad"]
@@ -33,7 +33,7 @@ Rows = dict[bytes, Row]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One finding: what was looked at, what was seen, and what to do about it."""
+    """One finding: its subject, the observation, and the advice."""
 
     level: Level
     about: str
@@ -42,7 +42,7 @@ class Verdict:
 
 
 def examine(connection: Connection) -> Iterator[Verdict]:
-    """Look at a cluster as its client would; nothing is changed.
+    """Check a cluster with reads of a client; nothing is changed.
 
     >>> from metaclient import connect
     >>> with connect("fake:?meta_replicas=1") as connection:
@@ -67,7 +67,7 @@ def examine(connection: Connection) -> Iterator[Verdict]:
         )
         return
     yield _spread([copy.server for copy in copies])
-    primary: Rows | None = None  # read once: doctors must not heat what they look after
+    primary: Rows | None = None  # read once, to keep the load of the primary low
     for copy in copies:
         if copy.id == 0:
             verdict, primary = _primary(connection)
@@ -111,34 +111,34 @@ def _primary(connection: Connection) -> tuple[Verdict, Rows | None]:
     try:
         rows = _rows(connection, 0)
     except MetaClientError as error:
-        return _unreadable(0, error, "it is the judge of all lookups: look at its region server"), None
+        return _unreadable(0, error, "all lookups depend on the primary: check its region server"), None
     return Verdict("good", "replica 0", f"{counted(len(rows), 'row')} read"), rows
 
 
 def _secondary(connection: Connection, replica_id: int, primary: Rows | None) -> Verdict:
-    """Read one copy beside the primary's rows; a difference counts when it is still there after a few looks."""
+    """Compare one replica with the primary's rows; a difference counts if it remains after a few reads."""
     about = f"replica {replica_id}"
     for look in range(LOOKS):
-        if look:  # it may have been the primary that was read too early
+        if look:  # the primary may have been read too early
             connection._runtime.sleep(PAUSE_S)
             primary = _primary(connection)[1]
         try:
             rows = _rows(connection, replica_id)
         except MetaClientError as error:
-            return _unreadable(replica_id, error, "look at its server")
-        if primary is None:  # told of under its own name: there is nothing to compare with
+            return _unreadable(replica_id, error, "check its server")
+        if primary is None:  # reported as replica 0: there is nothing to compare with
             return Verdict("good", about, f"{counted(len(rows), 'row')} read")
         behind = sum(rows.get(key) != row for key, row in primary.items()) + len(rows.keys() - primary.keys())
         lag_s = max((row.lag_s or 0.0 for row in rows.values()), default=0.0)
         if not behind and lag_s <= LAG_WORTH_A_WORD_S:
-            return Verdict("good", about, f"{counted(len(rows), 'row')} read, all as in the primary")
+            return Verdict("good", about, f"{counted(len(rows), 'row')} read, all equal to the primary")
     lag = f", {lag_s:.1f} s behind" if lag_s else ""
     return Verdict(
         "warning",
         about,
-        f"{counted(len(rows), 'row')} read, {behind} not as in the primary{lag}",
+        f"{counted(len(rows), 'row')} read, {behind} different from the primary{lag}",
         "set hbase.region.replica.replication.catalog.enabled=true on all servers"
-        " (if it is set: regions may just be moving, look again)",
+        " (if it is set: regions may be moving, run doctor again)",
     )
 
 
@@ -156,7 +156,7 @@ def _mode(mode: MetaMode) -> Verdict:
 @click.command()
 @common
 def doctor(session: Session) -> None:
-    """Say whether this cluster has meta replicas that help, and what to set; fails if something is broken."""
+    """Check the meta replicas of a cluster and advise what to set; fails if something is broken."""
     with session.connect(operation_timeout_s=PATIENCE_S) as connection:
         verdicts = list(examine(connection))
     session.document({"verdicts": [asdict(verdict) for verdict in verdicts]})

@@ -1,4 +1,4 @@
-"""``fake serve``: a fake HBase over TCP, on the command line.
+"""The command ``fake serve``: starts a fake HBase that listens on TCP ports.
 
 The cluster comes from the entry point ``fake`` of the group ``metaclient.clusters``: this package imports no adapter.
 """
@@ -28,7 +28,7 @@ def _port_of(context: click.Context, option: click.Parameter, value: str) -> int
     if value.lower() == "none":
         return None
     if not value.isdecimal() or int(value) > PORT_MAX:
-        raise click.BadParameter(f"{value!r} is no port: a number from 0 (any free one) to {PORT_MAX}, or none")
+        raise click.BadParameter(f"{value!r} is not a port: use a number from 0 (any free port) to {PORT_MAX}, or none")
     return int(value)
 
 
@@ -39,7 +39,7 @@ def _port(name: str, default: str, what: str) -> Callable[[F], F]:
 
 @click.group()
 def fake() -> None:
-    """A fake HBase in memory, for whoever speaks HBase's protocols."""
+    """A fake HBase in memory, for clients that speak HBase's protocols."""
 
 
 @fake.command()
@@ -50,19 +50,19 @@ def fake() -> None:
     default=None,
     help="Copies of hbase:meta.  [default: hbase.meta.replica.count of --config, else 3]",
 )
-@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @_port("--thrift1-port", "0", "HBase's Thrift 1 (happybase)")
 @_port("--thrift2-port", "0", "HBase's Thrift 2")
 @_port("--rpc-port", "none", "HBase's own RPC")
 @_port("--status-port", "0", "The status page")
 @common
 def serve(session: Session, servers: int, meta_replicas: int | None, host: str, **ports: int | None) -> None:
-    """Serve a new cluster until Ctrl-C or SIGTERM; its data goes with it."""
+    """Serve a new cluster until Ctrl-C or SIGTERM; its data is not kept."""
     refuse_options("url", "meta_mode")
     properties = _properties(session.config)
     with cluster_class("fake")(servers=servers, meta_replicas=meta_replicas, config=properties) as cluster:
         front = cluster.serve(host, **ports, gateway=properties)
-        with _until_told(cluster.runtime) as ended:
+        with _until_signal(cluster.runtime) as ended:
             _show(session, front, servers, cluster.config.meta_replicas)
             ended.result()
     session.say("ended")
@@ -87,11 +87,11 @@ def _show(session: Session, front: Any, servers: int, meta_replicas: int) -> Non
 
 
 @contextlib.contextmanager
-def _until_told(runtime: Any) -> Iterator[Any]:
-    """Something to wait for that the ending signals complete; the old handlers come back afterwards."""
+def _until_signal(runtime: Any) -> Iterator[Any]:
+    """Yield a task that SIGINT or SIGTERM completes; restore the old signal handlers afterwards."""
     ended = runtime.pending(name="until Ctrl-C")
     old: dict[signal.Signals, Any] = {}
-    with contextlib.suppress(ValueError):  # outside of the main thread there are no signals, and nobody to send them
+    with contextlib.suppress(ValueError):  # only the main thread can handle signals
         for one in _ENDING:
             old[one] = signal.signal(one, lambda number, frame: ended.complete(None))
     try:

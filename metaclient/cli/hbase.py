@@ -1,7 +1,7 @@
-"""``hbase up|down|status|kill|pause|resume|stop|start``: a real HBase on this machine, on the command line.
+"""The commands ``hbase up|down|status|kill|pause|resume|stop|start``: run a real HBase on this machine.
 
 The cluster itself comes from the entry point ``hbase`` of the group ``metaclient.clusters``: this package imports no
-adapter. What runs where is kept in a folder, so that one command finds what another has started.
+adapter. The cluster's folder records its processes, so that one command finds the cluster that another has started.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _folder = click.option(
     type=click.Path(file_okay=False),
     default=None,
     envvar="METACLIENT_HBASE_FOLDER",
-    help="Where the cluster keeps its data and logs; another folder is another cluster.",
+    help="The folder of the cluster's data and logs; each folder is a cluster of its own.",
 )
 
-#: Common options of commands that connect: a cluster's own settings are arguments of `up`.
+#: Common options that have no effect on these commands: the settings of a cluster are options of `up`.
 _NOT_FOR_CLUSTERS = ("url", "config", "meta_mode")
 
 
@@ -46,7 +46,7 @@ def hbase() -> None:
 @_folder
 @common
 def up(session: Session, version: str, region_servers: int, meta_replicas: int, folder: str | None) -> None:
-    """Start a cluster and leave it running; `down` ends it."""
+    """Start a cluster and keep it running; `down` ends it."""
     refuse_options(*_NOT_FOR_CLUSTERS)
     clusters = cluster_class("hbase")
     cluster = clusters(version, region_servers, meta_replicas, folder=folder or clusters.default_folder())
@@ -63,19 +63,19 @@ def up(session: Session, version: str, region_servers: int, meta_replicas: int, 
 @_folder
 @common
 def down(session: Session, folder: str | None) -> None:
-    """End the cluster and remove its data; logs stay."""
+    """End the cluster and remove its data; its logs are kept."""
     cluster = _running(folder)
     ended = [process["name"] for process in cluster.status()["processes"] if process["state"] != "down"]
     cluster.down()
     session.document({"ended": ended, "folder": str(cluster.folder)})
-    session.say(f"{counted(len(ended), 'process', 'processes')} ended; their logs stay in {cluster.folder}")
+    session.say(f"{counted(len(ended), 'process', 'processes')} ended; their logs are kept in {cluster.folder}")
 
 
 @hbase.command()
 @_folder
 @common
 def status(session: Session, folder: str | None) -> None:
-    """Show what runs, and where."""
+    """Show the processes of the cluster and its addresses."""
     found = _running(folder).status()
     session.document(found)
     _show(session, found)
@@ -92,7 +92,7 @@ def _show(session: Session, status: dict[str, Any]) -> None:
 
 
 def _fault(name: str, done: str, text: str) -> click.Command:
-    """A command that does one thing to one process."""
+    """Return a command that calls the method ``name`` of the cluster for one process."""
 
     @click.command(name=name, help=text)
     @click.argument("process")
@@ -118,12 +118,12 @@ def _replica_id(text: str) -> int:
     return int(digits)
 
 
-_WHO = "PROCESS is a name that `status` shows, or meta:N for the server of meta replica N."
+_PROCESS = "PROCESS is a name that `status` shows, or meta:N for the server of meta replica N."
 for _command in (
-    _fault("kill", "killed", f"kill -9 a process. {_WHO}"),
-    _fault("pause", "paused", f"Hang a process (SIGSTOP). {_WHO}"),
-    _fault("resume", "resumed", f"Wake a process that hangs. {_WHO}"),
-    _fault("stop", "stopped", f"Ask a process to end (SIGTERM) and wait for it. {_WHO}"),
-    _fault("start", "started", f"Start a process that was killed, on its old port. {_WHO}"),
+    _fault("kill", "killed", f"Kill a process (SIGKILL). {_PROCESS}"),
+    _fault("pause", "paused", f"Hang a process (SIGSTOP). {_PROCESS}"),
+    _fault("resume", "resumed", f"Continue a paused process (SIGCONT). {_PROCESS}"),
+    _fault("stop", "stopped", f"Ask a process to end (SIGTERM) and wait for it. {_PROCESS}"),
+    _fault("start", "started", f"Start a process that was killed, on its old port. {_PROCESS}"),
 ):
     hbase.add_command(_command)

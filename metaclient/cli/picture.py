@@ -1,4 +1,4 @@
-"""Pictures made of characters: bars and lines for a terminal."""
+"""Charts for a terminal: bars and sparklines."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 
 
 def bar(share: float, width: int) -> str:
-    """A bar for a share of 0..1, with its percentage.
+    """Return a bar for a share of 0..1, with its percentage.
 
     >>> bar(0.5, 8)
     '████     50 %'
@@ -23,7 +23,7 @@ def bar(share: float, width: int) -> str:
 
 
 def sparkline(values: Sequence[float], top: float | None = None) -> str:
-    """One character a value, the highest (or ``top``) a full block; nothing for zero.
+    """Return one character per value: a full block for the highest (or ``top``), a space for zero.
 
     >>> sparkline([0, 1, 2, 4])
     ' ▃▅█'

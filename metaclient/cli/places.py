@@ -1,4 +1,4 @@
-"""``locate``, ``regions``, ``meta``: where rows live, who serves hbase:meta and how evenly."""
+"""The commands ``locate``, ``regions`` and ``meta``: locations of regions, and the replicas of hbase:meta."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _as_json(location: RegionLocation) -> dict[str, object]:
 )
 @common
 def locate(session: Session, table: str, row: str, replica: int) -> None:
-    """Say where the region of a ROW is."""
+    """Show the region of a ROW and its server."""
     with session.connect() as connection:
         location = connection.locate(table, from_text(row), replica_id=replica)
     session.document(_as_json(location))
@@ -70,11 +70,11 @@ def regions(session: Session, table: str) -> None:
 
 
 @click.command()
-@click.option("--lookups", type=click.IntRange(min=0), default=0, help="Make that many lookups first and count them.")
-@click.option("--table", help="The table to look up rows of; any one by default.")
+@click.option("--lookups", type=click.IntRange(min=0), default=0, help="Make this many lookups first.")
+@click.option("--table", help="The table of these lookups; default: all tables in turn.")
 @common
 def meta(session: Session, lookups: int, table: str | None) -> None:
-    """Show the copies of hbase:meta, their health, and how evenly they serve us."""
+    """Show the replicas of hbase:meta, their health, and their shares of this client's lookups."""
     with session.connect() as connection:
         connection.meta_replicas()
         if lookups:

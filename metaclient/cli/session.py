@@ -1,4 +1,4 @@
-"""What every command shares: its options, its connection, and how it says things to people and to machines."""
+"""The common parts of all commands: options, connection, output as text or JSON, and errors."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """One run of a command."""
+    """The common options of one run of a command, and its output."""
 
-    url: str | None  # None: the configuration names the cluster, or nothing does
+    url: str | None  # None: the cluster comes from the configuration
     config: str | None
     meta_mode: str | None
     as_json: bool
@@ -44,17 +44,17 @@ class Session:
         return connection
 
     def say(self, text: str) -> None:
-        """For people only."""
+        """Print a line of text; nothing with ``--json``."""
         if not self.as_json:
             Console(highlight=False, soft_wrap=True).print(text, markup=False)
 
     def document(self, value: Mapping[str, Any]) -> None:
-        """For machines only."""
+        """Print the JSON document; nothing without ``--json``."""
         if self.as_json:
             click.echo(json.dumps(value, indent=2))
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """For people only: a table."""
+        """Print a table; nothing with ``--json``."""
         if self.as_json:
             return
         made = RichTable(title=title, title_justify="left", show_edge=False, pad_edge=False)
@@ -66,7 +66,7 @@ class Session:
 
 
 def common(command: F) -> F:
-    """Add the options that every command has; the function gets a Session first. Failures end as in :func:`fail`."""
+    """Add the common options to a command, pass it a Session first, and report its errors by :func:`fail`."""
 
     @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
     @click.option(
@@ -75,9 +75,9 @@ def common(command: F) -> F:
         show_envvar=True,
         help="The cluster: thrift2://gateway:9090, hbase://zk1,zk2:2181, ...  [default: the quorum of --config]",
     )
-    @click.option("--config", type=click.Path(exists=True), help="hbase-site.xml, or the folder that holds it.")
+    @click.option("--config", type=click.Path(exists=True), help="hbase-site.xml, or its folder.")
     @click.option("--meta-mode", help="None, HedgedRead or LoadBalance.")
-    @click.option("-v", "--verbose", count=True, help="Log what happens; twice for more.")
+    @click.option("-v", "--verbose", count=True, help="Log to standard error; twice for DEBUG.")
     @functools.wraps(command)
     def wrapper(
         as_json: bool, url: str | None, config: str | None, meta_mode: str | None, verbose: int, **arguments: Any
@@ -95,13 +95,11 @@ def common(command: F) -> F:
 
 
 def refuse_options(*names: str) -> None:
-    """End the command as wrong use where the command line has one of these common options: it has no effect here."""
+    """Raise UsageError if the command line has one of these common options, which have no effect on the command."""
     context = click.get_current_context()
     for name in names:
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(
-                f"--{name.replace('_', '-')} has no effect on `{context.command_path}`: leave it out"
-            )
+            raise click.UsageError(f"--{name.replace('_', '-')} has no effect on `{context.command_path}`: remove it")
 
 
 def _log_to_stderr(verbose: int) -> None:
@@ -111,9 +109,9 @@ def _log_to_stderr(verbose: int) -> None:
 
 
 def fail(error: MetaClientError, *, as_json: bool) -> NoReturn:
-    """End the command: the error as one line on standard error, and as a document with ``--json``.
+    """Print the error as one line on standard error, with ``--json`` also as a document, and exit.
 
-    Exit code 2 where no cluster was named, which is wrong use of the command, and 1 for every other failure.
+    The exit code is 2 if no cluster was named, which is wrong use of the command, and 1 for every other failure.
     """
     if as_json:
         document = {
@@ -129,7 +127,7 @@ def fail(error: MetaClientError, *, as_json: bool) -> NoReturn:
 
 
 def to_text(data: bytes) -> str:
-    """Bytes for people and JSON: text where it is text, HBase's ``\\xNN`` elsewhere; :func:`from_text` undoes it.
+    """Return bytes as text, with HBase's ``\\xNN`` for bytes that are not printable; reversed by :func:`from_text`.
 
     >>> to_text(b"a\\x00b\\\\"), to_text("é".encode())
     ('a\\\\x00b\\\\x5C', 'é')
@@ -145,7 +143,7 @@ def to_text(data: bytes) -> str:
 
 
 def from_text(text: str) -> bytes:
-    """What :func:`to_text` shows, back as bytes; plain text is itself.
+    """Return the bytes of a text that may contain ``\\xNN``, as :func:`to_text` writes it.
 
     >>> from_text("a\\\\x00b"), from_text("é")
     (b'a\\x00b', b'\\xc3\\xa9')

@@ -1,4 +1,4 @@
-"""``tables``, ``create``, ``drop``: tables on the command line."""
+"""The commands ``tables``, ``create`` and ``drop``: list, create and delete tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def tables(session: Session) -> None:
 @click.argument("families", nargs=-1, required=True)
 @click.option("--split", "splits", multiple=True, help="A row at which a region starts; may be repeated.")
 @click.option("--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="Copies of each region.")
-@click.option("--versions", type=click.IntRange(min=1), default=1, show_default=True, help="Versions kept of a cell.")
+@click.option("--versions", type=click.IntRange(min=1), default=1, show_default=True, help="Versions kept per cell.")
 @common
 def create(
     session: Session, table: str, families: Sequence[str], splits: Sequence[str], replicas: int, versions: int
@@ -47,14 +47,14 @@ def create(
 
 @click.command()
 @click.argument("table")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @common
 def drop(session: Session, table: str, yes: bool) -> None:
     """Disable and delete TABLE with all its data."""
     if not yes and not session.as_json:
         click.confirm(f"Delete {table} and all its data?", abort=True)
     elif not yes:
-        raise click.UsageError("drop --json needs --yes: there is nobody to ask")
+        raise click.UsageError("drop --json needs --yes: with --json there is no prompt")
     with session.connect() as connection:
         connection.delete_table(table, disable=True)
     session.document({"dropped": table})

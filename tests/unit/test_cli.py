@@ -187,7 +187,7 @@ def test_doctor_finds_a_healthy_cluster_good() -> None:
         verdicts = json.loads(result.stdout)["verdicts"]
         assert {verdict["level"] for verdict in verdicts} == {"good"}, verdicts
         assert [verdict["about"] for verdict in verdicts][2:5] == ["replica 0", "replica 1", "replica 2"]
-        assert "2 rows read, all as in the primary" in verdicts[3]["found"]
+        assert "2 rows read, all equal to the primary" in verdicts[3]["found"]
 
 
 def test_doctor_names_the_copy_that_cannot_be_read_and_fails() -> None:
