@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from metaclient.model import ServerName
 
@@ -78,3 +79,7 @@ class Rule:
             and (self._table is None or self._table == call.table)
             and (self._when is None or self._when(call))
         )
+
+    def answer(self, argument: object) -> Any:
+        """Return the scripted value, or what the scripted function returns for the argument of the call."""
+        return self._value(argument) if callable(self._value) else self._value

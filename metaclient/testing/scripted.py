@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 from metaclient.backend import Action, Capabilities, MetaPage, MetaScan, Outcome, ScanPage
@@ -26,7 +25,6 @@ from metaclient.errors import (
     CallTimeout,
     ConfigError,
     ConnectionClosed,
-    MetaClientError,
     NotServingRegion,
     ScannerLost,
     ServerUnreachable,
@@ -187,21 +185,18 @@ class ScriptedBackend(ScriptedCluster):
                 self._closing.wait(until)
         raise ConnectionClosed("the scripted backend was closed")
 
-    def _scripted(self, rule: Rule, argument: object) -> Any:
-        return rule._value(argument) if callable(rule._value) else rule._value
-
     # -- the SPI: hbase:meta -------------------------------------------------------------------------------------
 
     def meta_replicas(self, deadline: float) -> Sequence[MetaReplica]:
         rule = self._called("meta_replicas", deadline)
         if rule is not None:
-            return self._scripted(rule, None)  # type: ignore[no-any-return]  # a script may answer anything
+            return rule.answer(None)  # type: ignore[no-any-return]  # a script may answer anything
         return list(self.registry)
 
     def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> MetaPage:
         rule = self._called("read_meta", deadline, replica_id=replica.replica_id, server=replica.server, argument=scan)
         if rule is not None:
-            return self._scripted(rule, scan)  # type: ignore[no-any-return]  # a script may answer anything
+            return rule.answer(scan)  # type: ignore[no-any-return]  # a script may answer anything
         if replica.replica_id not in {known.replica_id for known in self.registry}:
             raise NotServingRegion(f"hbase:meta,,1_{replica.replica_id:04X} is not online here")
         return self._meta_page(replica, scan)
@@ -211,7 +206,7 @@ class ScriptedBackend(ScriptedCluster):
     def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Result:
         rule = self._at("get", place, table, get, deadline)
         if rule is not None:
-            return self._scripted(rule, get)  # type: ignore[no-any-return]  # a script may answer anything
+            return rule.answer(get)  # type: ignore[no-any-return]  # a script may answer anything
         with self._lock:
             known = self._served(place, table, get.row)
             return self._read(known, get, place)
@@ -219,7 +214,7 @@ class ScriptedBackend(ScriptedCluster):
     def mutate(self, place: RegionLocation | None, table: bytes, mutation: Mutation, deadline: float) -> Result | None:
         rule = self._at("mutate", place, table, mutation, deadline)
         if rule is not None:
-            return self._scripted(rule, mutation)  # type: ignore[no-any-return]  # a script may answer anything
+            return rule.answer(mutation)  # type: ignore[no-any-return]  # a script may answer anything
         with self._lock:
             known = self._served(place, table, mutation.row, is_write=True)
             return self._write(known, mutation)
@@ -229,7 +224,7 @@ class ScriptedBackend(ScriptedCluster):
     ) -> bool:
         rule = self._at("check_and_mutate", place, table, (check, mutation), deadline)
         if rule is not None:
-            return self._scripted(rule, check)  # type: ignore[no-any-return]  # a script may answer anything
+            return rule.answer(check)  # type: ignore[no-any-return]  # a script may answer anything
         with self._lock:
             known = self._served(place, table, check.row, is_write=True)
             return known.rows.check_and_mutate(check, mutation, self._write_ms())
@@ -239,24 +234,13 @@ class ScriptedBackend(ScriptedCluster):
     ) -> Sequence[Outcome]:
         rule = self._called("batch", deadline, server=server, table=table, argument=actions)
         if rule is not None:
-            return self._scripted(rule, actions)  # type: ignore[no-any-return]  # a script may answer anything
+            return rule.answer(actions)  # type: ignore[no-any-return]  # a script may answer anything
         return [self._outcome(table, action) for action in actions]
-
-    def _outcome(self, table: bytes, action: Action) -> Outcome:
-        operation = action.operation
-        try:
-            with self._lock:
-                known = self._served(action.place, table, operation.row, is_write=not isinstance(operation, Get))
-                if isinstance(operation, Get):
-                    return self._read(known, operation, action.place)
-                return self._write(known, operation)
-        except MetaClientError as error:
-            return error
 
     def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> ScanPage:
         rule = self._at("scan_open", place, table, scan, deadline)
         if rule is not None:
-            return self._scripted(rule, scan)  # type: ignore[no-any-return]  # a script may answer anything
+            return rule.answer(scan)  # type: ignore[no-any-return]  # a script may answer anything
         with self._lock:
             known = self._table_at(place, table)
             if place is not None:
@@ -272,7 +256,7 @@ class ScriptedBackend(ScriptedCluster):
         place = open_one.place if open_one is not None else None
         rule = self._at("scan_next", place, open_one.table if open_one is not None else b"", scanner, deadline)
         if rule is not None:
-            return self._scripted(rule, scanner)  # type: ignore[no-any-return]  # a script may answer anything
+            return rule.answer(scanner)  # type: ignore[no-any-return]  # a script may answer anything
         with self._lock:
             if not isinstance(scanner, int) or scanner not in self._scanners:
                 raise ScannerLost(f"unknown scanner {scanner!r}")

@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from metaclient import keys, metarow
-from metaclient.backend import MetaPage, MetaRow, MetaScan
+from metaclient.backend import Action, MetaPage, MetaRow, MetaScan, Outcome
 from metaclient.errors import (
+    MetaClientError,
     NotServingRegion,
     RequestRefused,
     TableDisabled,
@@ -208,6 +209,18 @@ class ScriptedCluster:
             rows.sort(key=lambda row: keys.meta_sort_key(row.row))
             self._meta = _Meta(rows, [keys.meta_sort_key(row.row) for row in rows])
         return self._meta
+
+    def _outcome(self, table: bytes, action: Action) -> Outcome:
+        """Return the result of one action of a batch, or its error."""
+        operation = action.operation
+        try:
+            with self._lock:
+                known = self._served(action.place, table, operation.row, is_write=not isinstance(operation, Get))
+                if isinstance(operation, Get):
+                    return self._read(known, operation, action.place)
+                return self._write(known, operation)
+        except MetaClientError as error:
+            return error
 
     # -- under the lock -----------------------------------------------------------------------------------------------
 
