@@ -30,7 +30,7 @@ from metaclient.errors import (
     TableNotDisabled,
     Unsupported,
 )
-from metaclient.lookup.location_cache import decoded
+from metaclient.lookup.location_export import decode_locations, export_locations
 from metaclient.lookup.locator import Locator
 from metaclient.lookup.region_listing import RegionListing
 from metaclient.meta.reader import MetaReader, MetaReplicaStatus
@@ -472,12 +472,13 @@ class Connection:
         The servers of hbase:meta's replicas are included, so that the importing process need not read the registry.
         """
         self._check_open()
-        return self._locator.cache.exported([self._table_name(table) for table in tables], self._reader.known())
+        names = [self._table_name(table) for table in tables]
+        return export_locations(self._locator.cache, names, self._reader.known())
 
     def import_locations(self, data: bytes) -> int:
         """Add exported locations to the cache, so that they need no lookup; return the number of regions."""
         self._check_open()
-        tables, replicas = decoded(data)
+        tables, replicas = decode_locations(data)
         self._reader.assume(replicas)
         return self._locator.cache.take(tables)
 

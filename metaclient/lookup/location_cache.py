@@ -29,14 +29,12 @@ made holes; the cache is bounded.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from metaclient import keys
-from metaclient.errors import ConfigError
-from metaclient.model import MetaReplica, RegionInfo, RegionLocation, RegionLocations, ServerName
+from metaclient.model import RegionInfo, RegionLocation, RegionLocations, ServerName
 from metaclient.runtime import Lock, Runtime
 
 __all__ = ["EMPTY", "LocationCache", "Snapshot", "TableLocations", "merged", "with_regions"]
@@ -408,54 +406,11 @@ class LocationCache:
             self._swap(known, with_regions(EMPTY, newest[-self._regions_max :]) if known is keep else EMPTY)
             self.evictions += before - self._regions
 
-    # -- shipping it -----------------------------------------------------------------------------------------
-
-    def exported(self, tables: Sequence[bytes], replicas: Sequence[MetaReplica] = ()) -> bytes:
-        """The locations of these tables (all when empty) as bytes for :meth:`imported`."""
-        known = {name: self.tables.get(name) for name in tables or tuple(self.tables)}
-        return encoded({name: found.snapshot.regions for name, found in known.items() if found is not None}, replicas)
-
-    def imported(self, data: bytes) -> int:
-        """Take in what :meth:`exported` made, in this process or another; how many regions it held."""
-        return self.take(decoded(data)[0])
-
     def take(self, tables: Mapping[bytes, Sequence[RegionLocations]]) -> int:
         """Insert what another process knew; how many regions there were."""
         for name, regions in tables.items():
             self.insert(name, regions)
         return sum(map(len, tables.values()))
-
-
-def encoded(tables: Mapping[bytes, Sequence[RegionLocations]], replicas: Sequence[MetaReplica] = ()) -> bytes:
-    """Locations as bytes that another process can read, with the places of hbase:meta's own replicas if given."""
-    document: dict[str, object] = {
-        "format": 1,
-        "tables": {name.decode("utf-8"): [_as_json(entry) for entry in regions] for name, regions in tables.items()},
-    }
-    if replicas:
-        document["meta"] = [[one.replica_id, list(one.server) if one.server is not None else None] for one in replicas]
-    return json.dumps(document, separators=(",", ":")).encode()
-
-
-def decoded(data: bytes) -> tuple[dict[bytes, list[RegionLocations]], tuple[MetaReplica, ...]]:
-    """What :func:`encoded` made: the regions of each table, and hbase:meta's replicas."""
-    try:
-        document = json.loads(data)
-        if document["format"] != 1:
-            raise ConfigError(f"these locations have format {document['format']!r}; this version reads 1")
-        tables = {
-            keys.table_name(name): [_from_json(keys.table_name(name), entry) for entry in entries]
-            for name, entries in document["tables"].items()
-        }
-        replicas = tuple(
-            MetaReplica(int(number), None if at is None else ServerName(str(at[0]), int(at[1]), int(at[2])))
-            for number, at in document.get("meta", ())
-        )
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        if isinstance(error, ConfigError):
-            raise
-        raise ConfigError(f"not a set of exported locations: {type(error).__name__}: {error}") from error
-    return tables, replicas
 
 
 def _is_same_place(known: RegionLocation, failed: RegionLocation) -> bool:
@@ -475,27 +430,3 @@ def _replaced(snapshot: Snapshot, entry: RegionLocations, replica_id: int, locat
     primaries = list(snapshot.primaries)
     primaries[index] = replicas[0]
     return Snapshot(snapshot.starts, snapshot.ends, primaries, regions)
-
-
-def _as_json(entry: RegionLocations) -> list[object]:
-    region = entry.region
-    servers = [[*at.server, at.seqnum] if at is not None else None for at in entry.replicas]
-    return [region.start_key.hex(), region.end_key.hex(), region.region_id, servers]
-
-
-def _from_json(table: bytes, data: Sequence[object]) -> RegionLocations:
-    start, end, region_id, servers = data
-    if not (isinstance(start, str) and isinstance(end, str) and isinstance(region_id, int)):
-        raise TypeError(f"a region is [start, end, id, servers], got {data!r}")
-    if not isinstance(servers, list):
-        raise TypeError(f"servers of a region must be a list, got {servers!r}")
-    region = RegionInfo(table, bytes.fromhex(start), bytes.fromhex(end), region_id)
-    if keys.ends_before_or_at(region.end_key, region.start_key):
-        raise ValueError(f"a region ends before it starts: {data!r}")
-    replicas = tuple(
-        RegionLocation(region.replica(index), ServerName(str(at[0]), int(at[1]), int(at[2])), int(at[3]))
-        if at is not None
-        else None
-        for index, at in enumerate(servers)
-    )
-    return RegionLocations(region, replicas)

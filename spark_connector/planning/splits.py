@@ -19,7 +19,7 @@ from math import ceil
 from typing import Protocol, runtime_checkable
 
 from metaclient import Connection
-from metaclient.lookup.location_cache import encoded
+from metaclient.lookup.location_export import encode_locations
 from metaclient.model import MetaReplica, RegionLocations
 from spark_connector.planning.query import Query
 from spark_connector.schema.ranges import KeyRange, intersection
@@ -225,7 +225,7 @@ def _split(part: _Part, table: bytes, replicas: Sequence[MetaReplica], ships: bo
         ranges=part.ranges,
         points=part.points,
         host=part.server,
-        locations=encoded({table: part.regions}, replicas) if ships else b"",
+        locations=encode_locations({table: part.regions}, replicas) if ships else b"",
         size=part.size,
         regions=len(part.regions),
     )

@@ -25,6 +25,7 @@ from metaclient.errors import (
     Throttled,
 )
 from metaclient.lookup.location_cache import EMPTY, FAILED_PER_REGION, LocationCache, Snapshot, merged, with_regions
+from metaclient.lookup.location_export import export_locations, import_locations
 from metaclient.model import RegionLocation, RegionLocations
 from metaclient.runtime import SimRuntime, ThreadRuntime
 from metaclient.testing import ScriptedBackend
@@ -433,15 +434,15 @@ def test_exported_locations_come_back_the_same(cache: LocationCache) -> None:
     cache.insert(TABLE, [placed(region(b"", b"\xff\0"), "a", None, "c"), placed(region(b"\xff\0", b""), "b")])
     with SimRuntime() as runtime:
         other = LocationCache(runtime, regions_max=10)
-        assert other.imported(cache.exported([])) == 2
+        assert import_locations(other, export_locations(cache, [])) == 2
         assert other.tables[TABLE].snapshot == cache.tables[TABLE].snapshot
 
 
 def test_import_does_not_replace_what_is_newer(cache: LocationCache) -> None:
     cache.insert(TABLE, [placed(region(), "old", seqnum=5)])
-    data = cache.exported([TABLE])
+    data = export_locations(cache, [TABLE])
     cache.insert(TABLE, [placed(region(), "new", seqnum=6)])
-    cache.imported(data)
+    import_locations(cache, data)
     assert hosts(cache.cached_region(TABLE, b"x")) == ["new"]
 
 
@@ -464,7 +465,7 @@ def test_import_does_not_replace_what_is_newer(cache: LocationCache) -> None:
 )
 def test_import_of_something_else_is_refused_and_takes_in_nothing(cache: LocationCache, data: bytes) -> None:
     with pytest.raises(ConfigError):
-        cache.imported(data)
+        import_locations(cache, data)
     assert not cache.tables
 
 
@@ -473,10 +474,10 @@ def test_import_of_any_json_raises_nothing_but_config_error(regions: object) -> 
     with SimRuntime() as runtime:
         cache = LocationCache(runtime, regions_max=10)
         try:
-            cache.imported(json.dumps({"format": 1, "tables": {"t": [regions]}}).encode())
+            import_locations(cache, json.dumps({"format": 1, "tables": {"t": [regions]}}).encode())
         except ConfigError:
             assert not cache.tables
 
 
 def test_unknown_table_exports_nothing(cache: LocationCache) -> None:
-    assert json.loads(cache.exported([b"none"]))["tables"] == {}
+    assert json.loads(export_locations(cache, [b"none"]))["tables"] == {}

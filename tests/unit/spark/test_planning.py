@@ -18,7 +18,7 @@ pytest.importorskip("pyspark")
 from metaclient import Connection
 from metaclient.connection import connect_to
 from metaclient.errors import LocationUnknown, TableNotFound
-from metaclient.lookup.location_cache import decoded
+from metaclient.lookup.location_export import decode_locations
 from metaclient.model import RegionInfo
 from metaclient.runtime import ThreadRuntime
 from metaclient.testing.scripted import ScriptedBackend
@@ -122,7 +122,7 @@ def test_a_task_that_imports_its_hints_needs_no_lookup_and_no_registry(connected
 
 def test_hints_are_those_of_the_split_alone(connected: Any) -> None:
     for split in plan(connected(ten_regions()), query()):
-        tables, replicas = decoded(split.locations)
+        tables, replicas = decode_locations(split.locations)
         (entry,) = tables[b"t"]
         assert KeyRange(entry.region.start_key, entry.region.end_key) == split.ranges[0]
         assert entry.primary is not None
