@@ -275,7 +275,7 @@ class Operations:
                 self.locator.on_error(error.place, error)
             is_lost = error.disposition is Disposition.RELOCATE and not isinstance(error, RegionMoved)
             if is_lost and failures >= 2 and not self.by_gateway:
-                self.locator.check_enabled(table, deadline)
+                self.locator.table_states.check_enabled(table, deadline)
 
         return learn
 

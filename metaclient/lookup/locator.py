@@ -24,18 +24,16 @@ it is an answer to their own question.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from cachetools import LRUCache, TTLCache
+from cachetools import TTLCache
 
-from metaclient import keys, metarow
+from metaclient import keys
 from metaclient.backend import Backend, MetaPage, MetaScan
 from metaclient.config import Config
 from metaclient.errors import (
     CallTimeout,
-    ConnectionClosed,
     DeadlineExceeded,
     Disposition,
     LocationUnknown,
@@ -43,173 +41,39 @@ from metaclient.errors import (
     NoSuchReplica,
     RegionMoved,
     RegionOffline,
-    TableDisabled,
     TableNotFound,
 )
+from metaclient.lookup.flights import Flight, Flights
 from metaclient.lookup.location_cache import EMPTY, LocationCache, with_regions
+from metaclient.lookup.pages import (
+    Located,
+    covers,
+    described,
+    last_row_of,
+    listed,
+    located,
+    placed,
+    regions_on,
+    why_unplaced,
+)
 from metaclient.lookup.region_listing import RegionListing, fault_in
+from metaclient.lookup.table_states import TableStates
 from metaclient.meta import Lookup
 from metaclient.meta.reader import MetaReader
-from metaclient.model import META_TABLE, RegionInfo, RegionLocation, RegionLocations, ServerName, TableState
-from metaclient.runtime import Pending, Runtime
+from metaclient.model import META_TABLE, RegionInfo, RegionLocation, RegionLocations, ServerName
+from metaclient.runtime import Runtime
 from metaclient.telemetry import Telemetry
 
-__all__ = ["Located", "Locator", "listed", "located"]
+__all__ = ["Locator"]
 
-#: A miss this long after the last one starts with a small page again.
-PREFETCH_MEMORY_S = 10.0
-#: How fast pages grow: 10, 40, 160, 640, 1000 rows. Doubling costs two calls more until 1000 regions are known.
-PREFETCH_GROWTH = 4
 #: Time-outs in a row at one location before it is looked up again: meta is rarely wrong about a slow server.
 TIMEOUTS_MAX = 3
 #: Bounds of the small memories below; each entry is a few dozen bytes.
 TIMEOUTS_REMEMBERED = 10_000
-TABLES_REMEMBERED = 1_000
 HINTS_REMEMBERED = 10_000
 TIMEOUT_MEMORY_S = 60.0
 #: So long a server repeats where a region was asked to go (HRegionServer.TIMEOUT_REGION_MOVED).
 HINT_MEMORY_S = 120.0
-
-
-@dataclass(frozen=True, slots=True)
-class Located:
-    """What a page of a lookup means: the region of the row, and others that it happened to bring."""
-
-    region: RegionLocations
-    neighbours: tuple[RegionLocations, ...]
-
-
-def located(page: MetaPage, lookup: Lookup) -> Located | MetaClientError:
-    """Understand a reversed page: the first acceptable row wins, as in HBase; pure.
-
-    Split parents are passed over, garbage rows never become locations, and a region that does not contain the row is
-    a hole in meta, not an answer.
-    """
-    if not page.rows:
-        return TableNotFound(f"table {keys.printable(lookup.table)!r} does not exist: hbase:meta has no region of it")
-    regions, faults = _regions_on(page, lookup.table)
-    if not regions:
-        why = "; ".join(faults[:3]) or "only split parents"
-        return LocationUnknown(f"hbase:meta has no usable region for {_row_of(lookup)}: {why}")
-    nearest = regions[0]
-    if not _covers(nearest.region, lookup):
-        bounds = f"[{keys.printable(nearest.region.start_key)}, {keys.printable(nearest.region.end_key)})"
-        return LocationUnknown(f"hbase:meta has a hole: no region contains {_row_of(lookup)}; the nearest is {bounds}")
-    return Located(nearest, _placed(regions[1:]))
-
-
-def _regions_on(page: MetaPage, table: bytes) -> tuple[list[RegionLocations], list[str]]:
-    """The table's regions in the order of the page, without split parents; and what is wrong with other rows."""
-    regions: list[RegionLocations] = []
-    faults: list[str] = []
-    for row in page.rows:
-        decoded = metarow.decode(row.row, row.columns)
-        entry = decoded.locations
-        if entry is None or entry.region.table != table:
-            faults.append(f"{keys.printable(row.row)}: {decoded.fault or 'a row of another table'}")
-        elif not entry.region.is_split_parent:
-            regions.append(entry)
-    return regions, faults
-
-
-def _placed(regions: Iterable[RegionLocations]) -> tuple[RegionLocations, ...]:
-    """Those worth caching: a region without a primary, or offline, would only be a hole."""
-    return tuple(entry for entry in regions if entry.primary is not None and not entry.region.is_offline)
-
-
-def _covers(region: RegionInfo, lookup: Lookup) -> bool:
-    row = lookup.row or b""
-    if not lookup.before:
-        return region.contains(row)
-    return not region.end_key if not row else region.start_key < row and not (region.end_key and region.end_key < row)
-
-
-def _row_of(lookup: Lookup) -> str:
-    which = "the region before " if lookup.before else ""
-    return f"{which}row {keys.printable(lookup.row or b'')!r} of table {keys.printable(lookup.table)!r}"
-
-
-def _unplaced(region: RegionLocations, replica_id: int, lookup: Lookup) -> str:
-    """Why a replica has no place: it waits for a server (its columns are there, and empty), or there is none at all."""
-    known = len(region.replicas)
-    if replica_id < known:
-        return f"there is no server for replica {replica_id} of {_row_of(lookup)}"
-    has = f"replicas 0 to {known - 1}" if known > 1 else "replica 0 only"
-    return f"there is no replica {replica_id} of {_row_of(lookup)}: its region has {has}"
-
-
-def listed(
-    page: MetaPage, table: bytes, *, expected_start: bytes, is_last: bool
-) -> tuple[RegionLocations, ...] | MetaClientError:
-    """Understand a forward page of a table's listing; an error when it has a hole, garbage, or an unplaced primary."""
-    regions: list[RegionLocations] = []
-    next_start = expected_start
-    for row in page.rows:
-        decoded = metarow.decode(row.row, row.columns)
-        entry = decoded.locations
-        if entry is None or entry.region.table != table:
-            return LocationUnknown(f"hbase:meta row {keys.printable(row.row)}: {decoded.fault or 'another table'}")
-        if entry.region.is_split_parent:
-            continue
-        if entry.region.start_key != next_start:
-            return LocationUnknown(f"hbase:meta has a hole before {keys.printable(entry.region.start_key)!r}")
-        if entry.primary is None:
-            return RegionOffline(f"region {keys.printable(row.row)} has no server")
-        next_start = entry.region.end_key
-        regions.append(entry)
-    if not page.rows and not expected_start:
-        return TableNotFound(f"table {keys.printable(table)!r} does not exist: hbase:meta has no region of it")
-    if is_last and (next_start or not (regions or expected_start)):
-        return LocationUnknown(f"hbase:meta has a hole after {keys.printable(next_start)!r}")
-    return tuple(regions)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Flight:
-    """A lookup under way that others may wait for."""
-
-    row: bytes
-    before: bool
-    replica_id: int
-    gap: tuple[bytes, bytes]  # what is not known around the row
-    is_known_region: bool  # the gap is one region's range
-    is_for_whole_gap: bool  # one answer may do for every row of the gap
-    from_top: bool  # the page starts at the upper end of the gap
-    rows: int
-    generation: int
-    pending: Pending[None]
-
-    def answers(self, row: bytes, before: bool, generation: int) -> bool:
-        if self.generation < generation:
-            return False
-        if before or self.before:
-            return before == self.before and row == self.row
-        return keys.contains(*self.gap, row) and (self.is_for_whole_gap or row <= self.row)
-
-    def is_same_question(self, row: bytes, replica_id: int) -> bool:
-        """Whether "no such place" is an answer for them, too."""
-        return self.replica_id == replica_id and (self.row == row or self.is_known_region)
-
-
-class _Prefetch:
-    """How many rows the next lookup of a table asks for, and from where."""
-
-    __slots__ = ("_base", "_last_miss", "_max", "_page", "reaches_down")
-
-    def __init__(self, base: int, maximum: int) -> None:
-        self._base = base
-        self._max = max(base, maximum)
-        self._page = base
-        self._last_miss = float("-inf")
-        self.reaches_down = False  # the last page was longer than what was unknown below its row
-
-    def next(self, now: float) -> int:
-        if now - self._last_miss > PREFETCH_MEMORY_S:
-            self._page = self._base
-            self.reaches_down = False
-        page, self._page = self._page, min(self._page * PREFETCH_GROWTH, self._max)
-        self._last_miss = now
-        return page
 
 
 class Locator:
@@ -226,7 +90,8 @@ class Locator:
         telemetry.watch("metaclient.cache.hits", lambda: self.cache.hits_and_misses()[0])
         telemetry.watch("metaclient.cache.misses", lambda: self.cache.hits_and_misses()[1])
         telemetry.watch("metaclient.cache.regions", self.cache.regions_cached)
-        self._is_closed = False
+        self._flights = Flights(runtime, config, self.cache)
+        self.table_states = TableStates(runtime, config, reader)
         self._begin()
         runtime.on_fork(self._begin)
 
@@ -234,27 +99,17 @@ class Locator:
         """No lookup is in flight: at first, and in a child process, where the parent's lookups never end."""
         now = self._runtime.now
         self._lock = self._runtime.lock()
-        # Guarded by the lock, as _is_closed is:
-        self._flights: dict[bytes, tuple[_Flight, ...]] = {}
-        self._prefetch: LRUCache[bytes, _Prefetch] = LRUCache(TABLES_REMEMBERED)
+        # The fields below are guarded by the lock.
         self._failed_hints: TTLCache[tuple[bytes, ServerName], bool] = TTLCache(
             HINTS_REMEMBERED, HINT_MEMORY_S, timer=now
         )
         self._timeouts: TTLCache[tuple[bytes, ServerName], int] = TTLCache(
             TIMEOUTS_REMEMBERED, TIMEOUT_MEMORY_S, timer=now
         )
-        self._states: TTLCache[bytes, _KnownState] = TTLCache(
-            TABLES_REMEMBERED, self._config.table_state_ttl_s, timer=now
-        )
-        self._state_flights: dict[bytes, Pending[TableState | None]] = {}
 
     def close(self) -> None:
         """Forget everything and end whoever waits."""
-        with self._lock:
-            self._is_closed = True
-            flights = [flight for of_table in self._flights.values() for flight in of_table]
-        for flight in flights:
-            flight.pending.fail(ConnectionClosed("the connection was closed during the lookup"))
+        self._flights.close()
         self.cache.clear()
 
     # -- one row -----------------------------------------------------------------------------------------------
@@ -293,7 +148,7 @@ class Locator:
                         known.hits += 1
                         return entry
                     generation = max(generation, self.cache.failed_generation(table, entry.region, replica_id))
-            flight, others = self._board(lookup, replica_id, generation)
+            flight, others = self._flights.board(lookup, replica_id, generation)
             if flight is None:
                 self._wait_for_any(others, lookup, deadline)
             elif others:
@@ -332,61 +187,14 @@ class Locator:
             return self.cache.cached_region_before(lookup.table, row)
         return self.cache.cached_region(lookup.table, row)
 
-    def _board(self, lookup: Lookup, replica_id: int, generation: int) -> tuple[_Flight | None, Sequence[_Flight]]:
-        """Ours to make: (it, ()). Another's that answers us: (it, all). Too many under way: (None, all)."""
-        row = lookup.row or b""
-        with self._lock:
-            if self._is_closed:
-                raise ConnectionClosed("the connection is closed")
-            flights = self._flights.get(lookup.table, ())
-            for flight in flights:
-                if flight.answers(row, lookup.before, generation):
-                    return flight, flights
-            if len(flights) >= self._config.locate_concurrency:
-                return None, flights
-            flight = self._new_flight(lookup, replica_id)
-            self._flights[lookup.table] = (*flights, flight)
-            return flight, ()
-
-    def _new_flight(self, lookup: Lookup, replica_id: int) -> _Flight:
-        row = lookup.row or b""
-        snapshot = self.cache.table(lookup.table).snapshot
-        is_known_region = not lookup.before and snapshot.covering(row) is not None
-        growth = self._growth(lookup.table)
-        rows = growth.next(self._runtime.now())
-        if is_known_region:  # its neighbours are known, too, unless they have failed as well
-            rows = max(self._config.locate_prefetch, snapshot.rows_to_lowest_hole(row, rows))
-        # Only a page that has grown can be expected to come down from the top of the gap to the row.
-        has_grown = rows > self._config.locate_prefetch
-        from_top = growth.reaches_down and has_grown and not is_known_region and not lookup.before
-        return _Flight(
-            row=row,
-            before=lookup.before,
-            replica_id=replica_id,
-            gap=snapshot.gap(row),
-            is_known_region=is_known_region,
-            is_for_whole_gap=is_known_region or from_top or not snapshot.regions,
-            from_top=from_top,
-            rows=rows,
-            generation=self.cache.generation,
-            pending=self._runtime.pending(name="lookup"),
-        )
-
-    def _growth(self, table: bytes) -> _Prefetch:
-        growth = self._prefetch.get(table)
-        if growth is None:
-            growth = _Prefetch(self._config.locate_prefetch, self._config.locate_prefetch_max)
-            self._prefetch[table] = growth
-        return growth
-
-    def _wait_for_any(self, flights: Sequence[_Flight], lookup: Lookup, deadline: float) -> None:
+    def _wait_for_any(self, flights: Sequence[Flight], lookup: Lookup, deadline: float) -> None:
         if self._runtime.wait_first([flight.pending for flight in flights], deadline) is None:
-            raise DeadlineExceeded(f"looking up {_row_of(lookup)}: no lookup of the table came to an end in time")
+            raise DeadlineExceeded(f"looking up {described(lookup)}: no lookup of the table came to an end in time")
 
-    def _wait_for(self, flight: _Flight, lookup: Lookup, replica_id: int, deadline: float) -> None:
+    def _wait_for(self, flight: Flight, lookup: Lookup, replica_id: int, deadline: float) -> None:
         """Until the flight lands; its error is raised when it answers our question as well."""
         if self._runtime.wait_first((flight.pending,), deadline) is None:
-            raise DeadlineExceeded(f"looking up {_row_of(lookup)}: hbase:meta did not answer in time")
+            raise DeadlineExceeded(f"looking up {described(lookup)}: hbase:meta did not answer in time")
         error = flight.pending.error()
         # A leader out of its own time says nothing about meta.
         if not isinstance(error, MetaClientError) or isinstance(error, DeadlineExceeded):
@@ -395,7 +203,7 @@ class Locator:
         if not is_about_a_row or flight.is_same_question(lookup.row or b"", replica_id):
             raise _copied(error) from error
 
-    def _fly(self, flight: _Flight, lookup: Lookup, deadline: float) -> RegionLocations | None:
+    def _fly(self, flight: Flight, lookup: Lookup, deadline: float) -> RegionLocations | None:
         """Make the flight; None when what it found has failed in the meantime."""
         error: BaseException | None = None
         try:
@@ -405,22 +213,17 @@ class Locator:
             error = raised
             raise
         finally:
-            with self._lock:
-                left = tuple(one for one in self._flights.get(lookup.table, ()) if one is not flight)
-                if left:
-                    self._flights[lookup.table] = left
-                else:  # it is not there when this thread forked during the lookup, in a listener
-                    self._flights.pop(lookup.table, None)
+            is_shared = self._flights.land(lookup.table, flight)
             if error is None:
                 flight.pending.complete(None)
             else:
                 is_gone = isinstance(error, TableNotFound) and self._reader.confirms
-                if is_gone or not left:
+                if is_gone or not is_shared:
                     self.cache.drop(lookup.table, only_if_empty=not is_gone)
                 flight.pending.fail(error)
                 error = None  # error -> traceback -> this frame -> error would be a cycle
 
-    def _read(self, flight: _Flight, lookup: Lookup, deadline: float) -> RegionLocations | None:
+    def _read(self, flight: Flight, lookup: Lookup, deadline: float) -> RegionLocations | None:
         self._telemetry.count("metaclient.lookups")
         until = min(deadline, self._runtime.now() + self._config.meta_lookup_timeout_s)
         try:
@@ -431,12 +234,12 @@ class Locator:
             if error.disposition is Disposition.FATAL and not is_late:
                 raise
             if self._runtime.now() >= deadline:
-                raise DeadlineExceeded(f"looking up {_row_of(lookup)}: {error}") from error
+                raise DeadlineExceeded(f"looking up {described(lookup)}: {error}") from error
             if is_late:  # the lookup's own limit: the operation may still try again
-                raise CallTimeout(f"looking up {_row_of(lookup)} took all of meta_lookup_timeout_s") from error
+                raise CallTimeout(f"looking up {described(lookup)} took all of meta_lookup_timeout_s") from error
             raise
 
-    def _read_down(self, flight: _Flight, lookup: Lookup, until: float) -> RegionLocations | None:
+    def _read_down(self, flight: Flight, lookup: Lookup, until: float) -> RegionLocations | None:
         """The plain lookup: the row's region and the ones below it."""
         search_key = keys.meta_search_key_before if lookup.before else keys.meta_search_key
         scan = self._reversed_scan(search_key(lookup.table, flight.row), lookup.table, flight.rows)
@@ -447,14 +250,14 @@ class Locator:
             if isinstance(found, MetaClientError):
                 return found
             if self._is_contradicted(found.region, meta_replica):
-                return LocationUnknown(f"a newer region than the one of {_row_of(lookup)} is known")
+                return LocationUnknown(f"a newer region than the one of {described(lookup)} is known")
             if found.region.at(flight.replica_id) is None:
                 unplaced[:] = [found.region]
                 # HBase writes empty columns for replicas that wait for a server (RegionStateStore), so that their
                 # number is known from the start: what the primary does not show will not come.
                 is_final = meta_replica == 0 and flight.replica_id >= len(found.region.replicas)
                 kind = NoSuchReplica if is_final else RegionOffline
-                return kind(_unplaced(found.region, flight.replica_id, lookup))
+                return kind(why_unplaced(found.region, flight.replica_id, lookup))
             return found
 
         try:
@@ -467,21 +270,21 @@ class Locator:
             raise
         lowest = found.neighbours[-1] if found.neighbours else found.region
         is_short = len(found.neighbours) + 1 < flight.rows
-        self._growth_after(lookup.table, is_short or lowest.region.start_key <= flight.gap[0])
+        self._flights.note_reach(lookup.table, is_short or lowest.region.start_key <= flight.gap[0])
         return self._taken(flight, lookup, found, meta_replica)
 
-    def _read_from_top(self, flight: _Flight, lookup: Lookup, until: float) -> RegionLocations | None:
+    def _read_from_top(self, flight: Flight, lookup: Lookup, until: float) -> RegionLocations | None:
         """All that is unknown around the row; None when the page does not come down to the row."""
         start_row = keys.meta_search_key_before(lookup.table, flight.gap[1])
         scan = self._reversed_scan(start_row, lookup.table, flight.rows)
 
         def judge(page: MetaPage, meta_replica: int) -> tuple[RegionLocations, ...]:
-            return _placed(_regions_on(page, lookup.table)[0])
+            return placed(regions_on(page, lookup.table)[0])
 
         regions, meta_replica = self._reader.read(lookup, scan, judge, until)
-        answer = next((entry for entry in regions if _covers(entry.region, lookup)), None)
+        answer = next((entry for entry in regions if covers(entry.region, lookup)), None)
         if answer is None or answer.at(flight.replica_id) is None or self._is_contradicted(answer, meta_replica):
-            self._growth_after(lookup.table, False)
+            self._flights.note_reach(lookup.table, False)
             self.cache.insert(lookup.table, regions, flight.generation)
             return None
         return self._taken(flight, lookup, Located(answer, regions), meta_replica)
@@ -489,15 +292,11 @@ class Locator:
     def _reversed_scan(self, start_row: bytes, table: bytes, rows: int) -> MetaScan:
         return MetaScan(start_row, keys.meta_table_start(table), is_reversed=True, limit=rows)
 
-    def _growth_after(self, table: bytes, reaches_down: bool) -> None:
-        with self._lock:
-            self._growth(table).reaches_down = reaches_down
-
     def _is_contradicted(self, region: RegionLocations, meta_replica: int) -> bool:
         """A secondary shows a region that has been split or merged since: it is behind."""
         return meta_replica != 0 and self._reader.confirms and self.cache.outranks(region)
 
-    def _taken(self, flight: _Flight, lookup: Lookup, found: Located, meta_replica: int) -> RegionLocations | None:
+    def _taken(self, flight: Flight, lookup: Lookup, found: Located, meta_replica: int) -> RegionLocations | None:
         """Cache an answer; what the cache makes of it, or None if the very place has failed in the meantime."""
         if meta_replica == 0:
             self.cache.insert(lookup.table, found.neighbours, flight.generation, verdict=found.region)
@@ -551,12 +350,12 @@ class Locator:
         scan = MetaScan(start_row, keys.meta_table_stop(table), is_reversed=False, limit=limit)
 
         def judge(page: MetaPage, _: int) -> tuple[Sequence[RegionLocations], bytes | None] | MetaClientError:
-            last_row = _last_row(page, scan)
+            last_row = last_row_of(page, scan)
             regions = listed(page, table, expected_start=next_start, is_last=len(page.rows) < limit)
             return regions if isinstance(regions, MetaClientError) else (regions, last_row)
 
         def as_they_are(page: MetaPage, _: int) -> tuple[Sequence[RegionLocations], bytes | None]:
-            return _regions_on(page, table)[0], _last_row(page, scan)
+            return regions_on(page, table)[0], last_row_of(page, scan)
 
         if self._runtime.now() >= deadline:
             raise DeadlineExceeded(f"listing the regions of table {keys.printable(table)!r} took too long")
@@ -619,63 +418,6 @@ class Locator:
                 return True
             self._timeouts[key] = count
             return False
-
-    def check_enabled(self, table: bytes, deadline: float) -> None:
-        """Raise TableDisabled when the primary hbase:meta says so; one read per table and ``table_state_ttl_s``."""
-        state = self._state(table, deadline)
-        if state in (TableState.DISABLED, TableState.DISABLING):
-            raise TableDisabled(f"table {keys.printable(table)!r} is disabled; enable_table() makes it readable again")
-
-    def _state(self, table: bytes, deadline: float) -> TableState | None:
-        with self._lock:
-            known = self._states.get(table)  # one call: the entry may expire between two
-            if known is not None:
-                return known.state
-            pending = self._state_flights.get(table)
-            is_ours = pending is None
-            if pending is None:
-                pending = self._state_flights[table] = self._runtime.pending(name="table state")
-        if is_ours:
-            self._read_state(table, pending, deadline)
-        if self._runtime.wait_first((pending,), deadline) is None or pending.error() is not None:
-            return None  # unknown is not disabled: the operation goes on and hears more
-        return pending.result()
-
-    def _read_state(self, table: bytes, pending: Pending[TableState | None], deadline: float) -> None:
-        scan = MetaScan(table, table, is_reversed=False, limit=1, families=(b"table",))
-
-        def judge(page: MetaPage, _: int) -> _KnownState:
-            values = [row.columns.get(b"table:state") for row in page.rows if row.row == table]
-            return _KnownState(metarow.decode_table_state(values[0]) if values and values[0] is not None else None)
-
-        found: _KnownState | None = None
-        try:
-            found = self._reader.read_primary(scan, judge, deadline)
-        except MetaClientError:
-            pass  # unknown: see above
-        finally:
-            with self._lock:
-                self._state_flights.pop(table, None)
-                if found is not None:
-                    self._states[table] = found
-            pending.complete(found.state if found is not None else None)
-
-
-@dataclass(frozen=True, slots=True)
-class _KnownState:
-    """A table's state as the primary told it; None: it has none, or none that we know."""
-
-    state: TableState | None
-
-
-def _last_row(page: MetaPage, scan: MetaScan) -> bytes | None:
-    """The page's last row, None when there is none; ValueError when a page does not lead on (it would never end)."""
-    if not page.rows:
-        return None
-    last_row = page.rows[-1].row
-    if not keys.meta_sort_key(scan.start_row) <= keys.meta_sort_key(last_row) <= keys.meta_sort_key(scan.stop_row):
-        raise ValueError(f"row {keys.printable(last_row)!r} is not in the range that was asked for")
-    return last_row
 
 
 E = TypeVar("E", bound=MetaClientError)

@@ -80,7 +80,7 @@ def _lookups(r: Rig) -> None:
         lambda: r.locate(b"h", replica_id=1),
         lambda: r.before(b""),
         lambda: r.connection.regions(TABLE),
-        lambda: r.locator.check_enabled(TABLE, r.deadline(TIMEOUT_S)),
+        lambda: r.locator.table_states.check_enabled(TABLE, r.deadline(TIMEOUT_S)),
         lambda: r.connection.table(TABLE).row(b"h"),
     ):
         begun = r.runtime.now()

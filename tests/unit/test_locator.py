@@ -25,7 +25,7 @@ from metaclient.errors import (
     TableNotFound,
     WrongRegion,
 )
-from metaclient.lookup.locator import Located, listed, located
+from metaclient.lookup.pages import Located, listed, located
 from metaclient.meta import Lookup
 from metaclient.model import RegionInfo, RegionLocation, RegionLocations
 from metaclient.runtime import ThreadRuntime
@@ -894,7 +894,7 @@ def test_region_without_a_server_is_asked_for_again_at_the_primary_until_it_is_p
 
 def test_thousand_not_serving_answers_cost_one_read_of_the_tables_state() -> None:
     with rig(meta_mode="LoadBalance", latency_s=0.005) as r:
-        tasks = [r.runtime.start(r.locator.check_enabled, TABLE, r.deadline()) for _ in range(1_000)]
+        tasks = [r.runtime.start(r.locator.table_states.check_enabled, TABLE, r.deadline()) for _ in range(1_000)]
         r.runtime.run_for(1.0)
         for task in tasks:
             task.result()
@@ -927,15 +927,15 @@ def test_deleted_table_is_not_found_and_forgotten() -> None:
 
 def test_state_is_read_again_when_it_is_old_and_an_unknown_one_is_not_disabled() -> None:
     with rig(meta_mode="LoadBalance", table_state_ttl_s=2.0) as r:
-        r.locator.check_enabled(TABLE, r.deadline())
+        r.locator.table_states.check_enabled(TABLE, r.deadline())
         r.connection.disable_table(TABLE)
-        r.locator.check_enabled(TABLE, r.deadline())  # within its life
+        r.locator.table_states.check_enabled(TABLE, r.deadline())  # within its life
         r.runtime.run_for(2.1)
         with pytest.raises(TableDisabled):
-            r.locator.check_enabled(TABLE, r.deadline())
+            r.locator.table_states.check_enabled(TABLE, r.deadline())
         r.runtime.run_for(2.1)
         r.backend.on("read_meta").raises(lambda: ServerUnreachable("refused"))
-        r.locator.check_enabled(TABLE, r.deadline())
+        r.locator.table_states.check_enabled(TABLE, r.deadline())
 
 
 # ---- TIMELINE reads and the locations they need
