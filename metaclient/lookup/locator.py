@@ -249,15 +249,15 @@ class Locator:
             found = located(page, lookup)
             if isinstance(found, MetaClientError):
                 return found
-            if self._is_contradicted(found.region, meta_replica):
+            if self._is_contradicted(found.entry, meta_replica):
                 return LocationUnknown(f"a newer region than the one of {described(lookup)} is known")
-            if found.region.at(flight.replica_id) is None:
-                unplaced[:] = [found.region]
+            if found.entry.at(flight.replica_id) is None:
+                unplaced[:] = [found.entry]
                 # HBase writes empty columns for replicas that wait for a server (RegionStateStore), so that their
                 # number is known from the start: what the primary does not show will not come.
-                is_final = meta_replica == 0 and flight.replica_id >= len(found.region.replicas)
+                is_final = meta_replica == 0 and flight.replica_id >= len(found.entry.replicas)
                 kind = NoSuchReplica if is_final else RegionOffline
-                return kind(why_unplaced(found.region, flight.replica_id, lookup))
+                return kind(why_unplaced(found.entry, flight.replica_id, lookup))
             return found
 
         try:
@@ -268,7 +268,7 @@ class Locator:
                 if self._reader.confirms and not isinstance(error, NoSuchReplica):
                     self._reader.on_wrong_location(unplaced[0].region)
             raise
-        lowest = found.neighbours[-1] if found.neighbours else found.region
+        lowest = found.neighbours[-1] if found.neighbours else found.entry
         is_short = len(found.neighbours) + 1 < flight.rows
         self._flights.note_reach(lookup.table, is_short or lowest.region.start_key <= flight.gap[0])
         return self._taken(flight, lookup, found, meta_replica)
@@ -299,14 +299,14 @@ class Locator:
     def _taken(self, flight: Flight, lookup: Lookup, found: Located, meta_replica: int) -> RegionLocations | None:
         """Cache an answer; what the cache makes of it, or None if the very place has failed in the meantime."""
         if meta_replica == 0:
-            self.cache.insert(lookup.table, found.neighbours, flight.generation, verdict=found.region)
+            self.cache.insert(lookup.table, found.neighbours, flight.generation, verdict=found.entry)
         else:
-            self.cache.insert(lookup.table, (*found.neighbours, found.region), flight.generation)
+            self.cache.insert(lookup.table, (*found.neighbours, found.entry), flight.generation)
         entry = self._cached(lookup)
         if entry is not None and entry.at(flight.replica_id) is not None:
             return entry
-        failed = self.cache.failed_generation(lookup.table, found.region.region, flight.replica_id)
-        return found.region if failed <= flight.generation else None
+        failed = self.cache.failed_generation(lookup.table, found.entry.region, flight.replica_id)
+        return found.entry if failed <= flight.generation else None
 
     # -- whole tables --------------------------------------------------------------------------------------------
 

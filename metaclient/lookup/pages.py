@@ -34,7 +34,7 @@ PREFETCH_GROWTH = 4
 class Located:
     """What a page of a lookup means: the region of the row, and others that it happened to bring."""
 
-    region: RegionLocations
+    entry: RegionLocations
     neighbours: tuple[RegionLocations, ...]
 
 

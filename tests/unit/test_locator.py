@@ -49,7 +49,7 @@ def meaning(page: MetaPage, row: bytes, *, before: bool = False) -> Located | Me
 def test_first_acceptable_row_is_the_answer_and_the_rest_are_neighbours() -> None:
     found = meaning(page_of(placed(region(b"g", b"m"), "a"), placed(region(b"", b"g"), "b")), b"h")
     assert isinstance(found, Located)
-    assert found.region.region.start_key == b"g"
+    assert found.entry.region.start_key == b"g"
     assert [entry.region.start_key for entry in found.neighbours] == [b""]
 
 
@@ -62,7 +62,7 @@ def test_split_parent_is_passed_over() -> None:
         page_of(placed(region(b"g", b"m", 2), "a"), parent_of(b"g", b"z"), placed(region(b"", b"g"), "b")), b"h"
     )
     assert isinstance(found, Located)
-    assert [entry.region.start_key for entry in (found.region, *found.neighbours)] == [b"g", b""]
+    assert [entry.region.start_key for entry in (found.entry, *found.neighbours)] == [b"g", b""]
 
 
 def test_only_split_parents_are_not_a_missing_table() -> None:
@@ -94,7 +94,7 @@ def test_row_that_lies_about_its_own_name_is_no_answer() -> None:
 def test_torn_row_gives_no_primary(column: bytes) -> None:
     """Missing start code, broken PBUF."""
     found = meaning(without_columns(page_of(placed(region(), "a")), column), b"h")
-    assert isinstance(found, LocationUnknown) or (isinstance(found, Located) and found.region.primary is None)
+    assert isinstance(found, LocationUnknown) or (isinstance(found, Located) and found.entry.primary is None)
 
 
 def test_neighbours_that_are_offline_or_unplaced_are_not_cached() -> None:
