@@ -35,7 +35,7 @@ from metaclient.errors import (
 from metaclient.errors import NoConnectionsAvailable as NoConnectionsAvailable
 from metaclient.errors import NoSuchReplica as NoSuchReplica
 from metaclient.errors import TableNotDisabled as TableNotDisabled
-from metaclient.meta.reader import MetaReplicaStatus
+from metaclient.meta.health_tracker import MetaReplicaStatus
 from metaclient.model import Consistency, RegionLocation, RegionLocations, Row
 from metaclient.pool import ConnectionPool
 from metaclient.table import Table

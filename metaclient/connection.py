@@ -33,7 +33,8 @@ from metaclient.errors import (
 from metaclient.lookup.location_export import decode_locations, export_locations
 from metaclient.lookup.locator import Locator
 from metaclient.lookup.region_listing import RegionListing
-from metaclient.meta.reader import MetaReader, MetaReplicaStatus
+from metaclient.meta.health_tracker import MetaReplicaStatus
+from metaclient.meta.reader import MetaReader
 from metaclient.model import (
     FamilyDescriptor,
     RegionLocation,
@@ -473,13 +474,13 @@ class Connection:
         """
         self._check_open()
         names = [self._table_name(table) for table in tables]
-        return export_locations(self._locator.cache, names, self._reader.known())
+        return export_locations(self._locator.cache, names, self._reader.registry.known())
 
     def import_locations(self, data: bytes) -> int:
         """Add exported locations to the cache, so that they need no lookup; return the number of regions."""
         self._check_open()
         tables, replicas = decode_locations(data)
-        self._reader.assume(replicas)
+        self._reader.registry.assume(replicas)
         return self._locator.cache.take(tables)
 
     def meta_replicas(self) -> list[MetaReplicaStatus]:
@@ -487,7 +488,7 @@ class Connection:
         self._check_open()
         deadline = self._meta_deadline()
         self._retrier.call(
-            lambda: self._reader.refresh(deadline),
+            lambda: self._reader.registry.refresh(deadline),
             deadline=deadline,
             what=lambda: "ask the registry for the meta replicas",
         )

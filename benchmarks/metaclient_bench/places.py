@@ -103,7 +103,7 @@ def _wait_for_meta(connection: Connection) -> None:
     runtime, backend = connection._runtime, connection._backend
     deadline = runtime.now() + KNOWN_S_MAX
     scan = MetaScan(meta_table_start(TABLE), meta_table_stop(TABLE), is_reversed=False, limit=len(SPLITS) + 1)
-    for replica in connection._reader.replicas(deadline):
+    for replica in connection._reader.registry.replicas(deadline):
         while True:
             try:
                 page = connection._executor.call(backend.read_meta, replica, scan, deadline=runtime.now() + 5)

@@ -164,7 +164,7 @@ class Locator:
 
     def _meta_region(self, replica_id: int, reload: bool, deadline: float) -> RegionLocations:
         """hbase:meta's one region, which no row of meta describes: the registry knows where its copies are."""
-        replicas = self._reader.refresh(deadline) if reload else self._reader.replicas(deadline)
+        replicas = self._reader.registry.refresh(deadline) if reload else self._reader.registry.replicas(deadline)
         info = RegionInfo(META_TABLE, region_id=1)
         places: list[RegionLocation | None] = [None] * (1 + max(replica.replica_id for replica in replicas))
         for replica in replicas:
@@ -370,7 +370,7 @@ class Locator:
     def on_error(self, location: RegionLocation, error: MetaClientError) -> None:
         """A call at this location failed: decide what that says about the location."""
         if location.region.table == META_TABLE:
-            self._reader.refresh_on_evidence()
+            self._reader.registry.refresh_on_evidence()
             return
         if isinstance(error, RegionMoved) and self._follow(location, error):
             return

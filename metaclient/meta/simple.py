@@ -3,7 +3,7 @@
 Mirrors ``CatalogReplicaLoadBalanceSimpleSelector`` of HBase 2.6 and 3 (spec/client.md 3):
 
 - a uniformly random id of ``0 .. n-1``, primary and holes included; ``n <= 1`` or unknown: the primary;
-- one pick per lookup, never changed: no fallback when the replica is dead or wrong (``is_final``);
+- one pick per lookup, never changed: no fallback when the replica is dead or wrong (see ``java_reader``);
 - after a wrong location the range goes to the primary for 3 s; a mark is inserted only if absent, so that errors
   during its life, and after it until the next sweep, are lost;
 - constants, not configurable: 3000 ms life, 1500 ms sweep, and a replica count refreshed every 60 s. Both run on a grid
@@ -31,9 +31,7 @@ COUNT_REFRESH_S = 60.0
 
 
 class SimpleSelector:
-    """The Java client's selector. ``is_final`` tells the reader to stay with the one answer, wrong or not."""
-
-    is_final = True
+    """The Java client's selector."""
 
     def __init__(self) -> None:
         self._marks: dict[bytes, dict[bytes, tuple[bytes, float]]] = {}  # table -> start -> (end, made at)

@@ -100,7 +100,7 @@ def plan(connection: Connection, query: Query, *, whole: bool = False) -> list[T
         parts = [piece for part in parts for piece in _cut(part, options.partition_split_mb)]
         parts = _merged(parts, options.partition_min_mb, options.bulkget_size)
         parts = _chunked(parts, options.partition_max)
-    replicas = connection._reader.known()
+    replicas = connection._reader.registry.known()
     ships = options.locations == "ship"
     splits = [_split(part, query.table, replicas, ships) for part in parts]
     return _interleaved(splits) or [TableSplit()]

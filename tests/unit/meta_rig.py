@@ -11,7 +11,7 @@ from metaclient import metarow
 from metaclient.backend import MetaPage, MetaRow
 from metaclient.connection import Connection, connect_to
 from metaclient.lookup.locator import Locator
-from metaclient.meta.reader import MetaReplicaStatus
+from metaclient.meta.health_tracker import MetaReplicaStatus
 from metaclient.model import RegionInfo, RegionLocation, RegionLocations, ServerName
 from metaclient.runtime import SimRuntime
 from metaclient.telemetry import Event

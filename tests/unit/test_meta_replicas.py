@@ -26,7 +26,7 @@ from metaclient.errors import (
     TableNotFound,
     Unsupported,
 )
-from metaclient.meta.reader import REFUTATIONS_MAX
+from metaclient.meta.health_tracker import REFUTATIONS_MAX
 from metaclient.model import MetaReplica
 from metaclient.runtime import SimRuntime, ThreadRuntime
 from metaclient.testing import Rule, ScriptedBackend
@@ -405,7 +405,7 @@ def test_one_hung_replica_does_not_make_everybody_patient() -> None:
         for _ in range(50):
             look(r)
             r.runtime.run_for(1.0)
-        assert r.connection._reader._try_s() == pytest.approx(0.05)
+        assert r.connection._reader.health.try_s() == pytest.approx(0.05)
 
 
 def test_primary_that_says_a_region_is_on_the_move_is_not_ejected_for_it() -> None:

@@ -18,7 +18,7 @@ from metaclient.attempts.retry import _Operation
 from metaclient.calls.operations import Operations
 from metaclient.errors import ConfigError, Disposition, MetaClientError
 from metaclient.lookup.locator import Locator
-from metaclient.meta.reader import _Reading
+from metaclient.meta.reading import Reading
 from metaclient.meta.selector import RoundRobin
 from metaclient.scanner import TableScanner
 from metaclient_fake.master import region_procedures
@@ -316,7 +316,7 @@ def hedge_ignores_budget(right: Callable[..., Any]) -> Callable[..., Any]:
     return take
 
 
-@_defect(_Reading, "accept", caught_by=("errors", "tables", "liveness"))
+@_defect(Reading, "accept", caught_by=("errors", "tables", "liveness"))
 def lookup_believes_secondary(right: Callable[..., Any]) -> Callable[..., Any]:
     """A secondary of hbase:meta that knows no table is believed."""
 
