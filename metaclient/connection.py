@@ -402,7 +402,8 @@ class Connection:
         self, table: bytes | str, row: bytes | str, *, replica_id: int = 0, reload: bool = False
     ) -> RegionLocation:
         """Return the location of a row's region, or of a replica of it; a cached one takes about a microsecond."""
-        # The fast path only reads the snapshot; arguments that need a conversion are handled below.
+        # The fast path only reads the snapshot; arguments that need a conversion are handled below. It is
+        # TableLocations.cached_primary without its call, which would cost 30 to 40 ns of about 410.
         known = self._cached_tables.get(table)  # type: ignore[arg-type]  # a str key is a miss
         if known is None and type(table) is str:
             known = self._cached_tables.get(table.encode())

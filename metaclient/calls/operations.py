@@ -7,7 +7,6 @@ a location each time. An answer of a wrong type raises BackendFault.
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -463,16 +462,7 @@ class Operations:
 
     def _cached_place(self, table: bytes, row: bytes) -> RegionLocation | None:
         known = self._cached_tables.get(table)
-        if known is None:
-            return None
-        snapshot = known.snapshot
-        index = bisect_right(snapshot.starts, row) - 1
-        if index < 0 or ((end := snapshot.ends[index]) and row >= end):
-            return None
-        place = snapshot.primaries[index]
-        if place is not None:
-            known.hits += 1
-        return place
+        return known.cached_primary(row) if known is not None else None
 
     def check_and_mutate(self, table: bytes, check: Check, mutation: Mutation) -> bool:
         deadline = self.deadline(table)

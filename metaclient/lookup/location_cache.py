@@ -52,13 +52,18 @@ class Snapshot:
     primaries: list[RegionLocation | None]
     regions: list[RegionLocations]
 
-    def covering(self, row: bytes) -> RegionLocations | None:
-        """The region that contains ``row``."""
+    def index_of(self, row: bytes) -> int:
+        """Return the index of the region that contains ``row``; -1 when no such region is known."""
         index = bisect_right(self.starts, row) - 1
         if index < 0:
-            return None
+            return -1
         end = self.ends[index]
-        return self.regions[index] if not end or row < end else None
+        return index if not end or row < end else -1
+
+    def covering(self, row: bytes) -> RegionLocations | None:
+        """Return the region that contains ``row``."""
+        index = self.index_of(row)
+        return self.regions[index] if index >= 0 else None
 
     def before(self, row: bytes) -> RegionLocations | None:
         """The region that ends at or contains what lies just before ``row``; ``b""`` = the last region."""
@@ -71,11 +76,12 @@ class Snapshot:
 
     def gap(self, row: bytes) -> tuple[bytes, bytes]:
         """The widest range around ``row`` of which nothing is known; a known region's own range otherwise."""
-        index = bisect_right(self.starts, row)
-        if index and keys.contains(self.starts[index - 1], self.ends[index - 1], row):
-            return self.starts[index - 1], self.ends[index - 1]
-        start = self.ends[index - 1] if index else b""
-        return start, self.starts[index] if index < len(self.starts) else b""
+        index = self.index_of(row)
+        if index >= 0:
+            return self.starts[index], self.ends[index]
+        above = bisect_right(self.starts, row)
+        start = self.ends[above - 1] if above else b""
+        return start, self.starts[above] if above < len(self.starts) else b""
 
     def rows_to_lowest_hole(self, row: bytes, rows_max: int) -> int:
         """How many rows of meta, from the region of ``row`` downwards, reach the lowest hole among ``rows_max``."""
@@ -163,6 +169,15 @@ class TableLocations:
         self.cleared = 0  # generation of the last clear
         # (start key, replica id) -> generation and location of the failure, for rule 5.
         self.failed: dict[tuple[bytes, int], tuple[int, RegionLocation]] = {}
+
+    def cached_primary(self, row: bytes) -> RegionLocation | None:
+        """Return where the primary of the row's region is, and count the hit; None when that is not known."""
+        snapshot = self.snapshot
+        index = snapshot.index_of(row)
+        place = snapshot.primaries[index] if index >= 0 else None
+        if place is not None:
+            self.hits += 1
+        return place
 
 
 class LocationCache:

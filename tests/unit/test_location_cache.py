@@ -481,3 +481,30 @@ def test_import_of_any_json_raises_nothing_but_config_error(regions: object) -> 
 
 def test_unknown_table_exports_nothing(cache: LocationCache) -> None:
     assert json.loads(export_locations(cache, [b"none"]))["tables"] == {}
+
+
+def test_inlined_search_of_locate_finds_what_the_cache_finds() -> None:
+    """``Connection.locate`` repeats the search of ``cached_primary`` without its call: the two must not part."""
+    with rig(splits=[b"d", b"h", b"m"]) as r:
+        r.connection.warm_up(TABLE)
+        known = r.locator.cache.table(TABLE)
+        reads = r.reads()
+        for row in (b"", b"a", b"d", b"d\x00", b"g\xff", b"h", b"l", b"m", b"zz"):
+            place = known.cached_primary(row)
+            assert place is not None
+            assert r.locate(row) is place
+            assert place.region.contains(row)
+        assert r.reads() == reads
+        lost = known.cached_primary(b"h")
+        assert lost is not None
+        r.locator.cache.forget(lost)
+        assert known.cached_primary(b"i") is None  # a hole: both leave it to a lookup
+        assert r.locate(b"i").region.contains(b"i")
+        assert r.reads() == reads + 1
+        first = r.locator.cache.cached_region(TABLE, b"a")
+        assert first is not None
+        r.locator.cache.clear(TABLE)
+        r.locator.cache.insert(TABLE, [first])
+        assert known.cached_primary(b"d") is None  # the end of a region is not in it
+        assert r.locate(b"d").region.contains(b"d")
+        assert r.reads() == reads + 2
