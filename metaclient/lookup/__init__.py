@@ -1,1 +1,1 @@
-"""Where is this row: the locator, its lookups in flight, and the cache of locations."""
+"""Finds the region of a row: the locator, its lookups in flight, pages of hbase:meta, and the cache of locations."""

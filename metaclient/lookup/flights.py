@@ -1,4 +1,9 @@
-"""Keeps the lookups in flight of each table, so that callers that miss the same region share one read of hbase:meta."""
+"""Stores the lookups in flight of each table, so that callers that miss the same region share one read of hbase:meta.
+
+A flight answers a row if it was started for the same hole in the cache (a region whose range is known and whose place
+is not, or a table of which nothing is known), or for a higher row of the same unknown range, because the scan runs
+downwards and returns the neighbours. A flight that started before a failure never answers callers that come after it.
+"""
 
 from __future__ import annotations
 
@@ -23,14 +28,14 @@ TABLES_REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Flight:
-    """A lookup under way that others may wait for."""
+    """A lookup in flight that other callers may wait for."""
 
     row: bytes
     before: bool
     replica_id: int
-    gap: tuple[bytes, bytes]  # what is not known around the row
+    gap: tuple[bytes, bytes]  # the unknown range around the row
     is_known_region: bool  # the gap is one region's range
-    is_for_whole_gap: bool  # one answer may do for every row of the gap
+    is_for_whole_gap: bool  # one answer may serve every row of the gap
     from_top: bool  # the page starts at the upper end of the gap
     rows: int
     generation: int
@@ -44,7 +49,7 @@ class Flight:
         return keys.contains(*self.gap, row) and (self.is_for_whole_gap or row <= self.row)
 
     def is_same_question(self, row: bytes, replica_id: int) -> bool:
-        """Whether "no such place" is an answer for them, too."""
+        """Return True if "no such place" answers a lookup of this row and replica, too."""
         return self.replica_id == replica_id and (self.row == row or self.is_known_region)
 
 
@@ -67,7 +72,7 @@ class Flights:
         self._growth: LRUCache[bytes, PageGrowth] = LRUCache(TABLES_REMEMBERED)
 
     def __len__(self) -> int:
-        return sum(map(len, self._flights.values()))
+        return sum(map(len, list(self._flights.values())))
 
     def close(self) -> None:
         """Refuse further lookups and fail those in flight."""
@@ -78,7 +83,10 @@ class Flights:
             flight.pending.fail(ConnectionClosed("the connection was closed during the lookup"))
 
     def board(self, lookup: Lookup, replica_id: int, generation: int) -> tuple[Flight | None, Sequence[Flight]]:
-        """Ours to make: (it, ()). Another's that answers us: (it, all). Too many under way: (None, all)."""
+        """Return a flight for the lookup, or None when too many are running; and the flights that run already.
+
+        Without other flights, the returned flight is new and the caller has to make it.
+        """
         row = lookup.row or b""
         with self._lock:
             if self._is_closed:
@@ -99,7 +107,7 @@ class Flights:
         is_known_region = not lookup.before and snapshot.covering(row) is not None
         growth = self._growth_of(lookup.table)
         rows = growth.next(self._runtime.now())
-        if is_known_region:  # its neighbours are known, too, unless they have failed as well
+        if is_known_region:  # its neighbours are known, too, unless they have failed
             rows = max(self._config.locate_prefetch, snapshot.rows_to_lowest_hole(row, rows))
         # Only a page that has grown can be expected to come down from the top of the gap to the row.
         has_grown = rows > self._config.locate_prefetch

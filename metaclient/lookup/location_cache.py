@@ -1,7 +1,7 @@
-"""Stores where regions are: one immutable sorted snapshot per table, read without a lock.
+"""Stores the locations of regions: one immutable sorted snapshot per table, read without a lock.
 
-A reader takes the snapshot once and does a floor search in it (a *cached* lookup is memory and costs about a
-microsecond). A writer builds the next snapshot under the cache's lock and swaps one reference.
+A reader takes the snapshot once and does a floor search in it, which costs less than a microsecond. A writer builds the
+next snapshot under the cache's lock and swaps one reference.
 
 Rules of insertion (``with_regions``):
 
@@ -9,21 +9,21 @@ Rules of insertion (``with_regions``):
    not older; a hole never erases what is known; the length is the longer of both. (Java loses replicas here in three
    ways, because it compares encoded names of different replicas and takes the incoming length.)
 2. Otherwise regions that overlap exclude each other, and the highest region id stays: HBase gives daughters, merged
-   regions and re-created tables a later id. So an old answer cannot bring back a split parent, and a daughter drops
-   its parent whichever of the two was asked for. A region all of whose locations have failed outranks nobody.
-3. What the *primary* hbase:meta answers for the very row that was asked stays whatever is known: it is the judge (a
-   restored snapshot brings old ids back).
+   regions and re-created tables a later id. An old answer cannot bring back a split parent, and a daughter replaces
+   its parent, whichever row was looked up. A region all of whose locations have failed outranks no other region.
+3. The answer of the *primary* of hbase:meta for the requested row (the verdict) replaces any known region, also one
+   with a higher id: a restored snapshot brings old ids back.
 
-Rules of forgetting:
+Rules of removal:
 
-4. A failed location becomes a hole; the range stays known, so that the next lookup of any of its rows is one flight.
-5. Each failure has a number, the cache's *generation*. Answers of lookups that started before it cannot bring the
-   failed location back, nor anything at all after the table was cleared.
+4. A failed location becomes a hole. The range stays known, so that the lookups of all its rows share one flight.
+5. Each failure has a number, the cache's *generation*. The answer of a lookup that started before a failure cannot
+   bring the failed location back. After a table was cleared, the answer of an older lookup is dropped.
 
-The number of regions is bounded: when it is exceeded, the tables that were read least since the last sweep go first
-(a clock, because moving a table to the front of a list at every read would cost more than the read).
+The number of regions is bounded. When it is exceeded, the tables with the fewest reads since the last sweep are evicted
+first. (An LRU list would have to be updated at every read, which costs more than the read.)
 
-DIVERGENCES from AsyncNonMetaRegionLocator (HBase 3): rules 1, 2, 3 and 5; entries are never removed one by one, only
+DIVERGENCES from AsyncNonMetaRegionLocator (HBase 3): rules 1, 2, 3 and 5; single entries are never removed, only
 made holes; the cache is bounded.
 """
 
@@ -39,13 +39,13 @@ from metaclient.runtime import Lock, Runtime
 
 __all__ = ["EMPTY", "LocationCache", "Snapshot", "TableLocations", "merged", "with_regions"]
 
-#: Failures remembered per known region before those of vanished regions are swept out: more than it has replicas.
+#: Failures remembered per known region before those of vanished regions are removed: more than a region has replicas.
 FAILED_PER_REGION = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Regions of one table in the order of their start keys, as parallel lists; never changed once made."""
+    """The regions of one table in the order of their start keys, as parallel lists. Immutable."""
 
     starts: list[bytes]
     ends: list[bytes]
@@ -66,7 +66,7 @@ class Snapshot:
         return self.regions[index] if index >= 0 else None
 
     def before(self, row: bytes) -> RegionLocations | None:
-        """The region that ends at or contains what lies just before ``row``; ``b""`` = the last region."""
+        """Return the region that contains the keys just before ``row``; for ``b""``, the last region."""
         index = (len(self.starts) if not row else bisect_left(self.starts, row)) - 1
         if index < 0:
             return None
@@ -75,7 +75,7 @@ class Snapshot:
         return self.regions[index] if covers else None
 
     def gap(self, row: bytes) -> tuple[bytes, bytes]:
-        """The widest range around ``row`` of which nothing is known; a known region's own range otherwise."""
+        """Return the widest unknown range around ``row``; the range of its region if that is known."""
         index = self.index_of(row)
         if index >= 0:
             return self.starts[index], self.ends[index]
@@ -84,7 +84,7 @@ class Snapshot:
         return start, self.starts[above] if above < len(self.starts) else b""
 
     def rows_to_lowest_hole(self, row: bytes, rows_max: int) -> int:
-        """How many rows of meta, from the region of ``row`` downwards, reach the lowest hole among ``rows_max``."""
+        """Return how many rows of meta, from the region of ``row`` down, reach the lowest hole among ``rows_max``."""
         index = bisect_right(self.starts, row) - 1
         below = self.primaries[max(0, index - rows_max + 1) : index + 1]
         return len(below) - below.index(None) if None in below else 1
@@ -94,7 +94,7 @@ EMPTY = Snapshot([], [], [], [])
 
 
 def merged(old: RegionLocations, new: RegionLocations) -> RegionLocations:
-    """Both answers about one region, replica by replica; ``old`` itself when nothing changes."""
+    """Merge two answers about one region, replica by replica; return ``old`` itself when nothing changes."""
     if old.region.region_id != new.region.region_id or old.region.start_key != new.region.start_key:
         return new
     length = max(len(old.replicas), len(new.replicas))
@@ -113,7 +113,7 @@ def _newer(old: RegionLocation | None, new: RegionLocation | None) -> RegionLoca
 def with_regions(
     snapshot: Snapshot, incoming: Iterable[RegionLocations], verdict: RegionLocations | None = None
 ) -> Snapshot:
-    """The snapshot after an answer; the same object when the answer says nothing new. ``verdict``: see rule 3."""
+    """Return the snapshot after an answer; the same object when nothing changes. ``verdict``: see rule 3."""
     made = snapshot
     for entry in incoming if verdict is None else (*incoming, verdict):
         first, last = _overlap(made, entry.region)
@@ -136,7 +136,7 @@ def with_regions(
 
 
 def _overlap(known: Snapshot, region: RegionInfo) -> tuple[int, int]:
-    """The slice of known regions that share rows with ``region``."""
+    """Return the slice of known regions that share rows with ``region``."""
     first = bisect_right(known.starts, region.start_key)
     if first and keys.overlaps(known.starts[first - 1], known.ends[first - 1], region.start_key, region.end_key):
         first -= 1
@@ -155,14 +155,14 @@ def _outranks(known: RegionLocations, incoming: RegionLocations) -> bool:
 
 
 class TableLocations:
-    """What is known of one table. ``snapshot`` is swapped, never changed; the rest is guarded by the cache's lock."""
+    """The known locations of one table. ``snapshot`` is swapped; the other fields are guarded by the cache's lock."""
 
     __slots__ = ("cleared", "failed", "hits", "misses", "snapshot", "swept_hits")
 
     def __init__(self) -> None:
         self.snapshot = EMPTY
-        # Plain additions: CPython does not switch threads inside one, so nothing is lost, and a lock would cost
-        # more than the lookup that is counted.
+        # Incremented without the lock, which would cost more than the lookup that is counted. No count is lost:
+        # CPython does not switch threads inside of one addition.
         self.hits = 0
         self.misses = 0
         self.swept_hits = 0
@@ -196,14 +196,14 @@ class LocationCache:
     def __init__(self, runtime: Runtime, *, regions_max: int) -> None:
         self._runtime = runtime
         self._regions_max = regions_max
-        #: Table name -> what is known. Read without a lock; entries are added and dropped under it.
+        #: Table name -> its locations. Read without the lock; entries are added and dropped under it.
         self.tables: dict[bytes, TableLocations] = {}
         self.generation = 0  # grows with each failure, reload and clear; guarded by the lock, and read without it
         self._begin()
         runtime.on_fork(self._begin)
 
     def _begin(self) -> None:
-        """A new lock, and counters of this process: at first, and in a child process, which keeps the locations."""
+        """Make a new lock and new counters, here and in a forked child, which keeps the locations."""
         self._lock: Lock = self._runtime.lock()
         # Guarded by the lock, and read without it:
         self._regions = sum(len(known.snapshot.regions) for known in self.tables.values())
@@ -228,13 +228,13 @@ class LocationCache:
         return known.snapshot.before(row) if known is not None else None
 
     def failed_generation(self, table: bytes, region: RegionInfo, replica_id: int) -> int:
-        """When this replica of a region last failed; 0 when that is over or never was."""
+        """Return the generation of the last failure of this replica; 0 if it did not fail, or was found again since."""
         known = self.tables.get(table)
         failure = known.failed.get((region.start_key, replica_id)) if known is not None else None
         return failure[0] if failure is not None else 0
 
     def outranks(self, entry: RegionLocations) -> bool:
-        """True when a newer region, of which a place is known, shares rows with this one."""
+        """Return True if a newer region with a known place shares rows with this one."""
         known = self.tables.get(entry.region.table)
         if known is None:
             return False
@@ -248,7 +248,7 @@ class LocationCache:
     # -- writing ---------------------------------------------------------------------------------------------
 
     def table(self, table: bytes) -> TableLocations:
-        """The table's entry, made on first use."""
+        """Return the table's entry, made on first use."""
         known = self.tables.get(table)
         if known is None:
             with self._lock:
@@ -262,7 +262,7 @@ class LocationCache:
         generation: int | None = None,
         verdict: RegionLocations | None = None,
     ) -> None:
-        """Take in an answer of hbase:meta. ``generation`` is the cache's at the time when the lookup *started*."""
+        """Insert an answer of hbase:meta; ``generation`` is the cache's generation when the lookup *started*."""
         known = self.table(table)
         with self._lock:
             if generation is not None and generation < known.cleared:
@@ -293,7 +293,7 @@ class LocationCache:
         return RegionLocations(entry.region, tuple(replicas))
 
     def forget(self, location: RegionLocation) -> bool:
-        """Make a hole where this location is cached; False when the cache has moved on already."""
+        """Make this location a hole; return False if it is not cached, or a newer one is."""
         known = self.tables.get(location.region.table)
         if known is None:
             return False
@@ -307,7 +307,7 @@ class LocationCache:
             return True
 
     def moved(self, location: RegionLocation, server: ServerName, seqnum: int) -> bool:
-        """Follow a RegionMoved error without a lookup; False when what is cached is newer."""
+        """Cache the target of a RegionMoved error as a hint; return False if the cached location is newer."""
         known = self.tables.get(location.region.table)
         if known is None:
             return False
@@ -321,13 +321,13 @@ class LocationCache:
             return True
 
     def _holding(self, known: TableLocations, location: RegionLocation) -> RegionLocations | None:
-        """The entry that places this very replica where ``location`` says, or says it on older evidence."""
+        """Return the entry whose place of this replica is ``location``, with the same or an older sequence number."""
         entry = known.snapshot.covering(location.region.start_key)
         cached = entry.at(location.replica_id) if entry is not None else None
         return entry if cached is not None and _is_same_place(cached, location) else None
 
     def confirm(self, location: RegionLocation) -> None:
-        """A call at a hinted location worked: it is a fact now."""
+        """Turn a hint into a location, after a call there succeeded."""
         region = location.region
         known = self.tables.get(region.table)
         if known is None:
@@ -339,7 +339,7 @@ class LocationCache:
                 self._swap(known, _replaced(known.snapshot, entry, region.replica_id, fact))
 
     def forget_server(self, server: ServerName) -> int:
-        """Make holes of everything that was on this server; how many there were."""
+        """Make holes of all locations on this server; return their number."""
         count = 0
         with self._lock:
             for known in self.tables.values():
@@ -367,13 +367,13 @@ class LocationCache:
         return lost
 
     def bump(self) -> int:
-        """Start a new generation: lookups in flight will not satisfy whoever asks from now on."""
+        """Start a new generation: lookups in flight do not answer callers that come from now on."""
         with self._lock:
             self.generation += 1
             return self.generation
 
     def clear(self, table: bytes | None = None) -> None:
-        """Forget all locations of a table, or of all; answers that are still under way will not bring them back."""
+        """Remove all locations of a table, or of all tables; lookups in flight do not bring them back."""
         with self._lock:
             self.generation += 1
             for name in [table] if table is not None else list(self.tables):
@@ -384,7 +384,7 @@ class LocationCache:
                     self._swap(known, EMPTY)
 
     def drop(self, table: bytes, *, only_if_empty: bool = False) -> None:
-        """Forget that there ever was such a table, so that names that nobody has do not pile up."""
+        """Remove a table's entry, so that names of tables that do not exist do not pile up."""
         with self._lock:
             known = self.tables.get(table)
             if known is not None and not (only_if_empty and known.snapshot.regions):
@@ -394,7 +394,7 @@ class LocationCache:
                 self._past_misses += known.misses
 
     def hits_and_misses(self) -> tuple[int, int]:
-        """Over all tables, also those that were dropped since."""
+        """Return the hits and misses of all tables, also of dropped ones."""
         tables = list(self.tables.values())
         hits = self._past_hits + sum(known.hits for known in tables)
         return hits, self._past_misses + sum(known.misses for known in tables)
@@ -404,10 +404,10 @@ class LocationCache:
         known.snapshot = snapshot
 
     def _evict(self, keep: TableLocations, newest: list[RegionLocations]) -> None:
-        """Drop the tables that were read least since the last sweep until the bound holds.
+        """Empty the tables with the fewest reads since the last sweep until the bound holds.
 
-        The table that grew goes last, and then keeps what it has just learned: dropping that would make every further
-        lookup of it a miss.
+        The table that grew is the last one, and keeps its newest regions: otherwise each further lookup of it would be
+        a miss.
         """
         others = [known for known in self.tables.values() if known is not keep and known.snapshot.regions]
         others.sort(key=lambda known: known.hits - known.swept_hits)
@@ -422,14 +422,17 @@ class LocationCache:
             self.evictions += before - self._regions
 
     def take(self, tables: Mapping[bytes, Sequence[RegionLocations]]) -> int:
-        """Insert what another process knew; how many regions there were."""
+        """Insert the locations that another process exported; return the number of regions."""
         for name, regions in tables.items():
             self.insert(name, regions)
         return sum(map(len, tables.values()))
 
 
 def _is_same_place(known: RegionLocation, failed: RegionLocation) -> bool:
-    """Java's rule: only the location that was used may be cleared by its failure, never a newer one."""
+    """Return True if a failure may clear the known location: it is the location that was used, not a newer one.
+
+    This is the rule of AsyncRegionLocatorHelper.canUpdateOnError of HBase 3.
+    """
     return (
         known.server == failed.server
         and known.seqnum <= failed.seqnum

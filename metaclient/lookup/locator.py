@@ -1,25 +1,23 @@
-"""Finds out where a row lives: cache, then one flight per region, then hbase:meta, then the cache again.
+"""Finds the region of a row and its place: in the cache, or with one lookup in flight per region in hbase:meta.
 
-1. A cached location is memory. A miss joins a flight that will answer it, or starts one; at most ``locate_concurrency``
-   flights of a table are under way, the rest wait for any of them to land and look again.
-2. Which flight answers a row: one that was sent for the same hole in the cache (a region known by its range and not by
-   its place, or a table of which nothing is known), or for a higher row of the same unknown stretch, because the scan
-   runs downwards and brings neighbours. Flights from before a failure never answer those who come after it.
-3. A flight is one reversed page of hbase:meta: the region and the ones below it, cached for free. Pages grow from
-   ``locate_prefetch`` to ``locate_prefetch_max`` rows, fourfold, while misses follow each other, and are small again
-   when they stop. Once a page was longer than the stretch below its row, the next one starts at the upper end of its
-   own stretch and fills all of it: reading only downwards, the rows above the highest one asked for would stay unknown
-   (1000 regions, random rows: 6 calls instead of 11). A page that did not come down to its row is followed by a
-   plain one.
-4. What a page means is decided by ``located`` (pure). Negative answers of secondaries, and such that contradict a newer
-   region in the cache, are confirmed at the primary by the reader before anyone hears of them.
-5. After a failed call: RegionMoved repairs the cache once, without a lookup; a location that proved wrong becomes a
-   hole and its range is asked at the primary for a while; time-outs keep it (the *server* is slow, meta was right)
-   until the third. A hint that failed is not followed again as long as a server may go on giving it.
+1. A location in the cache is returned at once. A miss joins a flight (a lookup in flight) that will answer it, or
+   starts one (``flights``). At most ``locate_concurrency`` flights per table run at the same time; further callers
+   wait until one of them ends, and search the cache again.
+2. A flight reads one reversed page of hbase:meta: the row's region and the regions below it, which are cached, too.
+   When the last page was longer than the unknown range below its row, the next page starts at the upper end of its own
+   unknown range and covers all of it. Reading only downwards would leave the rows above the highest requested row
+   unknown (1000 regions, random rows: 6 calls instead of 11). If such a page does not reach the row, a plain page is
+   read.
+3. ``pages`` decides what a page means. A negative answer of a secondary, and an answer that contradicts a newer region
+   in the cache, is confirmed at the primary by the reader.
+4. After a failed call: RegionMoved repairs the cache once, without a lookup. A location that proved wrong becomes a
+   hole, and its range is looked up at the primary for a while. A location survives two time-outs, because then the
+   server is slow and hbase:meta was right; the third makes it a hole. A hint of RegionMoved that failed is not followed
+   again for as long as the server may repeat it.
 
-DIVERGENCES from AsyncNonMetaRegionLocator (HBase 3): see the rules above; the region is checked to contain the row; the
-leader's own deadline ends only the leader: those who joined fly again. Those who joined hear the leader's error only if
-it is an answer to their own question.
+DIVERGENCES from AsyncNonMetaRegionLocator (HBase 3): the rules above; the region is checked to contain the row; the
+deadline of the caller that made a flight ends that caller only, and the callers that joined start a new flight; callers
+that joined get the error of the flight only if it answers their own question.
 """
 
 from __future__ import annotations
@@ -66,18 +64,18 @@ from metaclient.telemetry import Telemetry
 
 __all__ = ["Locator"]
 
-#: Time-outs in a row at one location before it is looked up again: meta is rarely wrong about a slow server.
+#: Time-outs in a row at one location before it is looked up again: hbase:meta is rarely wrong about a slow server.
 TIMEOUTS_MAX = 3
 #: Bounds of the small memories below; each entry is a few dozen bytes.
 TIMEOUTS_REMEMBERED = 10_000
 HINTS_REMEMBERED = 10_000
 TIMEOUT_MEMORY_S = 60.0
-#: So long a server repeats where a region was asked to go (HRegionServer.TIMEOUT_REGION_MOVED).
+#: How long a server reports the target of a region that moved (HRegionServer.TIMEOUT_REGION_MOVED of HBase 2 and 3).
 HINT_MEMORY_S = 120.0
 
 
 class Locator:
-    """Where the rows of a cluster's tables are, for one connection."""
+    """The locations of the regions of a cluster, for one connection."""
 
     def __init__(
         self, backend: Backend, runtime: Runtime, config: Config, reader: MetaReader, telemetry: Telemetry
@@ -96,7 +94,7 @@ class Locator:
         runtime.on_fork(self._begin)
 
     def _begin(self) -> None:
-        """No lookup is in flight: at first, and in a child process, where the parent's lookups never end."""
+        """Start with no failure remembered, here and in a forked child."""
         now = self._runtime.now
         self._lock = self._runtime.lock()
         # The fields below are guarded by the lock.
@@ -108,7 +106,7 @@ class Locator:
         )
 
     def close(self) -> None:
-        """Forget everything and end whoever waits."""
+        """Fail the lookups in flight and clear the cache."""
         self._flights.close()
         self.cache.clear()
 
@@ -117,7 +115,7 @@ class Locator:
     def locate(
         self, table: bytes, row: bytes, *, deadline: float, replica_id: int = 0, reload: bool = False
     ) -> RegionLocation:
-        """The place of one replica of the row's region; network when it is not cached."""
+        """Return the place of one replica of the row's region; read hbase:meta when it is not cached."""
         entry = self.locate_region(table, row, deadline=deadline, replica_id=replica_id, reload=reload)
         location = entry.at(replica_id)
         assert location is not None
@@ -133,13 +131,13 @@ class Locator:
         reload: bool = False,
         before: bool = False,
     ) -> RegionLocations:
-        """All that is known of the region of ``row`` (or the one before it); replica ``replica_id`` is placed."""
+        """Return the region of ``row`` (or the region before it); the place of ``replica_id`` is known."""
         if table == META_TABLE:
             return self._meta_region(replica_id, reload, deadline)
         known = self.cache.table(table)
         lookup = Lookup(table, row, before, reload)
         generation = self.cache.bump() if reload else 0
-        # Each round either finds the answer, or waits for a flight that may bring it; the deadline bounds them.
+        # Each round returns the answer, or waits for a flight that may find it; the deadline bounds the rounds.
         while True:
             if not reload:
                 entry = self._cached(lookup)
@@ -163,7 +161,7 @@ class Locator:
                 reload = False
 
     def _meta_region(self, replica_id: int, reload: bool, deadline: float) -> RegionLocations:
-        """hbase:meta's one region, which no row of meta describes: the registry knows where its copies are."""
+        """Return the one region of hbase:meta, which no row describes: the registry has the places of its replicas."""
         replicas = self._reader.registry.refresh(deadline) if reload else self._reader.registry.replicas(deadline)
         info = RegionInfo(META_TABLE, region_id=1)
         places: list[RegionLocation | None] = [None] * (1 + max(replica.replica_id for replica in replicas))
@@ -192,11 +190,11 @@ class Locator:
             raise DeadlineExceeded(f"looking up {described(lookup)}: no lookup of the table came to an end in time")
 
     def _wait_for(self, flight: Flight, lookup: Lookup, replica_id: int, deadline: float) -> None:
-        """Until the flight lands; its error is raised when it answers our question as well."""
+        """Wait until the flight ends; raise its error if the error answers this lookup, too."""
         if self._runtime.wait_first((flight.pending,), deadline) is None:
             raise DeadlineExceeded(f"looking up {described(lookup)}: hbase:meta did not answer in time")
         error = flight.pending.error()
-        # A leader out of its own time says nothing about meta.
+        # The deadline of the caller that made the flight says nothing about hbase:meta.
         if not isinstance(error, MetaClientError) or isinstance(error, DeadlineExceeded):
             return
         is_about_a_row = isinstance(error, LocationUnknown | RegionOffline)
@@ -204,7 +202,7 @@ class Locator:
             raise _copied(error) from error
 
     def _fly(self, flight: Flight, lookup: Lookup, deadline: float) -> RegionLocations | None:
-        """Make the flight; None when what it found has failed in the meantime."""
+        """Make the flight; return None if the location that it found has failed in the meantime."""
         error: BaseException | None = None
         try:
             with self._telemetry.lookup(lookup.table):
@@ -240,7 +238,7 @@ class Locator:
             raise
 
     def _read_down(self, flight: Flight, lookup: Lookup, until: float) -> RegionLocations | None:
-        """The plain lookup: the row's region and the ones below it."""
+        """Read the row's region and the regions below it."""
         search_key = keys.meta_search_key_before if lookup.before else keys.meta_search_key
         scan = self._reversed_scan(search_key(lookup.table, flight.row), lookup.table, flight.rows)
         unplaced: list[RegionLocations] = []
@@ -253,8 +251,8 @@ class Locator:
                 return LocationUnknown(f"a newer region than the one of {described(lookup)} is known")
             if found.entry.at(flight.replica_id) is None:
                 unplaced[:] = [found.entry]
-                # HBase writes empty columns for replicas that wait for a server (RegionStateStore), so that their
-                # number is known from the start: what the primary does not show will not come.
+                # RegionStateStore of HBase writes empty columns for replicas that wait for a server, so that the number
+                # of replicas is known from the start: a replica without columns at the primary does not exist.
                 is_final = meta_replica == 0 and flight.replica_id >= len(found.entry.replicas)
                 kind = NoSuchReplica if is_final else RegionOffline
                 return kind(why_unplaced(found.entry, flight.replica_id, lookup))
@@ -263,7 +261,7 @@ class Locator:
         try:
             found, meta_replica = self._reader.read(lookup, scan, judge, until)
         except RegionOffline as error:
-            if unplaced:  # what is known is kept, and the primary is asked until it knows more
+            if unplaced:  # the known places are cached, and the primary is asked until the replica has a server
                 self.cache.insert(lookup.table, unplaced, flight.generation)
                 if self._reader.confirms and not isinstance(error, NoSuchReplica):
                     self._reader.on_wrong_location(unplaced[0].region)
@@ -274,7 +272,7 @@ class Locator:
         return self._taken(flight, lookup, found, meta_replica)
 
     def _read_from_top(self, flight: Flight, lookup: Lookup, until: float) -> RegionLocations | None:
-        """All that is unknown around the row; None when the page does not come down to the row."""
+        """Read the whole unknown range around the row; return None if the page does not reach down to the row."""
         start_row = keys.meta_search_key_before(lookup.table, flight.gap[1])
         scan = self._reversed_scan(start_row, lookup.table, flight.rows)
 
@@ -293,11 +291,11 @@ class Locator:
         return MetaScan(start_row, keys.meta_table_start(table), is_reversed=True, limit=rows)
 
     def _is_contradicted(self, region: RegionLocations, meta_replica: int) -> bool:
-        """A secondary shows a region that has been split or merged since: it is behind."""
+        """Return True if a lagging secondary returned a region that has been split or merged since."""
         return meta_replica != 0 and self._reader.confirms and self.cache.outranks(region)
 
     def _taken(self, flight: Flight, lookup: Lookup, found: Located, meta_replica: int) -> RegionLocations | None:
-        """Cache an answer; what the cache makes of it, or None if the very place has failed in the meantime."""
+        """Cache an answer; return the cached region, or None if the place has failed in the meantime."""
         if meta_replica == 0:
             self.cache.insert(lookup.table, found.neighbours, flight.generation, verdict=found.entry)
         else:
@@ -311,16 +309,19 @@ class Locator:
     # -- whole tables --------------------------------------------------------------------------------------------
 
     def regions(self, table: bytes, *, deadline: float) -> list[RegionLocations]:
-        """All regions of a table, as :meth:`listing` finds them."""
+        """Return all regions of a table, as :meth:`listing` finds them."""
         return list(self.listing(table, deadline=deadline).regions)
 
     def listing(self, table: bytes, *, deadline: float, on_page: Callable[[int], None] | None = None) -> RegionListing:
-        """All regions of a table, read from hbase:meta page by page and cached; resumes at another replica."""
+        """Read all regions of a table from hbase:meta page by page, and cache them.
+
+        Each page is a read of its own: when a replica fails, the listing goes on at another one.
+        """
         if table == META_TABLE:
             return RegionListing((self._meta_region(0, True, deadline),), None)
         generation = self.cache.generation
         snapshot = EMPTY
-        seen: list[RegionInfo] = []  # with those that others hide in the snapshot
+        seen: list[RegionInfo] = []  # also regions that overlap a newer one, which the snapshot does not keep
         start_row = keys.meta_table_start(table)
         next_start = b""
         while True:
@@ -345,7 +346,7 @@ class Locator:
     def _read_listing(
         self, table: bytes, start_row: bytes, next_start: bytes, deadline: float
     ) -> tuple[Sequence[RegionLocations], bytes | None]:
-        """One page, and the row after which the next one begins; None: there is none."""
+        """Return the regions of one page, and the row after which the next page starts (None: no next page)."""
         limit = self._config.meta_scan_caching
         scan = MetaScan(start_row, keys.meta_table_stop(table), is_reversed=False, limit=limit)
 
@@ -362,27 +363,30 @@ class Locator:
         try:
             return self._reader.read(Lookup(table), scan, judge, deadline)[0]
         except (RegionOffline, LocationUnknown):
-            # The primary itself shows regions on the move: list what it has, as HBase does.
+            # Some regions have no server, also at the primary: list them as they are, as HBase does.
             return self._reader.read_primary(scan, as_they_are, deadline)
 
-    # -- what calls tell us ----------------------------------------------------------------------------------------
+    # -- errors of calls -------------------------------------------------------------------------------------------
 
     def on_error(self, location: RegionLocation, error: MetaClientError) -> None:
-        """A call at this location failed: decide what that says about the location."""
+        """Decide whether a failed call proves its location wrong, and repair or forget the location if so."""
         if location.region.table == META_TABLE:
             self._reader.registry.refresh_on_evidence()
             return
         if isinstance(error, RegionMoved) and self._follow(location, error):
             return
         if error.disposition is Disposition.RELOCATE:
-            # Once for each server: whoever comes later finds nothing of it in the cache.
+            # Once per server: later callers find no location of the server in the cache.
             if self._lost(location, error, mark=True) and error.blames_server:
                 self.cache.forget_server(location.server)
         elif error.blames_server and self._is_timed_out_often(location):
             self._lost(location, error, mark=False)
 
     def _follow(self, location: RegionLocation, error: RegionMoved) -> bool:
-        """A hint is followed once: RegionMoved names the *requested* target, which may never have existed."""
+        """Cache the target of RegionMoved as a hint; return False if it must not be followed.
+
+        RegionMoved names the *requested* target, which may never have hosted the region: a hint is followed once.
+        """
         if location.is_hint or error.server is None or error.server == location.server:
             return False
         with self._lock:
@@ -395,7 +399,7 @@ class Locator:
         return True
 
     def _lost(self, location: RegionLocation, error: MetaClientError, *, mark: bool) -> bool:
-        """Make a hole of it; False when the cache has moved on, and nothing is to be done."""
+        """Make the location a hole in the cache; return False if the cache has a newer location."""
         region = location.region
         if location.is_hint:
             with self._lock:
@@ -424,7 +428,7 @@ E = TypeVar("E", bound=MetaClientError)
 
 
 def _copied(error: E) -> E:
-    """The same error for another task: each adds its own attempts and traceback."""
+    """Return a copy of an error for another task: each task adds its own attempts and traceback."""
     copy = type(error).__new__(type(error), *error.args)
     copy.__dict__.update(error.__dict__)
     return copy

@@ -1,4 +1,8 @@
-"""Decides what a page of hbase:meta means, and how many rows the next page asks for."""
+"""Decides what a page of hbase:meta means, and how many rows the next page asks for.
+
+Pages of lookups grow from ``locate_prefetch`` to ``locate_prefetch_max`` rows, fourfold, while misses follow each
+other, and are small again after a pause.
+"""
 
 from __future__ import annotations
 
@@ -24,25 +28,25 @@ __all__ = [
     "why_unplaced",
 ]
 
-#: A miss this long after the last one starts with a small page again.
+#: After this time without a miss, the next page is small again.
 PREFETCH_MEMORY_S = 10.0
-#: How fast pages grow: 10, 40, 160, 640, 1000 rows. Doubling costs two calls more until 1000 regions are known.
+#: How fast pages grow: 10, 40, 160, 640, 1000 rows. Doubling takes two more calls until 1000 regions are known.
 PREFETCH_GROWTH = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """What a page of a lookup means: the region of the row, and others that it happened to bring."""
+    """The meaning of a page of a lookup: the region of the row, and the other regions of the page."""
 
     entry: RegionLocations
     neighbours: tuple[RegionLocations, ...]
 
 
 def located(page: MetaPage, lookup: Lookup) -> Located | MetaClientError:
-    """Understand a reversed page: the first acceptable row wins, as in HBase; pure.
+    """Return the region that a reversed page gives for a lookup, or the error that the page amounts to.
 
-    Split parents are passed over, garbage rows never become locations, and a region that does not contain the row is
-    a hole in meta, not an answer.
+    The first acceptable row is taken, as in HBase. Split parents are skipped, rows that cannot be decoded never become
+    locations, and a region that does not contain the row means that hbase:meta has a hole.
     """
     if not page.rows:
         return TableNotFound(f"table {keys.printable(lookup.table)!r} does not exist: hbase:meta has no region of it")
@@ -60,7 +64,7 @@ def located(page: MetaPage, lookup: Lookup) -> Located | MetaClientError:
 
 
 def regions_on(page: MetaPage, table: bytes) -> tuple[list[RegionLocations], list[str]]:
-    """The table's regions in the order of the page, without split parents; and what is wrong with other rows."""
+    """Return the table's regions in the order of the page, without split parents, and the faults of the other rows."""
     regions: list[RegionLocations] = []
     faults: list[str] = []
     for row in page.rows:
@@ -74,7 +78,7 @@ def regions_on(page: MetaPage, table: bytes) -> tuple[list[RegionLocations], lis
 
 
 def placed(regions: Iterable[RegionLocations]) -> tuple[RegionLocations, ...]:
-    """Those worth caching: a region without a primary, or offline, would only be a hole."""
+    """Return the regions worth caching: a region that is offline or has no primary would only be a hole."""
     return tuple(entry for entry in regions if entry.primary is not None and not entry.region.is_offline)
 
 
@@ -91,7 +95,7 @@ def described(lookup: Lookup) -> str:
 
 
 def why_unplaced(region: RegionLocations, replica_id: int, lookup: Lookup) -> str:
-    """Why a replica has no place: it waits for a server (its columns are there, and empty), or there is none at all."""
+    """Return why a replica has no place: it waits for a server (its columns are empty), or it does not exist."""
     known = len(region.replicas)
     if replica_id < known:
         return f"there is no server for replica {replica_id} of {described(lookup)}"
@@ -102,7 +106,7 @@ def why_unplaced(region: RegionLocations, replica_id: int, lookup: Lookup) -> st
 def listed(
     page: MetaPage, table: bytes, *, expected_start: bytes, is_last: bool
 ) -> tuple[RegionLocations, ...] | MetaClientError:
-    """Understand a forward page of a table's listing; an error when it has a hole, garbage, or an unplaced primary."""
+    """Return the regions of a forward page; an error if it has a hole, a bad row, or a primary without a server."""
     regions: list[RegionLocations] = []
     next_start = expected_start
     for row in page.rows:
@@ -126,7 +130,10 @@ def listed(
 
 
 def last_row_of(page: MetaPage, scan: MetaScan) -> bytes | None:
-    """The page's last row, None when there is none; ValueError when a page does not lead on (it would never end)."""
+    """Return the last row of a page, None for an empty page.
+
+    Raise ValueError if the row is outside of the scan: a listing that goes on from there might never end.
+    """
     if not page.rows:
         return None
     last_row = page.rows[-1].row
@@ -136,7 +143,7 @@ def last_row_of(page: MetaPage, scan: MetaScan) -> bytes | None:
 
 
 class PageGrowth:
-    """How many rows the next lookup of a table asks for, and from where."""
+    """The number of rows that the next lookup of a table asks for."""
 
     __slots__ = ("_base", "_last_miss", "_max", "_page", "reaches_down")
 
@@ -145,9 +152,10 @@ class PageGrowth:
         self._max = max(base, maximum)
         self._page = base
         self._last_miss = float("-inf")
-        self.reaches_down = False  # the last page was longer than what was unknown below its row
+        self.reaches_down = False  # the last page was longer than the unknown range below its row
 
     def next(self, now: float) -> int:
+        """Return the number of rows for a miss at this time."""
         if now - self._last_miss > PREFETCH_MEMORY_S:
             self._page = self._base
             self.reaches_down = False

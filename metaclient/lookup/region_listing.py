@@ -1,6 +1,6 @@
-"""The regions of a table as hbase:meta lists them, and what is wrong with the list: rows in no region, or in two.
+"""Finds faults in the list of a table's regions: rows that are in no region, or in two.
 
-A scan of a table that goes by such a list would leave rows out, or read them twice, without an error.
+A scan that follows such a list would skip rows, or read them twice, without an error.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _ADVICE = "Repair hbase:meta first (HBCK2 reports and fixes it), then try again"
 
 @dataclass(frozen=True, slots=True)
 class RegionListing:
-    """Regions in the order of keys, and the first fault of the list; None: each row of the table is in one region."""
+    """Regions in the order of keys, and the first fault of the list; None if each row is in exactly one region."""
 
     regions: tuple[RegionLocations, ...]
     fault: str | None
 
 
 def fault_in(regions: Iterable[RegionInfo]) -> str | None:
-    """Return what is wrong with the regions of a table, as hbase:meta has them without split parents.
+    """Return the first fault in the regions of a table, without split parents; None if there is none.
 
     >>> fault_in([RegionInfo(b"t", b"", b"b", 1), RegionInfo(b"t", b"d", b"", 2)])[:73]
     "hbase:meta has a hole: no region of table 't' holds the rows from 'b' to "

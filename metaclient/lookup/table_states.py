@@ -22,7 +22,7 @@ TABLES_REMEMBERED = 1_000
 
 @dataclass(frozen=True, slots=True)
 class _KnownState:
-    """A table's state as the primary told it; None: it has none, or none that we know."""
+    """A table's state at the primary; None if the table has no state, or an unknown one."""
 
     state: TableState | None
 
@@ -47,7 +47,7 @@ class TableStates:
         self._flights: dict[bytes, Pending[TableState | None]] = {}
 
     def check_enabled(self, table: bytes, deadline: float) -> None:
-        """Raise TableDisabled when the primary hbase:meta says so; one read per table and ``table_state_ttl_s``."""
+        """Raise TableDisabled if the primary of hbase:meta has it so; one read per table and ``table_state_ttl_s``."""
         state = self._state(table, deadline)
         if state in (TableState.DISABLED, TableState.DISABLING):
             raise TableDisabled(f"table {keys.printable(table)!r} is disabled; enable_table() makes it readable again")
@@ -64,7 +64,7 @@ class TableStates:
         if is_ours:
             self._read_state(table, pending, deadline)
         if self._runtime.wait_first((pending,), deadline) is None or pending.error() is not None:
-            return None  # unknown is not disabled: the operation goes on and hears more
+            return None  # unknown is not disabled: the operation goes on, and fails with its own error
         return pending.result()
 
     def _read_state(self, table: bytes, pending: Pending[TableState | None], deadline: float) -> None:
@@ -78,7 +78,7 @@ class TableStates:
         try:
             found = self._reader.read_primary(scan, judge, deadline)
         except MetaClientError:
-            pass  # unknown: see above
+            pass  # the state stays unknown, and callers go on
         finally:
             with self._lock:
                 self._flights.pop(table, None)

@@ -1,7 +1,11 @@
-"""Policies about copies of hbase:meta: which one to ask, in which order, and who is out for now.
+"""Reads of hbase:meta and of its replicas: the policies, which are exported here, and the modules that act on them.
 
-Nothing here acts. A selector answers with an order of replica ids, health is a value with pure transitions, stale
-ranges remember where a location proved wrong. ``metaclient.meta.reader`` owns them and does the reading.
+Policies do not act: ``selector`` returns an order of replica ids, ``health`` is a value with pure transitions, and
+``stale`` stores the ranges in which a location proved wrong.
+
+The modules that act, from the bottom up: ``health_tracker`` stores the health of each replica, ``registry`` stores the
+place of each replica, ``reading`` judges the answers of one read, ``calls`` sends the calls, ``probes`` probes ejected
+replicas, ``java_reader`` reads as the Java client does, and ``reader`` plans a read and chooses between the two ways.
 """
 
 from metaclient.meta.health import HealthState, ReplicaHealth

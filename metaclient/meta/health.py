@@ -1,4 +1,4 @@
-"""Decides who is out: the health of a meta replica, or of a server, as a value with pure transitions.
+"""Decides when a meta replica, or a server, is ejected: health as a value with pure transitions.
 
 ::
 
@@ -8,9 +8,9 @@
 
 A replica is ejected for ``base_s * 2**(ejections in a row)``, at most ``max_s``, with a jitter of a tenth so that many
 clients do not come back at the same moment. Ejections are in a row when the next failure comes within one such time
-after the last ejection: a re-opened replica that answers a probe and then lies again is left alone for longer. Health
-belongs to the replica *and* to its server: after a failover two replicas may sit on one server, and what hangs then is
-the server.
+after the last ejection, so that a re-opened replica that passes a probe and then fails again is ejected for longer.
+Health belongs to the replica *and* to its server: after a failover, one server may host two replicas, and a hanging
+server affects both.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class HealthState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaHealth:
-    """What is known of one replica's (or server's) health.
+    """The health of one replica or one server.
 
     >>> sick = ReplicaHealth().after_failure(now=10.0, base_s=1.0, max_s=60.0, chance=0.0)
     >>> sick.state.value, sick.ejected_until
@@ -54,10 +54,11 @@ class ReplicaHealth:
     last_error: str | None = None
 
     def after_success(self, latency_s: float) -> ReplicaHealth:
+        """Return the health after an answer: healthy, with the latency in the average."""
         average = (
             latency_s if self.latency_s is None else self.latency_s + LATENCY_WEIGHT * (latency_s - self.latency_s)
         )
-        # Each read of hbase:meta comes by here: without replace(), which takes four times as long.
+        # Every read of hbase:meta runs this. replace() would take four times as long.
         return ReplicaHealth(
             HealthState.HEALTHY,
             self.ejections,
@@ -71,7 +72,10 @@ class ReplicaHealth:
     def after_failure(
         self, *, now: float, base_s: float, max_s: float, chance: float, error: str | None = None
     ) -> ReplicaHealth:
-        """``chance`` is a draw from [0, 1). Failures while already out do not lengthen the ejection."""
+        """Return the health after a failure; ``chance`` is a draw from [0, 1).
+
+        A failure during an ejection does not lengthen the ejection.
+        """
         failed = replace(self, failures=self.failures + 1, last_error=error or self.last_error)
         if self.state is HealthState.EJECTED and now < self.ejected_until:
             return failed
@@ -82,4 +86,5 @@ class ReplicaHealth:
         return replace(failed, state=HealthState.EJECTED, ejections=ejections + 1, ejected_until=now + life_s)
 
     def may_probe(self, now: float) -> bool:
+        """Return True if the time of the ejection is over."""
         return self.state is HealthState.EJECTED and now >= self.ejected_until

@@ -1,8 +1,8 @@
-"""Decides in which order the copies of hbase:meta are asked; a selector answers, it never acts.
+"""Decides in which order the replicas of hbase:meta are asked. A selector returns an order and does not act.
 
-A selector is anything with ``select(lookup, view) -> replica ids, best first``, or a plain function of the two. What it
-leaves out is not asked, except that the primary is always the last resort (see ``MetaReader``); ids that do not exist
-or have no server are skipped. It is called by one thread at a time and must not block. Twenty lines make one's own::
+A selector is an object with ``select(lookup, view) -> replica ids, best first``, or a plain function of the two.
+Replicas that it omits are not asked, except that the primary is always the last resort (see ``MetaReader``). Ids that
+do not exist or have no server are skipped. One thread at a time calls a selector, which must not block. An example::
 
     def nearest(lookup, view):
         "The secondary with the lowest average latency, others next."
@@ -47,12 +47,12 @@ class Chance(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """What is looked up: one row of a table, or (``row`` None) the whole table."""
+    """The object of a lookup: one row of a table, or the whole table when ``row`` is None."""
 
     table: bytes
     row: bytes | None = None
     before: bool = False  # the region *before* the row, as a reversed scan needs it
-    reload: bool = False  # somebody said that what we know is wrong
+    reload: bool = False  # the caller has evidence that the cached location is wrong
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +63,11 @@ class ReplicaView:
     server: ServerName | None
     health: ReplicaHealth = field(default_factory=ReplicaHealth)
     server_health: ReplicaHealth = field(default_factory=ReplicaHealth)
-    is_addressable: bool = True  # placed, or behind a gateway that finds it
+    is_addressable: bool = True  # a server hosts it, or a gateway finds it
 
     @property
     def is_usable(self) -> bool:
-        """Placed, and neither it nor its server is out."""
+        """True if the replica is addressable, and neither it nor its server is ejected."""
         return (
             self.is_addressable
             and self.health.state is HealthState.HEALTHY
@@ -77,7 +77,7 @@ class ReplicaView:
 
 @dataclass(frozen=True, slots=True)
 class MetaView:
-    """Everything a selector may look at: the replicas, the time, a source of chance."""
+    """The input of a selector: the replicas, the time, and a source of random numbers."""
 
     replicas: tuple[ReplicaView, ...]
     now: float
@@ -92,7 +92,7 @@ SelectFunction = Callable[[Lookup, MetaView], Sequence[int]]
 
 @runtime_checkable
 class MetaReplicaSelector(Protocol):
-    """The policy's interface; ``on_wrong_location`` tells it that an answer proved wrong."""
+    """The interface of the policy; ``on_wrong_location`` reports that a location proved wrong."""
 
     def select(self, lookup: Lookup, view: MetaView) -> Sequence[int]: ...
 
@@ -100,11 +100,11 @@ class MetaReplicaSelector(Protocol):
 
 
 class RoundRobin:
-    """Healthy, placed secondaries in turn from a random start, one server not twice in a row; then the primary.
+    """Selects the usable secondaries in turn, from a random start and on different servers, and then the primary.
 
-    1. Rotate the usable secondaries by one for each lookup (seed 000, 6.2: the load is spread evenly, not at random).
-    2. Put those that share a server with an earlier one last: "another replica" must mean "another server".
-    3. The primary closes the list. With no usable secondary it is the list.
+    1. Rotate the usable secondaries by one for each lookup, so that the load is spread evenly and not at random.
+    2. Put replicas that share a server with an earlier replica last, so that the next replica is on another server.
+    3. Put the primary at the end. If no secondary is usable, return the primary alone.
 
     >>> from random import Random
     >>> view = MetaView(tuple(ReplicaView(i, ServerName(f"rs{i}", 16020)) for i in range(3)), 0.0, Random(1))
@@ -127,7 +127,7 @@ class RoundRobin:
         return [*_spread(usable[start:] + usable[:start]), 0]
 
     def on_wrong_location(self, region: RegionInfo, now: float) -> None:
-        """Nothing to learn: which ranges are stale is PrimaryWhereStale's idea."""
+        """Do nothing: PrimaryWhereStale remembers stale ranges."""
 
 
 def _spread(replicas: Sequence[ReplicaView]) -> list[int]:
@@ -143,7 +143,7 @@ def _spread(replicas: Sequence[ReplicaView]) -> list[int]:
 
 
 class PrimaryWhereStale:
-    """Adds to a selector: where a location proved wrong, the primary comes first for a while, before the others."""
+    """Wraps a selector: in ranges where a location proved wrong, the primary comes first for a while."""
 
     def __init__(self, inner: MetaReplicaSelector, stale: StaleRanges) -> None:
         self._inner = inner
@@ -161,7 +161,7 @@ class PrimaryWhereStale:
 
 
 class _Function:
-    """A plain function as a selector."""
+    """Adapts a plain function to the interface of a selector."""
 
     def __init__(self, function: SelectFunction) -> None:
         self._function = function
@@ -170,11 +170,11 @@ class _Function:
         return self._function(lookup, view)
 
     def on_wrong_location(self, region: RegionInfo, now: float) -> None:
-        """A function keeps no memory."""
+        """Do nothing: a function has no state."""
 
 
 def selector_named(choice: object, stale: StaleRanges) -> MetaReplicaSelector:
-    """The selector for ``Config.meta_selector``: a name, a selector, or a plain function."""
+    """Return the selector for ``Config.meta_selector``: a name, a selector, or a plain function."""
     if choice == "round_robin":
         return PrimaryWhereStale(RoundRobin(), stale)
     if choice == "simple":

@@ -1,15 +1,16 @@
-"""Decides as the Java client's LoadBalance does, to the letter, so that the two can be run side by side.
+"""Decides exactly as the Java client's LoadBalance mode does, so that the two can be compared side by side.
 
-Mirrors ``CatalogReplicaLoadBalanceSimpleSelector`` of HBase 2.6 and 3 (spec/client.md 3):
+Mirrors ``CatalogReplicaLoadBalanceSimpleSelector`` of HBase 2.6 and 3:
 
 - a uniformly random id of ``0 .. n-1``, primary and holes included; ``n <= 1`` or unknown: the primary;
 - one pick per lookup, never changed: no fallback when the replica is dead or wrong (see ``java_reader``);
-- after a wrong location the range goes to the primary for 3 s; a mark is inserted only if absent, so that errors
-  during its life, and after it until the next sweep, are lost;
-- constants, not configurable: 3000 ms life, 1500 ms sweep, and a replica count refreshed every 60 s. Both run on a grid
-  that starts when the selector is first used; what they would have done is made up for at the next call.
+- after a wrong location, lookups of the range go to the primary for 3 s; a mark is inserted only if absent, so that
+  errors during the life of the mark, and after it until the next sweep, are lost;
+- constants, not configurable: 3000 ms life of a mark, a sweep every 1500 ms, a replica count refreshed every 60 s. The
+  sweep and the refresh run at fixed periods from the first use of the selector. There is no background thread: each
+  call first does the work of the ticks since the last call.
 
-DIVERGENCES: none that can be observed; what is ours is only that time and chance are passed in.
+DIVERGENCES: none that can be observed; time and random numbers are arguments.
 """
 
 from __future__ import annotations
@@ -55,9 +56,10 @@ class SimpleSelector:
             insort(self._starts.setdefault(region.table, []), region.start_key)
 
     def _random(self, view: MetaView) -> int:
-        """The count is the highest id plus one: holes are eligible, as in an array sized by znodes.
+        """Return a random id below the count of replicas; the primary while the count is unknown.
 
-        A registry that does not answer leaves the count as it was; as long as it is unknown, the primary is asked.
+        The count is the highest id plus one, so that ids without a replica are eligible, as in Java's array of znodes.
+        A registry that does not answer leaves the count as it was.
         """
         tick = self._tick(view.now, COUNT_REFRESH_S)
         if view.replicas and (self._count is None or tick > self._counted_at):
@@ -86,7 +88,7 @@ class SimpleSelector:
         return bool(row) and end >= row if lookup.before else row < end
 
     def _sweep(self, now: float) -> None:
-        """What the chore did at its last tick: marks that had expired by then are gone, later ones stay."""
+        """Remove the marks that had expired at the last tick of the sweep."""
         tick = self._tick(now, SWEEP_S)
         if tick <= self._swept_at:
             return

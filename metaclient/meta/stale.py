@@ -1,7 +1,7 @@
-"""Remembers where a location proved wrong: lookups of those ranges go to the primary for a while.
+"""Stores the ranges in which a location proved wrong: lookups in them go to the primary for a while.
 
-A mark lives ``base_s`` (HBase: 3 s) and twice as long each time that the range fails again before or soon after the
-mark has ended, up to ``max_s``. There are at most ``marks_max``; the oldest goes first.
+A mark lives ``base_s`` (HBase: 3 s). The life doubles, up to ``max_s``, each time that the range fails again during the
+life of the mark or within one more life after it. There are at most ``marks_max`` marks; the oldest is dropped first.
 
 DIVERGENCES from CatalogReplicaLoadBalanceSimpleSelector (HBase 3): a repeated error renews the mark (there it is lost,
 also when the old mark has expired and was not yet swept), the life grows, the number is bounded.
@@ -27,7 +27,7 @@ class _Mark:
 
 
 class StaleRanges:
-    """Not thread-safe: its owner calls it under a lock.
+    """The marks of one connection. Not thread-safe: the owner calls it under a lock.
 
     >>> marks = StaleRanges(base_s=3.0, max_s=30.0, marks_max=100)
     >>> marks.add(RegionInfo(b"t", b"g", b"m", 1), now=0.0)
@@ -46,11 +46,12 @@ class StaleRanges:
         return len(self._marks)
 
     def add(self, region: RegionInfo, now: float) -> None:
+        """Mark the range of a region."""
         key = (region.table, region.start_key)
         old = self._marks.pop(key, None)
         if old is None:
             insort(self._starts.setdefault(region.table, []), region.start_key)
-        # Twice as long when the trouble goes on: within one more life of the old mark's end.
+        # The life doubles when the range fails again within one more life after the end of the old mark.
         goes_on = old is not None and now < old.until + old.life_s
         life_s = min(old.life_s * 2, self._max_s) if old is not None and goes_on else self._base_s
         self._marks[key] = _Mark(region.end_key, now + life_s, life_s)
@@ -58,7 +59,7 @@ class StaleRanges:
             self._drop(next(iter(self._marks)))
 
     def covers(self, table: bytes, row: bytes, now: float, *, before: bool = False) -> bool:
-        """True when a living mark covers ``row`` (or, with ``before``, what lies just before it)."""
+        """Return True if a living mark covers ``row`` (or, with ``before``, the keys just before it)."""
         starts = self._starts.get(table)
         if not starts:
             return False
@@ -68,7 +69,7 @@ class StaleRanges:
         key = (table, starts[index - 1])
         mark = self._marks[key]
         if now >= mark.until + mark.life_s:
-            self._drop(key)  # too old even to remember that it failed before
+            self._drop(key)  # too old to lengthen the next mark
             return False
         if now >= mark.until:
             return False
