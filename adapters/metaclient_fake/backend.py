@@ -37,7 +37,7 @@ from metaclient.model import (
 from metaclient.runtime import Task
 from metaclient_fake.network.call import Call, Station
 from metaclient_fake.network.handlers import Handlers
-from metaclient_fake.server.region_server import RegionServer
+from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.scanners import ScannerHandle
 
 if TYPE_CHECKING:
@@ -92,11 +92,11 @@ class FakeBackend:
     def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> MetaPage:
         if replica.server is None:
             raise RegionOffline(f"hbase:meta replica {replica.replica_id} is on no server")
-        return self._run(replica.server, deadline, False, True, RegionServer.read_meta, replica.replica_id, scan)
+        return self._run(replica.server, deadline, False, True, DataCalls.read_meta, replica.replica_id, scan)
 
     def get_meta(self, place: RegionLocation, get: Get, deadline: float) -> Result:
         """Beyond the SPI, for the fronts: a row of hbase:meta as its users see it, with times and versions."""
-        return self._run(place.server, deadline, False, True, RegionServer.get_meta, place.replica_id, get)
+        return self._run(place.server, deadline, False, True, DataCalls.get_meta, place.replica_id, get)
 
     def scan_meta(
         self,
@@ -107,25 +107,25 @@ class FakeBackend:
         deadline: float,
     ) -> tuple[list[Result], bool]:
         """Beyond the SPI, for the fronts: rows of hbase:meta as its users see them; see the server's method."""
-        method = RegionServer.scan_meta
+        method = DataCalls.scan_meta
         return self._run(place.server, deadline, False, True, method, place.replica_id, scan, without, get)
 
     # -- data --------------------------------------------------------------------------------------------------
 
     def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Result:
         place = place or _no_place()
-        return self._run(place.server, deadline, False, False, RegionServer.get, place.region_name, get)
+        return self._run(place.server, deadline, False, False, DataCalls.get, place.region_name, get)
 
     def mutate(self, place: RegionLocation | None, table: bytes, mutation: Mutation, deadline: float) -> Result | None:
         place = place or _no_place()
-        return self._run(place.server, deadline, True, False, RegionServer.mutate, place.region_name, mutation)
+        return self._run(place.server, deadline, True, False, DataCalls.mutate, place.region_name, mutation)
 
     def check_and_mutate(
         self, place: RegionLocation | None, table: bytes, check: Check, mutation: Mutation, deadline: float
     ) -> bool:
         place = place or _no_place()
         return self._run(
-            place.server, deadline, True, False, RegionServer.check_and_mutate, place.region_name, check, mutation
+            place.server, deadline, True, False, DataCalls.check_and_mutate, place.region_name, check, mutation
         )
 
     def batch(
@@ -135,15 +135,15 @@ class FakeBackend:
             _no_place()
         assert server is not None
         is_write = any(not isinstance(action.operation, Get) for action in actions)
-        return self._run(server, deadline, is_write, False, RegionServer.batch, actions)
+        return self._run(server, deadline, is_write, False, DataCalls.batch, actions)
 
     def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> ScanPage:
         place = place or _no_place()
-        return self._run(place.server, deadline, False, False, RegionServer.scan_open, place.region_name, scan)
+        return self._run(place.server, deadline, False, False, DataCalls.scan_open, place.region_name, scan)
 
     def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
         assert isinstance(scanner, ScannerHandle), "a scanner of this backend"
-        return self._run(scanner.server, deadline, False, False, RegionServer.scan_next, scanner, rows)
+        return self._run(scanner.server, deadline, False, False, DataCalls.scan_next, scanner, rows)
 
     def scan_close(self, scanner: object, deadline: float) -> None:
         """Nobody waits for it and nobody minds if it is lost: the lease ends what is left."""
@@ -153,7 +153,7 @@ class FakeBackend:
             return
         network = self.cluster.network
         if not network.has_partitions or not network.is_cut(self.party, server.party):
-            server.scan_close(scanner)
+            server.calls.scan_close(scanner)
 
     # -- admin -------------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class FakeBackend:
         deadline: float,
         is_write: bool,
         is_meta: bool,
-        method: Callable[[RegionServer, *Ts], T],
+        method: Callable[[DataCalls, *Ts], T],
         *arguments: *Ts,
     ) -> T:
         """Run a method of the region server at ``name``: the hot path of everything."""
@@ -213,19 +213,21 @@ class FakeBackend:
                         handler.writes += 1
                     else:
                         handler.reads += 1
-                    return method(server, *arguments)
+                    return method(server.calls, *arguments)
                 finally:
                     handlers.free.append(handler)
                     if handlers.waiting:
                         handlers.wake()
         config = server.config
         service_s = server.slow_s + (config.meta_service_time_s if is_meta else config.service_time_s)
-        return self._long_way(server, handlers, partial(method, server, *arguments), deadline, service_s, is_write)
+        return self._long_way(
+            server, handlers, partial(method, server.calls, *arguments), deadline, service_s, is_write
+        )
 
     def at_server(
         self,
         name: ServerName,
-        method: Callable[[RegionServer, *Ts], T],
+        method: Callable[[DataCalls, *Ts], T],
         *arguments: *Ts,
         deadline: float,
         is_write: bool = False,

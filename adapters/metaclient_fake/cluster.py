@@ -353,13 +353,13 @@ class FakeCluster:
         name = None if table is None else keys.table_name(table)
         if name is not None:
             self.master.record(name)
-        return sum(self._on_running(lambda server: server.flush_table(name)))
+        return sum(self._on_running(lambda server: server.flusher.flush_table(name)))
 
     def compact(self, table: str | bytes, major: bool = False) -> int:
         """Compact a table; how many regions had something to compact."""
         name = keys.table_name(table)
         self.master.record(name)
-        return sum(self._on_running(lambda server: server.compact_table(name, major)))
+        return sum(self._on_running(lambda server: server.flusher.compact_table(name, major)))
 
     def balance(self) -> int:
         """Run the balancer once; the number of regions that moved."""
@@ -397,7 +397,7 @@ class FakeCluster:
         def load() -> None:
             region = server.regions.get(group.primary.name)
             if region is None:
-                raise server.unavailable(group.primary.name)
+                raise server.assignments.unavailable(group.primary.name)
             region.bulk_load(share)
 
         self.master.call(server, load)
@@ -453,7 +453,7 @@ class FakeCluster:
             server = self.master.live.get(primary.server) if primary.server is not None else None
             region = server.regions.get(primary.name) if server is not None and server.is_running else None
             if server is not None and region is not None:
-                server.flush_region(region)
+                server.flusher.flush_region(region)
         if sink not in wanted:
             wanted[sink] = sink.position()
         return sink.has_everything_before(node.info.replica_id, wanted[sink])
@@ -546,7 +546,7 @@ class FakeCluster:
         if self.network.is_cut(asker.party, server.party):
             return False
         region = server.regions.get(node.name)
-        return region is not None and server.flush_region(region)
+        return region is not None and server.flusher.flush_region(region)
 
     def tell_primary_of(self, asker: RegionServer, info: RegionInfo) -> None:
         name = info.replica(0).name
@@ -555,14 +555,14 @@ class FakeCluster:
         if server is None:
             raise RegionUnavailable(f"the primary of {info.encoded_name} is on no live server")
         if server is asker:
-            server.replica_opened(name, info.replica_id)
+            server.replication_host.replica_opened(name, info.replica_id)
             return
         Call(
             self.network,
             self.runtime,
             asker,
             server,
-            lambda: server.replica_opened(name, info.replica_id),
+            lambda: server.replication_host.replica_opened(name, info.replica_id),
             handlers=server.admin_handlers,
             deadline=self.runtime.now() + self.config.replication.rpc_timeout_s,
         ).run()
@@ -674,7 +674,7 @@ class FakeCluster:
         if flushes and primary is not None and primary.is_running:
             region = primary.regions.get(keys.meta_region_name(0))
             if region is not None and region.memstore_bytes:
-                primary.flush_region(region)
+                primary.flusher.flush_region(region)
         for server in self._running():
             server.secondaries.refresh(meta=True)
 
@@ -700,9 +700,9 @@ class FakeCluster:
             self.front.expire()
         for server in self._running():
             server.scanners.expire()
-            server.forget_moves()
-            server.relieve_memory()
-            server.roll_logs(self.config.wal_roll_entries)
+            server.assignments.forget_moves()
+            server.flusher.relieve_memory()
+            server.flusher.roll_logs(self.config.wal_roll_entries)
         now = self.runtime.now()
         self.filesystem.clean_archive(now, self.config.storage.archive_ttl_s)
         self.filesystem.clean_old_wals(now, self.config.old_wal_ttl_s)

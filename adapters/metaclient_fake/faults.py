@@ -144,7 +144,7 @@ class Faults:
 
     def stall_flushes(self, server: str, is_stalled: bool = True) -> None:
         """Memstores grow until writes are RegionTooBusy."""
-        self._cluster.server_named(server).flushes_stalled = is_stalled
+        self._cluster.server_named(server).flusher.is_stalled = is_stalled
 
     def fail_refresh(self, server: str, is_failing: bool = True) -> None:
         """The store file refresher sees no files (HDFS trouble): old data, then reads disabled."""
@@ -177,7 +177,7 @@ class Faults:
         node = self._secondary("hbase:meta", replica_id)
         only = keys.table_name(table) if table else b""
         until = self._cluster.runtime.now() + seconds
-        self._host(node).tear_meta(replica_id, Tear(until, cells, only))
+        self._host(node).calls.tear_meta(replica_id, Tear(until, cells, only))
 
     def pile_replicas(self, region: str, server: str) -> None:
         """All copies of a range share one server, as after some failovers (native.md 5.7)."""

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from metaclient_fake import FakeCluster
 from metaclient_fake.backend import FakeBackend
-from metaclient_fake.server.region_server import RegionServer
+from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.storage import FileSystem, Region
 
 from metaclient import MetaClientError, Table
@@ -324,14 +324,14 @@ def _compaction_keeps_delete_markers(patch: pytest.MonkeyPatch) -> None:
 
 
 def _increment_is_applied_twice(patch: pytest.MonkeyPatch) -> None:
-    whole = RegionServer.mutate
+    whole = DataCalls.mutate
 
-    def mutate(self: RegionServer, name: bytes, mutation: Mutation) -> Result | None:
+    def mutate(self: DataCalls, name: bytes, mutation: Mutation) -> Result | None:
         if isinstance(mutation, Increment):
             whole(self, name, mutation)
         return whole(self, name, mutation)
 
-    patch.setattr(RegionServer, "mutate", mutate)
+    patch.setattr(DataCalls, "mutate", mutate)
 
 
 @pytest.mark.parametrize(

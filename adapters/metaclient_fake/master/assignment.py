@@ -19,7 +19,8 @@ from metaclient.errors import ConnectionClosed, MetaClientError, Overloaded
 from metaclient.model import META_TABLE, ServerName
 from metaclient_fake.master import balancer
 from metaclient_fake.master.region_states import RegionNode, RegionState
-from metaclient_fake.server.region_server import OpenRequest, RegionServer
+from metaclient_fake.server.assignments import OpenRequest
+from metaclient_fake.server.region_server import RegionServer
 
 if TYPE_CHECKING:
     from metaclient_fake.master.master import Master
@@ -202,7 +203,7 @@ class AssignmentManager:
             return None
         names = [node.name for node in share]
         try:
-            self._master.call(server, lambda: server.begin_open(names))
+            self._master.call(server, lambda: server.assignments.begin_open(names))
         except ConnectionClosed:
             raise
         except MetaClientError as error:
@@ -218,7 +219,7 @@ class AssignmentManager:
             OpenRequest(node.info, node.name, master.descriptor_of(node.info.table), tuple(node.recovered))
             for node in share
         ]
-        outcomes = self._patiently(server, lambda: server.complete_open(requests))
+        outcomes = self._patiently(server, lambda: server.assignments.complete_open(requests))
         if outcomes is None:
             failed.extend(share)
             return
@@ -276,14 +277,18 @@ class AssignmentManager:
     def _begin_close(self, name: ServerName, names: list[bytes]) -> None:
         server = self._master.live.get(name)
         if server is not None:
-            self._patiently(server, lambda: server.begin_close(names))
+            self._patiently(server, lambda: server.assignments.begin_close(names))
 
     def _complete_close(self, name: ServerName, share: list[RegionNode], target: ServerName | None) -> list[RegionNode]:
         """Close one server's share; all of it comes back when the server's session has ended."""
         master = self._master
         names = [node.name for node in share]
         server = master.live.get(name)
-        seqnums = None if server is None else self._patiently(server, lambda: server.complete_close(names, target))
+        seqnums = (
+            None
+            if server is None
+            else self._patiently(server, lambda: server.assignments.complete_close(names, target))
+        )
         state = RegionState.ABNORMALLY_CLOSED if seqnums is None else RegionState.CLOSED
         with master.lock:
             for node in share:

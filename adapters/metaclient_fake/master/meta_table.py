@@ -101,7 +101,7 @@ class MetaTable:
 
     def _attempt(self, server: RegionServer, actions: Sequence[Action]) -> Sequence[object]:
         try:
-            outcomes = self._call(server, lambda: server.batch(actions))
+            outcomes = self._call(server, lambda: server.calls.batch(actions))
         except ConnectionClosed:
             raise
         except MetaClientError as error:

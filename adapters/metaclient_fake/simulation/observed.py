@@ -20,6 +20,7 @@ from metaclient.errors import MetaClientError
 from metaclient.model import Check, Get, MetaReplica, Mutation, RegionLocation, Result, Scan, ServerName
 from metaclient_fake.backend import FakeBackend
 from metaclient_fake.master.region_states import RegionState
+from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.server.scanners import ScannerHandle
 
@@ -190,7 +191,7 @@ class ObservedBackend(FakeBackend):
         *arguments: Any,
     ) -> Any:
         if is_write:
-            method = self._owned_batch if method is RegionServer.batch else self._owned(method)
+            method = self._owned_batch if method is DataCalls.batch else self._owned(method)
         else:
             method = self._alive(method, self.operation)
         return super()._run(name, deadline, is_write, is_meta, method, *arguments)
@@ -198,27 +199,29 @@ class ObservedBackend(FakeBackend):
     def _alive(self, method: Callable[..., Any], operation: int) -> Callable[..., Any]:
         """A read at a server that was declared dead and goes on: HBase lets it, and nobody can tell from the answer."""
 
-        def answer(server: RegionServer, *arguments: Any, **options: Any) -> Any:
-            if server.name not in self.cluster.master.live:
+        def answer(calls: DataCalls, *arguments: Any, **options: Any) -> Any:
+            if calls.server.name not in self.cluster.master.live:
                 self.zombie_operations.add(operation)
-            return method(server, *arguments, **options)
+            return method(calls, *arguments, **options)
 
         return answer
 
     def _owned(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def apply(server: RegionServer, region_name: bytes, *arguments: Any) -> Any:
+        def apply(calls: DataCalls, region_name: bytes, *arguments: Any) -> Any:
+            server = calls.server
             was_owner = self._is_owner(server, region_name)
-            answer = method(server, region_name, *arguments)
+            answer = method(calls, region_name, *arguments)
             if answer is not False and not was_owner and not self._is_owner(server, region_name):
                 self._not_owned(server, region_name, arguments[-1].row)
             return answer
 
         return apply
 
-    def _owned_batch(self, server: RegionServer, actions: Sequence[Action]) -> Sequence[Outcome]:
+    def _owned_batch(self, calls: DataCalls, actions: Sequence[Action]) -> Sequence[Outcome]:
+        server = calls.server
         names = [action.place.region_name if action.place is not None else b"" for action in actions]
         before = [self._is_owner(server, name) for name in names]
-        outcomes = server.batch(actions)
+        outcomes = calls.batch(actions)
         for action, name, was_owner, outcome in zip(actions, names, before, outcomes, strict=True):
             if isinstance(action.operation, Get) or isinstance(outcome, MetaClientError):
                 continue

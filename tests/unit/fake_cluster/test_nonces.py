@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from metaclient_fake.server import nonces as nonces_module
+from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.nonces import CONFLICT_WAIT_S, GRACE_S, Nonces
-from metaclient_fake.server.region_server import RegionServer
 
 from metaclient.errors import CallTimeout, Overloaded, RequestRefused, ServerStopped
 from metaclient.model import Append, Check, Increment
@@ -83,7 +83,7 @@ def test_same_nonce_of_two_groups_counts_twice(world: Any, log: Log) -> None:
     server = world.cluster.servers_by_host[log.place.server.host]
     for group in (1, 2, 1, 2):
         world.backend.at_server(
-            server.name, RegionServer.mutate, log.place.region_name, ADD, group, deadline=world.deadline()
+            server.name, DataCalls.mutate, log.place.region_name, ADD, group, deadline=world.deadline()
         )
     assert total(world) == 10
 
@@ -92,7 +92,7 @@ def test_recovered_log_keeps_the_groups_apart(world: Any, log: Log) -> None:
     def send(group: int) -> None:
         place = world.place(b"t")
         world.backend.at_server(
-            place.server, RegionServer.mutate, place.region_name, ADD, group, deadline=world.deadline()
+            place.server, DataCalls.mutate, place.region_name, ADD, group, deadline=world.deadline()
         )
 
     send(1)

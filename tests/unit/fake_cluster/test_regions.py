@@ -100,9 +100,9 @@ def test_opening_region_says_so(world: Any) -> None:
     world.create(b"t")
     place = world.place(b"t")
     server = world.cluster.server_named(place.server)
-    server.begin_open([b"t,x,1.ffffffffffffffffffffffffffffffff."])
+    server.assignments.begin_open([b"t,x,1.ffffffffffffffffffffffffffffffff."])
     with pytest.raises(RegionOpening) as error:
-        raise server.unavailable(b"t,x,1.ffffffffffffffffffffffffffffffff.")
+        raise server.assignments.unavailable(b"t,x,1.ffffffffffffffffffffffffffffffff.")
     assert error.value.java_class.endswith("RegionOpeningException")
 
 

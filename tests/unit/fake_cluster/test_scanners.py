@@ -197,7 +197,7 @@ def test_scanner_of_a_region_that_closes_does_not_stay_in_it(filled: Any) -> Non
     place = filled.place(b"t")
     server = filled.cluster.servers_by_host[place.server.host]
     region = server.regions[place.region_name]
-    server.begin_close([place.region_name])
+    server.assignments.begin_close([place.region_name])
     with pytest.raises(NotServingRegion):
         filled.backend.scan_next(page.scanner, 1, filled.deadline())
     assert region._scanners == {}

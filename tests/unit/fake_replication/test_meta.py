@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from metaclient_fake.server.region_server import RegionServer
+from metaclient_fake.server.assignments import Assignments
 
 from metaclient.errors import MetaClientError, RequestRefused, TableNotFound
 from metaclient.model import META_TABLE, FamilyDescriptor, TableDescriptor
@@ -74,15 +74,15 @@ def test_copy_of_meta_that_no_server_opens_does_not_hold_up_the_cluster(
     make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row 64 (TestFailedMetaReplicaAssigment); when its time comes it opens after all."""
-    opened = RegionServer._opened_region
+    opened = Assignments._opened_region
     is_refused = True
 
-    def refusing(server: RegionServer, request: Any) -> Any:
+    def refusing(assignments: Assignments, request: Any) -> Any:
         if is_refused and request.info.table == META_TABLE and request.info.replica_id == 2:
             raise RequestRefused("not this one")
-        return opened(server, request)
+        return opened(assignments, request)
 
-    monkeypatch.setattr(RegionServer, "_opened_region", refusing)
+    monkeypatch.setattr(Assignments, "_opened_region", refusing)
     world = make()
     world.create(b"t", BORDERS)
     connection = world.cluster.connect(meta_mode="LoadBalance")

@@ -175,11 +175,11 @@ def test_primary_refuses_batches_and_an_empty_one_is_fine(make: Callable[..., An
     world.create(b"t", copies=2)
     place = world.place(b"t")
     server = world.cluster.server_named(place.server)
-    server.replicate_to_replica(place.region_name, 1, [], 1e9)
+    server.replication_host.replicate_to_replica(place.region_name, 1, [], 1e9)
     with pytest.raises(RequestRefused, match="primary"):
-        server.replicate_to_replica(place.region_name, 1, [edit(1)], 1e9)
+        server.replication_host.replicate_to_replica(place.region_name, 1, [edit(1)], 1e9)
     with pytest.raises(NotServingRegion):
-        server.replicate_to_replica(b"nowhere", 1, [edit(1)], 1e9)
+        server.replication_host.replicate_to_replica(b"nowhere", 1, [edit(1)], 1e9)
 
 
 def test_server_that_does_not_know_the_call_gets_replay_instead(make: Callable[..., Any]) -> None:
@@ -192,7 +192,7 @@ def test_server_that_does_not_know_the_call_gets_replay_instead(make: Callable[.
     world.runtime.sleep(0.5)
     assert world.value(b"t", b"r", replica_id=1) == b"1"
     with pytest.raises(Unsupported):
-        server.replicate_to_replica(world.place(b"t", b"", 1).region_name, 1, [edit(1)], 1e9)
+        server.replication_host.replicate_to_replica(world.place(b"t", b"", 1).region_name, 1, [edit(1)], 1e9)
 
 
 # -- markers that come late, early or not at all ---------------------------------------------------------------

@@ -42,6 +42,7 @@ from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Answer, Incoming
 from metaclient_fake.front.rpc.errors import thrown
 from metaclient_fake.front.rpc.meta_rows import MetaRows, MetaScanner, replica_of_meta
+from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.server.scanners import ScannerHandle
 
@@ -99,7 +100,7 @@ class ClientService:
         get = get_from(request["get"])
         replica_id = replica_of_meta(name)
         if replica_id is None:
-            result = self._backend.at_server(self._server.name, RegionServer.get, name, get, deadline=call.deadline)
+            result = self._backend.at_server(self._server.name, DataCalls.get, name, get, deadline=call.deadline)
         else:
             result = self._meta.get(self._server.name, replica_id, get, call.deadline)
         param = encode(messages.GET_RESPONSE, {"result": result_message(result, with_cells=not call.has_codec)})
@@ -116,7 +117,7 @@ class ClientService:
             check = condition_from(condition)
             done = self._backend.at_server(
                 server,
-                RegionServer.check_and_mutate,
+                DataCalls.check_and_mutate,
                 name,
                 check,
                 mutation,
@@ -126,7 +127,7 @@ class ClientService:
             )
             return Answer(encode(messages.MUTATE_RESPONSE, {"processed": done}))
         result = self._backend.at_server(
-            server, RegionServer.mutate, name, mutation, nonce_group, deadline=deadline, is_write=True
+            server, DataCalls.mutate, name, mutation, nonce_group, deadline=deadline, is_write=True
         )
         if result is None:
             return Answer(encode(messages.MUTATE_RESPONSE, {"processed": True}))
@@ -172,13 +173,13 @@ class ClientService:
         server, deadline = self._server.name, call.deadline
         try:
             if condition is None:
-                method = RegionServer.mutate
+                method = DataCalls.mutate
                 self._backend.at_server(server, method, name, mutations, deadline=deadline, is_write=True)
                 processed = True
             else:
                 processed = self._backend.at_server(
                     server,
-                    RegionServer.check_and_mutate,
+                    DataCalls.check_and_mutate,
                     name,
                     condition_from(condition),
                     mutations,
@@ -205,7 +206,7 @@ class ClientService:
         actions = [Action(place, operation) for operation in operations]
         is_write = any(not isinstance(operation, Get) for operation in operations)
         outcomes: Sequence[Outcome] = self._backend.at_server(
-            self._server.name, RegionServer.batch, actions, nonce_group, deadline=call.deadline, is_write=is_write
+            self._server.name, DataCalls.batch, actions, nonce_group, deadline=call.deadline, is_write=is_write
         )
         absent = [outcome for outcome in outcomes if isinstance(outcome, NotServingRegion)]
         if absent and len(absent) == len(outcomes):
@@ -249,7 +250,7 @@ class ClientService:
             page = self._meta.next(self._server.name, known, rows, request.get("next_call_seq"), call.deadline)
             return self._answer(page, scanner_id, request, call)
         handle = replace(known, sequence=request.get("next_call_seq", known.sequence))
-        method = RegionServer.scan_next
+        method = DataCalls.scan_next
         page = self._backend.at_server(known.server, method, handle, max(1, rows), deadline=call.deadline)
         return self._answer(page, scanner_id, request, call)
 
@@ -275,7 +276,7 @@ class ClientService:
         replica_id = replica_of_meta(name)
         if replica_id is not None:
             return self._meta.open(self._server.name, replica_id, scan, call.deadline)
-        return self._backend.at_server(self._server.name, RegionServer.scan_open, name, scan, deadline=call.deadline)
+        return self._backend.at_server(self._server.name, DataCalls.scan_open, name, scan, deadline=call.deadline)
 
     def _answer(self, page: ScanPage, scanner_id: int | None, request: Mapping[str, Any], call: Incoming) -> Answer:
         """A page as the client reads it; its scanner is kept for the next one, or forgotten."""
@@ -320,7 +321,7 @@ class ClientService:
         """A renewal counts as a call."""
         if isinstance(known, ScannerHandle):
             handle = replace(known, sequence=request.get("next_call_seq", known.sequence))
-            known = self._backend.at_server(known.server, RegionServer.scan_renew, handle, deadline=deadline)
+            known = self._backend.at_server(known.server, DataCalls.scan_renew, handle, deadline=deadline)
         elif isinstance(known, MetaScanner):
             known.sequence += 1
         self._keep(scanner_id, known)

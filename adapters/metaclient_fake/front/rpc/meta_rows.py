@@ -10,7 +10,7 @@ from metaclient.errors import ScannerLost
 from metaclient.model import Cell, Get, Result, Scan, ServerName
 from metaclient_fake.front.meta_scan import families_of, row_getter
 from metaclient_fake.front.rpc.addresses import Addresses
-from metaclient_fake.server.region_server import RegionServer
+from metaclient_fake.server.data_calls import DataCalls
 
 if TYPE_CHECKING:
     from metaclient_fake.backend import FakeBackend
@@ -61,7 +61,7 @@ class MetaRows:
         self._addresses = addresses
 
     def get(self, server: ServerName, replica_id: int, get: Get, deadline: float) -> Result:
-        method = RegionServer.get_meta
+        method = DataCalls.get_meta
         return self._outside(self._backend.at_server(server, method, replica_id, get, deadline=deadline, is_meta=True))
 
     def open(self, server: ServerName, replica_id: int, scan: Scan, deadline: float) -> ScanPage:
@@ -91,7 +91,7 @@ class MetaRows:
 
         found, is_end = self._backend.at_server(
             server,
-            RegionServer.scan_meta,
+            DataCalls.scan_meta,
             scanner.replica_id,
             page,
             scanner.without,

@@ -50,7 +50,9 @@ class RegionAdminService:
             asked = decode(request, call.param)
             server = self._backend.cluster.servers_by_host[self._host].name
             # At the server: one that is hung says nothing to this, either.
-            return Answer(self._backend.at_server(server, lambda at: method(at, asked), deadline=call.deadline))
+            return Answer(
+                self._backend.at_server(server, lambda calls: method(calls.server, asked), deadline=call.deadline)
+            )
 
         return run
 
@@ -88,7 +90,7 @@ class RegionAdminService:
         return encode(messages.GET_SERVER_INFO_RESPONSE, {"server_info": info})
 
     def _flush_region(self, server: RegionServer, request: Mapping[str, Any]) -> bytes:
-        flushed = server.flush_region(_found(server, request))
+        flushed = server.flusher.flush_region(_found(server, request))
         message = {"last_flush_time": server.time_ms(), "flushed": flushed, "wrote_flush_wal_marker": flushed}
         return encode(messages.FLUSH_REGION_RESPONSE, message)
 
@@ -111,7 +113,7 @@ def _found(server: RegionServer, request: Mapping[str, Any]) -> Region:
     name: bytes = request["region"]["value"]
     region = server.regions.get(name)
     if region is None:
-        raise server.unavailable(name)
+        raise server.assignments.unavailable(name)
     return region
 
 

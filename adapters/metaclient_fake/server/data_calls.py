@@ -1,0 +1,248 @@
+"""Decides what a region server answers to clients: gets, writes, batches, scans, and reads of hbase:meta.
+
+Mirrors the client methods of RSRpcServices (3.x). They are called through :class:`metaclient_fake.network.call.Call`,
+or directly by the backend when no partition, delay or queue is in the way.
+
+DIVERGENCE: a region over its flush size is flushed by the writer that crossed the limit, not by a flusher thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from metaclient import keys
+from metaclient.backend import Action, MetaPage, MetaScan, Outcome, ScanPage
+from metaclient.errors import RequestRefused, ServerStopped, WrongRegion
+from metaclient.model import Append, Check, Delete, Get, Increment, Mutation, Put, Result, Scan
+from metaclient.runtime import Runtime
+from metaclient_fake.server.multi import run_batch
+from metaclient_fake.server.nonces import Nonces
+from metaclient_fake.server.peers import Peers
+from metaclient_fake.server.scanners import ScannerHandle, Scanners
+from metaclient_fake.storage.meta_index import Tear
+from metaclient_fake.storage.stand_ins import ClosingRegion, EmptyRegion, Hosted
+
+if TYPE_CHECKING:
+    from metaclient_fake.server.region_server import RegionServer
+
+__all__ = ["DataCalls"]
+
+_WITH_NONCE = (Increment, Append)
+_SANITY = "org.apache.hadoop.hbase.exceptions.FailedSanityCheckException"
+#: A counter that is further ahead was given its time by a client, who must live with it.
+COUNTER_AHEAD_MS_MAX = 100
+_WHOLE = Scan()
+
+
+class DataCalls:
+    """The calls of clients on one region server."""
+
+    def __init__(
+        self, server: RegionServer, runtime: Runtime, peers: Peers, scanners: Scanners, nonces: Nonces
+    ) -> None:
+        self.server = server
+        self._runtime = runtime
+        self._peers = peers
+        self._scanners = scanners
+        self._nonces = nonces
+        # The server's maps: every call reads them.
+        self._online = server.online
+        self._regions = server.regions
+        self._meta_indexes = server.meta_indexes
+
+    def get(self, region_name: bytes, get: Get) -> Result:
+        return self._get(region_name, self._hosted(region_name), get)
+
+    def _get(self, region_name: bytes, hosted: Hosted, get: Get) -> Result:
+        if hosted.is_primary:
+            return hosted.get(get)
+        as_of = self._complete_as_of(region_name, hosted, get.columns)
+        result = hosted.get(get)
+        return result._replace(lag_s=self.lag_s(as_of))
+
+    def complete_as_of(self, region_name: bytes, families: frozenset[bytes] | None = None) -> float | None:
+        """Everything that was acknowledged before this instant is in a read of a secondary that begins after this call.
+
+        None when no such instant is known. The primary is asked first, then this copy whether it is the one that the
+        primary means, then the row is read: what comes in between only makes the answer better.
+        """
+        return self.server.secondaries.complete_as_of(region_name, self._peers.acknowledged(region_name, families))
+
+    def _complete_as_of(self, region_name: bytes, hosted: Hosted, columns: Sequence[bytes]) -> float | None:
+        if isinstance(hosted, EmptyRegion):
+            return None
+        # Of user tables all families are pushed.
+        is_meta = columns and region_name in self._meta_indexes
+        families = frozenset([name.partition(b":")[0] for name in columns]) if is_meta else None
+        return self.complete_as_of(region_name, families)
+
+    def lag_s(self, as_of: float | None) -> float | None:
+        """How long ago that was; asked after the read, so that what was acknowledged during it is covered."""
+        return None if as_of is None else self._runtime.now() - as_of
+
+    def mutate(self, region_name: bytes, mutation: Mutation, nonce_group: int = 0) -> Result | None:
+        hosted = self._online.get(region_name) or self._hosted(region_name)
+        try:
+            if type(mutation) in _WITH_NONCE:
+                result = self._mutate_once(hosted, mutation, nonce_group)  # type: ignore[arg-type]  # was looked at
+            else:
+                result = hosted.mutate(mutation)
+        except WrongRegion as error:
+            raise _insane(error) from error
+        except ServerStopped as error:
+            raise self.server.lost_wal(error) from error
+        region = self._regions.get(region_name)
+        if region is not None and (region.memstore_bytes > region.flush_bytes or region_name in self._meta_indexes):
+            self._written(region_name, (mutation.row,))
+        if result is not None and result.cells:
+            self._let_clock_catch_up(result)
+        return result
+
+    def _mutate_once(self, hosted: Hosted, mutation: Increment | Append, nonce_group: int) -> Result | None:
+        if mutation.nonce is None:
+            return hosted.mutate(mutation)
+        return self._nonces.once(
+            (nonce_group, mutation.nonce),
+            lambda is_repetition: hosted.mutate(mutation, nonce_group=nonce_group, is_repetition=is_repetition),
+        )
+
+    def _let_clock_catch_up(self, result: Result) -> None:
+        """A counter's new value is a millisecond newer than the old one, and so may be ahead of the clock.
+
+        A real server's log takes longer than that. Here the answer waits, or a put that follows it would be older than
+        the counter that it replaces.
+        """
+        ahead_ms = max(cell.timestamp for cell in result.cells) - self.server.time_ms()
+        if 0 < ahead_ms <= COUNTER_AHEAD_MS_MAX:
+            self._runtime.sleep(ahead_ms / 1000)
+
+    def check_and_mutate(self, region_name: bytes, check: Check, mutation: Mutation, nonce_group: int = 0) -> bool:
+        if check.row != mutation.row:
+            raise RequestRefused(
+                f"the check is on row {keys.printable(check.row)}, the mutation on {keys.printable(mutation.row)}"
+            )
+        hosted = self._hosted(region_name)
+        try:
+            applied = self._check_once(hosted, check, mutation, nonce_group)
+        except WrongRegion as error:
+            raise _insane(error) from error
+        except ServerStopped as error:
+            raise self.server.lost_wal(error) from error
+        if applied:
+            self._written(region_name, (mutation.row,))
+        return applied
+
+    def _check_once(self, hosted: Hosted, check: Check, mutation: Mutation, nonce_group: int) -> bool:
+        """A check that fails applies nothing, so that its nonce may be used again."""
+        nonce = mutation.nonce if isinstance(mutation, _WITH_NONCE) else None
+        if nonce is None:
+            return hosted.check_and_mutate(check, mutation)
+        return self._nonces.once(
+            (nonce_group, nonce),
+            lambda is_repetition: hosted.check_and_mutate(
+                check, mutation, nonce_group=nonce_group, is_repetition=is_repetition
+            ),
+            is_applied=bool,
+        )
+
+    def batch(self, actions: Sequence[Action], nonce_group: int = 0) -> list[Outcome]:
+        """Multi: an outcome for each action."""
+        mutate = partial(self.mutate, nonce_group=nonce_group) if nonce_group else self.mutate
+        return run_batch(actions, find=self._hosted, get=self._get, mutate=mutate, apply=self._apply)
+
+    def _apply(self, region_name: bytes, hosted: Hosted, mutations: Sequence[Put | Delete]) -> list[Outcome]:
+        outcomes = [self._told(outcome) for outcome in hosted.batch(mutations)]
+        self._written(region_name, [mutation.row for mutation in mutations])
+        return outcomes
+
+    def _told(self, outcome: Outcome) -> Outcome:
+        """An outcome as clients see it."""
+        if isinstance(outcome, ServerStopped):
+            return self.server.lost_wal(outcome)
+        return _insane(outcome) if isinstance(outcome, WrongRegion) else outcome
+
+    def _hosted(self, region_name: bytes) -> Hosted:
+        hosted = self._online.get(region_name)
+        if hosted is None:
+            raise self.server.assignments.unavailable(region_name)
+        return hosted
+
+    def _written(self, region_name: bytes, rows: Sequence[bytes]) -> None:
+        region = self._regions.get(region_name)
+        if region is None:
+            return
+        index = self._meta_indexes.get(region_name)
+        if index is not None:
+            index.mark(rows)
+        if region.memstore_bytes > region.flush_bytes:
+            self.server.flusher.flush_region(region)
+
+    # -- scans -------------------------------------------------------------------------------------------------
+
+    def scan_open(self, region_name: bytes, scan: Scan) -> ScanPage:
+        hosted = self._hosted(region_name)
+        is_stale = not hosted.is_primary
+        # A scanner shows the moment at which it was opened, however late its pages are read.
+        as_of = self._complete_as_of(region_name, hosted, scan.columns) if is_stale else None
+        return self._scanners.open(hosted.scanner(scan), region_name, scan, is_stale, as_of)
+
+    def scan_next(self, handle: ScannerHandle, rows: int) -> ScanPage:
+        return self._scanners.next(handle, rows, self.server.assignments.is_serving)
+
+    def scan_renew(self, handle: ScannerHandle) -> ScannerHandle:
+        return self._scanners.renew(handle, self.server.assignments.is_serving)
+
+    def scan_close(self, handle: ScannerHandle) -> None:
+        self._scanners.close(handle)
+
+    # -- hbase:meta --------------------------------------------------------------------------------------------
+
+    def read_meta(self, replica_id: int, scan: MetaScan) -> MetaPage:
+        name = keys.meta_region_name(replica_id)
+        hosted = self._hosted(name)
+        self._peers.count_meta_read(replica_id)
+        is_stale = replica_id > 0
+        if isinstance(hosted, ClosingRegion | EmptyRegion):
+            hosted.scanner(_WHOLE)
+            return MetaPage((), is_stale)
+        self._regions[name].check_readable()
+        index = self._meta_indexes[name]
+        as_of = self.complete_as_of(name, frozenset(scan.families) or None) if is_stale else None
+        was_torn = index.is_torn
+        rows = index.page(scan)
+        return MetaPage(rows, is_stale, None if was_torn or index.is_torn else self.lag_s(as_of))
+
+    def get_meta(self, replica_id: int, get: Get) -> Result:
+        """One row of hbase:meta with its versions and times, as any client may ask for it; a lookup like others."""
+        self._peers.count_meta_read(replica_id)
+        return self.get(keys.meta_region_name(replica_id), get)
+
+    def scan_meta(
+        self, replica_id: int, scan: MetaScan, without: Collection[bytes], get: Callable[[bytes], Get]
+    ) -> tuple[list[Result], bool]:
+        """A page of hbase:meta with versions and times, and whether it is the last; not the rows of ``without``.
+
+        Which rows, and in which order, is the index's business; what is in them is read by ``get(row)``.
+        """
+        limit = scan.limit + len(without)
+        page = self.read_meta(replica_id, replace(scan, limit=limit))
+        name = keys.meta_region_name(replica_id)
+        found: list[Result] = []
+        for row in [row for row in page.rows if row.row not in without][: scan.limit]:
+            result = self.get(name, get(row.row))
+            # A torn row shows its first cells only.
+            found.append(result._replace(cells=[cell for cell in result.cells if cell.column in row.columns]))
+        return found, len(page.rows) < limit
+
+    def tear_meta(self, replica_id: int, tear: Tear) -> None:
+        index = self._meta_indexes.get(keys.meta_region_name(replica_id))
+        if index is not None:
+            index.tear(tear)
+
+
+def _insane(error: WrongRegion) -> RequestRefused:
+    """A write to a row outside of the region is no wrong region in HBase but a final no (2.6.1)."""
+    return RequestRefused(str(error), detail=_SANITY)
