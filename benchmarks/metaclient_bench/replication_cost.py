@@ -17,7 +17,14 @@ from statistics import median
 from typing import Any
 
 from metaclient_fake import FakeCluster
-from metaclient_fake.region_replication import Batch, BufferManager, FlushRequester, ReplicationConfig, Sink
+from metaclient_fake.region_replication import (
+    Batch,
+    BufferManager,
+    FlushRequester,
+    ReplicationConfig,
+    Sink,
+    SinkSource,
+)
 from metaclient_fake.region_replication.sender import ReplicaSender
 from metaclient_fake.storage import FileSystem, Region
 from metaclient_fake.storage.packed_row import PackedRow
@@ -204,12 +211,10 @@ def _bare_sink(runtime: ThreadRuntime, answers: list[Pending[None]]) -> Sink:
     buffer = BufferManager(runtime, config.pending_bytes_soft, config.pending_bytes_max, lambda: None)
     requester = FlushRequester(runtime, lambda: True, interval_s=30.0, gather_s=0.02)
     return Sink(
-        "bench",
+        SinkSource("bench", frozenset({b"f"}), lambda: COPIES),
         runtime=runtime,
         config=config,
         buffer=buffer,
         requester=requester,
         send=send,
-        replica_count=lambda: COPIES,
-        families=frozenset({b"f"}),
     )

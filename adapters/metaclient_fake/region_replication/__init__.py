@@ -9,6 +9,7 @@ from metaclient_fake.region_replication.replica_queue import Acknowledged, Batch
 from metaclient_fake.region_replication.sender import ReplicaSender, SendSlots, Wire
 from metaclient_fake.region_replication.server import ServerReplication, has_memstore_replication, is_on
 from metaclient_fake.region_replication.sink import Sink, SinkState
+from metaclient_fake.region_replication.sink_source import SinkSource
 
 __all__ = [
     "Acknowledged",
@@ -26,6 +27,7 @@ __all__ = [
     "SendSlots",
     "ServerReplication",
     "Sink",
+    "SinkSource",
     "SinkState",
     "Wire",
     "has_memstore_replication",

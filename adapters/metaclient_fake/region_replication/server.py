@@ -20,6 +20,7 @@ from metaclient_fake.region_replication.flush_requester import FlushRequester
 from metaclient_fake.region_replication.replica_queue import Batch
 from metaclient_fake.region_replication.sender import ReplicaSender, SendSlots
 from metaclient_fake.region_replication.sink import Sink, SinkState
+from metaclient_fake.region_replication.sink_source import SinkSource
 from metaclient_fake.storage import Region
 from metaclient_fake.storage.wal import LoggedEntry
 
@@ -133,18 +134,21 @@ class ServerReplication:
             name=info.encoded_name,
         )
         only_info = info.table == META_TABLE and not self._config.all_meta_families
-        sink = Sink(
+        source = SinkSource(
             info.encoded_name,
+            families=frozenset(family.name for family in descriptor.families),
+            replica_count=lambda: self._directory.replica_count(info.table),
+            replicated_families=_META_FAMILIES if only_info else None,
+            replicates_data=has_memstore_replication(descriptor),
+            epoch=self._directory.next_epoch(),
+        )
+        sink = Sink(
+            source,
             runtime=self._runtime,
             config=self._config,
             buffer=self.buffer,
             requester=requester,
             send=ReplicaSender(self._runtime, self._config, wire, self._directory.send_slots, kind=kind).send,
-            replica_count=lambda: self._directory.replica_count(info.table),
-            families=frozenset(family.name for family in descriptor.families),
-            replicated_families=_META_FAMILIES if only_info else None,
-            replicates_data=has_memstore_replication(descriptor),
-            epoch=self._directory.next_epoch(),
         )
         wire.sink = self.sinks[name] = sink
         return sink

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -158,7 +158,7 @@ def split_loses_queue(right: Callable[..., Any]) -> Callable[..., Any]:
             host = master.live.get(group.primary.server) if group.primary.server is not None else None
             sink = host.replication.sinks.get(group.primary.name) if host is not None else None
             if sink is not None:
-                sink._replica_count = lambda: 1
+                sink.source = replace(sink.source, replica_count=lambda: 1)
 
     return open_daughters
 

@@ -12,6 +12,7 @@ from metaclient_fake.region_replication import (
     Replay,
     ReplicationConfig,
     Sink,
+    SinkSource,
 )
 from metaclient_fake.storage import FileSystem, Marker, MarkerKind, Region, Wal, WalEntry
 
@@ -63,7 +64,15 @@ class Sent:
 class SinkRig:
     """One sink alone. Flushes that it asks for are counted, and happen when a test adds the marker."""
 
-    def __init__(self, runtime: SimRuntime, *, replicas: int = 2, buffer_bytes: int = 1 << 30, **settings: object):
+    def __init__(
+        self,
+        runtime: SimRuntime,
+        *,
+        replicas: int = 2,
+        buffer_bytes: int = 1 << 30,
+        epoch: int = 1,
+        **settings: object,
+    ) -> None:
         self.runtime = runtime
         self.replicas = replicas
         self.config = ReplicationConfig(pending_bytes_max=buffer_bytes, **settings)  # type: ignore[arg-type]  # tests
@@ -71,15 +80,14 @@ class SinkRig:
         self.sent: list[Sent] = []
         self.buffer = BufferManager(runtime, 1 << 40, buffer_bytes, lambda: None)
         self.requester = FlushRequester(runtime, self.flush, interval_s=self.config.flush_interval_s, gather_s=0.02)
+        source = SinkSource("r", frozenset(FAMILIES), lambda: self.replicas + 1, epoch=epoch)
         self.sink = Sink(
-            "r",
+            source,
             runtime=runtime,
             config=self.config,
             buffer=self.buffer,
             requester=self.requester,
             send=self.send,
-            replica_count=lambda: self.replicas + 1,
-            families=frozenset(FAMILIES),
         )
 
     def flush(self) -> bool:
@@ -133,8 +141,7 @@ class RegionRig(SinkRig):
 
     def reopen_primary(self, **options: object) -> None:
         """A new sink on another server takes over."""
-        fresh = SinkRig(self.runtime, replicas=self.replicas)
-        fresh.sink.epoch = self.sink.epoch + 1
+        fresh = SinkRig(self.runtime, replicas=self.replicas, epoch=self.sink.epoch + 1)
         self.sink.stop()
         self.sink, self.sent, self.requester = fresh.sink, fresh.sent, fresh.requester
         fresh.flush = self.flush  # type: ignore[method-assign]  # flushes are counted here

@@ -5,6 +5,8 @@ Cases of HBase's TestReplicateToReplica and of TestRegionReplicationFor{FlushMar
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from metaclient_fake.storage import MarkerKind
 
@@ -223,7 +225,7 @@ def test_checker_fires_when_a_failed_replica_is_not_skipped(runtime: SimRuntime)
 def test_markers_alone_are_sent_without_memstore_replication(runtime: SimRuntime) -> None:
     """Row 43, at the sink."""
     rig = RegionRig(runtime)
-    rig.sink._replicates_data, rig.sink._leaves_out = False, True
+    rig.sink.source = replace(rig.sink.source, replicates_data=False)
     rig.deliver()
     rig.put(b"r")
     assert rig.out() == []
