@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import metaclient_fake.cluster as cluster_module
+import metaclient_fake.cluster.fake_cluster as cluster_module
 import pytest
 from metaclient_fake import FakeCluster
 
