@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import metaclient_fake.cluster.fake_cluster as cluster_module
+import metaclient_fake.cluster.tables as tables_module
 import pytest
 from metaclient_fake import FakeCluster
 
@@ -29,7 +29,7 @@ class PatientWorld(World):
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
     # People get half a second, and may ask again; here a slow machine may take its time.
-    monkeypatch.setattr(cluster_module, "_REPLICAS_OPEN_S", PATIENCE_S)
+    monkeypatch.setattr(tables_module, "_REPLICAS_OPEN_S", PATIENCE_S)
     with ThreadRuntime() as runtime:
         made = PatientWorld(runtime, config={"session_timeout_s": 0.2, "session_check_s": 0.02, "meta_refresh_s": 0.05})
         yield made

@@ -256,6 +256,6 @@ def test_checker_fires_on_half_a_row() -> None:
 def test_replica_of_an_unknown_primary_is_not_told_anything() -> None:
     """Row 56's end: nobody pushes to it, and nobody answers for it."""
     life = Life(0)
-    assert life.cluster.acknowledged(RegionInfo(b"nothing", region_id=7).replica(1).name) is None
+    assert life.cluster.peers.acknowledged(RegionInfo(b"nothing", region_id=7).replica(1).name) is None
     life.cluster.close()
     life.runtime.close()

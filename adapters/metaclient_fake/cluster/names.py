@@ -1,0 +1,78 @@
+"""Finds servers, parties of the network and regions by the names that people use for them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from metaclient.errors import RegionUnavailable, RequestRefused
+from metaclient.model import META_TABLE, RegionInfo, ServerName
+from metaclient_fake.config.cluster import nearest
+from metaclient_fake.master.master import Master
+from metaclient_fake.master.region_states import RegionNode
+from metaclient_fake.network.network import EVERYBODY, MASTER, REGISTRY
+from metaclient_fake.server.region_server import RegionServer
+
+__all__ = ["Names"]
+
+
+class Names:
+    """The names of one cluster. An unknown name raises RequestRefused with the nearest known one."""
+
+    def __init__(self, master: Master, servers_by_host: Mapping[str, RegionServer]) -> None:
+        self._master = master
+        self._servers_by_host = servers_by_host
+
+    def server_named(self, name: str | ServerName) -> RegionServer:
+        """A server by host, address or full name; the present incarnation of it."""
+        text = str(name)
+        host = text.partition(",")[0].partition(":")[0]
+        found = self._servers_by_host.get(host)
+        if found is None:
+            raise RequestRefused(f"there is no server {text!r}{nearest(text, list(self._servers_by_host))}")
+        return found
+
+    def party_named(self, name: str) -> str:
+        """A server's host, or one of the other parties of the network."""
+        if name in (EVERYBODY, MASTER, REGISTRY, "client") or name.startswith("client/"):
+            return name
+        if name == "zookeeper":
+            return REGISTRY
+        return self.server_named(name).host
+
+    def node_named(self, name: str | bytes | RegionInfo, replica_id: int = 0) -> RegionNode:
+        """A copy of a region by encoded name, full name, or ``hbase:meta``."""
+        found = self._node(name)
+        if found is None:
+            text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
+            known = list(self._master.states.by_encoded)
+            raise RequestRefused(f"there is no region {text!r}{nearest(text, known[:1000])}")
+        if replica_id == 0:
+            return found
+        nodes = self._master.states.group_of(found).nodes
+        if not 0 < replica_id < len(nodes):
+            raise RequestRefused(f"region {found.encoded} has replicas 0 to {len(nodes) - 1}, not {replica_id}")
+        return nodes[replica_id]
+
+    def _node(self, name: str | bytes | RegionInfo) -> RegionNode | None:
+        states = self._master.states
+        if isinstance(name, RegionInfo):
+            return states.by_name.get(name.name)
+        if name in ("hbase:meta", META_TABLE):
+            return self._master.meta_node(0)
+        if isinstance(name, str):
+            return states.by_encoded.get(name) or states.by_name.get(name.encode())
+        return states.by_name.get(name)
+
+    def target_named(self, server: str | ServerName) -> ServerName:
+        """A server as the target of a move; ``host,port,startcode`` is taken as it is when the host is unknown."""
+        text = str(server)
+        if text.count(",") == 2 and text.partition(",")[0] not in self._servers_by_host:
+            return ServerName.parse(text)
+        return self.server_named(server).name
+
+    def host_of(self, node: RegionNode) -> RegionServer:
+        """The server object that has this copy open."""
+        server = self._master.live.get(node.server) if node.server is not None else None
+        if server is None or node.name not in server.regions:
+            raise RegionUnavailable(f"region {node.encoded} is {node.state.value} and on no live server")
+        return server
