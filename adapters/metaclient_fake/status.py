@@ -81,7 +81,7 @@ def _copy(cluster: FakeCluster, node: RegionNode) -> Picture:
         "server": _host(node),
         "state": node.state.value,
     }
-    server = cluster.master.live.get(node.server) if node.server is not None else None
+    server = cluster.master.live_server_of(node)
     region = server.regions.get(node.name) if server is not None else None
     if region is not None:
         copy["reads_enabled"] = region.reads_enabled

@@ -72,7 +72,7 @@ class Names:
 
     def host_of(self, node: RegionNode) -> RegionServer:
         """The server object that has this copy open."""
-        server = self._master.live.get(node.server) if node.server is not None else None
+        server = self._master.live_server_of(node)
         if server is None or node.name not in server.regions:
             raise RegionUnavailable(f"region {node.encoded} is {node.state.value} and on no live server")
         return server

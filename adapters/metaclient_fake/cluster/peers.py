@@ -48,7 +48,7 @@ class ClusterPeers:
 
     def flush_primary_of(self, asker: RegionServer, info: RegionInfo) -> bool:
         node = self._master.states.by_name.get(info.replica(0).name)
-        server = self._master.live.get(node.server) if node is not None and node.server is not None else None
+        server = self._master.live_server_of(node)
         if node is None or server is None or not server.is_running:
             return False
         if self._network.is_cut(asker.party, server.party):
@@ -59,7 +59,7 @@ class ClusterPeers:
     def tell_primary_of(self, asker: RegionServer, info: RegionInfo) -> None:
         name = info.replica(0).name
         node = self._master.states.by_name.get(name)
-        server = self._master.live.get(node.server) if node is not None and node.server is not None else None
+        server = self._master.live_server_of(node)
         if server is None:
             raise RegionUnavailable(f"the primary of {info.encoded_name} is on no live server")
         if server is asker:

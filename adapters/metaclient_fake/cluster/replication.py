@@ -24,7 +24,7 @@ _FLUSH_AGAIN_S = 1.0
 
 def sink_of(master: Master, primary: RegionNode) -> Sink | None:
     """What this primary pushes with, wherever it is open; None when it does not."""
-    server = master.live.get(primary.server) if primary.server is not None else None
+    server = master.live_server_of(primary)
     return server.replication.sinks.get(primary.name) if server is not None else None
 
 
@@ -71,7 +71,7 @@ class Replication:
             record = self._master.tables[node.info.table]
             if not node.info.replica_id or record.state.name != "ENABLED":
                 continue
-            server = self._master.live.get(node.server) if node.server is not None else None
+            server = self._master.live_server_of(node)
             region = server.regions.get(node.name) if server is not None and server.is_running else None
             if server is None or region is None:
                 behind.append(node.encoded)
@@ -93,7 +93,7 @@ class Replication:
         now = self._runtime.now()
         if sink.needs_flush and now - asked.get(sink, float("-inf")) >= _FLUSH_AGAIN_S:
             asked[sink] = now
-            server = self._master.live.get(primary.server) if primary.server is not None else None
+            server = self._master.live_server_of(primary)
             region = server.regions.get(primary.name) if server is not None and server.is_running else None
             if server is not None and region is not None:
                 server.flusher.flush_region(region)

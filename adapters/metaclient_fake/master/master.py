@@ -199,11 +199,13 @@ class Master:
         """Are there regions of dead servers that are not open again?"""
         return bool(self._recovering)
 
+    def live_server_of(self, node: RegionNode | None) -> RegionServer | None:
+        """Return the live server that a copy of a region is assigned to; None when there is no such copy or server."""
+        return self.live.get(node.server) if node is not None and node.server is not None else None
+
     def meta_primary_server(self) -> RegionServer | None:
         node = self.meta_node(0)
-        if node is None or node.state is not RegionState.OPEN or node.server is None:
-            return None
-        return self.live.get(node.server)
+        return self.live_server_of(node) if node is not None and node.state is RegionState.OPEN else None
 
     def meta_node(self, replica_id: int) -> RegionNode | None:
         group = self.meta_group

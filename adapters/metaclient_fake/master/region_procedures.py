@@ -162,7 +162,7 @@ def _whole(master: Master, node: RegionNode) -> RegionGroup:
 
 def _middle(master: Master, group: RegionGroup) -> bytes:
     assert group.primary.server is not None, "an open region is somewhere"
-    server = master.live.get(group.primary.server)
+    server = master.live_server_of(group.primary)
     region = server.regions.get(group.primary.name) if server else None
     border = region.split_point() if region is not None else None
     if border is None:

@@ -154,7 +154,7 @@ def _compare_copies(world: World) -> None:
         families = (b"info",) if group.info.table == META_TABLE else ()  # others are not pushed
         first: list[object] = []
         for node in group.nodes:
-            server = cluster.master.live.get(node.server) if node.server is not None else None
+            server = cluster.master.live_server_of(node)
             region = server.regions.get(node.name) if server is not None else None
             if region is None:
                 world.report("convergence", f"{node.encoded} is open on no server")

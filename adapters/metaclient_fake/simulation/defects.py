@@ -155,7 +155,7 @@ def split_loses_queue(right: Callable[..., Any]) -> Callable[..., Any]:
     def open_daughters(master: Master, groups: list[RegionGroup], server: Any) -> None:
         right(master, groups, server)
         for group in groups if len(groups) == 2 else ():
-            host = master.live.get(group.primary.server) if group.primary.server is not None else None
+            host = master.live_server_of(group.primary)
             sink = host.replication.sinks.get(group.primary.name) if host is not None else None
             if sink is not None:
                 sink.source = replace(sink.source, replica_count=lambda: 1)
