@@ -36,6 +36,7 @@ from metaclient.lookup.region_listing import RegionListing
 from metaclient.meta.health_tracker import MetaReplicaStatus
 from metaclient.meta.reader import MetaReader
 from metaclient.model import (
+    TTL_FOREVER,
     FamilyDescriptor,
     RegionLocation,
     RegionLocations,
@@ -639,6 +640,6 @@ def _family(name: bytes | str, options: Mapping[str, Any]) -> FamilyDescriptor:
         if field is not None:
             fields[field] = value.decode() if isinstance(value, bytes) else value
     fields.setdefault("max_versions", HAPPYBASE_MAX_VERSIONS)
-    if fields.get("time_to_live_s") in (-1, 0, 2**31 - 1):  # happybase's and HBase's values for "for ever"
+    if fields.get("time_to_live_s") in (-1, 0, TTL_FOREVER):  # happybase's and HBase's values for "for ever"
         fields["time_to_live_s"] = None
     return FamilyDescriptor(plain, **fields)

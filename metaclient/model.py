@@ -19,6 +19,7 @@ from metaclient.errors import ConfigError
 __all__ = [
     "LATEST_TIMESTAMP",
     "META_TABLE",
+    "TTL_FOREVER",
     "Append",
     "Cell",
     "CellType",
@@ -49,6 +50,8 @@ __all__ = [
 META_TABLE = b"hbase:meta"
 #: "The server's own time", as HBase writes it (Long.MAX_VALUE).
 LATEST_TIMESTAMP = 0x7FFFFFFFFFFFFFFF
+#: The time to live, in seconds, that HBase writes for "cells do not expire" (HConstants.FOREVER, Integer.MAX_VALUE).
+TTL_FOREVER = 0x7FFFFFFF
 
 
 class Consistency(enum.Enum):

@@ -34,6 +34,7 @@ from metaclient.calls import multi
 from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import (
     LATEST_TIMESTAMP,
+    TTL_FOREVER,
     Append,
     Check,
     CompareOp,
@@ -108,7 +109,7 @@ class Table:
                 "bloom_filter_vector_size": 0,
                 "bloom_filter_nb_hashes": 0,
                 "block_cache_enabled": family.block_cache_enabled,
-                "time_to_live": family.time_to_live_s if family.time_to_live_s is not None else 2**31 - 1,
+                "time_to_live": family.time_to_live_s if family.time_to_live_s is not None else TTL_FOREVER,
             }
             for family in descriptor.families
         }

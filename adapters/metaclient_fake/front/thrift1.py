@@ -20,6 +20,7 @@ from metaclient.errors import MetaClientError, TableExists, TableNotFound, Unsup
 from metaclient.model import (
     LATEST_TIMESTAMP,
     META_TABLE,
+    TTL_FOREVER,
     Append,
     Cell,
     CellType,
@@ -47,7 +48,6 @@ _log = logging.getLogger(__name__)
 T = thrift1_gateway()
 Attributes = Mapping[bytes, bytes] | None
 _INVALID_SCANNER = "scanner ID is invalid"
-_TTL_FOREVER = 0x7FFFFFFF
 
 
 class Thrift1Handler:
@@ -479,7 +479,7 @@ def _family_from(family: Any) -> FamilyDescriptor:
     return FamilyDescriptor(
         (family.name or b"").partition(b":")[0],
         max_versions=family.maxVersions,
-        time_to_live_s=None if ttl is None or ttl <= 0 or ttl == _TTL_FOREVER else ttl,
+        time_to_live_s=None if ttl is None or ttl <= 0 or ttl == TTL_FOREVER else ttl,
         compression=family.compression.upper(),
         bloom_filter_type=family.bloomFilterType.upper(),
         in_memory=bool(family.inMemory),
@@ -495,5 +495,5 @@ def _family_to(family: FamilyDescriptor) -> Any:
         inMemory=family.in_memory,
         bloomFilterType=family.bloom_filter_type,
         blockCacheEnabled=family.block_cache_enabled,
-        timeToLive=_TTL_FOREVER if family.time_to_live_s is None else family.time_to_live_s,
+        timeToLive=TTL_FOREVER if family.time_to_live_s is None else family.time_to_live_s,
     )

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from metaclient.model import FamilyDescriptor, TableDescriptor
+from metaclient.model import TTL_FOREVER, FamilyDescriptor, TableDescriptor
 from metaclient.wire.rpc.names import table_from, table_message
 
 __all__ = ["family_from", "family_message", "table_schema_from", "table_schema_message"]
 
-_TTL_FOREVER = 0x7FFFFFFF
 #: What HBase writes into every family; only what differs is worth telling.
 _FAMILY_DEFAULTS = {
     "BLOCKSIZE": ("65536", "64KB (65536B)", "65536 B (64KB)"),
@@ -49,7 +48,7 @@ def family_message(family: FamilyDescriptor) -> dict[str, Any]:
     attributes = {
         "VERSIONS": str(family.max_versions),
         "MIN_VERSIONS": str(family.min_versions),
-        "TTL": str(_TTL_FOREVER if family.time_to_live_s is None else family.time_to_live_s),
+        "TTL": str(TTL_FOREVER if family.time_to_live_s is None else family.time_to_live_s),
         "KEEP_DELETED_CELLS": family.keep_deleted_cells.upper(),
         "COMPRESSION": family.compression.upper(),
         "BLOOMFILTER": family.bloom_filter_type.upper(),
@@ -70,7 +69,7 @@ def family_from(message: Mapping[str, Any]) -> FamilyDescriptor:
         message["name"],
         max_versions=_number(take("VERSIONS", "1"), 1),
         min_versions=_number(take("MIN_VERSIONS", "0"), 0),
-        time_to_live_s=None if not ttl.isdigit() or int(ttl) >= _TTL_FOREVER else int(ttl),
+        time_to_live_s=None if not ttl.isdigit() or int(ttl) >= TTL_FOREVER else int(ttl),
         keep_deleted_cells=take("KEEP_DELETED_CELLS", "FALSE").upper(),
         compression=take("COMPRESSION", "NONE").upper(),
         bloom_filter_type=take("BLOOMFILTER", "ROW").upper(),

@@ -10,6 +10,7 @@ from metaclient.backend import MetaRow
 from metaclient.errors import Unsupported
 from metaclient.model import (
     LATEST_TIMESTAMP,
+    TTL_FOREVER,
     Append,
     Cell,
     CellType,
@@ -66,7 +67,6 @@ _DELETE_TYPES = {
     CellType.DELETE_FAMILY_VERSION: T.TDeleteType.DELETE_FAMILY_VERSION,
 }
 _TYPES = {int(one): one for one in CellType}
-_TTL_FOREVER = 0x7FFFFFFF
 _REGION_REPLICATION = b"REGION_REPLICATION"
 _READ_ONLY = b"READONLY"
 #: Mutation's attribute for how long its cells live (Mutation.OP_ATTRIBUTE_TTL).
@@ -285,7 +285,7 @@ def _family_of(family: FamilyDescriptor) -> Any:
         maxVersions=family.max_versions,
         minVersions=family.min_versions,
         scope=family.replication_scope,
-        timeToLive=_TTL_FOREVER if family.time_to_live_s is None else family.time_to_live_s,
+        timeToLive=TTL_FOREVER if family.time_to_live_s is None else family.time_to_live_s,
         blockCacheEnabled=family.block_cache_enabled,
         inMemory=family.in_memory,
     )
@@ -317,7 +317,7 @@ def family_from(family: Any) -> FamilyDescriptor:
         family.name,
         max_versions=family.maxVersions or 1,
         min_versions=family.minVersions or 0,
-        time_to_live_s=None if ttl in (None, _TTL_FOREVER) or ttl <= 0 else ttl,
+        time_to_live_s=None if ttl in (None, TTL_FOREVER) or ttl <= 0 else ttl,
         keep_deleted_cells=T.TKeepDeletedCells._VALUES_TO_NAMES.get(family.keepDeletedCells, "FALSE"),
         compression=T.TCompressionAlgorithm._VALUES_TO_NAMES.get(family.compressionType, "NONE"),
         bloom_filter_type=T.TBloomFilterType._VALUES_TO_NAMES.get(family.bloomnFilterType, "ROW"),
