@@ -50,7 +50,10 @@ T = TypeVar("T")
 
 
 class FakeBackend:
-    """One client of one cluster; several may share a cluster. ``party`` is its name in partitions and faults."""
+    """One client of one cluster; several may share a cluster. ``party`` is its name in partitions and faults.
+
+    It has more than 30 methods because it implements the whole SPI of backends, most of them in a line or two.
+    """
 
     name = "fake"
     capabilities = Capabilities()

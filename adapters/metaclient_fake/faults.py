@@ -1,7 +1,7 @@
-"""Decides how each ugly truth of a real HBase is provoked on a running cluster, at once or on a schedule.
+"""Decides how each rare fault of a real HBase is provoked on a running cluster, at once or on a schedule.
 
-Everything here was seen on real servers (spec/native.md 0, 5.7, 5.8; spec/real-hbase.md 3, 5). The faults that people
-use every day (kill, pause, slow, partition, ...) are methods of the cluster itself; these are the others.
+Every fault here was seen on HBase 2.6.1 or 3.0.0-alpha-4. The common ones (kill, pause, slow, partition, ...) are
+methods of the cluster itself.
 """
 
 from __future__ import annotations
@@ -162,31 +162,31 @@ class Faults:
     # -- replicas ----------------------------------------------------------------------------------------------
 
     def reopen_empty(self, region: str, replica_id: int, seconds: float) -> None:
-        """A secondary re-opens and answers "0 rows, no error, stale" for a while (native.md 0.2)."""
+        """A secondary re-opens and answers "0 rows, no error, stale" for a while."""
         node = self._secondary(region, replica_id)
         self._cluster.master.run(lambda: region_procedures.reopen(self._cluster.master, node))
         self._host(node).secondaries.pretend_empty(node.name, seconds)
 
     def disable_reads(self, region: str, replica_id: int, seconds: float) -> None:
-        """A secondary refuses reads as after each open of one (native.md 5.8)."""
+        """A secondary refuses reads as it does after each open."""
         node = self._secondary(region, replica_id)
         self._host(node).secondaries.disable_reads(node.name, seconds)
 
     def tear_meta_rows(self, replica_id: int, seconds: float, *, cells: int = 3, table: str | bytes = b"") -> None:
-        """A meta secondary shows only the first cells of each row (native.md 0.2: 3 of 16)."""
+        """A meta secondary shows only the first cells of each row (HBase 3.0.0-alpha-4: 3 of 16)."""
         node = self._secondary("hbase:meta", replica_id)
         only = keys.table_name(table) if table else b""
         until = self._cluster.runtime.now() + seconds
         self._host(node).calls.tear_meta(replica_id, Tear(until, cells, only))
 
     def pile_replicas(self, region: str, server: str) -> None:
-        """All copies of a range share one server, as after some failovers (native.md 5.7)."""
+        """All copies of a range share one server, as after some failovers."""
         primary = self._cluster.node_named(region)
         for node in list(self._cluster.master.states.group_of(primary).nodes):
             self._cluster.move(node.encoded, server)
 
     def move_to_nowhere(self, region: str, server: str = "nowhere,1,1") -> None:
-        """RegionMoved to nowhere: the old server names a target that never existed (native.md 0.5)."""
+        """Move a region to a server that does not exist: the old server names it in RegionMoved."""
         self._cluster.move(region, server)
 
     def _secondary(self, region: str, replica_id: int) -> RegionNode:

@@ -89,12 +89,12 @@ class ClusterConfig:
     session_timeout_s: float = 6.0  # zookeeper.session.timeout
     session_check_s: float = 0.5  # how often sessions are looked at; the end of one is noticed that late at most
     registry_lag_s: float = 0.0  # a new meta location is told to clients that much later
-    region_open_s: float | None = None  # RegionOpening for that long; on virtual time 0.1 s (native.md 5.8: 0.05-0.3)
-    region_close_s: float | None = None  # "is closing"; on virtual time 0.05 s (native.md 5.8: 0.05-0.15)
+    region_open_s: float | None = None  # RegionOpening for that long; on virtual time 0.1 s (HBase 2.6.1: 0.05-0.3)
+    region_close_s: float | None = None  # "is closing"; on virtual time 0.05 s (HBase 2.6.1: 0.05-0.15)
     balancer: str = STOCHASTIC_BALANCER  # hbase.master.loadbalancer.class: SimpleLoadBalancer evens out and no more
     balancer_period_s: float = 0.0  # hbase.balancer.period; 0 = only when asked
     catalog_janitor_s: float = 300.0  # hbase.catalogjanitor.interval: split parents leave hbase:meta
-    failover_piles_replicas: bool = False  # native.md 5.7: after a failover, copies share a server until balanced
+    failover_piles_replicas: bool = False  # HBase 2.6.1: after a failover, copies share a server until balanced
 
     # -- region replicas --------------------------------------------------------------------------------------
     meta_replicas: int = 3  # hbase.meta.replica.count, when the cluster starts
@@ -104,8 +104,8 @@ class ClusterConfig:
     meta_flush_on_refresh: bool = True  # flush a changed hbase:meta before its replicas look at the files
     wait_for_primary_flush: bool = True  # hbase.region.replica.wait.for.primary.flush
     reads_disabled_s: float | None = None  # after each open of a secondary; on virtual time 0.1 s (5.8: 0.03-0.16)
-    secondary_reopens_empty_s: float = 0.0  # native.md 0.2: a re-opened secondary answers "0 rows" that long
-    meta_rows_torn_s: float = 0.0  # native.md 0.2: then with 3 cells of each row that long
+    secondary_reopens_empty_s: float = 0.0  # HBase 2.6.1: a re-opened secondary answers "0 rows" that long
+    meta_rows_torn_s: float = 0.0  # HBase 3.0.0-alpha-4: then with 3 cells of each row that long
 
     def __post_init__(self) -> None:
         for owner in (self, self.storage, self.replication):

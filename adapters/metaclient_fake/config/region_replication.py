@@ -40,7 +40,7 @@ class ReplicationConfig:
 
     # -- the replicas -----------------------------------------------------------------------------------------
     handlers: int = 3  # hbase.regionserver.replication.handler.count
-    #: How long a primary collects the wishes of replicas that open before it flushes for all of them (seed 000, 7.2).
+    #: How long a primary collects the flush requests of replicas that open before it runs one flush for all of them.
     open_flush_gather_s: float = 0.02
     refreshes_under_pressure: bool = True  # hbase.region.replica.storefile.refresh
     memstore_multiplier: float = 4.0  # hbase.region.replica.storefile.refresh.memstore.multiplier

@@ -1,6 +1,6 @@
 """Stores where the copies of hbase:meta are said to be, and decides who hears of a change when (ZooKeeper's part).
 
-The master publishes a location when it *sends* a copy to a server, before that server can answer (native.md 5.7: the
+The master publishes a location when it *sends* a copy to a server, before that server can answer (HBase 2.6.1: the
 registry is ahead of the server by 0.1 to 0.4 s). Clients may hear of it later still: ``lag_s``, or never while the
 registry is held.
 """

@@ -76,7 +76,7 @@ class AssignmentManager:
     def assign(self, nodes: Iterable[RegionNode], wanted: Placement | None = None) -> None:
         """Open all of these, where ``wanted`` says or where the balancer puts them.
 
-        A copy of hbase:meta that no server opens does not hold up the rest: nobody needs it (server.md 5).
+        A copy of hbase:meta that no server opens does not delay the others: clients can do without it.
         """
         todo = sorted(nodes, key=lambda node: node.info.replica_id)
         rounds = 0

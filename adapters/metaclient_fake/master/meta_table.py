@@ -1,6 +1,6 @@
 """Decides what the master writes into hbase:meta, row by row in HBase's format, and carries it to the primary copy.
 
-The master reads and writes the primary only (seed 000, 6.2). While the primary is nowhere, a writer waits: the crash
+The master reads and writes the primary only. While the primary is nowhere, a writer waits: the crash
 of its server is being handled by somebody who does not need meta for it.
 
 Mirrors RegionStateStore and MetaTableAccessor. DIVERGENCES: a multi-row change is one batch on one region, which is

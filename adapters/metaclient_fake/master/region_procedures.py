@@ -18,7 +18,7 @@ _REFUSED = "org.apache.hadoop.hbase.client.DoNotRetryRegionException"
 
 
 def move(master: Master, node: RegionNode, target: ServerName | None) -> None:
-    """Close it and open it at ``target``; an unknown one is believed, and the region goes elsewhere (native.md 0.5)."""
+    """Close a copy and open it at ``target``; if that server is unknown, it opens elsewhere (HBase 2.6.1)."""
     _check_open(node)
     if node.info.table == META_TABLE:
         with master.meta_lock:

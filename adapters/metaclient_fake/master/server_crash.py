@@ -5,7 +5,7 @@
    as they are (they lost what was not in files).
 3. The log goes to the archive.
 
-``failover_piles_replicas`` provokes what real clusters were seen to do (native.md 5.7): copies share a server until
+``failover_piles_replicas`` provokes what HBase 2.6.1 was seen to do: copies share a server until
 somebody balances.
 """
 

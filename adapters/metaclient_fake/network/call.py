@@ -9,7 +9,7 @@ A call runs in the thread of whoever makes it; there is no hand-over. The steps,
 5. *reply*: as 1, the other way round. By now a write has happened.
 
 Whoever runs out of time gets :class:`CallTimeout`, but the message is still there: a slow server finishes what it
-has begun, and a hung one answers what waits in its sockets when it wakes up (native.md 0.4, "zombies"). Such a late
+has begun, and a hung one answers what waits in its sockets when it wakes up (a zombie). Such a late
 call runs on the server with nobody to hear the answer; its writes happen if the server may still write.
 
 A call may arrive twice when a fault says so and its sender could have sent it twice: reads, and what servers push to

@@ -1,11 +1,11 @@
 """Decides when a primary flushes for the sake of its replicas: soon after a failure, but not more often than allowed.
 
-Mirrors RegionReplicationFlushRequester (server.md 2.8): the first request runs at once; one that comes within the
+Mirrors RegionReplicationFlushRequester (3.x): the first request runs at once; one that comes within the
 minimum interval of the last waits for its end; a flush that starts meanwhile and covers it makes it superfluous.
 
 DIVERGENCES:
 
-- replicas that open ask here, too, and share one flush: requests are gathered for a moment (seed 000, 7.2). They are
+- replicas that open ask here, too, and share one flush: requests are gathered for a moment. They are
   not held up by the interval, which is about replicas that fail again and again;
 - a failure of a replica that is not online anywhere waits for the interval even if it is the first: such a replica asks
   by itself when it opens;

@@ -1,4 +1,4 @@
-"""Decides how region replication is seen from outside (seed 000, 7.1): as a JSON-able picture and as metrics.
+"""Decides how region replication is shown: as a JSON-able picture and as metrics.
 
 The metrics are observable gauges: they are read when somebody collects, and cost nothing when no SDK is set up. Names
 are here and in ``docs/replication.md``; a test keeps both equal.

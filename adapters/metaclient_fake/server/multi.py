@@ -1,7 +1,7 @@
 """Decides in which order the actions of one batch run on a server (RSRpcServices.multi).
 
 Region by region; within one, gets run at once, puts and deletes are held back and applied together when something
-else needs them applied or at the end. So a get after a put of the same row does not see it (native.md 0.9).
+else needs them applied or at the end. So a get after a put of the same row does not see it (HBase 2.6.1).
 """
 
 from __future__ import annotations

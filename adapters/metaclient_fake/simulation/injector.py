@@ -53,7 +53,10 @@ _NOTHING: Undo = lambda: None  # noqa: E731  # a value, not a function with a na
 
 
 class Injector:
-    """The faults of one run."""
+    """The faults of one run.
+
+    It has more than 30 methods because each kind of fault has its own, of a few lines.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world

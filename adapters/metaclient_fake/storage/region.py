@@ -68,6 +68,9 @@ class RegionState(enum.Enum):
 class Region:
     """One replica of a region, open on one server. Made by :meth:`open`.
 
+    It has more than 30 methods because servers and replicas hold this one object. Writes, flushes, compactions, bulk
+    loads and replay are forwarded to their own modules, in a line or two.
+
     Guarded by ``update_lock``: the memstores, MVCC's writes, ``_view``, the flush flag and the state. Read without it:
     ``_view``, ``read_point``, ``state``.
     """
