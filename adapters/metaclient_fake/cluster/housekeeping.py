@@ -18,7 +18,7 @@ from metaclient_fake.storage import FileSystem
 
 __all__ = ["Housekeeping"]
 
-#: How often secondaries that may not read yet, or pretend to be empty, are looked at.
+#: How often secondaries are checked whose reads are disabled, or that pretend to be empty.
 _REPLICA_CHORE_S = 0.05
 _HOUSEKEEPING_S = 1.0
 
@@ -67,7 +67,7 @@ class Housekeeping:
         self._master.start_recoveries()
 
     def refresh_meta(self) -> None:
-        """One round of the refresher for hbase:meta; a changed primary is flushed first (see config)."""
+        """Run the refresher for hbase:meta once; a changed primary is flushed first (``meta_flush_on_refresh``)."""
         primary = self._master.meta_primary_server()
         flushes = self._config.meta_flush_on_refresh and not self._config.replication.pushes_meta
         if flushes and primary is not None and primary.is_running:
@@ -78,7 +78,7 @@ class Housekeeping:
             server.secondaries.refresh(meta=True)
 
     def refresh(self) -> None:
-        """One round of the refresher for user tables: new files only, nothing is flushed for it."""
+        """Run the refresher for user tables once: replicas load new files, primaries are not flushed."""
         for server in self._servers.running():
             server.secondaries.refresh(meta=False)
 
@@ -102,7 +102,7 @@ class Housekeeping:
         self._filesystem.clean_old_wals(now, self._config.old_wal_ttl_s)
 
     def _janitor(self) -> None:
-        """Started as a task: it writes to hbase:meta and may have to wait for it."""
+        """Run CatalogJanitor as a task, because it writes to hbase:meta and may have to wait for it."""
 
         def clean() -> None:
             with suppress(ConnectionClosed):

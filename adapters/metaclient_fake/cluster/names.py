@@ -23,7 +23,7 @@ class Names:
         self._servers_by_host = servers_by_host
 
     def server_named(self, name: str | ServerName) -> RegionServer:
-        """A server by host, address or full name; the present incarnation of it."""
+        """Return the present incarnation of a server by host, address or full name."""
         text = str(name)
         host = text.partition(",")[0].partition(":")[0]
         found = self._servers_by_host.get(host)
@@ -32,7 +32,7 @@ class Names:
         return found
 
     def party_named(self, name: str) -> str:
-        """A server's host, or one of the other parties of the network."""
+        """Return a server's host, or the name of another party of the network."""
         if name in (EVERYBODY, MASTER, REGISTRY, "client") or name.startswith("client/"):
             return name
         if name == "zookeeper":
@@ -40,7 +40,7 @@ class Names:
         return self.server_named(name).host
 
     def node_named(self, name: str | bytes | RegionInfo, replica_id: int = 0) -> RegionNode:
-        """A copy of a region by encoded name, full name, or ``hbase:meta``."""
+        """Return a copy of a region by encoded name, full name, or ``hbase:meta``."""
         found = self._node(name)
         if found is None:
             text = name.decode(errors="replace") if isinstance(name, bytes) else str(name)
@@ -64,14 +64,14 @@ class Names:
         return states.by_name.get(name)
 
     def target_named(self, server: str | ServerName) -> ServerName:
-        """A server as the target of a move; ``host,port,startcode`` is taken as it is when the host is unknown."""
+        """Return the target of a move; ``host,port,startcode`` of an unknown host is taken as it is."""
         text = str(server)
         if text.count(",") == 2 and text.partition(",")[0] not in self._servers_by_host:
             return ServerName.parse(text)
         return self.server_named(server).name
 
     def host_of(self, node: RegionNode) -> RegionServer:
-        """The server object that has this copy open."""
+        """Return the live server that has this copy open, else raise RegionUnavailable."""
         server = self._master.live_server_of(node)
         if server is None or node.name not in server.regions:
             raise RegionUnavailable(f"region {node.encoded} is {node.state.value} and on no live server")

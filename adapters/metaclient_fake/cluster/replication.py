@@ -16,14 +16,14 @@ from metaclient_fake.server.region_server import RegionServer
 
 __all__ = ["Replication", "sink_of"]
 
-#: Between two looks at the secondaries while somebody waits for them.
+#: The pause between two checks of the secondaries while a caller waits for them.
 _REPLICATED_PAUSE_S = 0.05
-#: Between two flushes of one primary while somebody waits for its secondaries.
+#: The least time between two flushes of one primary while a caller waits for its secondaries.
 _FLUSH_AGAIN_S = 1.0
 
 
 def sink_of(master: Master, primary: RegionNode) -> Sink | None:
-    """What this primary pushes with, wherever it is open; None when it does not."""
+    """Return the sink of a primary; None if it is on no live server or does not push."""
     server = master.live_server_of(primary)
     return server.replication.sinks.get(primary.name) if server is not None else None
 
@@ -46,9 +46,9 @@ class Replication:
         self._flush_primary_of = flush_primary_of
 
     def wait(self, timeout: float) -> None:
-        """Return when every secondary shows all that was written before; DeadlineExceeded names those that do not.
+        """Return when every secondary has all that was written before; DeadlineExceeded names the others.
 
-        A primary whose replicas have failed, or which keeps something to itself, is asked to flush, once a second.
+        A primary with failed replicas, or with edits that are not replicated, is flushed at most once per second.
         """
         deadline = self._runtime.now() + timeout
         wanted: dict[Sink, int] = {}
@@ -65,7 +65,7 @@ class Replication:
             self._runtime.sleep(min(_REPLICATED_PAUSE_S, timeout))
 
     def _behind(self, wanted: dict[Sink, int], asked: dict[Sink, float]) -> list[str]:
-        """The secondaries that do not show everything; ``wanted`` keeps what everything is, for each primary."""
+        """Return the secondaries that lack edits; ``wanted`` keeps the position that each primary had at the start."""
         behind: list[str] = []
         for node in self._master.states.nodes():
             record = self._master.tables[node.info.table]
@@ -102,7 +102,7 @@ class Replication:
         return sink.has_everything_before(node.info.replica_id, wanted[sink])
 
     def sinks(self) -> Iterator[tuple[str, str, Sink]]:
-        """What is pushed right now: server, table, sink."""
+        """Yield server, table and sink of every open primary that pushes."""
         for host, server in list(self._servers_by_host.items()):
             for name, sink in list(server.replication.sinks.items()):
                 region = server.regions.get(name)
@@ -110,6 +110,6 @@ class Replication:
                     yield host, region.info.table.decode(errors="replace"), sink
 
     def buffers(self) -> Iterator[tuple[str, int]]:
-        """What waits to be pushed: server, bytes."""
+        """Yield each server and the bytes that wait there to be pushed."""
         for host, server in list(self._servers_by_host.items()):
             yield host, server.replication.buffer.pending_bytes

@@ -14,7 +14,7 @@ from metaclient_fake.master.master import Master
 
 __all__ = ["Tables"]
 
-#: On real threads, how long the maker of a table waits at most until its replicas can be read, and how often it looks.
+#: On real threads: how long the creation of a table waits at most for readable replicas, and the pause between checks.
 _REPLICAS_OPEN_S, _REPLICAS_OPEN_PAUSE_S = 0.5, 0.002
 
 
@@ -54,9 +54,10 @@ class Tables:
         self.let_replicas_open()
 
     def let_replicas_open(self, *, is_start: bool = False) -> None:
-        """Where nothing takes time by itself, a new table's replicas can be read when its creator goes on.
+        """Wait until new replicas can be read, at most ``_REPLICAS_OPEN_S``.
 
-        A cluster is up when the copies of hbase:meta can be read, whatever that takes.
+        On virtual time, or with a configured delay of reads, only the start of the cluster waits: for the copies of
+        hbase:meta.
         """
         if not is_start and (self._config.reads_disabled_s or isinstance(self._runtime, SimRuntime)):
             return

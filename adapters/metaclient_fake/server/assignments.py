@@ -31,7 +31,7 @@ __all__ = ["Assignments", "OpenRequest"]
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """What the master sends to open a region: who it is, and what its old server's log still holds of it."""
+    """The master's request to open a region; ``recovered`` are its entries in the log of a dead server."""
 
     info: RegionInfo
     name: bytes
@@ -69,14 +69,14 @@ class Assignments:
             self._opening.update(names)
 
     def complete_open(self, requests: Sequence[OpenRequest]) -> list[int | MetaClientError]:
-        """Open the regions; for each the sequence number of its open, or why it did not."""
+        """Open the regions; return the sequence number of each open, or its error."""
         self._server.check_running()
         return [self._open(request) for request in requests]
 
     def _open(self, request: OpenRequest) -> int | MetaClientError:
         info, name = request.info, request.name
         if name in self._server.regions:
-            return self._server.regions[name].open_seqnum  # asked twice: the first answer was lost
+            return self._server.regions[name].open_seqnum  # a repeated request: the first answer was lost
         listed = self._filesystem.region(info).all_files() if info.table == META_TABLE else ()
         try:
             region = self._opened_region(request)
@@ -94,7 +94,7 @@ class Assignments:
         if info.replica_id == 0:
             self._server.online[name] = region
             if region.has_references:
-                region.compact(major=True)  # HBase asks for it here, too: a parent's files are needed until it is done
+                region.compact(major=True)  # as HBase: the parent's files are needed until this is done
         else:
             index = self._server.meta_indexes.get(name)
             self._server.secondaries.opened(name, region, self._filesystem.region(info), index)
@@ -130,7 +130,7 @@ class Assignments:
         )
 
     def begin_close(self, names: Sequence[bytes]) -> Sequence[None]:
-        """Stop serving; a region that is not here is closed already (the master may ask twice)."""
+        """Stop serving the regions; one that is not here is closed already (the master may repeat the request)."""
         self._server.check_running()
         for name in names:
             region = self._server.regions.get(name)
@@ -139,7 +139,7 @@ class Assignments:
         return []
 
     def complete_close(self, names: Sequence[bytes], target: ServerName | None) -> list[int]:
-        """Flush and close; remember for two minutes where the master wanted them to go."""
+        """Flush and close the regions; remember for ``moved_memory_s`` which server the master moves them to."""
         self._server.check_running()
         return [self._close(name, target) for name in names]
 
@@ -172,7 +172,7 @@ class Assignments:
         return hosted is not None and not isinstance(hosted, ClosingRegion)
 
     def unavailable(self, region_name: bytes) -> NotServingRegion:
-        """Why this server does not have the region, as far as it remembers."""
+        """Return the error for a call on a region that is not online here."""
         moved = self._moved.get(region_name)
         if moved is not None:
             if self._runtime.now() < moved.until:

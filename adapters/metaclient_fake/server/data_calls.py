@@ -32,7 +32,7 @@ __all__ = ["DataCalls"]
 
 _WITH_NONCE = (Increment, Append)
 _SANITY = "org.apache.hadoop.hbase.exceptions.FailedSanityCheckException"
-#: A counter that is further ahead was given its time by a client, who must live with it.
+#: A counter that is further ahead has a timestamp that a client chose; the server does not wait for that.
 COUNTER_AHEAD_MS_MAX = 100
 _WHOLE = Scan()
 
@@ -64,23 +64,23 @@ class DataCalls:
         return result._replace(lag_s=self.lag_s(as_of))
 
     def complete_as_of(self, region_name: bytes, families: frozenset[bytes] | None = None) -> float | None:
-        """Everything that was acknowledged before this instant is in a read of a secondary that begins after this call.
+        """Return an instant: a read that begins after this call has every edit that was acknowledged before it.
 
-        None when no such instant is known. The primary is asked first, then this copy whether it is the one that the
-        primary means, then the row is read: what comes in between only makes the answer better.
+        None when no such instant is known. The order matters: first the primary is asked, then this copy whether it is
+        the one that the primary means, then the row is read. Edits that arrive in between only make the read newer.
         """
         return self.server.secondaries.complete_as_of(region_name, self._peers.acknowledged(region_name, families))
 
     def _complete_as_of(self, region_name: bytes, hosted: Hosted, columns: Sequence[bytes]) -> float | None:
         if isinstance(hosted, EmptyRegion):
             return None
-        # Of user tables all families are pushed.
+        # All families of user tables are pushed.
         is_meta = columns and region_name in self._meta_indexes
         families = frozenset([name.partition(b":")[0] for name in columns]) if is_meta else None
         return self.complete_as_of(region_name, families)
 
     def lag_s(self, as_of: float | None) -> float | None:
-        """How long ago that was; asked after the read, so that what was acknowledged during it is covered."""
+        """Return the age of ``as_of``. Called after the read, so that edits acknowledged during it are covered."""
         return None if as_of is None else self._runtime.now() - as_of
 
     def mutate(self, region_name: bytes, mutation: Mutation, nonce_group: int = 0) -> Result | None:
@@ -91,7 +91,7 @@ class DataCalls:
             else:
                 result = hosted.mutate(mutation)
         except WrongRegion as error:
-            raise _insane(error) from error
+            raise _failed_sanity_check(error) from error
         except ServerStopped as error:
             raise self.server.lost_wal(error) from error
         region = self._regions.get(region_name)
@@ -110,10 +110,10 @@ class DataCalls:
         )
 
     def _let_clock_catch_up(self, result: Result) -> None:
-        """A counter's new value is a millisecond newer than the old one, and so may be ahead of the clock.
+        """Wait until the clock has reached the timestamp of a counter.
 
-        A real server's log takes longer than that. Here the answer waits, or a put that follows it would be older than
-        the counter that it replaces.
+        A counter's new value is a millisecond newer than the old one, so it may be ahead of the clock. A real server's
+        log takes longer than that. Without the wait, a put that follows would be older than the counter it replaces.
         """
         ahead_ms = max(cell.timestamp for cell in result.cells) - self.server.time_ms()
         if 0 < ahead_ms <= COUNTER_AHEAD_MS_MAX:
@@ -128,7 +128,7 @@ class DataCalls:
         try:
             applied = self._check_once(hosted, check, mutation, nonce_group)
         except WrongRegion as error:
-            raise _insane(error) from error
+            raise _failed_sanity_check(error) from error
         except ServerStopped as error:
             raise self.server.lost_wal(error) from error
         if applied:
@@ -136,7 +136,7 @@ class DataCalls:
         return applied
 
     def _check_once(self, hosted: Hosted, check: Check, mutation: Mutation, nonce_group: int) -> bool:
-        """A check that fails applies nothing, so that its nonce may be used again."""
+        """Run a check-and-mutate at most once per nonce; a check that fails does not use up the nonce."""
         nonce = mutation.nonce if isinstance(mutation, _WITH_NONCE) else None
         if nonce is None:
             return hosted.check_and_mutate(check, mutation)
@@ -149,20 +149,20 @@ class DataCalls:
         )
 
     def batch(self, actions: Sequence[Action], nonce_group: int = 0) -> list[Outcome]:
-        """Multi: an outcome for each action."""
+        """Run a multi request; return an outcome per action."""
         mutate = partial(self.mutate, nonce_group=nonce_group) if nonce_group else self.mutate
         return run_batch(actions, find=self._hosted, get=self._get, mutate=mutate, apply=self._apply)
 
     def _apply(self, region_name: bytes, hosted: Hosted, mutations: Sequence[Put | Delete]) -> list[Outcome]:
-        outcomes = [self._told(outcome) for outcome in hosted.batch(mutations)]
+        outcomes = [self._as_seen_by_client(outcome) for outcome in hosted.batch(mutations)]
         self._written(region_name, [mutation.row for mutation in mutations])
         return outcomes
 
-    def _told(self, outcome: Outcome) -> Outcome:
-        """An outcome as clients see it."""
+    def _as_seen_by_client(self, outcome: Outcome) -> Outcome:
+        """Translate an error of the storage to the error that HBase returns."""
         if isinstance(outcome, ServerStopped):
             return self.server.lost_wal(outcome)
-        return _insane(outcome) if isinstance(outcome, WrongRegion) else outcome
+        return _failed_sanity_check(outcome) if isinstance(outcome, WrongRegion) else outcome
 
     def _hosted(self, region_name: bytes) -> Hosted:
         hosted = self._online.get(region_name)
@@ -185,7 +185,7 @@ class DataCalls:
     def scan_open(self, region_name: bytes, scan: Scan) -> ScanPage:
         hosted = self._hosted(region_name)
         is_stale = not hosted.is_primary
-        # A scanner shows the moment at which it was opened, however late its pages are read.
+        # A scanner returns the data of the moment at which it was opened, however late its pages are read.
         as_of = self._complete_as_of(region_name, hosted, scan.columns) if is_stale else None
         return self._scanners.open(hosted.scanner(scan), region_name, scan, is_stale, as_of)
 
@@ -216,16 +216,16 @@ class DataCalls:
         return MetaPage(rows, is_stale, None if was_torn or index.is_torn else self.lag_s(as_of))
 
     def get_meta(self, replica_id: int, get: Get) -> Result:
-        """One row of hbase:meta with its versions and times, as any client may ask for it; a lookup like others."""
+        """Return one row of hbase:meta with versions and timestamps; it counts as a lookup."""
         self._peers.count_meta_read(replica_id)
         return self.get(keys.meta_region_name(replica_id), get)
 
     def scan_meta(
         self, replica_id: int, scan: MetaScan, without: Collection[bytes], get: Callable[[bytes], Get]
     ) -> tuple[list[Result], bool]:
-        """A page of hbase:meta with versions and times, and whether it is the last; not the rows of ``without``.
+        """Return a page of hbase:meta without the rows of ``without``, and whether it is the last page.
 
-        Which rows, and in which order, is the index's business; what is in them is read by ``get(row)``.
+        The index chooses the rows and their order; ``get(row)`` says which versions and columns of a row are read.
         """
         limit = scan.limit + len(without)
         page = self.read_meta(replica_id, replace(scan, limit=limit))
@@ -243,6 +243,6 @@ class DataCalls:
             index.tear(tear)
 
 
-def _insane(error: WrongRegion) -> RequestRefused:
-    """A write to a row outside of the region is no wrong region in HBase but a final no (2.6.1)."""
+def _failed_sanity_check(error: WrongRegion) -> RequestRefused:
+    """Return the error for a write to a row outside of the region: HBase 2.6.1 refuses it for good."""
     return RequestRefused(str(error), detail=_SANITY)

@@ -28,7 +28,7 @@ class Flusher:
         self.is_stalled = False
 
     def flush_region(self, region: Region) -> bool:
-        """Flush a primary, and compact it when its files have become many; False when it could not."""
+        """Flush a primary, and compact it if it has too many files; return False if it could not be flushed."""
         if self.is_stalled or not region.is_primary:
             return False
         try:
@@ -41,7 +41,7 @@ class Flusher:
         return result.outcome is not FlushOutcome.CANNOT_FLUSH
 
     def flush_table(self, table: bytes | None) -> int:
-        """Flush this server's primaries of a table (None = of all); how many could be."""
+        """Flush this server's primaries of a table (None: of all tables); return how many were flushed."""
         self._server.check_running()
         chosen = [
             region for region in list(self._server.regions.values()) if table is None or region.info.table == table
@@ -54,11 +54,11 @@ class Flusher:
         return sum(1 for region in chosen if region.is_primary and region.compact(major=major))
 
     def relieve_memory(self) -> None:
-        """MemStoreFlusher above the global mark: flush the biggest primaries until the server is under it.
+        """Flush the biggest primaries until all memstores together are under the global limit (MemStoreFlusher).
 
-        A secondary cannot be flushed; one that is much bigger than every primary looks at its primary's files instead,
-        which frees what they cover. Where the server has primaries, hbase.region.replica.storefile.refresh switches it
-        off.
+        A secondary cannot be flushed. A secondary that is much bigger than every primary loads the store files of its
+        primary instead, which frees the edits that they contain. On a server that has primaries,
+        hbase.region.replica.storefile.refresh = false turns this off.
         """
         regions = sorted(self._server.regions.values(), key=lambda region: region.memstore_bytes, reverse=True)
         primaries = [region for region in regions if region.is_primary]
@@ -83,7 +83,7 @@ class Flusher:
         return not primaries or secondary.memstore_bytes > multiplier * primaries[0].memstore_bytes
 
     def roll_logs(self, entries_max: int) -> None:
-        """Begin new log files when the current ones are long, and flush what keeps old ones from the archive."""
+        """Roll log files that are long; flush the regions that keep old log files from the archive."""
         for wal in (self._server.wal, self._server.meta_wal):
             if wal.is_closed:
                 continue

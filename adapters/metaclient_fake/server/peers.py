@@ -15,22 +15,22 @@ __all__ = ["Peers"]
 
 
 class Peers(ReplicaDirectory, Protocol):
-    """Whom a server asks about others: the cluster."""
+    """The rest of the cluster as a region server sees it."""
 
     def flush_primary_of(self, asker: RegionServer, info: RegionInfo) -> bool:
-        """Have the primary flush all families, over the network; False when it could not be reached."""
+        """Have the primary flush all families, over the network; return False if it is unreachable."""
         ...
 
     def tell_primary_of(self, asker: RegionServer, info: RegionInfo) -> None:
-        """Tell the primary, over the network, that this replica has opened and waits for a flush."""
+        """Notify the primary, over the network, that this replica has opened and waits for a flush."""
         ...
 
     def replica_waits(self) -> None:
-        """One of its secondaries waits for something: have it looked at."""
+        """Wake the chore that checks waiting secondaries."""
         ...
 
     def acknowledged(self, name: bytes, families: frozenset[bytes] | None = None) -> Acknowledged | None:
-        """What its primary knows that the replica of this name has; None when that is not known."""
+        """Return what the primary of this replica knows that the replica has; None if that is not known."""
         ...
 
     def server_at(self, host: str) -> RegionServer | None: ...

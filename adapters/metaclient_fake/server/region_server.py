@@ -44,10 +44,10 @@ class ServerState(enum.Enum):
     """What a server's process is doing."""
 
     RUNNING = "running"
-    PAUSED = "paused"  # hung: connects, never answers, does not renew its session
-    STOPPING = "stopping"  # told to stop: says so to everybody while it closes its regions
-    ABORTING = "aborting"  # found out that it must not go on: says so to everybody, then ends
-    DEAD = "dead"  # nobody listens
+    PAUSED = "paused"  # hung: accepts connections, never answers, does not renew its session
+    STOPPING = "stopping"  # closes its regions; every call gets ServerStopped
+    ABORTING = "aborting"  # has lost its log; every call gets ServerStopped until it ends
+    DEAD = "dead"  # connections are refused
 
 
 _TRANSITIONS: dict[ServerState, frozenset[ServerState]] = {
@@ -60,7 +60,7 @@ _TRANSITIONS: dict[ServerState, frozenset[ServerState]] = {
 
 
 class RegionServer:
-    """One incarnation. Maps are replaced entry by entry (atomic); ``_lock`` guards opening and closing."""
+    """One incarnation. Maps are changed entry by entry (atomic); ``_lock`` guards opening, closing and late calls."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class RegionServer:
         self.meta_wal: Wal = filesystem.create_wal(f"{name}.meta")
         self.handlers = Handlers(runtime, config.handlers, config.call_queue_max, name.host)
         self.meta_handlers = Handlers(runtime, config.meta_handlers, config.call_queue_max, name.host)
-        #: For the master: a server that drowns in calls can still be told to close its regions.
+        #: For the master: a server with full call queues can still close its regions.
         self.admin_handlers = Handlers(runtime, config.meta_handlers, config.call_queue_max, name.host)
         self.scanners = Scanners(
             runtime,
@@ -97,14 +97,14 @@ class RegionServer:
         )
         self._nonces = Nonces(runtime, is_stopped=lambda: not self.is_listening or self._is_going_down)
         self._lock = runtime.lock()
-        #: Full region name -> the region, or what stands in for it. Read without a lock.
+        #: Full region name -> the region, or its stand-in. Read without a lock.
         self.online: dict[bytes, Hosted] = {}
         self.regions: dict[bytes, Region] = {}
         self.meta_indexes: dict[bytes, MetaIndex] = {}
         #: For batches from primaries (hbase.regionserver.replication.handler.count).
         self.replication_handlers = Handlers(runtime, config.replication.handlers, config.call_queue_max, name.host)
         self.replication_host = ReplicationHost(self, runtime, network, peers)
-        #: What this server's primaries push.
+        #: The sinks of this server's primaries.
         self.replication = ServerReplication(self.replication_host, peers, runtime, config.replication, name.host)
         #: A server of an older version does not know ``replicateToReplica``, only ``replay``.
         self.knows_replicate_to_replica = True
@@ -124,7 +124,7 @@ class RegionServer:
         self.stopped_because = ""
         self.slow_s = 0.0
         self.keeps_session_while_paused = False
-        #: True when a call meets no wait on the way: the backend then goes straight in.
+        #: True when no partition, delay or full queue affects calls: the backend then calls the method directly.
         self.is_quick = False
         self.update_quick()
 
@@ -153,7 +153,7 @@ class RegionServer:
 
     def _set(self, state: ServerState) -> None:
         self.state = state
-        # Plain values: each call looks at them several times.
+        # Plain attributes: each call reads them several times.
         self.is_running = state is ServerState.RUNNING
         self.is_listening = state is not ServerState.DEAD
         self.is_hung = state is ServerState.PAUSED
@@ -175,7 +175,7 @@ class RegionServer:
         self._network.announce()
 
     def resume(self) -> int:
-        """Wake up: whoever still waits goes on, and what waited in the sockets is answered; how much that was."""
+        """Wake up and run the calls that waited in the sockets; return how many there were."""
         self._become(ServerState.RUNNING)
         with self._lock:
             late, self._late_calls = self._late_calls, []
@@ -190,28 +190,28 @@ class RegionServer:
                 self._late_calls.append(call)
 
     def crash(self) -> None:
-        """kill -9: what was not synced is gone, and so is everything in memory."""
+        """Die as after kill -9: the memory and the log entries that were not synced are lost."""
         self._become(ServerState.DEAD)
         self.wal.crash()
         self.meta_wal.crash()
         self._end()
 
     def abort(self, why: str) -> None:
-        """The server found out that it must not go on; it answers ServerStopped until :meth:`crash`."""
+        """Stop serving: every call gets ServerStopped until :meth:`crash`."""
         if self.state is ServerState.RUNNING:
             self._become(ServerState.ABORTING)
             self.stopped_because = f"aborting: {why}"
             self._network.announce()
 
     def stop(self) -> None:
-        """SIGTERM: refuse calls, close the regions in order, end."""
+        """Stop as after SIGTERM: refuse calls, close the regions, end."""
         self._become(ServerState.STOPPING)
         self.stopped_because = "stopping"
         self.replication.close_all()
         try:
             for region in list(self.regions.values()):
                 region.close()
-        except ServerStopped as error:  # it was declared dead, and its regions are others' business now
+        except ServerStopped as error:  # it was declared dead: the master recovers its regions
             logger.info("%s cannot close its regions in order: %s", self.name, error)
             self.crash()
             return
@@ -238,7 +238,7 @@ class RegionServer:
         self._network.announce()
 
     def lost_wal(self, error: ServerStopped) -> ServerStopped:
-        """The log was taken away: the master thinks that we are dead, and it is right to (YouAreDeadException)."""
+        """Abort because the master has fenced the log; return the error for the caller (YouAreDeadException)."""
         self.abort("its write-ahead log was fenced")
         return ServerStopped(
             f"{self.name} is {self.stopped_because or 'down'}: {error}",

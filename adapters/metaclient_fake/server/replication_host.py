@@ -41,13 +41,13 @@ class ReplicationHost:
         return self._server.flusher.flush_region(region)
 
     def replicate_to_replica(self, name: bytes, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> None:
-        """A batch of a primary for a secondary here (RSRpcServices.replicateToReplica)."""
+        """Apply a batch of a primary to a secondary on this server (RSRpcServices.replicateToReplica)."""
         if not self._server.knows_replicate_to_replica:
             raise Unsupported(f"{self._server.name} does not know replicateToReplica")
         self._replay(name, epoch, entries, deadline)
 
     def replay(self, name: bytes, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> None:
-        """The same for primaries of older versions."""
+        """Apply a batch that a primary of an older version has sent (RSRpcServices.replay)."""
         self._replay(name, epoch, entries, deadline)
 
     def _replay(self, name: bytes, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> None:
@@ -61,19 +61,19 @@ class ReplicationHost:
         self._server.secondaries.replay(name, epoch, entries, deadline)
 
     def replica_opened(self, name: bytes, replica_id: int) -> None:
-        """A replica of a primary here has opened, and waits for a flush or word that there is nothing to flush."""
+        """Notify the sink of a primary on this server that a replica has opened and waits for a flush marker."""
         if name not in self._server.regions:
             raise self._server.assignments.unavailable(name)
         self._server.replication.replica_opened(name, replica_id)
 
     def is_running_or_wakes(self) -> bool:
-        """What a hung server has begun goes on when it wakes up; False when it has stopped."""
+        """Wait while the server hangs; return False if it has stopped."""
         if self._server.is_hung:
             self._network.wait_until(lambda: not self._server.is_hung or self._network.is_closed, None)
         return self._server.is_running and not self._network.is_closed
 
     def call_server(self, host: str, function: Callable[[ReplicaHost], None], deadline: float) -> None:
-        """Run it on another server, in its handlers for replication; on this one there is no network in between."""
+        """Run a function on another server, with its handlers for replication; on this server, call it directly."""
         target = self._peers.server_at(host)
         if target is None:
             raise ServerUnreachable(f"there is no server {host}")
