@@ -1,4 +1,4 @@
-"""Stores a whole HBase in memory and decides nothing: it puts the parts together and gives people the handles.
+"""Stores a whole HBase in memory: makes its parts and forwards the calls of users to them.
 
     with FakeCluster(servers=5, meta_replicas=3) as cluster:
         connection = cluster.connect()
@@ -120,7 +120,7 @@ class FakeCluster:
         self.runtime.on_fork(self._leave_to_parent)
         for _ in range(servers):
             self._servers.add()
-        #: As in ``hbase:meta``'s folder of a real cluster: another one with each cluster.
+        #: As the cluster id in HBase's root directory: each cluster has another one.
         self.cluster_id = str(uuid5(NAMESPACE_URL, f"fake:{seed}:{self._servers.last_start_code}"))
         self.master.start(self.config.meta_replicas)
         self._chores.start()
@@ -167,7 +167,7 @@ class FakeCluster:
     def _leave_to_parent(self) -> None:
         self.is_inherited = True
         for server in self.servers_by_host.values():
-            server.is_quick = False  # backends then take the long way, which asks the network first
+            server.is_quick = False  # backends then go through the network, which refuses the call
         for name in _PARTS:
             setattr(self, name, PartOfParent())
 
@@ -274,35 +274,35 @@ class FakeCluster:
         return list(self.servers_by_host)
 
     def kill(self, server: str) -> None:
-        """kill -9. The master notices when the session ends (``session_timeout_s``)."""
+        """Kill a server as kill -9 does. The master notices when the session ends (``session_timeout_s``)."""
         self.server_named(server).crash()
 
     def stop(self, server: str) -> None:
-        """SIGTERM: it closes its regions and leaves."""
+        """Stop a server as SIGTERM does: it closes its regions, then ends."""
         self._servers.stop(self.server_named(server))
 
     def restart(self, server: str) -> None:
-        """A new incarnation at the same address; a living one is killed first."""
+        """Start a new incarnation at the same address; a living one is killed first."""
         self._servers.restart(self.server_named(server))
 
     def add_server(self) -> str:
-        """One more; its name."""
+        """Start one more server; return its name."""
         return self._servers.add().host
 
     def pause(self, server: str, *, keeps_session: bool = False) -> None:
-        """Hang it: connections are accepted and nothing is answered (SIGSTOP).
+        """Hang a server as SIGSTOP does: it accepts connections and answers nothing.
 
-        Its session lives on until it times out, and then the master takes its regions away; with ``keeps_session`` it
-        goes on renewing it, so that nobody but the callers notices.
+        When its session times out, the master assigns its regions to other servers. With ``keeps_session`` the server
+        goes on renewing the session, so that only callers notice.
         """
         self.server_named(server).pause(keeps_session=keeps_session)
 
     def resume(self, server: str) -> int:
-        """Wake it up; the number of calls that had waited in its sockets and are answered now, to nobody."""
+        """Wake a server up; return the number of calls that waited in its sockets and are run now."""
         return self.server_named(server).resume()
 
     def slow(self, server: str, seconds: float) -> None:
-        """Each call takes that much longer there; 0 ends it."""
+        """Make each call on a server take ``seconds`` longer; 0 ends it."""
         found = self.server_named(server)
         found.slow_s = seconds
         found.update_quick()
@@ -316,13 +316,13 @@ class FakeCluster:
         self.network.heal()
 
     def meta_server(self, replica_id: int = 0) -> str:
-        """The server that has this copy of hbase:meta, or had it last."""
+        """Return the server that has this copy of hbase:meta, or had it last."""
         node = self.node_named("hbase:meta", replica_id)
         assert node.server is not None, "meta was placed when the cluster started"
         return node.server.host
 
     def server_of(self, region: str, replica_id: int = 0) -> str | None:
-        """The server that has this copy of a region, or had it last."""
+        """Return the server that has this copy of a region, or had it last."""
         server = self.node_named(region, replica_id).server
         return server.host if server is not None else None
 
@@ -360,50 +360,50 @@ class FakeCluster:
         return [group.primary.encoded for group in self.master.states.table(keys.table_name(table))]
 
     def move(self, region: str, server: str | ServerName | None = None, *, replica_id: int = 0) -> None:
-        """Move a copy; without a server the balancer chooses. ``host,port,startcode`` is believed even if unknown."""
+        """Move a copy; without a server the balancer chooses. An unknown ``host,port,startcode`` is accepted."""
         self._regions.move(region, server, replica_id=replica_id)
 
     def split(self, region: str, at: bytes | None = None) -> tuple[str, str]:
-        """Split before row ``at``, or in the middle; the daughters' names."""
+        """Split before row ``at``, or in the middle; return the names of the daughters."""
         return self._regions.split(region, at)
 
     def merge(self, left: str, right: str) -> str:
-        """Merge two neighbours; the new region's name."""
+        """Merge two neighbours; return the name of the new region."""
         return self._regions.merge(left, right)
 
     def flush(self, table: str | bytes | None = None) -> int:
-        """Flush a table (all of them without a name, hbase:meta too); how many regions were."""
+        """Flush a table (without a name: all tables and hbase:meta); return the number of flushed regions."""
         return self._regions.flush(table)
 
     def compact(self, table: str | bytes, major: bool = False) -> int:
-        """Compact a table; how many regions had something to compact."""
+        """Compact a table; return the number of regions that were compacted."""
         return self._regions.compact(table, major)
 
     def balance(self) -> int:
-        """Run the balancer once; the number of regions that moved."""
+        """Run the balancer once; return the number of regions that it moved."""
         return self._regions.balance()
 
     def bulk_load(self, table: str | bytes, rows: Rows) -> int:
-        """Add rows (row -> column -> value) as store files, past memstore and log; how many rows."""
+        """Add rows (row -> column -> value) as store files, without memstore and log; return the number of rows."""
         return self._regions.bulk_load(table, rows)
 
     def wait_until_replicated(self, timeout: float = 10.0) -> None:
-        """Return when every secondary shows all that was written before; DeadlineExceeded names those that do not.
+        """Return when every secondary has all that was written before; DeadlineExceeded names the others.
 
-        A primary whose replicas have failed, or which keeps something to itself, is asked to flush, once a second.
+        A primary with failed replicas, or with edits that are not replicated, is flushed at most once per second.
         """
         self._replication.wait(timeout)
 
     def sink_of(self, primary: RegionNode) -> Sink | None:
-        """What this primary pushes with, wherever it is open; None when it does not."""
+        """Return the sink of a primary; None if it is on no live server or does not push."""
         return sink_of(self.master, primary)
 
     def sinks(self) -> Iterator[tuple[str, str, Sink]]:
-        """What is pushed right now: server, table, sink."""
+        """Yield server, table and sink of every open primary that pushes."""
         return self._replication.sinks()
 
     def buffers(self) -> Iterator[tuple[str, int]]:
-        """What waits to be pushed: server, bytes."""
+        """Yield each server and the bytes that wait there to be pushed."""
         return self._replication.buffers()
 
     def status(self) -> dict[str, object]:
@@ -413,19 +413,19 @@ class FakeCluster:
     # -- names -------------------------------------------------------------------------------------------------
 
     def server_named(self, name: str | ServerName) -> RegionServer:
-        """A server by host, address or full name; the present incarnation of it."""
+        """Return the present incarnation of a server by host, address or full name."""
         return self._names.server_named(name)
 
     def party_named(self, name: str) -> str:
-        """A server's host, or one of the other parties of the network."""
+        """Return a server's host, or the name of another party of the network."""
         return self._names.party_named(name)
 
     def node_named(self, name: str | bytes | RegionInfo, replica_id: int = 0) -> RegionNode:
-        """A copy of a region by encoded name, full name, or ``hbase:meta``."""
+        """Return a copy of a region by encoded name, full name, or ``hbase:meta``."""
         return self._names.node_named(name, replica_id)
 
     def host_of(self, node: RegionNode) -> RegionServer:
-        """The server object that has this copy open."""
+        """Return the live server that has this copy open, else raise RegionUnavailable."""
         return self._names.host_of(node)
 
     # -- counters and chores -----------------------------------------------------------------------------------
@@ -435,13 +435,13 @@ class FakeCluster:
 
     @property
     def meta_reads(self) -> dict[int, int]:
-        """Reads of hbase:meta that each copy has been asked for, over all servers and times."""
+        """The number of reads of each copy of hbase:meta since the start of the cluster."""
         return self.peers.meta_reads
 
     def refresh_meta(self) -> None:
-        """One round of the refresher for hbase:meta; a changed primary is flushed first (see config)."""
+        """Run the refresher for hbase:meta once; a changed primary is flushed first (``meta_flush_on_refresh``)."""
         self._housekeeping.refresh_meta()
 
     def refresh(self) -> None:
-        """One round of the refresher for user tables: new files only, nothing is flushed for it."""
+        """Run the refresher for user tables once: replicas load new files, primaries are not flushed."""
         self._housekeeping.refresh()

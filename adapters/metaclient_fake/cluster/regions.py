@@ -30,37 +30,37 @@ class Regions:
         self._servers = servers
 
     def move(self, region: str, server: str | ServerName | None = None, *, replica_id: int = 0) -> None:
-        """Move a copy; without a server the balancer chooses. ``host,port,startcode`` is believed even if unknown."""
+        """Move a copy; without a server the balancer chooses. An unknown ``host,port,startcode`` is accepted."""
         node = self._names.node_named(region, replica_id)
         target = None if server is None else self._names.target_named(server)
         self._master.run(lambda: region_procedures.move(self._master, node, target))
 
     def split(self, region: str, at: bytes | None = None) -> tuple[str, str]:
-        """Split before row ``at``, or in the middle; the daughters' names."""
+        """Split before row ``at``, or in the middle; return the names of the daughters."""
         node = self._names.node_named(region)
         left, right = self._master.run(lambda: region_procedures.split(self._master, node, at))
         return left.encoded_name, right.encoded_name
 
     def merge(self, left: str, right: str) -> str:
-        """Merge two neighbours; the new region's name."""
+        """Merge two neighbours; return the name of the new region."""
         one, other = self._names.node_named(left), self._names.node_named(right)
         return self._master.run(lambda: region_procedures.merge(self._master, one, other)).encoded_name
 
     def flush(self, table: str | bytes | None = None) -> int:
-        """Flush a table (all of them without a name, hbase:meta too); how many regions were."""
+        """Flush a table (without a name: all tables and hbase:meta); return the number of flushed regions."""
         name = None if table is None else keys.table_name(table)
         if name is not None:
             self._master.record(name)
         return sum(self._on_running(lambda server: server.flusher.flush_table(name)))
 
     def compact(self, table: str | bytes, major: bool = False) -> int:
-        """Compact a table; how many regions had something to compact."""
+        """Compact a table; return the number of regions that were compacted."""
         name = keys.table_name(table)
         self._master.record(name)
         return sum(self._on_running(lambda server: server.flusher.compact_table(name, major)))
 
     def balance(self) -> int:
-        """Run the balancer once; the number of regions that moved."""
+        """Run the balancer once; return the number of regions that it moved."""
         keeps_apart = self._config.balancer == STOCHASTIC_BALANCER
         moves = balancer.plan_moves(self._master.picture(), keeps_copies_apart=keeps_apart)
         for move in moves:
@@ -73,7 +73,7 @@ class Regions:
         self._master.run(lambda: region_procedures.move(self._master, node, target))
 
     def bulk_load(self, table: str | bytes, rows: Rows) -> int:
-        """Add rows (row -> column -> value) as store files, past memstore and log; how many rows."""
+        """Add rows (row -> column -> value) as store files, without memstore and log; return the number of rows."""
         name = keys.table_name(table)
         if name == META_TABLE:
             raise RequestRefused("hbase:meta takes no bulk load: its rows are written by the master alone")

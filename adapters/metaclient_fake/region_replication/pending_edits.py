@@ -37,7 +37,7 @@ class PendingEdits:
         self._config = config
         self._batch_entries, self._batch_bytes = config.batch_entries, config.batch_bytes
         self._now = now
-        self.entries: list[LoggedEntry] = []  # what at least one healthy replica has not acknowledged
+        self.entries: list[LoggedEntry] = []  # not acknowledged by at least one healthy replica
         self.times: list[float] = []  # when each was committed, before it was acknowledged
         self.sizes: list[int] = []
         self.markers = 0  # how many of the entries are markers
@@ -62,7 +62,7 @@ class PendingEdits:
         return self.queues[replica_id - 1] if 0 < replica_id <= len(self.queues) else None
 
     def drop(self) -> None:
-        """Nobody is there to take an entry: count it, so that positions go on."""
+        """Count an entry that no replica gets, so that positions go on."""
         self.first += 1
         for queue in self.queues:
             queue.dropped += 1
@@ -95,10 +95,10 @@ class PendingEdits:
         logger.info("%s: replica %d is healthy again from %d on", self._name, queue.replica_id, covered)
 
     def jump(self, queue: ReplicaQueue, end: int, covered: int) -> None:
-        """Forget what is queued; a batch on its way stays on its way, and its answer is awaited as before."""
+        """Drop what is queued for a replica; its batch in flight stays in flight."""
         if queue.sent == end:
             return
-        self.miss(queue, queue.acked)  # not from ``sent``: the batch on its way may be lost, too
+        self.miss(queue, queue.acked)  # not from ``sent``: the batch in flight may be lost, too
         queue.dropped += end - queue.sent
         queue.sent = end
         queue.healed_sequence_id = covered
@@ -142,19 +142,19 @@ class PendingEdits:
             queue.acked = queue.sent = end
 
     def miss(self, queue: ReplicaQueue, position: int) -> None:
-        """From ``position`` on the replica has a gap, if it has not one already."""
+        """Record that the replica has a gap from ``position`` on, unless it has an earlier one."""
         if queue.missed_from is None:
             queue.missed_from = position
             queue.missed_since = self.committed_at(position)
 
     def committed_at(self, position: int) -> float:
-        """When the entry at a position was committed; now, if it is still to come."""
+        """Return when the entry at a position was committed; now, if there is no such entry yet."""
         index = position - self.first
         assert index >= 0, "what a healthy replica has not acknowledged is not forgotten"
         return self.times[index] if index < len(self.times) else self._now()
 
     def missing_since(self, queue: ReplicaQueue) -> float:
-        """When the oldest entry that a replica lacks was committed; now when it lacks none."""
+        """Return when the oldest entry that a replica lacks was committed; now, if it lacks none."""
         return queue.missed_since if queue.missed_since is not None else self.committed_at(queue.acked)
 
     def resize(self, replica_count: int) -> None:
@@ -188,14 +188,14 @@ class PendingEdits:
     # -- batches -----------------------------------------------------------------------------------------------
 
     def planned(self) -> list[Batch]:
-        """The batches that may go now; their queues are SENDING."""
+        """Make the batches that may be sent now; their queues become SENDING."""
         if self._config.lock_step and any(queue.batch is not None for queue in self.queues):
             return []
         end = self.end
         return [self._taken(queue) for queue in self.queues if queue.state is QueueState.IDLE and queue.sent < end]
 
     def _taken(self, queue: ReplicaQueue) -> Batch:
-        """What waits, as far as a batch may be long, as a batch."""
+        """Make a batch of the waiting entries, up to its limits."""
         entries, size = self.next_entries(queue, self._batch_entries, self._batch_bytes)
         queue.become(QueueState.SENDING)
         self.idle -= 1
@@ -205,7 +205,7 @@ class PendingEdits:
         return queue.batch
 
     def next_entries(self, queue: ReplicaQueue, count_max: int, bytes_max: int) -> tuple[list[LoggedEntry], int]:
-        """Entries until count or size reaches its limit, and their bytes; the one that crosses it is the last."""
+        """Return entries until count or size reaches its limit (the last one may cross it), and their bytes."""
         start = queue.sent - self.first
         sizes = self.sizes[start : start + count_max]
         size, count = sum(sizes), len(sizes)

@@ -6,7 +6,7 @@ from metaclient_fake.region_replication.buffer_manager import BufferManager
 
 __all__ = ["Reservation"]
 
-#: A sink reserves this part of the server's limit at a time: the lock of all sinks is not for every edit.
+#: A sink reserves this part of the server's limit at a time, so that not every edit takes the lock of all sinks.
 _CREDITS = 1024
 
 
@@ -28,9 +28,9 @@ class Reservation:
         return self.reserved - self.credit
 
     def reserve(self, size: int) -> bool:
-        """Room for the entry, and in quiet times for some more, so that not every edit asks; False when there is none.
+        """Reserve bytes for an entry, and some more while memory is not short; return False if the limit is reached.
 
-        What was reserved for later is given back when nothing is pending, or as soon as memory is short.
+        The surplus is given back when nothing is pending, or as soon as memory is short.
         """
         granted = size if self._buffer.is_tight else max(size, self._credit_bytes)
         if self._buffer.reserve(granted):

@@ -1,15 +1,15 @@
-"""Decides what of a primary's edits goes to which of its replicas, and when: one sink per open primary.
+"""Decides which edits of a primary are sent to which of its replicas, and when: one sink per open primary.
 
 Fed by :attr:`Region.on_commit`, in sequence order, under the region's update lock: :meth:`add` never blocks and never
 calls back. Steps for one edit:
 
-1. what is not replicated (families, tables without memstore replication) is left out;
-2. the start of a flush of *all* families, or word that there is nothing to flush, heals: everything older is in files,
-   or will be, so queues that failed or are long begin anew with this marker;
+1. edits that are not replicated (families, tables without memstore replication) are left out;
+2. the start of a flush of *all* families, or the marker "nothing to flush", heals: everything older is in files or
+   will be, so queues that failed or are long begin anew with this marker;
 3. no healthy replica: the edit is dropped; a flush was asked for when the last one failed;
-4. the buffer manager is asked; when it refuses, the region of this server that holds most gives way: its replicas are
-   failed, those that are furthest behind first;
-5. it goes into the log, and each replica that has nothing on its way gets a batch.
+4. memory is reserved; if the limit is reached, the region of this server with the most pending bytes gives way: its
+   replicas are failed, the ones that are furthest behind first;
+5. the edit goes into the log, and each replica without a batch in flight gets one.
 
 When a batch has failed: if a flush started since that covers it, nothing; else the replica is failed, its edits are
 dropped, and a flush is asked for. Nothing is ever resent and nothing is persisted: files fill every gap.
@@ -56,22 +56,22 @@ __all__ = ["Send", "Sink", "SinkState"]
 
 logger = logging.getLogger(__name__)
 
-#: Carries a batch to its replica; the answer is awaited with ``on_done``. Must not block.
+#: Sends a batch to its replica; completion is reported by ``on_done``. Must not block.
 Send = Callable[[Batch], "Pending[None]"]
 
-#: The replica is nowhere right now. It asks for a flush by itself when it opens.
+#: The replica is not online. It requests a flush itself when it opens.
 _NOT_ONLINE = (NotServingRegion, RegionOffline)
 
 
-#: What an entry takes beside its cells, without its region and table (``WalEntry.size``).
+#: The bytes of an entry beside its cells, without its region and table (``WalEntry.size``).
 _ENTRY_BYTES = 32
 
 
 class SinkState(enum.Enum):
-    """A sink's life; it only goes forward."""
+    """The states of a sink, in order; it never goes back."""
 
     RUNNING = "running"
-    STOPPING = "stopping"  # takes nothing more, batches are still on their way
+    STOPPING = "stopping"  # takes no edits; batches are still in flight
     STOPPED = "stopped"
 
 
@@ -79,7 +79,7 @@ _RUNNING = SinkState.RUNNING
 
 
 class Sink:
-    """The edits of one primary on their way to its replicas. ``_lock`` guards everything that changes."""
+    """Sends the edits of one primary to its replicas and requests flushes. ``_lock`` guards everything that changes."""
 
     def __init__(
         self,
@@ -117,7 +117,7 @@ class Sink:
     # -- from the region ---------------------------------------------------------------------------------------
 
     def add(self, entry: WalEntry) -> None:
-        """One committed entry, in sequence order."""
+        """Take one committed entry; called in sequence order."""
         if entry.marker is None and self.source.leaves_out:
             kept = self._filtered(entry)
             if kept is None:
@@ -127,7 +127,7 @@ class Sink:
 
     @property
     def on_row(self) -> RowHook:
-        """What hears of an entry of one packed row, which most puts are: nothing else is made of it."""
+        """The hook for entries of one packed row, which most puts are; it avoids making a WalEntry."""
         return self._filter_row if self.source.leaves_out else self._take
 
     def _filter_row(self, row: PackedRow, sequence_id: int, now_ms: int, data_bytes: int) -> None:
@@ -140,7 +140,7 @@ class Sink:
         self._take(row, sequence_id, now_ms, data_bytes)
 
     def _take(self, entry: LoggedEntry, sequence_id: int, now_ms: int, size: int, marker: Marker | None = None) -> None:
-        """Every put comes by here."""
+        """Take an entry that is replicated. Every put to a table with replicas calls this."""
         with self._lock:
             if self.state is not _RUNNING:
                 return
@@ -164,7 +164,7 @@ class Sink:
                 pending.entries.append(entry)
                 pending.times.append(self._now())
                 pending.sizes.append(size)
-                if not pending.idle:  # the usual case at full rate: everybody is busy
+                if not pending.idle:  # the usual case at full rate: a batch to every replica is in flight
                     return
                 batches: Sequence[Batch] = pending.planned()
         if not has_room:
@@ -173,7 +173,7 @@ class Sink:
             self._carry(batch)
 
     def _take_tight(self, entry: LoggedEntry, size: int, marker: Marker | None) -> Sequence[Batch]:
-        """Have the region that holds most give way, then take the entry, or drop it if it is this one that gave way."""
+        """Have the region with the most pending bytes give way, then take the entry; drop it if no replica is left."""
         # Without our lock, because another sink's is taken. The region's update lock keeps other entries out.
         self._buffer.make_room(size)
         with self._lock:
@@ -187,7 +187,7 @@ class Sink:
             return pending.planned()
 
     def _filtered(self, entry: WalEntry) -> WalEntry | None:
-        """What of an entry is replicated; None when it is nothing."""
+        """Return the replicated part of an entry; None if there is none."""
         wanted = self.source.replicated_families
         if not self.source.replicates_data:
             return None
@@ -203,13 +203,13 @@ class Sink:
         self._memory.give_back(size, is_empty=not self._pending.entries)
 
     def give_way(self, size: int) -> None:
-        """Fail replicas until the server has room for ``size`` bytes of any sink, or none is left."""
+        """Fail replicas until the server has room for ``size`` bytes of any sink, or no healthy replica is left."""
         with self._lock:
             if self.state is _RUNNING:
                 self._fail_slowest_until(lambda: self._buffer.has_room(size))
 
     def _make_room(self, size: int) -> bool:
-        """Fail replicas until there is room for an entry of our own; False when none is left."""
+        """Fail replicas until there is room for an entry of this sink; return False if no healthy replica is left."""
         self._fail_slowest_until(lambda: self._buffer.reserve(size))
         if not self._pending.healthy:
             return False
@@ -249,10 +249,10 @@ class Sink:
     # -- to the replicas ---------------------------------------------------------------------------------------
 
     def fill(self, batch: Batch) -> None:
-        """It is about to be carried: let it take what has come since it was made, as far as a batch may be long.
+        """Extend a batch that is about to be sent with newer edits, up to the limits of a batch.
 
-        At full rate the first edit after a pause would travel alone. A batch with a marker has other timeouts, so a
-        marker does not come into one without.
+        Otherwise the first edit after a pause would be sent alone. A batch with a marker has other timeouts, so a
+        marker is not added to a batch without one.
         """
         room, room_bytes = self._batch_entries - len(batch.entries), self._batch_bytes - batch.size
         if room <= 0 or room_bytes <= 0 or self._config.lock_step:
@@ -300,19 +300,19 @@ class Sink:
     # -- coming and going --------------------------------------------------------------------------------------
 
     def replica_opened(self, replica_id: int) -> None:
-        """A replica has just opened: what was on its way to its old place is of no use, it waits for a flush."""
+        """Request a flush for a replica that has just opened; edits in flight to its old server are lost to it."""
         with self._lock:
             if self.state is not SinkState.RUNNING:
                 return
             queue = self._pending.queue(replica_id)
-            # One to which nothing was ever sent misses nothing: what it will get is all there is.
+            # A replica to which nothing was ever sent misses nothing.
             if queue is not None and queue.is_healthy and queue.batches:
                 self._pending.fail(queue, "it was opened anew", is_fault=False)
                 self._trim()
         self.requester.request_for_open()
 
     def stop(self) -> None:
-        """Take nothing more and forget what is queued; what is on its way is not waited for. Idempotent."""
+        """Take no more edits and drop the queued ones, without a wait for batches in flight. Idempotent."""
         self.requester.stop()
         with self._lock:
             if self.state is not SinkState.RUNNING:
@@ -328,7 +328,7 @@ class Sink:
             self._stopped.notify_all()
 
     def wait_until_stopped(self, deadline: float) -> bool:
-        """Wait for the answers to what was on its way; False when some are missing at the deadline."""
+        """Wait until no batch is in flight; return False if some still are at the deadline."""
         with self._lock:
             return self._stopped.wait_for(lambda: self.state is SinkState.STOPPED, deadline)
 
@@ -336,12 +336,12 @@ class Sink:
 
     @property
     def pending_bytes(self) -> int:
-        """Queued and on their way, each entry once; of a moment only if nothing is added meanwhile."""
+        """The bytes of queued and in-flight entries, each counted once; read without the lock."""
         return max(0, self._memory.used)
 
     @property
     def droppable_bytes(self) -> int:
-        """What would be free if all replicas failed now, at most: without the longest batch that is on its way."""
+        """The bytes that would be freed if all replicas failed now: without the longest batch in flight."""
         with self._lock:
             if not self._pending.healthy:
                 return 0
@@ -355,29 +355,29 @@ class Sink:
 
     @property
     def needs_flush(self) -> bool:
-        """Do replicas miss something that only files will bring, without anybody having asked for them?"""
+        """Whether replicas lack edits that only the files of a flush will bring."""
         with self._lock:
             pending = self._pending
             return self._left_out_sequence_id > self.last_flushed_sequence_id or pending.healthy < len(pending.queues)
 
     def position(self) -> int:
-        """How many entries were handed over so far."""
+        """Return the number of entries so far."""
         with self._lock:
             return self._pending.end
 
     def has_everything_before(self, replica_id: int, position: int) -> bool:
-        """Has this replica acknowledged every entry before ``position``, without a gap?"""
+        """Return True if this replica has acknowledged every entry before ``position``, without a gap."""
         with self._lock:
             queue = self._pending.queue(replica_id)
             return queue is not None and queue.is_healthy and queue.missed_from is None and queue.acked >= position
 
     def acknowledged(self, replica_id: int, families: frozenset[bytes] | None = None) -> Acknowledged | None:
-        """What this replica is known to have of some families, or of all.
+        """Return what this replica is known to have of some families, or of all.
 
-        None when that is not known: the sink has stopped, the replica has not caught up with this primary yet, or
+        None if that is not known: the sink has stopped, the replica has not caught up with this primary yet, or
         these families are not pushed.
         """
-        as_of = self._now()  # first: what is committed from here on may be missing
+        as_of = self._now()  # before the lock: entries that are committed from here on may be missing
         if not self.source.replicates(families):
             return None
         with self._lock:
@@ -392,7 +392,7 @@ class Sink:
             return Acknowledged._make((as_of, self.epoch, queue.acked_sequence_id))
 
     def replicas(self) -> list[ReplicaStatus]:
-        """The replicas as they are now."""
+        """Return the status of each replica."""
         now = self._now()
         with self._lock:
             return self._pending.statuses(now)
