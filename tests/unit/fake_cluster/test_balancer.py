@@ -58,7 +58,7 @@ def test_more_copies_than_servers_are_spread_as_far_as_they_go() -> None:
 
 
 def test_meta_moves_last_and_only_to_be_apart() -> None:
-    """Seed 000, 6.3.5: meta replicas are sticky, and never with their primary."""
+    """Meta replicas are sticky, and never with their primary."""
     meta = [_copy(0, replica_id, META_TABLE) for replica_id in range(2)]
     crowd = [_copy(number) for number in range(10)]
     picture = {SERVERS[0]: [*meta, *crowd], SERVERS[1]: [], SERVERS[2]: []}

@@ -22,7 +22,7 @@ def _refresh(world: Any, table: bytes, replica_id: int, row: bytes = b"") -> Non
 
 
 def test_timeline_of_seed_004_three_replicas_at_three_points(make: Callable[..., Any]) -> None:
-    """Seed 004's picture: x = 1, 2, 3 were written; replica 1 has seen two of them, replica 2 one."""
+    """x = 1, 2, 3 were written; replica 1 has seen two of them, replica 2 one."""
     world = make(config=BY_HAND)
     world.create(b"t", copies=3)
     world.runtime.sleep(1)

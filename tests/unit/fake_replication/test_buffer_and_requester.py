@@ -11,7 +11,7 @@ from metaclient.runtime import SimRuntime
 
 
 def test_soft_limit_flushes_once_at_a_time_and_hard_limit_refuses(runtime: SimRuntime) -> None:
-    """Row 8 (testScheduleFlush), except for the choice of the biggest, which is the server's."""
+    """As HBase's testScheduleFlush, except for the choice of the biggest, which is the server's."""
     flushes: list[float] = []
 
     def flush() -> None:
@@ -45,7 +45,7 @@ def _requester(runtime: SimRuntime, flushes: list[float], outcome: bool = True) 
 
 
 def test_first_request_runs_at_once_the_next_after_the_interval(runtime: SimRuntime) -> None:
-    """Row 9 (testRequest)."""
+    """As HBase's testRequest."""
     flushes: list[float] = []
     requester = _requester(runtime, flushes)
     requester.request(1)
@@ -60,7 +60,7 @@ def test_first_request_runs_at_once_the_next_after_the_interval(runtime: SimRunt
 
 
 def test_flush_that_covers_the_request_cancels_it(runtime: SimRuntime) -> None:
-    """Row 10 (testCancelFlushRequest)."""
+    """As HBase's testCancelFlushRequest."""
     flushes: list[float] = []
     requester = _requester(runtime, flushes)
     requester.request(1)
@@ -83,7 +83,7 @@ def test_flush_that_does_not_cover_the_request_leaves_it(runtime: SimRuntime) ->
 
 
 def test_replicas_that_open_together_share_one_flush(runtime: SimRuntime) -> None:
-    """Seed 000, 7.2: 1 primary and 4 replicas, 1 flush."""
+    """1 primary and 4 replicas, 1 flush."""
     flushes: list[float] = []
     requester = _requester(runtime, flushes)
     for _ in range(4):

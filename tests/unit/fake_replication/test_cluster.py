@@ -31,7 +31,7 @@ def _sink(world: Any, table: bytes = b"t") -> Any:
 
 @pytest.mark.parametrize(("copies", "durability"), [(2, 0), (3, 0), (10, 0), (3, 1)])
 def test_all_replicas_get_all_rows_within_milliseconds(make: Callable[..., Any], copies: int, durability: int) -> None:
-    """Row 42 (TestRegionReplicaReplication: 2, 3 and 10 copies on 2 servers; SKIP_WAL)."""
+    """As HBase's TestRegionReplicaReplication: 2, 3 and 10 copies on 2 servers; SKIP_WAL."""
     world = make(servers=2)
     world.create(b"t", copies=copies)
     world.create(b"other")
@@ -44,7 +44,7 @@ def test_all_replicas_get_all_rows_within_milliseconds(make: Callable[..., Any],
 
 
 def test_mixed_durability_in_one_batch_reaches_the_replica(make: Callable[..., Any]) -> None:
-    """Row 12, the mixed batch."""
+    """As HBase's TestRegionReplicationForSkipWAL, the mixed batch."""
     world = make()
     world.create(b"t", copies=2)
     world.runtime.sleep(1)
@@ -59,7 +59,7 @@ def test_mixed_durability_in_one_batch_reaches_the_replica(make: Callable[..., A
 
 
 def test_without_memstore_replication_rows_come_with_a_flush(make: Callable[..., Any]) -> None:
-    """Row 43 (testRegionReplicaWithoutMemstoreReplication)."""
+    """As HBase's testRegionReplicaWithoutMemstoreReplication."""
     world = make()
     attributes = (("REGION_MEMSTORE_REPLICATION", "false"),)
     descriptor = TableDescriptor(b"t", (FamilyDescriptor(b"f"),), region_replication=2, attributes=attributes)
@@ -74,7 +74,7 @@ def test_without_memstore_replication_rows_come_with_a_flush(make: Callable[...,
 
 
 def test_readable_through_repeated_flush_and_compaction(make: Callable[..., Any]) -> None:
-    """Row 44 (testRegionReplicaReplicationForFlushAndCompaction)."""
+    """As HBase's testRegionReplicaReplicationForFlushAndCompaction."""
     world = make()
     world.create(b"t", copies=3)
     world.runtime.sleep(1)
@@ -95,7 +95,7 @@ def test_readable_through_repeated_flush_and_compaction(make: Callable[..., Any]
 def test_a_hundred_lost_deliveries_to_one_replica_leave_both_complete(
     make: Callable[..., Any], durability: Durability
 ) -> None:
-    """Row 45 (TestRegionReplicaReplicationError)."""
+    """As HBase's TestRegionReplicaReplicationError."""
     world = make(servers=6)
     world.create(b"t", copies=3)
     world.runtime.sleep(1)
@@ -112,7 +112,7 @@ def test_a_hundred_lost_deliveries_to_one_replica_leave_both_complete(
 
 
 def test_new_table_is_readable_everywhere_and_so_is_a_re_enabled_one(make: Callable[..., Any]) -> None:
-    """Row 46 (testSecondaryRegionWithEmptyRegion, WithNonEmptyRegion)."""
+    """As HBase's testSecondaryRegionWithEmptyRegion, WithNonEmptyRegion."""
     world = make()
     world.create(b"t", copies=3)
     world.runtime.sleep(0.5)
@@ -142,7 +142,7 @@ def test_four_replicas_that_open_together_cost_one_flush(make: Callable[..., Any
 
 
 def test_replica_may_be_read_only_after_it_has_seen_the_flush(make: Callable[..., Any]) -> None:
-    """Seed 000, 6.3.2: it is not enough that the primary has flushed, if its marker does not come."""
+    """It is not enough that the primary has flushed, if its marker does not come."""
     world = make(servers=5, config={"reads_disabled_s": 0.0})
     world.create(b"t", copies=2)
     world.runtime.sleep(1)
@@ -162,7 +162,7 @@ def test_replica_may_be_read_only_after_it_has_seen_the_flush(make: Callable[...
 
 
 def test_without_the_wait_key_a_replica_is_readable_and_behind(make: Callable[..., Any]) -> None:
-    """Row 50 (TestRegionReplicaWaitForPrimaryFlushConf)."""
+    """As HBase's TestRegionReplicaWaitForPrimaryFlushConf."""
     world = make(config={"hbase.region.replica.wait.for.primary.flush": "false", "reads_disabled_s": 0.0})
     world.create(b"t", copies=2)
     world.runtime.sleep(1)
@@ -172,7 +172,7 @@ def test_without_the_wait_key_a_replica_is_readable_and_behind(make: Callable[..
 
 
 def test_replicas_of_many_regions_open_without_blocking_handlers(make: Callable[..., Any]) -> None:
-    """Row 49 (testLotsOfRegionReplicas), with pushes."""
+    """As HBase's testLotsOfRegionReplicas, with pushes."""
     world = make(servers=4)
     world.create(b"t", [b"%02d" % number for number in range(1, 20)], copies=6)
     world.runtime.sleep(3)
@@ -183,7 +183,7 @@ def test_replicas_of_many_regions_open_without_blocking_handlers(make: Callable[
 
 @pytest.mark.parametrize(("before", "after"), [(1, 3), (2, 3), (3, 2), (3, 1)])
 def test_changed_number_of_copies_is_followed(make: Callable[..., Any], before: int, after: int) -> None:
-    """Row 54 (TestRegionReplicasWithModifyTable)."""
+    """As HBase's TestRegionReplicasWithModifyTable."""
     world = make()
     world.create(b"t", copies=before)
     world.runtime.sleep(1)
@@ -203,7 +203,7 @@ def _servers_of(world: Any) -> list[int]:
 
 
 def test_copies_are_apart_after_disable_enable_and_after_a_server_was_stopped(make: Callable[..., Any]) -> None:
-    """Row 55 (TestRegionReplicasAreDistributed, WithRestartScenarios)."""
+    """As HBase's TestRegionReplicasAreDistributed, WithRestartScenarios."""
     world = make(servers=5)
     world.create(b"t", [b"010", b"020"], copies=3)
     world.runtime.sleep(1)
@@ -235,7 +235,7 @@ def _down(world: Any, server: str) -> None:
 
 @pytest.mark.parametrize("trouble", [_slow, _hung, _down])
 def test_timeline_reads_go_on_while_the_primary_is(make: Callable[..., Any], trouble: Callable[..., None]) -> None:
-    """Row 58 (TestReplicasClient, TestReplicaWithCluster): stale if and only if a secondary has answered."""
+    """As HBase's TestReplicasClient, TestReplicaWithCluster: stale if and only if a secondary has answered."""
     world = make(servers=6)
     world.create(b"t", copies=3)
     region, meta = world.cluster.regions("t")[0], {world.cluster.meta_server(n) for n in range(3)}
@@ -261,7 +261,7 @@ def test_timeline_reads_go_on_while_the_primary_is(make: Callable[..., Any], tro
 
 
 def test_soft_limit_flushes_the_region_with_most_pending(make: Callable[..., Any]) -> None:
-    """Row 8, the choice: the other region is left alone."""
+    """As HBase's testScheduleFlush, the choice: the other region is left alone."""
     world = make(servers=3, config={"replication_pending_bytes_max": 40_000})
     world.create(b"big", copies=2)
     world.create(b"small", copies=2)
@@ -347,7 +347,7 @@ def test_big_secondary_gives_memory_back_under_pressure(make: Callable[..., Any]
 
 
 def test_created_and_deleted_tables_show_on_every_copy_of_meta(make: Callable[..., Any]) -> None:
-    """Row 59 (testHBaseMetaReplicates), within milliseconds and without a flush."""
+    """As HBase's testHBaseMetaReplicates, within milliseconds and without a flush."""
     world = make()
     world.runtime.sleep(1)
     flushes = _sink(world, b"hbase:meta").flushes_seen
@@ -362,7 +362,7 @@ def test_created_and_deleted_tables_show_on_every_copy_of_meta(make: Callable[..
 
 
 def test_copies_of_meta_follow_through_flush_compaction_and_move(make: Callable[..., Any]) -> None:
-    """Row 60 (testCatalogReplicaReplicationWithFlushAndCompaction, WithReplicaMoved)."""
+    """As HBase's testCatalogReplicaReplicationWithFlushAndCompaction, WithReplicaMoved."""
     world = make()
     world.create(b"t", [b"%04d" % number for number in range(1, 500)])
     world.cluster.flush("hbase:meta")
@@ -380,7 +380,7 @@ def test_copies_of_meta_follow_through_flush_compaction_and_move(make: Callable[
 
 @pytest.mark.parametrize("is_all", [False, True])
 def test_only_info_is_pushed_unless_all_is_asked_for(make: Callable[..., Any], is_all: bool) -> None:
-    """Seed 000, 5: table, namespace and barriers are not replicated; HBase replicates them."""
+    """Table, namespace and barriers are not replicated; HBase replicates them."""
     world = make(config={"replication_all_meta_families": is_all})
     world.runtime.sleep(1)
     world.create(b"t")
@@ -404,7 +404,7 @@ def test_catalog_key_is_for_meta_alone(make: Callable[..., Any], key: str) -> No
 
 
 def test_meta_gets_more_and_fewer_copies_without_being_reopened(make: Callable[..., Any]) -> None:
-    """Row 63, with pushes: the sink learns of it at the flush that the new copies ask for."""
+    """With pushes, the sink reads the new number at the flush that the new copies request."""
     world = make()
     world.runtime.sleep(1)
     seqnum = world.cluster.master.meta_node(0).seqnum

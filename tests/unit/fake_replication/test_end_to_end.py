@@ -33,7 +33,7 @@ def _same_memory(rig: RegionRig) -> bool:
 
 
 def test_put_is_visible_after_one_delivery(rig: RegionRig) -> None:
-    """Row 17 (testNormalReplicate)."""
+    """As HBase's testNormalReplicate."""
     rig.put(b"r")
     assert rig.seen(b"r") is None
     rig.deliver(1)
@@ -41,7 +41,7 @@ def test_put_is_visible_after_one_delivery(rig: RegionRig) -> None:
 
 
 def test_edit_between_start_and_commit_survives_the_flush(rig: RegionRig) -> None:
-    """Row 18 (testNormalFlush)."""
+    """As HBase's testNormalFlush."""
     rig.put(b"r")
     store = rig.primary.stores[0]
     made = store.flushed_file
@@ -58,7 +58,7 @@ def test_edit_between_start_and_commit_survives_the_flush(rig: RegionRig) -> Non
 
 
 def test_lost_put_costs_one_flush_which_brings_it(rig: RegionRig) -> None:
-    """Row 19 (testErrorBeforeFlushStart)."""
+    """As HBase's testErrorBeforeFlushStart."""
     rig.put(b"r")
     rig.lose()
     assert rig.flushes == 1
@@ -70,7 +70,7 @@ def test_lost_put_costs_one_flush_which_brings_it(rig: RegionRig) -> None:
 
 
 def test_everything_lost_after_the_start_comes_with_the_next_flush(rig: RegionRig) -> None:
-    """Row 20 (testErrorAfterFlushStartBeforeFlushCommit)."""
+    """As HBase's testErrorAfterFlushStartBeforeFlushCommit."""
     rig.put(b"a")
     rig.deliver()
     _flush(rig)
@@ -86,7 +86,7 @@ def test_everything_lost_after_the_start_comes_with_the_next_flush(rig: RegionRi
 
 
 def test_flush_markers_lost_and_nothing_left_to_flush_still_delivers_the_row(rig: RegionRig) -> None:
-    """Rows 11 and 21 (testCannotFlushMarker, testCatchUpWithCannotFlush)."""
+    """As HBase's testCannotFlushMarker, testCatchUpWithCannotFlush."""
     rig.put(b"r")
     rig.lose()
     _flush(rig)
@@ -101,7 +101,7 @@ def test_flush_markers_lost_and_nothing_left_to_flush_still_delivers_the_row(rig
 
 
 def test_reopened_primary_brings_what_was_lost(rig: RegionRig) -> None:
-    """Row 22 (testCatchUpWithReopen)."""
+    """As HBase's testCatchUpWithReopen."""
     rig.put(b"r")
     rig.lose()
     rig.primary.close()
@@ -113,14 +113,14 @@ def test_reopened_primary_brings_what_was_lost(rig: RegionRig) -> None:
 
 @pytest.mark.parametrize("durability", [Durability.SKIP_WAL, Durability.ASYNC_WAL])
 def test_edits_that_skip_the_log_reach_the_replica(rig: RegionRig, durability: Durability) -> None:
-    """Row 12 (TestRegionReplicationForSkipWAL)."""
+    """As HBase's TestRegionReplicationForSkipWAL."""
     rig.put(b"r", durability=durability)
     rig.deliver()
     assert rig.seen(b"r") == b"1"
 
 
 def test_put_whose_sync_failed_is_told_to_nobody(rig: RegionRig) -> None:
-    """Row 13 (TestRegionReplicationForWriteException), the part about the log."""
+    """As HBase's TestRegionReplicationForWriteException, the part about the log."""
     rig.wal.fence()
     with pytest.raises(ServerStopped):
         rig.put(b"r")
@@ -223,7 +223,7 @@ def test_checker_fires_when_a_failed_replica_is_not_skipped(runtime: SimRuntime)
 
 
 def test_markers_alone_are_sent_without_memstore_replication(runtime: SimRuntime) -> None:
-    """Row 43, at the sink."""
+    """As HBase's testRegionReplicaWithoutMemstoreReplication, at the sink."""
     rig = RegionRig(runtime)
     rig.sink.source = replace(rig.sink.source, replicates_data=False)
     rig.deliver()

@@ -138,12 +138,12 @@ def primary_moves(life: Life) -> None:
 
 
 def primarys_server_crashes(life: Life) -> None:
-    """Case 2; row 47 (testPrimaryRegionKill)."""
+    """As HBase's testPrimaryRegionKill."""
     life.cluster.kill(life.server(0))
 
 
 def replicas_server_crashes(life: Life) -> None:
-    """Case 3; row 48 (testSecondaryRegionKillWhilePrimaryIsAcceptingWrites)."""
+    """As HBase's testSecondaryRegionKillWhilePrimaryIsAcceptingWrites."""
     life.cluster.kill(life.server(1))
 
 
@@ -159,7 +159,7 @@ def all_copies_crash_at_once(life: Life) -> None:
 
 
 def region_splits_and_merges(life: Life) -> None:
-    """Row 56 (TestRegionReplicaSplit), and back."""
+    """As HBase's TestRegionReplicaSplit, and back."""
     left, right = life.cluster.split(life.region(), b"2")
     life.runtime.sleep(1)
     life.cluster.merge(left, right)

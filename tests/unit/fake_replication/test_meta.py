@@ -34,7 +34,7 @@ def _rise(before: dict[str, int], after: dict[str, int]) -> dict[str, int]:
 def test_load_balance_reads_all_copies_and_after_a_move_only_the_primary(
     make: Callable[..., Any], selector: str, balanced: set[str]
 ) -> None:
-    """Row 61 (testHBaseMetaReplicaGets): HBase's selector includes the primary, ours spares it.
+    """As HBase's testHBaseMetaReplicaGets: HBase's selector includes the primary, ours spares it.
 
     The old server forgets the move at once, so that meta must be asked.
     """
@@ -61,7 +61,7 @@ def test_load_balance_reads_all_copies_and_after_a_move_only_the_primary(
 
 
 def test_three_copies_of_meta_are_in_descriptor_and_registry(make: Callable[..., Any]) -> None:
-    """Row 62 (TestMetaWithReplicasBasic)."""
+    """As HBase's TestMetaWithReplicasBasic."""
     world = make(meta_replicas=3)
     assert world.backend.describe_table(META_TABLE, world.deadline()).region_replication == 3
     replicas = world.backend.meta_replicas(world.deadline())
@@ -73,7 +73,7 @@ def test_three_copies_of_meta_are_in_descriptor_and_registry(make: Callable[...,
 def test_copy_of_meta_that_no_server_opens_does_not_hold_up_the_cluster(
     make: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row 64 (TestFailedMetaReplicaAssigment); when its time comes it opens after all."""
+    """As HBase's TestFailedMetaReplicaAssigment; when its time comes it opens after all."""
     opened = Assignments._opened_region
     is_refused = True
 
@@ -104,7 +104,7 @@ def test_copy_of_meta_that_no_server_opens_does_not_hold_up_the_cluster(
 
 @pytest.mark.parametrize("mode", ["LoadBalance", "HedgedRead"])
 def test_dead_meta_primary_leaves_lookups_to_the_copies_if_they_are_used(make: Callable[..., Any], mode: str) -> None:
-    """Row 65 (TestMetaWithReplicasShutdownHandling, TestAsyncTableUseMetaReplicas)."""
+    """As HBase's TestMetaWithReplicasShutdownHandling, TestAsyncTableUseMetaReplicas."""
     world = make(servers=6)
     world.create(b"t", BORDERS)
     world.runtime.sleep(1)
@@ -126,7 +126,7 @@ def test_dead_meta_primary_leaves_lookups_to_the_copies_if_they_are_used(make: C
 
 
 def test_copy_of_meta_is_hosted_again_and_a_moved_primary_is_published(make: Callable[..., Any]) -> None:
-    """Row 66 (TestShutdownOfMetaReplicaHolder, TestMetaReplicasAddressChange)."""
+    """As HBase's TestShutdownOfMetaReplicaHolder, TestMetaReplicasAddressChange."""
     world = make()
     world.create(b"t")
     world.runtime.sleep(1)

@@ -30,7 +30,7 @@ def _kinds(rig: RegionRig) -> list[MarkerKind]:
 
 
 def test_secondary_cannot_flush_and_closes_without_files(rig: RegionRig) -> None:
-    """Rows 23 and 24: nothing is written, and an unfinished flush holds nothing up."""
+    """Nothing is written, and an unfinished flush holds nothing up."""
     replica = rig.copies[0].region
     rig.put(b"r")
     rig.deliver()
@@ -44,7 +44,7 @@ def test_secondary_cannot_flush_and_closes_without_files(rig: RegionRig) -> None
 
 
 def test_data_stays_visible_through_start_commit_and_compaction(rig: RegionRig) -> None:
-    """Row 25 (testReplayFlushesAndCompactions): START sets aside, COMMIT frees, a compaction swaps files."""
+    """As HBase's testReplayFlushesAndCompactions: START sets aside, COMMIT frees, a compaction swaps files."""
     replica = rig.copies[0].region
     for number in range(4):
         rig.put(b"r", b"%d" % number)
@@ -62,7 +62,7 @@ def test_data_stays_visible_through_start_commit_and_compaction(rig: RegionRig) 
 
 @pytest.mark.parametrize("offset", [0, -1, 5])
 def test_second_start_is_ignored_whatever_its_number(rig: RegionRig, offset: int) -> None:
-    """Row 26 (testReplayFlushStartMarkers)."""
+    """As HBase's testReplayFlushStartMarkers."""
     replica = rig.copies[0].region
     rig.put(b"r")
     rig.deliver()
@@ -83,7 +83,7 @@ def test_second_start_is_ignored_whatever_its_number(rig: RegionRig, offset: int
 
 
 def test_open_marker_drops_a_pending_snapshot(rig: RegionRig) -> None:
-    """Rows 31 and 32 (testReplayRegionOpenEvent..AfterFlushStart): files replace everything in memory."""
+    """As HBase's testReplayRegionOpenEvent..AfterFlushStart: files replace everything in memory."""
     replica = rig.copies[0].region
     rig.put(b"r")
     rig.deliver()
@@ -105,7 +105,7 @@ def test_close_and_abort_are_not_sent_at_all(rig: RegionRig) -> None:
 
 
 def test_entries_below_the_last_open_are_skipped(rig: RegionRig) -> None:
-    """Row 33 (testSkippingEditsWithSmallerSeqIdAfterRegionOpenEvent)."""
+    """As HBase's testSkippingEditsWithSmallerSeqIdAfterRegionOpenEvent."""
     rig.put(b"r")
     old = rig.out()[0].batch.entries
     rig.primary.close()
@@ -118,21 +118,21 @@ def test_entries_below_the_last_open_are_skipped(rig: RegionRig) -> None:
 
 @pytest.mark.parametrize("kind", [MarkerKind.COMMIT_FLUSH, MarkerKind.COMPACTION, MarkerKind.REGION_OPEN])
 def test_files_that_are_gone_already_are_no_matter(rig: RegionRig, kind: MarkerKind) -> None:
-    """Row 41 (..WithFileAlreadyDeleted): a marker's own list of files is not believed."""
+    """As HBase's TestHRegionReplayEvents, ..WithFileAlreadyDeleted: a marker's own list of files is not believed."""
     region, number = rig.primary.log.region, rig.copies[0].region.last_replayed_sequence_id
     gone = Marker(kind, number + 1, FAMILIES, ("deadbeef",))
     assert rig.copies[0].region.replay(edit(number + 2)._replace(region=region, rows=(), marker=gone))
 
 
 def test_bulk_loaded_files_show(rig: RegionRig) -> None:
-    """Row 40 (testReplayBulkLoadEvent)."""
+    """As HBase's testReplayBulkLoadEvent."""
     rig.primary.bulk_load({b"r": [Cell(b"f:q", 5, b"1"), Cell(b"g:q", 5, b"1")]})
     rig.deliver()
     assert rig.seen(b"r") == b"1"
 
 
 def test_gate_opens_by_what_proves_that_nothing_is_missing_only() -> None:
-    """Row 38, for our way: a flush's end counts if its start was seen here."""
+    """A flush's end counts if its start was seen here."""
     families = frozenset(FAMILIES)
 
     def after(*markers: Marker) -> GateState:
@@ -183,7 +183,7 @@ def test_primary_refuses_batches_and_an_empty_one_is_fine(make: Callable[..., An
 
 
 def test_server_that_does_not_know_the_call_gets_replay_instead(make: Callable[..., Any]) -> None:
-    """Row 16 (TestFallbackToUseReplay)."""
+    """As HBase's TestFallbackToUseReplay."""
     world = make()
     for server in world.cluster.servers_by_host.values():
         server.knows_replicate_to_replica = False
@@ -249,7 +249,7 @@ def stream(runtime: SimRuntime) -> Stream:
 
 
 def test_end_of_an_older_flush_keeps_what_a_newer_one_has_set_aside(stream: Stream) -> None:
-    """Row 27 (..CommitMarkerSmallerThanFlushStartMarker): the file is picked up, snapshot and memory stay."""
+    """As HBase's TestHRegionReplayEvents, ..CommitMarkerSmallerThanFlushStartMarker: the file is loaded."""
     stream.put(b"a")
     older = stream.flush()
     stream.put(b"b")
@@ -269,7 +269,7 @@ def test_end_of_an_older_flush_keeps_what_a_newer_one_has_set_aside(stream: Stre
 
 
 def test_end_of_a_newer_flush_frees_the_snapshot_and_keeps_newer_edits(stream: Stream) -> None:
-    """Row 28 (..CommitMarkerLargerThanFlushStartMarker)."""
+    """As HBase's TestHRegionReplayEvents, ..CommitMarkerLargerThanFlushStartMarker."""
     stream.put(b"a")
     older = stream.flush()
     stream.replay_now(older[MarkerKind.START_FLUSH])
@@ -286,7 +286,7 @@ def test_end_of_a_newer_flush_frees_the_snapshot_and_keeps_newer_edits(stream: S
 
 
 def test_end_of_a_flush_whose_start_was_lost_frees_memory_if_nothing_is_newer(stream: Stream) -> None:
-    """Row 29 (..WithoutFlushStartMarkerDroppableMemstore)."""
+    """As HBase's TestHRegionReplayEvents, ..WithoutFlushStartMarkerDroppableMemstore."""
     stream.put(b"a")
     stream.replay_now(stream.flush()[MarkerKind.COMMIT_FLUSH])
     assert stream.replica.memstore_bytes == 0
@@ -294,7 +294,7 @@ def test_end_of_a_flush_whose_start_was_lost_frees_memory_if_nothing_is_newer(st
 
 
 def test_end_of_a_flush_whose_start_was_lost_keeps_memory_if_something_is_newer(stream: Stream) -> None:
-    """Row 30 (..WithoutFlushStartMarkerNonDroppableMemstore)."""
+    """As HBase's TestHRegionReplayEvents, ..WithoutFlushStartMarkerNonDroppableMemstore."""
     stream.put(b"a")
     lost = stream.flush()
     stream.put(b"b")
@@ -306,7 +306,7 @@ def test_end_of_a_flush_whose_start_was_lost_keeps_memory_if_something_is_newer(
 
 
 def test_read_point_is_at_the_flush_after_its_end(stream: Stream) -> None:
-    """Row 34 (testReplayFlushSeqIds); ours goes on to the number of the marker itself."""
+    """As HBase's testReplayFlushSeqIds; ours goes on to the number of the marker itself."""
     stream.put(b"a")
     for entry in stream.flush().values():
         assert stream.replica.replay(entry)
@@ -317,7 +317,7 @@ def test_read_point_is_at_the_flush_after_its_end(stream: Stream) -> None:
 
 @pytest.mark.parametrize("is_asked_for", [True, False])
 def test_marker_of_an_empty_flush_is_logged_only_when_asked_for(stream: Stream, is_asked_for: bool) -> None:
-    """Row 37 (testWriteFlushRequestMarker); replicas are told either way (HBASE-26960)."""
+    """As HBase's testWriteFlushRequestMarker; replicas are told either way (HBASE-26960)."""
     logged = len(list(stream.wal.entries()))
     result = stream.primary.flush(writes_marker=is_asked_for)
     assert (result.outcome, result.wrote_marker) == (FlushOutcome.CANNOT_FLUSH_EMPTY, is_asked_for)
@@ -327,7 +327,7 @@ def test_marker_of_an_empty_flush_is_logged_only_when_asked_for(stream: Stream, 
 
 
 def test_refresh_follows_no_files_many_files_and_compacted_ones_and_frees_memory(stream: Stream) -> None:
-    """Row 39 (testRefresStoreFiles)."""
+    """As HBase's testRefresStoreFiles."""
     assert stream.replica.refresh_store_files() is False
     assert stream.replica.store_files == 0
     for number in range(4):

@@ -17,7 +17,7 @@ BOTH = [True, False]
 
 @pytest.mark.parametrize("lock_step", BOTH)
 def test_memory_is_held_until_both_replicas_have_answered(runtime: SimRuntime, lock_step: bool) -> None:
-    """Row 1 (testNormal)."""
+    """As HBase's testNormal."""
     rig = SinkRig(runtime, lock_step=lock_step)
     rig.add(edit(1, 1000))
     assert [(sent.replica_id, sent.numbers) for sent in rig.out()] == [(1, [1]), (2, [1])]
@@ -33,7 +33,7 @@ def test_memory_is_held_until_both_replicas_have_answered(runtime: SimRuntime, l
 def test_edit_over_the_limit_drops_the_queue_and_fails_all_but_keeps_what_is_in_flight(
     runtime: SimRuntime, lock_step: bool
 ) -> None:
-    """Row 2 (testDropEdits)."""
+    """As HBase's testDropEdits."""
     rig = SinkRig(runtime, lock_step=lock_step, buffer_bytes=4000)
     rig.add(edit(1, 1000))
     in_flight = rig.sink.pending_bytes
@@ -62,7 +62,7 @@ def test_replica_that_is_furthest_behind_pays_for_the_limit_alone(runtime: SimRu
 
 @pytest.mark.parametrize("lock_step", BOTH)
 def test_failure_of_a_batch_that_a_later_flush_covers_fails_nobody(runtime: SimRuntime, lock_step: bool) -> None:
-    """Row 3 (testNotAddToFailedReplicas): the flush has number 2, the batch number 1."""
+    """As HBase's testNotAddToFailedReplicas: the flush has number 2, the batch number 1."""
     rig = SinkRig(runtime, lock_step=lock_step)
     rig.add(edit(1), start_flush(3, 2))
     first, second = rig.out(1)[0], rig.out(2)[0]
@@ -75,7 +75,7 @@ def test_failure_of_a_batch_that_a_later_flush_covers_fails_nobody(runtime: SimR
 
 @pytest.mark.parametrize("lock_step", BOTH)
 def test_failed_replica_is_skipped_until_a_flush_of_all_families_starts(runtime: SimRuntime, lock_step: bool) -> None:
-    """Row 4 (testAddToFailedReplica)."""
+    """As HBase's testAddToFailedReplica."""
     rig = SinkRig(runtime, lock_step=lock_step)
     rig.add(edit(1))
     rig.out(1)[0].succeed()
@@ -97,7 +97,7 @@ def test_failed_replica_is_skipped_until_a_flush_of_all_families_starts(runtime:
 def test_when_all_replicas_failed_nothing_is_buffered_and_a_flush_brings_all_back(
     runtime: SimRuntime, lock_step: bool
 ) -> None:
-    """Row 5 (testAllReplicaFailed)."""
+    """As HBase's testAllReplicaFailed."""
     rig = SinkRig(runtime, lock_step=lock_step)
     rig.add(edit(1), edit(2))
     for sent in rig.out():
@@ -112,7 +112,7 @@ def test_when_all_replicas_failed_nothing_is_buffered_and_a_flush_brings_all_bac
 
 
 def test_batch_ends_with_the_edit_that_crosses_the_size_limit(runtime: SimRuntime) -> None:
-    """Row 6 (testSizeCapacity): 600, 1200 and 1800 KB with 1 MiB a batch."""
+    """As HBase's testSizeCapacity: 600, 1200 and 1800 KB with 1 MiB a batch."""
     rig = SinkRig(runtime, replicas=1)
     rig.add(*(edit(number, number * 600_000) for number in (1, 2, 3)))
     rig.settle()
@@ -120,7 +120,7 @@ def test_batch_ends_with_the_edit_that_crosses_the_size_limit(runtime: SimRuntim
 
 
 def test_batch_ends_at_the_count_limit(runtime: SimRuntime) -> None:
-    """Row 7 (testCountCapacity): seven edits, five a batch; the first went alone."""
+    """As HBase's testCountCapacity: seven edits, five a batch; the first went alone."""
     rig = SinkRig(runtime, replicas=1, batch_entries=5)
     rig.add(*(edit(number) for number in range(1, 8)))
     rig.settle()
@@ -129,7 +129,7 @@ def test_batch_ends_at_the_count_limit(runtime: SimRuntime) -> None:
 
 @pytest.mark.parametrize("kind", [MarkerKind.START_FLUSH, MarkerKind.CANNOT_FLUSH])
 def test_late_failure_after_a_flush_started_leaves_the_replica_healthy(runtime: SimRuntime, kind: MarkerKind) -> None:
-    """Row 14 (TestRegionReplicationSinkCallbackAndFlushConcurrently); for CANNOT_FLUSH HBase fails it once more."""
+    """As HBase's TestRegionReplicationSinkCallbackAndFlushConcurrently; for CANNOT_FLUSH HBase fails it once more."""
     rig = SinkRig(runtime, replicas=1)
     rig.add(edit(1))
     late = rig.out()[0]
@@ -148,7 +148,7 @@ def test_lost_flush_start_fails_the_replica_again(runtime: SimRuntime) -> None:
 
 
 def test_hung_replica_does_not_hold_up_the_other(runtime: SimRuntime) -> None:
-    """Seed 000, 4.2: a queue for each replica, each at its own pace."""
+    """A queue for each replica, each at its own pace."""
     rig = SinkRig(runtime)
     for number in range(1, 50):
         rig.add(edit(number))
@@ -178,7 +178,7 @@ def test_flush_start_keeps_the_short_queue_of_a_healthy_replica(runtime: SimRunt
 
 
 def test_flush_start_empties_long_queues(runtime: SimRuntime) -> None:
-    """Seed 000, 4.2: the queue is reset when flush events are queued; it is what the soft limit relies on."""
+    """The queue is reset when flush events are queued; it is what the soft limit relies on."""
     rig = SinkRig(runtime, replicas=1, batch_entries=3)
     rig.add(*(edit(number) for number in range(1, 9)))
     rig.add(start_flush(10))
@@ -192,7 +192,7 @@ def test_flush_start_empties_long_queues(runtime: SimRuntime) -> None:
 
 
 def test_replica_that_is_not_online_asks_by_itself_so_no_flush_at_once(runtime: SimRuntime) -> None:
-    """Seed 001: "it will trigger a flush on the primary region when it is reopened, so no problem"."""
+    """It requests a flush of the primary itself when it opens again."""
     rig = SinkRig(runtime, replicas=1)
     rig.add(edit(1))
     rig.out()[0].fail(NotServingRegion("closed"))
@@ -219,7 +219,7 @@ def test_closing_frees_memory_refuses_edits_and_does_not_wait(runtime: SimRuntim
 
 
 def test_number_of_replicas_follows_the_table_at_the_next_flush(runtime: SimRuntime) -> None:
-    """Seed 000, 6.3.2: "refresh the replica server list upon receiving these flush events"."""
+    """The number of replicas is read again at each flush of all families (HBASE-18070)."""
     rig = SinkRig(runtime, replicas=1)
     rig.replicas = 3
     rig.add(start_flush(2))
