@@ -71,21 +71,21 @@ class PendingEdits:
 
     def begin_anew(self, covered: int, replica_count: int, *, drops_all: bool) -> None:
         """Everything up to sequence number ``covered`` is in files or will be: heal queues, and empty the long ones."""
-        self.resize(replica_count)
+        self._resize(replica_count)
         end = self.end
         for queue in self.queues:
             if not queue.is_healthy:
-                self.heal(queue, end, covered)
-            elif drops_all or self.is_long(queue, end):
-                self.jump(queue, end, covered)
+                self._heal(queue, end, covered)
+            elif drops_all or self._is_long(queue, end):
+                self._jump(queue, end, covered)
 
-    def is_long(self, queue: ReplicaQueue, end: int) -> bool:
+    def _is_long(self, queue: ReplicaQueue, end: int) -> bool:
         waiting = end - queue.sent
         if waiting > self._batch_entries:
             return True
         return waiting > 0 and sum(islice(self.sizes, queue.sent - self.first, None)) > self._batch_bytes
 
-    def heal(self, queue: ReplicaQueue, end: int, covered: int) -> None:
+    def _heal(self, queue: ReplicaQueue, end: int, covered: int) -> None:
         queue.become(QueueState.IDLE)
         queue.acked = queue.sent = end
         queue.healed_sequence_id = covered
@@ -94,7 +94,7 @@ class PendingEdits:
         self.healthy += 1
         logger.info("%s: replica %d is healthy again from %d on", self._name, queue.replica_id, covered)
 
-    def jump(self, queue: ReplicaQueue, end: int, covered: int) -> None:
+    def _jump(self, queue: ReplicaQueue, end: int, covered: int) -> None:
         """Drop what is queued for a replica; its batch in flight stays in flight."""
         if queue.sent == end:
             return
@@ -153,11 +153,11 @@ class PendingEdits:
         assert index >= 0, "what a healthy replica has not acknowledged is not forgotten"
         return self.times[index] if index < len(self.times) else self._now()
 
-    def missing_since(self, queue: ReplicaQueue) -> float:
+    def _missing_since(self, queue: ReplicaQueue) -> float:
         """Return when the oldest entry that a replica lacks was committed; now, if it lacks none."""
         return queue.missed_since if queue.missed_since is not None else self.committed_at(queue.acked)
 
-    def resize(self, replica_count: int) -> None:
+    def _resize(self, replica_count: int) -> None:
         end = self.end
         for replica_id in range(len(self.queues) + 1, replica_count):
             self.queues.append(ReplicaQueue(replica_id, end))
@@ -196,7 +196,7 @@ class PendingEdits:
 
     def _taken(self, queue: ReplicaQueue) -> Batch:
         """Make a batch of the waiting entries, up to its limits."""
-        entries, size = self.next_entries(queue, self._batch_entries, self._batch_bytes)
+        entries, size = self._next_entries(queue, self._batch_entries, self._batch_bytes)
         queue.become(QueueState.SENDING)
         self.idle -= 1
         has_marker = self.markers > 0 and any(entry.marker is not None for entry in entries)
@@ -204,7 +204,7 @@ class PendingEdits:
         queue.batches += 1
         return queue.batch
 
-    def next_entries(self, queue: ReplicaQueue, count_max: int, bytes_max: int) -> tuple[list[LoggedEntry], int]:
+    def _next_entries(self, queue: ReplicaQueue, count_max: int, bytes_max: int) -> tuple[list[LoggedEntry], int]:
         """Return entries until count or size reaches its limit (the last one may cross it), and their bytes."""
         start = queue.sent - self.first
         sizes = self.sizes[start : start + count_max]
@@ -221,7 +221,7 @@ class PendingEdits:
             return
         if self.markers and not batch.has_marker:
             return
-        entries, size = self.next_entries(queue, room, room_bytes)
+        entries, size = self._next_entries(queue, room, room_bytes)
         batch.entries += entries
         batch.size += size
         batch.end = queue.sent
@@ -247,7 +247,7 @@ class PendingEdits:
             queue.status(
                 end=end,
                 queue_bytes=sum(self.sizes[max(0, queue.sent - self.first) :]),
-                missing_since=self.missing_since(queue),
+                missing_since=self._missing_since(queue),
                 now=now,
             )
             for queue in self.queues
