@@ -11,32 +11,40 @@
    call when nobody else does anything here (``Connection.ask``) does all of it in one stretch.
 4. When the socket ends, or what it says is no frame, every call that is waiting fails. A new connection is made for the
    next one. An idle connection is closed after ``IDLE_S``.
+5. A connection on which calls time out and no whole frame arrives is *retired*: the network may swallow this TCP flow
+   and no other, or the length of a frame was corrupted and all answers are taken for the rest of that frame. A retired
+   connection takes no new call, so that the next call dials again. The calls in flight are still waited for: a server
+   that only paused answers them. The connection is closed when no call is left.
+6. An exception that interrupts a caller (KeyboardInterrupt, or what a signal handler raises) while it sends or reads
+   ends the connection: half a frame may be out, or half an answer lost. CPython raises such an exception when a call of
+   a function returns, or begins. So the role is noted in a local variable in the same statement that takes it.
 """
 
 from __future__ import annotations
 
 import enum
+import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, Overloaded, ServerUnreachable, translated
-from metaclient.runtime import Pending, Runtime
+from metaclient.runtime import Runtime
 from metaclient.runtime.waiting import Blocking
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.framing import CONNECTION_CALL_ID, FrameReader, Response, parse_response
 from metaclient.wire.rpc.protobuf import ProtocolError
 from metaclient.wire.stream import Stream, dial
 from metaclient_native import errors
+from metaclient_native.in_flight import DOUBT_S, Asked, Call, decoded, given_up, is_silent_too_long
 from metaclient_native.security import Security
 
 __all__ = ["Call", "Connection"]
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 #: As HBase's own client (hbase.ipc.client.connection.minIdleTimeBeforeClose).
 IDLE_S = 120.0
-#: After so long without an answer it is worth a look whether the server is still there, before a call is trusted to it.
-DOUBT_S = 1.0
 #: How long the task that reads waits before it looks for calls whose time is over.
 ROUND_S = 1.0
 CONNECT_S_MAX = 10.0
@@ -53,74 +61,12 @@ class State(enum.Enum):
 
     CONNECTING = "connecting"
     OPEN = "open"
+    RETIRED = "retired"
     CLOSED = "closed"
 
 
-class Call(Pending[T]):
-    """A call under way. ``decode`` understands its answer; ``keeps`` says that a late one still must be looked at."""
-
-    __slots__ = ("call_id", "connection", "deadline", "decode", "is_write", "keeps", "what")
-
-    def __init__(
-        self,
-        connection: Connection,
-        decode: Callable[[Response], T],
-        deadline: float,
-        what: str,
-        is_write: bool,
-        keeps: bool,
-    ) -> None:
-        super().__init__(connection._blocking)
-        self.connection = connection
-        self.decode = decode
-        self.deadline = deadline
-        self.what = what
-        self.is_write = is_write
-        self.keeps = keeps
-        self.call_id = 0
-
-    def send(self) -> None:
-        """Now, though nobody waits for it."""
-        self.connection.flush(self.deadline)
-
-    def help(self, deadline: float | None) -> None:
-        self.connection._drive(self, self.deadline if deadline is None else deadline)
-
-    def on_done(self, callback: Callable[[Pending[T]], object]) -> None:
-        super().on_done(callback)
-        if not self._is_done:
-            self.send()
-            self.connection._attend()
-
-    def cancel(self) -> None:
-        super().cancel()
-        if not self.keeps:
-            self.connection._forget(self)
-
-
-class Asked(Generic[T]):
-    """A call whose maker reads the answer itself: as a :class:`Call` to the connection, but nobody can wait for it."""
-
-    __slots__ = ("deadline", "decode", "error", "is_done", "is_write", "value", "what")
-    value: T
-
-    def __init__(self, decode: Callable[[Response], T], deadline: float, what: str, is_write: bool) -> None:
-        self.decode = decode
-        self.deadline = deadline
-        self.what = what
-        self.is_write = is_write
-        self.is_done = False
-        self.error: BaseException | None = None
-
-    def complete(self, value: T) -> None:
-        self.value = value
-        self.is_done = True
-
-    def fail(self, error: BaseException) -> None:
-        self.error = error
-        self.is_done = True
-
-    _orphan = fail
+#: Calls with their answers, read and not handed out yet.
+Answers = list[tuple[Call[Any] | Asked[Any], Response]]
 
 
 class Connection:
@@ -146,7 +92,8 @@ class Connection:
         # Of whoever reads:
         self._stream: Stream | None = None
         self._frames = FrameReader()
-        self._answered_at = float("-inf")
+        self._answered_at = float("-inf")  # when the last whole frame arrived
+        self._asked_at = float("-inf")  # when the first call after that frame was made
         self._swept_at = float("-inf")
         self._has_answered = False
         self.late = 0
@@ -189,28 +136,32 @@ class Connection:
 
         ConnectionResetError when this connection is over: make another.
         """
-        call = Call(self, decode, deadline, what, is_write, keeps)
         now = self._now()
+        call = Call(self, decode, now, deadline, what, is_write, keeps)
         timeout_ms = int((deadline - now) * 1000)
         if timeout_ms <= 0:
             raise CallTimeout(f"there was no time left for {what}")
         if now - self._answered_at > DOUBT_S:
-            self._doubt()
+            self._doubt(now, deadline - now)
         if len(self._calls) >= CALLS_MAX:
             self._fail_overdue()
         with self._lock:
-            if self._state is State.CLOSED:
-                raise ConnectionResetError(f"{self!r} is closed")
+            if self._state is State.CLOSED or self._state is State.RETIRED:
+                raise ConnectionResetError(f"{self!r} is over")
             if len(self._calls) >= CALLS_MAX or self._queued_bytes > QUEUED_BYTES_MAX:
                 raise Overloaded(
                     f"{len(self._calls)} calls to {self.address} are in flight and {self._queued_bytes} bytes are not "
                     "sent yet: it does not keep up"
                 )
             call_id = call.call_id = self._next_id = (self._next_id + 1) & _CALL_IDS
-            self._calls[call_id] = call
             frame = framing.request(call_id, method, param, cells, priority=priority, timeout_ms=timeout_ms)
+            size = len(frame)
+            # No call of a function stands between these: an interrupt leaves all of them done, or none.
+            if self._asked_at <= self._answered_at:
+                self._asked_at = now
+            self._queued_bytes += size
+            self._calls[call_id] = call
             self._queue.append(frame)
-            self._queued_bytes += len(frame)
             is_much = self._queued_bytes > HELD_BYTES_MAX
         if is_much:
             self.flush(deadline)
@@ -235,43 +186,52 @@ class Connection:
         timeout_ms = int((deadline - now) * 1000)
         if timeout_ms <= 0 or now - self._answered_at > DOUBT_S:
             return None
-        asked = Asked(decode, deadline, what, is_write)
-        with self._lock:
-            if self._is_read or self._is_sending or self._calls or self._state is not State.OPEN:
-                return None
-            self._is_read = self._is_sending = True
-            call_id = self._next_id = (self._next_id + 1) & _CALL_IDS
-            self._calls[call_id] = asked
+        asked = Asked(decode, now, deadline, what, is_write)
+        is_ours = False
         try:
+            with self._lock:
+                if self._is_read or self._is_sending or self._calls or self._state is not State.OPEN:
+                    return None
+                is_ours = self._is_read = self._is_sending = True
+                if self._asked_at <= self._answered_at:
+                    self._asked_at = now
+                call_id = self._next_id = (self._next_id + 1) & _CALL_IDS
+                self._calls[call_id] = asked
             self._send(framing.request(call_id, method, param, cells, priority, timeout_ms), deadline)
             left_s = deadline - now
             while left_s > 0:
-                self._finish(self._receive(left_s))
+                self._read(left_s)
                 if asked.is_done:
                     break
                 left_s = deadline - self._now()
-        except BaseException as error:
-            self._interrupted(error)
-            raise
-        finally:
             self._stop_reading()
+        except BaseException as error:
+            if is_ours:
+                self._interrupted(error)
+            raise
         if not asked.is_done:
             self._calls.pop(call_id, None)
+            self._check_silence(asked)
             raise CallTimeout(f"{what}: no answer within its time", may_have_applied=is_write)
         return asked
 
     def flush(self, deadline: float) -> None:
         """Send what is queued, unless somebody is at it: they will send this, too."""
-        with self._lock:
-            data = self._taken()
-        if data:
+        is_sender = False
+        try:
+            with self._lock:
+                if self._is_sending or not self._queue:
+                    return
+                is_sender = self._is_sending = True
+                data = self._dequeue()
             self._send(data, deadline)
+        except BaseException as error:
+            if is_sender:
+                self._interrupted(error)
+            raise
 
-    def _taken(self) -> bytes:
-        """What is queued, to be sent by the caller now; nothing when somebody sends. Under the lock."""
-        if self._is_sending or not self._queue:
-            return b""
-        self._is_sending = True
+    def _dequeue(self) -> bytes:
+        """Return what is queued, to be sent by the caller, which is the only sender. Under the lock."""
         data = self._queue[0] if len(self._queue) == 1 else b"".join(self._queue)
         self._queue.clear()
         self._queued_bytes = 0
@@ -292,19 +252,48 @@ class Connection:
                 self._is_sending = False
                 if not self._queue:
                     return
-                data = self._taken()
+                self._is_sending = True
+                data = self._dequeue()
 
-    def _doubt(self) -> None:
+    def _doubt(self, now: float, call_s: float) -> None:
         """After a silence: did the server hang up, or answer late, while nobody was reading?"""
-        with self._lock:
-            stream = self._stream
-            if self._state is not State.OPEN or self._is_read or self._calls or stream is None or stream.is_silent():
-                return
-            self._is_read = True
+        is_reader = False
         try:
-            self._finish(self._receive(ROUND_S))  # there is something to read, if only the end
-        finally:
-            self._stop_reading()
+            with self._lock:
+                stream = self._stream
+                is_used = self._state is not State.OPEN or self._is_read or self._calls or stream is None
+                if not is_used and stream is not None and not stream.is_silent():
+                    is_reader = self._is_read = True
+            if is_reader:
+                self._read(ROUND_S)  # there is something to read, if only the end
+                self._stop_reading()
+        except BaseException as error:
+            if is_reader:
+                self._interrupted(error)
+            raise
+        self._retire_if_silent(now, call_s)
+
+    def _check_silence(self, call: Call[Any] | Asked[Any]) -> None:
+        """Retire the connection if this call's time is over, and nothing arrived for long before that."""
+        now = self._now()
+        if now >= call.deadline:
+            self._retire_if_silent(now, call.deadline - call.begun)
+
+    def _retire_if_silent(self, now: float, call_s: float) -> None:
+        if not is_silent_too_long(asked_at=self._asked_at, answered_at=self._answered_at, now=now, call_s=call_s):
+            return
+        with self._lock:
+            is_connecting = self._state is State.CONNECTING
+            if self._state is State.OPEN:
+                self._state = State.RETIRED
+                self._is_wanted = True
+                self._news.notify_all()
+                _log.warning(
+                    "%s: no answer for %.1f s, the next call connects anew", self.address, now - self._asked_at
+                )
+        if is_connecting:  # nothing was sent
+            text = f"{self.address} did not accept a connection within {now - self._asked_at:.1f} s"
+            self._end(ServerUnreachable(text))
 
     def _forget(self, call: Call[Any]) -> None:
         with self._lock:
@@ -314,32 +303,32 @@ class Connection:
 
     def _drive(self, call: Call[Any], deadline: float) -> None:
         """Send, then read in the thread of the only one who waits for this call, unless somebody else reads."""
-        with self._lock:
-            data = self._taken()
-            is_reader = not self._is_read and self._state is State.OPEN
-            if is_reader:
-                self._is_read = True
-        if not is_reader:
-            if data:
-                self._send(data, call.deadline)
-            return
+        is_reader = is_sender = False
         try:
-            if data:
+            with self._lock:
+                if self._queue and not self._is_sending:
+                    is_sender = self._is_sending = True
+                    data = self._dequeue()
+                if not self._is_read and (self._state is State.OPEN or self._state is State.RETIRED):
+                    is_reader = self._is_read = True
+            if is_sender:
                 self._send(data, call.deadline)
+            if not is_reader:
+                return
             while not call._is_done:
                 left_s = deadline - self._now()
                 if left_s <= 0:
-                    return
-                self._finish(self._receive(left_s))
-        except BaseException as error:
-            self._interrupted(error)
-            raise
-        finally:
+                    break
+                self._read(left_s)
             self._stop_reading()
+        except BaseException as error:
+            if is_reader or is_sender:
+                self._interrupted(error)
+            raise
 
     def _interrupted(self, error: BaseException) -> None:
         """Ctrl-C while we were sending or reading: what was half said cannot be gone on with, by anybody."""
-        self._end(_given_up(self.address, error))
+        self._end(given_up(self.address, error))
 
     def _stop_reading(self) -> None:
         with self._lock:
@@ -355,34 +344,47 @@ class Connection:
                 if not self._is_read:
                     self._news.notify()
 
-    def _receive(self, timeout_s: float) -> list[tuple[Call[Any] | Asked[Any], Response]]:
-        """Read once: the answers that are complete now. The end, or nonsense, ends the connection."""
+    def _read(self, timeout_s: float) -> None:
+        """Read once and hand out what is complete; after an interrupt, no call whose answer was read waits for it."""
+        answers: Answers = []
+        try:
+            self._receive(timeout_s, answers)
+            self._finish(answers)
+        except BaseException as error:
+            self._give_up(answers, error)
+            raise
+
+    def _receive(self, timeout_s: float, answers: Answers) -> None:
+        """Read once; append the answers that are complete now. The end, or nonsense, ends the connection.
+
+        Those before the nonsense, too: they are in the table no more, so that nobody else fails them.
+        """
         stream = self._stream
-        answers: list[tuple[Call[Any] | Asked[Any], Response]] = []
         data: bytes | None = None
         if stream is None:
-            return answers
+            return
         try:
             data = stream.read(self._frames.missing, timeout_s)
             if data is None:
-                return answers
+                return
             if not data:
                 self._end(EOFError("the server closed the connection"))
-                return answers
-            self._answered_at = self._now()
+                return
+            calls = self._calls
             for frame in self._frames.feed(data):
+                self._answered_at = self._now()
                 response = parse_response(frame)
-                call = self._calls.pop(response[0], None)  # one reader, and dict.pop is atomic: no lock
+                call = calls.get(response[0])
                 if call is None:
                     self._unmatched(response)
                 else:
                     answers.append((call, response))
+                    calls.pop(response[0], None)  # after the append; one reader, and dict.pop is atomic: no lock
                     self._has_answered = True
         except OSError as error:
             self._end(error)
         except ProtocolError as error:
             self._end(errors.nonsense(error, self.address, b"" if self._has_answered else data))
-        return answers  # those before the nonsense, too: they are in the table no more, so that nobody else fails them
 
     def _unmatched(self, response: Response) -> None:
         """Nobody waits for it, or it is not the answer to a call."""
@@ -391,15 +393,15 @@ class Connection:
         else:
             self.late += 1
 
-    def _finish(self, answers: list[tuple[Call[Any] | Asked[Any], Response]]) -> None:
-        """Hand out answers. Whatever interrupts that, no call whose answer was read is left without an outcome."""
-        for number, (call, response) in enumerate(answers):
-            try:
-                self._finish_one(call, response)
-            except BaseException as error:
-                for rest, _ in answers[number:]:
-                    rest.fail(self._why(_given_up(self.address, error), rest, was_sent=True))
-                raise
+    def _finish(self, answers: Answers) -> None:
+        """Hand out answers."""
+        for call, response in answers:
+            self._finish_one(call, response)
+
+    def _give_up(self, answers: Answers, error: BaseException) -> None:
+        """Fail the calls whose answers were read and not handed out; the others have their outcome already."""
+        for call, _ in answers:
+            call.fail(self._why(given_up(self.address, error), call, was_sent=True))
 
     def _finish_one(self, call: Call[Any] | Asked[Any], response: Response) -> None:
         if response.exception is not None:
@@ -409,7 +411,7 @@ class Connection:
         try:
             value = call.decode(response)
         except Exception as error:
-            call.fail(_decoded(error, call, self.address))
+            call.fail(decoded(error, call, self.address))
         else:
             call.complete(value)
 
@@ -455,13 +457,16 @@ class Connection:
         go to another one.
         """
         with self._lock:
-            while self._state is State.OPEN:
+            while self._state is State.OPEN or self._state is State.RETIRED:
                 if self._is_wanted and not self._is_read and self._calls:
                     self._is_read = True
                     return True
                 if not self._calls:
                     self._is_wanted = False
-                self._news.wait(self._now() + IDLE_S)
+                    if self._state is State.RETIRED and not self._is_read:
+                        self._state = State.CLOSED
+                        break
+                self._news.wait(self._now() + (IDLE_S if self._state is State.OPEN else ROUND_S))
                 if not self._calls and not self._is_read and self._now() - self._answered_at >= IDLE_S:
                     self._state = State.CLOSED
         stream = self._stream
@@ -471,10 +476,15 @@ class Connection:
 
     def _read_round(self) -> None:
         """Read once; give the reading up before the last answer is handed out, so that its owner can read the next."""
-        answers = self._receive(ROUND_S)
-        with self._lock:
-            self._is_read = False
-        self._finish(answers)
+        answers: Answers = []
+        try:
+            self._receive(ROUND_S, answers)
+            with self._lock:
+                self._is_read = False
+            self._finish(answers)
+        except BaseException as error:
+            self._give_up(answers, error)
+            raise
         # Also while answers to other calls keep coming: the callbacks of an overdue call must not wait for a pause.
         if not answers or self._now() - self._swept_at >= ROUND_S:
             self._fail_overdue()
@@ -488,11 +498,16 @@ class Connection:
         for call in over:
             if call is not None:
                 call.fail(CallTimeout(f"{call.what}: no answer within its time", may_have_applied=call.is_write))
+                self._check_silence(call)
 
     # -- the end -----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         self._end(ConnectionClosed("the connection to HBase is closed"))
+
+    def give_up(self) -> None:
+        """End a connection that was retired long ago, with its last calls."""
+        self._end(ServerUnreachable(f"{self.address} has not answered for long, and others were asked meanwhile"))
 
     def _end(self, cause: BaseException) -> None:
         with self._lock:
@@ -539,19 +554,3 @@ class Connection:
                 made = translated(cause, is_write=is_write)
         made.__cause__ = cause
         return made
-
-
-def _given_up(address: str, error: BaseException) -> ServerUnreachable:
-    return ServerUnreachable(f"the connection to {address} was given up by another call: {error!r}")
-
-
-def _decoded(error: Exception, call: Call[Any] | Asked[Any], address: str) -> MetaClientError:
-    """An answer that we do not understand: what we asked for may have been done all the same."""
-    if isinstance(error, MetaClientError) and not isinstance(error, ProtocolError):
-        return error
-    made = ProtocolError(
-        f"{call.what} at {address}: the answer makes no sense: {type(error).__name__}: {error}",
-        may_have_applied=call.is_write,
-    )
-    made.__cause__ = error
-    return made

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -17,6 +18,8 @@ __all__ = ["CLIENT_SERVICE", "Connections"]
 T = TypeVar("T")
 #: The service of region servers that has the data.
 CLIENT_SERVICE = "ClientService"
+#: Retired connections whose last calls are waited for; each lives no longer than these calls.
+RETIRED_MAX = 64
 
 
 class Connections:
@@ -28,14 +31,16 @@ class Connections:
         self._lock = runtime.lock()
         # Guarded by the lock; read without it, because a reference is replaced whole:
         self._open: dict[tuple[str, int, str], Connection] = {}
+        self._retired: deque[Connection] = deque()  # with calls in flight, and no more to come
         self._is_closed = False
         runtime.on_fork(self._renew)
 
     def _renew(self) -> None:
         """In a child process: connect anew; the parent's connections are left to the parent."""
         self._lock = self._runtime.lock()
-        inherited, self._open = self._open, {}
-        for connection in inherited.values():
+        inherited, self._open = [*self._open.values(), *self._retired], {}
+        self._retired.clear()
+        for connection in inherited:
             connection.leave_to_parent()
 
     def call(
@@ -120,14 +125,24 @@ class Connections:
         return connection
 
     def _drop(self, key: tuple[str, int, str], connection: Connection) -> None:
+        """Forget a connection that takes no more calls; a retired one is kept until its calls are over."""
+        closing: list[Connection] = []
         with self._lock:
             if self._open.get(key) is connection:
+                self._retired = deque(one for one in self._retired if not one.is_closed)
+                if not connection.is_closed:
+                    self._retired.append(connection)
+                if len(self._retired) > RETIRED_MAX:
+                    closing.append(self._retired.popleft())
                 del self._open[key]
+        for one in closing:
+            one.give_up()
 
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            connections, self._open = list(self._open.values()), {}
+            connections, self._open = [*self._open.values(), *self._retired], {}
+            self._retired.clear()
         for connection in connections:
             connection.close()
 

@@ -10,7 +10,7 @@ from struct import Struct
 from metaclient.errors import ServerUnreachable
 from metaclient.runtime import close_descriptor
 
-__all__ = ["Stream", "dial"]
+__all__ = ["Stream", "dial", "end_when_unacknowledged"]
 
 #: An answer of a get fits; a page of a scan arrives in few reads.
 READ_BYTES_MIN = 64 * 1024
@@ -18,6 +18,9 @@ READ_BYTES_MAX = 1024 * 1024
 #: The time-out in force is kept while it is this close to the wanted one: a system call less for most calls.
 SLACK = 0.9
 TIMEOUT_S_MIN = 0.001
+#: The kernel ends a connection whose data was not acknowledged for so long (hbase.ipc.client.socket.timeout.read).
+#: Its default is to send it again for a quarter of an hour.
+UNACKNOWLEDGED_MS_MAX = 20_000
 _timeval = Struct("ll")
 
 
@@ -90,6 +93,13 @@ class Stream:
         close_descriptor(self._socket)
 
 
+def end_when_unacknowledged(sock: socket.socket) -> None:
+    """Set keep-alive probes, and TCP_USER_TIMEOUT where the platform has it."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS_MAX)
+
+
 def dial(host: str, port: int, now: Callable[[], float], deadline: float) -> Stream:
     """Connect; every failure is ServerUnreachable, because nothing was sent yet."""
     try:
@@ -98,7 +108,7 @@ def dial(host: str, port: int, now: Callable[[], float], deadline: float) -> Str
         raise ServerUnreachable(f"{host}:{port} cannot be reached: {error}") from error
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        end_when_unacknowledged(sock)
         sock.settimeout(None)  # from here on the kernel's own time-outs
     except OSError as error:
         sock.close()
