@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
+from itertools import starmap
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
 
 from metaclient import keys
@@ -36,7 +37,7 @@ from metaclient.model import (
 )
 from metaclient.runtime import Task
 from metaclient_fake.network.call import Call, Station
-from metaclient_fake.network.handlers import Handlers
+from metaclient_fake.network.handlers import ONCE, Handler, Handlers
 from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.scanners import ScannerHandle
 
@@ -206,21 +207,21 @@ class FakeBackend:
             raise ServerUnreachable(f"connection refused: nobody listens at {keys.printable(name.address.encode())}")
         handlers = server.meta_handlers if is_meta else server.handlers
         if server.is_quick and not self.is_closed:
+            taken: list[Handler] = []
             try:
-                handler = handlers.free.pop()
+                taken.extend(starmap(handlers.free.pop, ONCE))
+                if is_write:
+                    taken[0].writes += 1
+                else:
+                    taken[0].reads += 1
+                return method(server.calls, *arguments)
             except IndexError:
-                pass  # all busy: the queue is on the long way
-            else:
-                try:
-                    if is_write:
-                        handler.writes += 1
-                    else:
-                        handler.reads += 1
-                    return method(server.calls, *arguments)
-                finally:
-                    handlers.free.append(handler)
-                    if handlers.waiting:
-                        handlers.wake()
+                if taken:
+                    raise  # else all are busy: the queue is on the long way
+            finally:
+                handlers.free.extend(taken)
+                if handlers.waiting:
+                    handlers.wake()
         config = server.config
         service_s = server.slow_s + (config.meta_service_time_s if is_meta else config.service_time_s)
         return self._long_way(

@@ -11,7 +11,7 @@ from metaclient.model import META_TABLE
 from metaclient.runtime import Runtime
 from metaclient_thrift.binary import RowReader
 from metaclient_thrift.errors import Call, is_answer, translated
-from metaclient_thrift.gateways import Gateways
+from metaclient_thrift.gateways import Gateways, Loan
 from metaclient_thrift.messages import WrongReply
 from metaclient_thrift.transport import Link, dial
 from metaclient_thrift.url import Gateway, ThriftUrl
@@ -76,38 +76,52 @@ class Channel:
         only: Gateway | None = None,
     ) -> tuple[T, Gateway]:
         """Ask one gateway in whatever way; ``method`` is for messages."""
+        loan = Loan()
+        try:
+            return self._asked(loan, ask, method, deadline, table, is_write, only), loan.gateway
+        except BaseException:  # if interrupted, the reply is still to come, and nobody will read it
+            self.gateways.drop(loan)  # nothing, where it was given back or dropped already
+            raise
+
+    def _asked(
+        self,
+        loan: Loan,
+        ask: Callable[[Link], T],
+        method: str,
+        deadline: float,
+        table: bytes | None,
+        is_write: bool,
+        only: Gateway | None,
+    ) -> T:
         gateways = self.gateways
-        link = gateways.borrow(deadline, only)
+        link = gateways.borrow(loan, deadline, only).link
         try:
             link.stream.begin(deadline)
         except TimeoutError as error:
-            gateways.give_back(link)
+            gateways.give_back(loan)
             raise CallTimeout(f"there was no time left for {method}") from error
         except OSError as error:
-            gateways.drop(link, is_broken=True)
+            gateways.drop(loan, is_broken=True)
             raise self._error(error, link, method, table, is_write=False) from error
         try:
             answer = ask(link)
         except Exception as error:
             if is_answer(error):
-                (gateways.give_back if link.is_in_step else gateways.drop)(link)
+                (gateways.give_back if link.is_in_step else gateways.drop)(loan)
             else:
                 is_silent = isinstance(error, TimeoutError)
                 # Replies out of step are the fault of one connection, not of the gateway.
                 is_broken = isinstance(error, OSError) and not is_silent and not isinstance(error, WrongReply)
-                gateways.drop(link, is_silent=is_silent, is_broken=is_broken)
+                gateways.drop(loan, is_silent=is_silent, is_broken=is_broken)
             made = self._error(error, link, method, table, is_write)
             if isinstance(made, NotServingRegion) and table is not None:
                 made = self._told_if_disabled(made, table, deadline)
             raise made from error
-        except BaseException:  # interrupted: the reply is still to come, and nobody will read it
-            gateways.drop(link)
-            raise
         if link.has_surplus:  # the answer is right, by its sequence id; what follows it belongs to no call
-            gateways.drop(link)
+            gateways.drop(loan)
         else:
-            gateways.give_back(link)
-        return answer, link.gateway
+            gateways.give_back(loan)
+        return answer
 
     def _error(self, error: Exception, link: Link, method: str, table: bytes | None, is_write: bool) -> MetaClientError:
         if self.gateways.is_closed and not is_answer(error):

@@ -16,6 +16,7 @@ from metaclient.runtime import Runtime
 from metaclient.wire.peers import described, probed
 from metaclient_thrift.binary import RowReader, read_row, read_rows
 from metaclient_thrift.channel import Channel
+from metaclient_thrift.gateways import Loan
 from metaclient_thrift.transport import Link
 from metaclient_thrift.url import PROPERTIES, Gateway, ThriftUrl
 
@@ -64,17 +65,22 @@ class GatewayBackend(ABC):
         ConfigError, with the url to write instead, when the server at that address is known to speak another one.
         """
         gateways, runtime = self._channel.gateways, self._runtime
-        link = gateways.borrow(deadline)
-        gateways.give_back(link)
+        loan = Loan()
+        try:
+            gateway = gateways.borrow(loan, deadline).gateway
+            gateways.give_back(loan)
+        except BaseException:
+            gateways.drop(loan)
+            raise
         until = min(deadline, runtime.now() + OPEN_S_MAX)
         try:
-            spoken, _ = self._channel.ask(Link.server_type, "getThriftServerType", until, None, only=link.gateway)
+            spoken, _ = self._channel.ask(Link.server_type, "getThriftServerType", until, None, only=gateway)
         except Unsupported:  # before 2.3 there was nothing to ask; that it answers is enough
             return
         except (CallTimeout, ServerUnreachable) as error:
-            raise self._misdirected(error, link.gateway) from error
+            raise self._misdirected(error, gateway) from error
         if spoken != self._server_type:
-            found = f"{link.gateway} is a Thrift {spoken} gateway"
+            found = f"{gateway} is a Thrift {spoken} gateway"
             raise ConfigError(f"{found}: write thrift{spoken}: instead of {self.name}:")
 
     def _misdirected(self, error: MetaClientError, gateway: Gateway) -> MetaClientError:

@@ -11,6 +11,8 @@
    another call (by its sequence id) drops it: a late reply must never be read as the answer to the next call.
 5. A connection is looked at before each use: gateways hang up after 60 s of silence, and bytes that nobody asked for
    mean that the replies are out of step. Either way another connection is used, and no call fails.
+6. The caller makes a :class:`Loan` and passes it in. Whatever interrupts the caller (KeyboardInterrupt, or what a
+   signal handler raises), even while the connection is on its way to it, ``drop`` of that loan leaves nothing counted.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from metaclient.runtime import Runtime
 from metaclient_thrift.transport import Link
 from metaclient_thrift.url import Gateway
 
-__all__ = ["Gateways"]
+__all__ = ["Gateways", "Loan"]
 
 _log = logging.getLogger(__name__)
 #: First time out, and the longest; the same as for meta replicas (meta_ejection_s, meta_ejection_max_s).
@@ -37,12 +39,32 @@ SILENT_CALLS_MAX = 3
 CONNECT_S_MAX = 5.0
 
 
+class Loan:
+    """The claim of one call to one connection: of which gateway, and the connection as soon as there is one."""
+
+    __slots__ = ("_gateway", "_link")
+
+    def __init__(self) -> None:
+        self._gateway: Gateway | None = None
+        self._link: Link | None = None
+
+    @property
+    def gateway(self) -> Gateway:
+        assert self._gateway is not None, "nothing was borrowed"
+        return self._gateway
+
+    @property
+    def link(self) -> Link:
+        assert self._link is not None, "nothing was borrowed"
+        return self._link
+
+
 @dataclass(slots=True)
 class _State:
     """One gateway, guarded by the lock of its owner."""
 
     idle: deque[Link] = field(default_factory=deque)
-    lent: int = 0
+    lent: set[Loan] = field(default_factory=set)
     failures: int = 0
     silent_calls: int = 0
     out_until: float = float("-inf")
@@ -82,12 +104,11 @@ class Gateways:
         self._returned = self._runtime.condition(self._lock)  # all are told: some wait for any gateway, some for one
         # Guarded by the lock, as the states, their order and _is_closed are:
         self._turn = self._runtime.rng.randrange(len(self._order))  # clients that start together must not go in step
-        self._lent: set[Link] = set()
         self._waiting = 0  # callers for whom there was no connection
 
     def _renew(self) -> None:
         """In a child process: connect anew; the parent's connections are left to the parent, in use or not."""
-        for link in (*self._lent, *(link for state in self._states.values() for link in state.idle)):
+        for link in self._links():
             link.stream.leave_to_parent()
         self._states = {
             gateway: _State(failures=state.failures, out_until=state.out_until)
@@ -95,40 +116,49 @@ class Gateways:
         }
         self._begin()
 
+    def _links(self) -> list[Link]:
+        """Every connection, idle or in use."""
+        states = self._states.values()
+        lent = [loan._link for state in states for loan in state.lent if loan._link is not None]
+        return [*lent, *(link for state in states for link in state.idle)]
+
     # -- borrowing -----------------------------------------------------------------------------------------------
 
-    def borrow(self, deadline: float, only: Gateway | None = None) -> Link:
-        """A connection to whoever's turn it is, or to ``only`` that gateway; give it back or drop it."""
+    def borrow(self, loan: Loan, deadline: float, only: Gateway | None = None) -> Loan:
+        """Fill the loan with a connection to whoever's turn it is, or to ``only`` that gateway.
+
+        Give it back or drop it, also when this raises an exception.
+        """
         failed: set[Gateway] = set()
         while True:
-            gateway, link = self._plan(deadline, failed, only)
-            if link is not None:
-                return link
+            self._plan(loan, deadline, failed, only)
+            if loan._link is not None:
+                return loan
             try:
-                return self._dialled(gateway, min(deadline, self._runtime.now() + CONNECT_S_MAX))
+                self._dial_for(loan, min(deadline, self._runtime.now() + CONNECT_S_MAX))
+                return loan
             except ServerUnreachable as error:
+                gateway = loan.gateway
+                self._uncount(loan)
                 self._on_unreachable(gateway, error)
                 failed.add(gateway)
                 if only is not None or len(failed) == len(self._order) or self._runtime.now() >= deadline:
                     raise
 
-    def _plan(self, deadline: float, failed: set[Gateway], only: Gateway | None) -> tuple[Gateway, Link | None]:
-        """The gateway to use, counted as lent, and an idle connection to it if there is one."""
+    def _plan(self, loan: Loan, deadline: float, failed: set[Gateway], only: Gateway | None) -> None:
+        """Lend the gateway to use, and an idle connection to it if there is one."""
         with self._lock:
             while True:
                 self._check_open()
-                if only is None and not failed:
-                    quick = self._quick()
-                    if quick is not None:
-                        return quick.gateway, quick
+                if only is None and not failed and self._lend_quickly(loan):
+                    return
                 gateway = self._next(failed, only)
                 if gateway is not None:
                     state = self._states[gateway]
-                    state.lent += 1
-                    link = self._usable(state)
-                    if link is not None:
-                        self._lent.add(link)
-                    return gateway, link
+                    loan._gateway = gateway
+                    state.lent.add(loan)
+                    self._lend_usable(loan, state)
+                    return
                 self._waiting += 1
                 try:
                     is_told = self._returned.wait(deadline)
@@ -140,25 +170,25 @@ class Gateways:
                         "(?connections= in the url allows more)"
                     )
 
-    def _quick(self) -> Link | None:
+    def _lend_quickly(self, loan: Loan) -> bool:
         """What most calls find: the gateway whose turn it is, is in and has an idle connection."""
         gateway = self._order[(self._turn + 1) % len(self._order)]
         state = self._states[gateway]
-        if state.failures or state.silent_calls or not state.idle or state.lent >= self._connections_max:
-            return None
+        if state.failures or state.silent_calls or not state.idle or len(state.lent) >= self._connections_max:
+            return False
         link = state.idle[-1]
         if not link.stream.is_usable():
-            return None
+            return False
         self._turn += 1
+        loan._gateway, loan._link = gateway, link  # first: an interrupt must find it either idle or in a loan
+        state.lent.add(loan)
         state.idle.pop()
-        state.lent += 1
-        self._lent.add(link)
-        return link
+        return True
 
     def _next(self, failed: set[Gateway], only: Gateway | None) -> Gateway | None:
         """Whose turn it is; None when everybody who could be asked is busy to the limit."""
         if only is not None:
-            return only if self._states[only].lent < self._connections_max else None
+            return only if len(self._states[only].lent) < self._connections_max else None
         now = self._runtime.now()
         count = len(self._order)
         self._turn += 1
@@ -167,71 +197,77 @@ class Gateways:
         healthy = [gateway for gateway in candidates if self._states[gateway].out_until <= now]
         # Nobody is in: whoever comes back first may be back already.
         wanted = healthy or sorted(candidates, key=lambda gateway: self._states[gateway].out_until)
-        chosen = next((gateway for gateway in wanted if self._states[gateway].lent < self._connections_max), None)
+        most = self._connections_max
+        chosen = next((gateway for gateway in wanted if len(self._states[gateway].lent) < most), None)
         if chosen is not None and healthy and self._states[chosen].failures:
             self._states[chosen].leave_out(now)
         return chosen
 
-    def _usable(self, state: _State) -> Link | None:
+    def _lend_usable(self, loan: Loan, state: _State) -> None:
         while state.idle:
-            link = state.idle.pop()
-            if link.stream.is_usable():
-                return link
+            loan._link = state.idle[-1]
+            state.idle.pop()
+            if loan._link.stream.is_usable():
+                return
+            loan._link.close()
+            loan._link = None
+
+    def _dial_for(self, loan: Loan, deadline: float) -> None:
+        link = self._dial(loan.gateway, deadline)
+        with self._lock:
+            loan._link = link
+            is_closed = self._is_closed or loan not in self._states[loan.gateway].lent  # by close() or _renew meanwhile
+        if is_closed:
             link.close()
-        return None
+            self._check_open()
+            raise ServerUnreachable(f"{loan.gateway}: this process forked while it connected")
 
-    def _dialled(self, gateway: Gateway, deadline: float) -> Link:
-        try:
-            link = self._dial(gateway, deadline)
-        except BaseException:
-            self._uncount(gateway)
-            raise
+    def _uncount(self, loan: Loan) -> None:
         with self._lock:
-            if not self._is_closed:
-                self._lent.add(link)
-                return link
-        link.close()
-        raise _closed()
-
-    def _uncount(self, gateway: Gateway) -> None:
-        with self._lock:
-            self._states[gateway].lent -= 1
-            self._returned.notify_all()
+            self._states[loan.gateway].lent.discard(loan)
+            if self._waiting:
+                self._returned.notify_all()
 
     # -- giving back ---------------------------------------------------------------------------------------------
 
-    def give_back(self, link: Link) -> None:
+    def give_back(self, loan: Loan) -> None:
         """The call was answered, by a result or by an error of HBase's: the connection is good."""
         with self._lock:
-            if link not in self._lent:
+            state = self._states[loan.gateway]
+            if loan not in state.lent:
                 return  # closed by _renew: this thread forked during the call, in a signal handler
-            state = self._states[link.gateway]
-            state.lent -= 1
             state.silent_calls = state.failures = 0
             state.out_until = float("-inf")
-            self._lent.discard(link)
             is_kept = not self._is_closed
             if is_kept:
-                state.idle.append(link)
+                state.idle.append(loan.link)
+            state.lent.discard(loan)
             if self._waiting:
                 self._returned.notify_all()
         if not is_kept:
-            link.close()
+            loan.link.close()
 
-    def drop(self, link: Link, *, is_broken: bool = False, is_silent: bool = False) -> None:
-        """The connection is of no use any more: it broke, nobody answered in time, or nobody waited for the answer."""
+    def drop(self, loan: Loan, *, is_broken: bool = False, is_silent: bool = False) -> None:
+        """The connection is of no use any more: it broke, nobody answered in time, or nobody waited for the answer.
+
+        After an interrupt, whatever was done of ``borrow`` or ``give_back`` by then.
+        """
+        gateway, link = loan._gateway, loan._link
+        if gateway is None:
+            return
         with self._lock:
-            if link not in self._lent:
-                return  # as in give_back
-            self._lent.discard(link)
-            state = self._states[link.gateway]
-            state.lent -= 1
+            state = self._states[gateway]
+            is_lent = loan in state.lent
+            state.lent.discard(loan)
+            if self._waiting:
+                self._returned.notify_all()
+            if not is_lent or link is None or link in state.idle:
+                return  # given back or never taken, or as in give_back
             state.silent_calls += is_silent
             # Nobody else to turn to: then silence is rather a region server's, and the gateway the only way round it.
             is_mute = state.silent_calls >= SILENT_CALLS_MAX and len(self._order) > 1
             is_out = is_broken or is_mute
-            closing = [link, *(self._put_out(link.gateway, state) if is_out and not self._is_closed else ())]
-            self._returned.notify_all()
+            closing = [link, *(self._put_out(gateway, state) if is_out and not self._is_closed else ())]
         for one in closing:
             one.close()
 
@@ -264,7 +300,7 @@ class Gateways:
         """Close every connection, those in use too: their calls end now."""
         with self._lock:
             self._is_closed = True
-            links = [*self._lent, *(link for state in self._states.values() for link in state.idle)]
+            links = self._links()
             for state in self._states.values():
                 state.idle.clear()
             self._returned.notify_all()
@@ -278,7 +314,7 @@ class Gateways:
             return {
                 str(gateway): {
                     "idle": len(state.idle),
-                    "in_use": state.lent,
+                    "in_use": len(state.lent),
                     "is_out": state.out_until > now,
                     "failures": state.failures,
                 }

@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 from metaclient.attempts.plan import Leg
 from metaclient.backend import Answer, Capabilities
@@ -114,14 +114,14 @@ class Executor:
         """Start without calls in flight: at first, and in a child process."""
         self._lock = self._runtime.lock()
         # Guarded by the lock:
-        self._abandoned = 0
+        self._abandoned: set[Pending[Any]] = set()
         self.drained = 0
         self.cancelled = 0
 
     @property
     def abandoned(self) -> int:
         """The number of abandoned calls that still hold a thread or a connection."""
-        return self._abandoned
+        return len(self._abandoned)
 
     # -- one call --------------------------------------------------------------------------------------------
 
@@ -163,7 +163,12 @@ class Executor:
                 del made  # error -> traceback -> this frame -> error would be a cycle for every failed call
 
     def _awaited(self, pending: Pending[T], deadline: float, discard: Callable[[T], None] | None) -> T:
-        if self._runtime.wait_first((pending,), deadline) is None:
+        try:
+            is_over = self._runtime.wait_first((pending,), deadline) is not None
+        except BaseException:  # interrupted: nobody waits for it any more
+            self.abandon(pending, discard)
+            raise
+        if not is_over:
             self.abandon(pending, discard)
             raise CallTimeout("no answer within its time")
         return pending.result()
@@ -184,9 +189,11 @@ class Executor:
         return done
 
     def _check_room(self) -> None:
-        if self._abandoned >= self._abandoned_max:
+        if len(self._abandoned) >= self._abandoned_max:
+            self._forget_ended()
+        if len(self._abandoned) >= self._abandoned_max:
             raise _NoRoomError(
-                f"{self._abandoned} calls that were given up on still hang in the backend "
+                f"{len(self._abandoned)} calls that were given up on still hang in the backend "
                 f"(abandoned_calls_max={self._abandoned_max}); it is not called again until some of them end"
             )
 
@@ -207,7 +214,7 @@ class Executor:
             if is_taken_back:
                 self.cancelled += 1
             else:
-                self._abandoned += 1
+                self._abandoned.add(pending)
         if not is_watched:
             pending.cancel()
         if not is_taken_back:
@@ -215,8 +222,13 @@ class Executor:
 
     def _reclaimed(self, pending: Pending[T]) -> None:
         with self._lock:
-            self._abandoned -= 1
+            self._abandoned.discard(pending)
             self.drained += 1
+
+    def _forget_ended(self) -> None:
+        """Forget calls that have ended and did not report it: an interrupt came before they were asked to."""
+        with self._lock:
+            self._abandoned = {pending for pending in self._abandoned if not pending.is_done}
 
     # -- many calls, one answer ------------------------------------------------------------------------------
 

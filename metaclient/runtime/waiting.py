@@ -7,13 +7,15 @@ import random
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import starmap
 from types import TracebackType
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, cast
 
 from metaclient.errors import ConnectionClosed, DeadlineExceeded, MetaClientError
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+_ONCE: tuple[tuple[()], ...] = ((),)  # for starmap: call it once, without arguments
 
 
 class TaskCancelled(MetaClientError):
@@ -88,14 +90,21 @@ class Pending(Generic[T]):
         return self._finish(None, error)
 
     def _finish(self, value: T | None, error: BaseException | None) -> bool:
-        with self._mutex:
-            if self._is_done:
-                return False
-            self._value, self._error = value, error
-            self._is_done = True
-            callbacks, self._callbacks = self._callbacks, []
-        for callback in callbacks:
-            self._call(callback)
+        callbacks: list[Callable[[Pending[T]], object]] = []
+        try:
+            with self._mutex:
+                if self._is_done:
+                    return False
+                self._value, self._error = value, error
+                self._is_done = True
+                callbacks, self._callbacks = self._callbacks, []
+            while callbacks:
+                self._call(callbacks[0])
+                del callbacks[0]
+        except BaseException:  # an interrupt: the callback that it broke off is called again, lest its waiter hangs
+            while callbacks:
+                self._call(callbacks.pop(0))
+            raise
         return True
 
     def _call(self, callback: Callable[[Pending[T]], object]) -> None:
@@ -217,35 +226,56 @@ class Condition:
     ``wait`` may return early or late for what you wait for: check it in a loop, or use ``wait_for``.
     """
 
-    __slots__ = ("_lock", "_runtime", "_waiters")
+    # The lock's own methods: CPython raises what a signal handler raises (KeyboardInterrupt) when a function written in
+    # Python begins. An __exit__ of our own would then keep the lock for ever.
+    __slots__ = ("__enter__", "__exit__", "_lock", "_runtime", "_waiters")
+    if TYPE_CHECKING:
+
+        def __enter__(self) -> bool: ...
+
+        def __exit__(
+            self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
+        ) -> None: ...
 
     def __init__(self, runtime: Blocking, lock: Lock) -> None:
         self._runtime = runtime
         self._lock = lock
+        self.__enter__ = lock.__enter__  # type: ignore[method-assign]  # a slot: see above
+        self.__exit__ = lock.__exit__  # type: ignore[method-assign]  # a slot: see above
         self._waiters: deque[Waiter] = deque()  # guarded by the lock, which every caller holds
 
-    def __enter__(self) -> bool:
-        return self._lock.acquire()
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None, /
-    ) -> None:
-        self._lock.release()
-
     def wait(self, deadline: float | None = None) -> bool:
-        """Release the lock, wait to be notified, take it again; False at the deadline."""
+        """Release the lock, wait to be notified, take it again; False at the deadline.
+
+        An exception that interrupts the wait is raised with the lock held, and its notification goes to another waiter.
+        """
         waiter = self._runtime._waiter()
-        self._waiters.append(waiter)
-        self._lock.release()
+        is_over = False
         try:
-            waiter.park(deadline, self)
+            self._waiters.append(waiter)
+            self._release_and_park(waiter, deadline)
+            is_over = True
         finally:
-            self._lock.acquire()
             # Who is no longer queued has been notified, even if the deadline came in the same moment.
             is_notified = waiter not in self._waiters
             if not is_notified:
                 self._waiters.remove(waiter)
+            elif not is_over:
+                self.notify()
         return is_notified
+
+    def _release_and_park(self, waiter: Waiter, deadline: float | None) -> None:
+        acquired: list[bool] = []
+        acquire = self._lock.acquire
+        try:
+            self._lock.release()
+            waiter.park(deadline, self)
+            acquired.extend(starmap(acquire, _ONCE))
+        except BaseException:
+            # An interrupt comes before the lock is taken, or after that is noted: extend() runs both in one step.
+            if not acquired:
+                acquire()
+            raise
 
     def wait_for(self, predicate: Callable[[], bool], deadline: float | None = None) -> bool:
         """Wait until the predicate holds; its value at the deadline otherwise."""

@@ -110,13 +110,20 @@ class Call(Generic[T]):
         """The answer of the server, or the error that the caller sees."""
         self._send()
         self._arrive()
-        handler = self._handlers.take(self._deadline)
-        if handler is None:
-            raise self._dropped()
-        if self._service_s and not self._serve(handler):
-            raise self._timeout("the call was still being served", may_have_applied=self._is_write)
+        handlers = self._handlers
+        taken: list[Handler] = []
         error: MetaClientError | None = None
         station = self._station
+        try:
+            if not handlers.take(self._deadline, taken):
+                raise self._dropped()
+            if self._service_s and not self._serve(taken):
+                raise self._timeout("the call was still being served", may_have_applied=self._is_write)
+            handler = taken[0]
+        except BaseException:
+            handlers.free.extend(taken)
+            handlers.wake()
+            raise
         try:
             if station.is_hung or not station.is_listening:
                 self._check_alive()
@@ -128,7 +135,9 @@ class Call(Generic[T]):
         except MetaClientError as raised:
             error = raised
         finally:
-            self._handlers.give_back(handler)
+            handlers.free.append(handler)  # not give_back(): an interrupt at its first line would keep the handler
+        if handlers.waiting:
+            handlers.wake()
         try:
             self._reply()
             if error is not None:
@@ -190,14 +199,12 @@ class Call(Generic[T]):
 
     # -- there -------------------------------------------------------------------------------------------------
 
-    def _serve(self, handler: Handler) -> bool:
+    def _serve(self, taken: list[Handler]) -> bool:
         """Hold the handler for the service time; False when the deadline comes first, and the handler goes on alone."""
-        try:
-            is_served = self._sleep(self._service_s)
-        except BaseException:
-            self._handlers.give_back(handler)
-            raise
+        is_served = self._sleep(self._service_s)
         if not is_served:
+            handler = taken[0]
+            del taken[0]
             self._hand_over(handler)
         return is_served
 

@@ -4,15 +4,23 @@ Mirrors HBase's RpcExecutor with one FIFO queue (``SimpleRpcScheduler`` has one 
 A free handler is an object in a list: ``list.pop`` and ``list.append`` are atomic, so that an idle server costs no
 lock, and a call that owns its handler may count on it without one.
 
+A call is interrupted (KeyboardInterrupt, or what a signal handler raises) when a function returns or begins. So
+``take`` moves the handler into a list of the caller, in one step: the caller gives back what is in that list.
+
 DIVERGENCES: a handler that becomes free may be taken by a call that has just arrived before one that waits.
 """
 
 from __future__ import annotations
 
+from itertools import starmap
+
 from metaclient.errors import CallQueueTooBig
 from metaclient.runtime import Runtime
 
-__all__ = ["Handler", "Handlers"]
+__all__ = ["ONCE", "Handler", "Handlers"]
+
+#: For ``starmap``: call it once, without arguments.
+ONCE: tuple[tuple[()], ...] = ((),)
 
 
 class Handler:
@@ -42,16 +50,20 @@ class Handlers:
         self.is_closed = False
         self.refused = 0
 
-    def take(self, deadline: float | None) -> Handler | None:
-        """A handler, after waiting in the queue; None at the deadline (HBase drops such a call unexecuted)."""
+    def take(self, deadline: float | None, taken: list[Handler]) -> bool:
+        """Put a handler into ``taken``, after waiting in the queue; False at the deadline.
+
+        HBase drops such a call unexecuted.
+        """
         if self.is_stuffed:
             raise self._full()
         try:
-            return self.free.pop()
+            taken.extend(starmap(self.free.pop, ONCE))
         except IndexError:
-            return self._queued(deadline)
+            return self._queued(deadline, taken)
+        return True
 
-    def _queued(self, deadline: float | None) -> Handler | None:
+    def _queued(self, deadline: float | None, taken: list[Handler]) -> bool:
         with self._freed:
             if self.waiting >= self._queue_max:
                 raise self._full()
@@ -61,11 +73,14 @@ class Handlers:
                 while not self.free and not self.is_closed:
                     if not self._freed.wait(deadline):
                         break
-                return self.free.pop() if self.free else None
+                if self.free:
+                    taken.extend(starmap(self.free.pop, ONCE))
+                return bool(taken)
             finally:
                 self.waiting -= 1
 
     def give_back(self, handler: Handler) -> None:
+        """Free a handler of a task of our own; a caller that may be interrupted appends to ``free`` itself."""
         self.free.append(handler)
         if self.waiting:
             self.wake()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from metaclient_thrift.gateways import OUT_S, SILENT_CALLS_MAX, Gateways
+from metaclient_thrift.gateways import OUT_S, SILENT_CALLS_MAX, Gateways, Loan
 from metaclient_thrift.transport import Link
 from metaclient_thrift.url import Gateway
 
@@ -39,9 +39,9 @@ class Rig:
         stream = SimpleNamespace(close=lambda: None, is_usable=lambda: gateway not in self.dead)
         return Link(gateway, cast("Any", stream), None)
 
-    def borrowed(self, calls: int) -> list[Link]:
+    def borrowed(self, calls: int) -> list[Loan]:
         """Calls that are all under way at once."""
-        return [self.gateways.borrow(self.runtime.now() + 60) for _ in range(calls)]
+        return [self.gateways.borrow(Loan(), self.runtime.now() + 60) for _ in range(calls)]
 
     def hang(self) -> None:
         """The gateway does not answer, and is put out."""
