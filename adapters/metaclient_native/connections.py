@@ -119,9 +119,13 @@ class Connections:
                 for gone in [key for key, one in self._open.items() if one.is_closed]:
                     del self._open[gone]
                 host, port, service = key
-                connection = Connection(self._runtime, host, port, service, self._security)
-                self._runtime.start_daemon(connection.run, name=f"native-{host}:{port}-{service}")
-                self._open[key] = connection
+                connection = self._open[key] = Connection(self._runtime, host, port, service, self._security)
+                try:
+                    self._runtime.start_daemon(connection.run, name=f"native-{host}:{port}-{service}")
+                except BaseException:  # it has no task, or an interrupt came right after the task was started
+                    del self._open[key]
+                    connection.close()
+                    raise
         return connection
 
     def _drop(self, key: tuple[str, int, str], connection: Connection) -> None:

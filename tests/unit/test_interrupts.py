@@ -18,11 +18,16 @@ from metaclient_fake import FakeCluster
 import metaclient
 from metaclient import Connection
 
+# An interrupt in a weak reference's callback (of threading's own sets, say) is swallowed and reported by Python itself.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
 INTERRUPTS = int(os.environ.get("METACLIENT_INTERRUPTS", "300"))
 BACKENDS = ["fake", "thrift1", "thrift2", "hbase+rpc"]
 ROWS = [b"r%03d" % number for number in range(30)]
 #: A call takes less than a millisecond: afterwards none may have to wait for a timeout.
 SLOW_S = 2.0
+#: Tasks of connections that have just been closed and did not get to run since.
+ENDING_MAX = 3
 #: Delays are drawn up to this many times the duration of a call, so that most instants are within one.
 SPREAD = 1.5
 
@@ -92,6 +97,8 @@ def check_nothing_is_leaked(cluster: FakeCluster, connection: Connection) -> Non
         assert {state["in_use"] for state in channel.gateways.status().values()} == {0}
     if connections is not None:
         assert {state["calls"] for state in connections.status().values()} == {0}
+        tasks = [task for task in connections._runtime._daemons.values() if task.name.startswith("native-")]
+        assert len(tasks) <= len(connections.status()) + ENDING_MAX, "connections that nobody knows are open"
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
