@@ -24,6 +24,7 @@ from thriftpy2.transport import TBufferedTransport, TFramedTransport, TTransport
 
 from metaclient.errors import ServerUnreachable
 from metaclient.runtime import close_descriptor
+from metaclient.wire.stream import end_when_unacknowledged
 from metaclient.wire.thrift.idl import server_type
 from metaclient_thrift.binary import Incoming, NotOurs, RowReader
 from metaclient_thrift.messages import NotThrift, call_head, next_number, pack_number, read_reply, reply_head
@@ -124,8 +125,14 @@ class SocketStream:
         return data
 
     def write(self, data: bytes) -> None:
+        """Send all of it. Not ``sendall``, which starts the time anew with each piece that the gateway takes."""
         try:
-            self._socket.sendall(data)
+            sent = self._socket.send(data)
+            if sent < len(data):
+                view = memoryview(data)
+                while sent < len(data):
+                    self._set_timeout()
+                    sent += self._socket.send(view[sent:])
         except BlockingIOError as error:
             raise TimeoutError("the gateway took nothing within the call's time") from error
 
@@ -146,13 +153,41 @@ class SocketStream:
         close_descriptor(self._socket)
 
 
+class _TimedSocket(socket.socket):
+    """A socket each of whose reads and writes has the time that remains of the call; ``left_s`` is set by its owner."""
+
+    left_s: Callable[[], float]
+
+    def recv_into(self, *args: Any) -> int:
+        self.settimeout(self.left_s())
+        return super().recv_into(*args)
+
+    def sendall(self, data: Any, flags: int = 0) -> None:
+        self.settimeout(self.left_s())  # Python's own loop keeps it for the whole
+        super().sendall(data, flags)
+
+
+class _TimedHTTPConnection(HTTPConnection):
+    """Python's timeout is of each read: a reply that drips would never end."""
+
+    left_s: Callable[[], float]
+
+    def connect(self) -> None:
+        super().connect()
+        plain: socket.socket = self.sock
+        timed = _TimedSocket(plain.family, plain.type, plain.proto, fileno=plain.detach())
+        timed.left_s = self.left_s
+        self.sock = timed
+
+
 class HttpStream:
     """Each call is the body of a POST; requests of one connection follow one another."""
 
     is_pipelined = False
 
     def __init__(self, gateway: Gateway, path: str, now: Callable[[], float]) -> None:
-        self._connection = HTTPConnection(gateway.host, gateway.port)
+        self._connection = _TimedHTTPConnection(gateway.host, gateway.port)
+        self._connection.left_s = self._left_s
         self._path = path
         self._now = now
         self._deadline = 0.0
@@ -166,13 +201,14 @@ class HttpStream:
         self._reply, self._at = b"", 0
         self._set_timeout()
 
-    def _set_timeout(self) -> None:
+    def _left_s(self) -> float:
         left_s = self._deadline - self._now()
         if left_s <= 0:
             raise TimeoutError("the call's time was over")
-        self._connection.timeout = left_s
-        if self._connection.sock is not None:
-            self._connection.sock.settimeout(left_s)
+        return left_s
+
+    def _set_timeout(self) -> None:
+        self._connection.timeout = self._left_s()
 
     def connect(self) -> None:
         self._connection.connect()
@@ -479,7 +515,7 @@ def _tcp(url: ThriftUrl, gateway: Gateway, now: Callable[[], float], deadline: f
     sock = socket.create_connection((gateway.host, gateway.port), left_s)
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        end_when_unacknowledged(sock)
         if url.is_tls:
             sock = _tls(url).wrap_socket(sock, server_hostname=gateway.host)
         else:
