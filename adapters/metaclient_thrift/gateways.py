@@ -303,9 +303,11 @@ class Gateways:
             links = self._links()
             for state in self._states.values():
                 state.idle.clear()
+            # Under the lock: callers that try again at once wait for it meanwhile. Each close() releases the GIL, and
+            # with hundreds of callers in a busy loop it takes a second to get that back.
+            for link in links:
+                link.close()
             self._returned.notify_all()
-        for link in links:
-            link.close()
 
     def status(self) -> dict[str, dict[str, object]]:
         """Gateway -> what is known of it; JSON-able."""

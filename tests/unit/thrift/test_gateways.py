@@ -13,7 +13,7 @@ from metaclient_thrift.transport import Link
 from metaclient_thrift.url import Gateway
 
 from metaclient.errors import ServerUnreachable
-from metaclient.runtime import SimRuntime
+from metaclient.runtime import SimRuntime, ThreadRuntime
 
 HUNG, ALIVE = Gateway("hung"), Gateway("alive")
 
@@ -94,3 +94,18 @@ def test_all_out_means_that_whoever_comes_back_first_is_asked(runtime: SimRuntim
     rig.hang()
     rig.dead.add(ALIVE)
     assert Counter(link.gateway for link in rig.borrowed(10)) == {HUNG: 10}
+
+
+def test_callers_that_try_again_at_once_wait_while_connections_are_closed() -> None:
+    """Hundreds of callers that spin on ConnectionClosed would take the GIL at each close of a socket."""
+    was_locked: list[bool] = []
+
+    def dial(gateway: Gateway, deadline: float) -> Link:
+        stream = SimpleNamespace(close=lambda: was_locked.append(cast("Any", gateways._lock).locked()))
+        return Link(gateway, cast("Any", stream), None)
+
+    with ThreadRuntime() as threads:
+        gateways = Gateways([ALIVE], dial, runtime=threads, connections_max=2)
+        gateways.borrow(Loan(), threads.now() + 60)
+        gateways.close()
+    assert was_locked == [True]
