@@ -58,6 +58,10 @@ _list_field = Struct(">bhbi")
 _map_field = Struct(">bhbbi")
 _container = Struct(">bi")
 _map_container = Struct(">bbi")
+#: A row is its required fields at least: an empty TResult takes 9 bytes, a TRowResult 8 for its key alone.
+_ROW_BYTES_MIN = 8
+#: A row, its list of cells and a cell are three.
+_DEPTH_MAX = 16
 
 
 class NotOurs(Exception):
@@ -151,7 +155,11 @@ class _Rows(ABC):
             found = self._quick(data, at)
         except (TooShort, IndexError):
             found = None
-        return self._careful(data, at) if found is None else found
+        if found is None:
+            found = self._careful(data, at)
+            if found[1] - at < _ROW_BYTES_MIN:  # millions of rows of one byte each would take gigabytes
+                raise ConnectionError(f"the gateway sent a row of {found[1] - at} bytes")
+        return found
 
     @abstractmethod
     def _quick(self, data: bytes, at: int) -> tuple[Result, int] | None:
@@ -188,12 +196,14 @@ class _Rows(ABC):
                 self._remember(index, data[begun:at], column)
                 known = index + 1
             (size,) = length(data, at)
+            if size < 0:
+                raise _negative(size)
             at += 4
             lengths.append(size)
             value = data[at : at + size]
             head, timestamp = time(data, at + size)
             at += size + 11
-            if size < 0 or head != self._TIME or not data.startswith(end, at):
+            if head != self._TIME or not data.startswith(end, at):
                 return None
             at += len(end)
             cells.append(_new(Cell, (column, timestamp, value, _PUT)))
@@ -244,11 +254,16 @@ class Rows2(_Rows):
 
     def _careful(self, data: bytes, at: int) -> tuple[Result, int]:
         fields, at = _struct(data, at)
-        cells = [
-            Cell(one[1] + b":" + one[2], one.get(4, 0), one[3], _TYPES.get(one.get(6, _PUT), _PUT))
-            for one in fields.get(2, ())
-        ]
-        return Result(fields.get(1, b""), cells, bool(fields.get(3)), bool(fields.get(4))), at
+        cells = [self._cell(one) for one in fields.get((2, _LIST), ())]
+        row = fields.get((1, _BINARY), b"")
+        return Result(row, cells, bool(fields.get((3, _BOOL))), bool(fields.get((4, _BOOL)))), at
+
+    def _cell(self, fields: object) -> Cell:
+        column = b":".join((_required(fields, 1), _required(fields, 2)))
+        value = _required(fields, 3)
+        assert isinstance(fields, dict), "a cell with required fields is a struct"
+        kind = _TYPES.get(fields.get((6, _BYTE), _PUT), _PUT)
+        return Cell(column, fields.get((4, _I64), 0), value, kind)
 
 
 class Rows1(_Rows):
@@ -275,9 +290,15 @@ class Rows1(_Rows):
 
     def _careful(self, data: bytes, at: int) -> tuple[Result, int]:
         fields, at = _struct(data, at)
-        cells = [Cell(column, cell.get(2, 0), cell[1]) for column, cell in fields.get(2, {}).items()]
+        cells = [self._cell(column, cell) for column, cell in fields.get((2, _MAP), {}).items()]
         cells.sort(key=_column_order)
-        return Result(fields.get(1, b""), cells), at
+        return Result(fields.get((1, _BINARY), b""), cells), at
+
+    def _cell(self, column: object, fields: object) -> Cell:
+        value = _required(fields, 1)
+        if not isinstance(column, bytes) or not isinstance(fields, dict):
+            raise ConnectionError("the gateway sent a row whose columns are no texts")
+        return Cell(column, fields.get((2, _I64), 0), value)
 
 
 def _column_order(cell: Cell) -> tuple[bytes, bytes, bytes]:
@@ -364,6 +385,8 @@ def _expected(data: bytes, at: int, number: int) -> tuple[bytes, int]:
     kind, found, size = _binary_field.unpack_from(data, at)
     if kind != _BINARY or found != number:
         raise TooShort("not in the order that is read quickly")
+    if size < 0:
+        raise _negative(size)
     end = at + 7 + size
     return data[at + 7 : end], end
 
@@ -371,16 +394,21 @@ def _expected(data: bytes, at: int, number: int) -> tuple[bytes, int]:
 # -- anything else, field by field ---------------------------------------------------------------------------------
 
 
-def _struct(data: bytes, at: int) -> tuple[dict[int, Any], int]:
-    """Field number -> value, and where the struct ends."""
-    fields: dict[int, Any] = {}
+def _struct(data: bytes, at: int, depth: int = _DEPTH_MAX) -> tuple[dict[tuple[int, int], Any], int]:
+    """Return a struct's values by number and type, and where it ends.
+
+    A field that has another type than its number should is another field, which nobody asks for: as in libthrift.
+    """
+    if depth <= 0:
+        raise ConnectionError(f"the gateway sent a row of more than {_DEPTH_MAX} structs and containers in each other")
+    fields: dict[tuple[int, int], Any] = {}
     while data[at] != _STOP:
         kind, number = _field.unpack_from(data, at)
-        fields[number], at = _value(data, at + 3, kind)
+        fields[number, kind], at = _value(data, at + 3, kind, depth - 1)
     return fields, at + 1
 
 
-def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
     fixed = _FIXED.get(kind)
     if fixed is not None:
         return fixed.unpack_from(data, at)[0], at + fixed.size
@@ -389,35 +417,64 @@ def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
         if end > len(data):
             raise IndexError
         return data[at + 4 : end], end
+    if depth <= 0:
+        raise ConnectionError(f"the gateway sent a row of more than {_DEPTH_MAX} structs and containers in each other")
     if kind == _STRUCT:
-        return _struct(data, at)
+        return _struct(data, at, depth)
     if kind in (_LIST, _SET):
         of, count = _container.unpack_from(data, at)
-        return _many(data, at + 5, (of,) * _possible(count, data))
+        return _list(data, at + 5, of, _possible(count, data, at), depth - 1)
     if kind == _MAP:
         of_key, of_value, count = _map_container.unpack_from(data, at)
-        flat, at = _many(data, at + 6, (of_key, of_value) * _possible(count, data))
-        return dict(zip(flat[::2], flat[1::2], strict=True)), at
+        return _map(data, at + 6, (of_key, of_value), _possible(count, data, at), depth - 1)
     raise ConnectionError(f"the gateway sent a value of the unknown type {kind}")
 
 
-def _possible(count: int, data: bytes) -> int:
-    """Each takes a byte at least: what cannot have arrived yet is not made room for."""
-    if count > len(data):
+def _possible(count: int, data: bytes, at: int) -> int:
+    """Return a count. Each value takes a byte at least: fewer bytes than that mean that more must arrive first."""
+    if count < 0:
+        raise ConnectionError(f"the gateway sent a container of {count} values")
+    if count > len(data) - at:
         raise IndexError
     return count
 
 
-def _many(data: bytes, at: int, kinds: Sequence[int]) -> tuple[list[Any], int]:
+def _list(data: bytes, at: int, kind: int, count: int, depth: int) -> tuple[list[Any], int]:
     values: list[Any] = []
-    for kind in kinds:
-        value, at = _value(data, at, kind)
+    for _ in range(count):
+        begun = at
+        value, at = _value(data, at, kind, depth)
+        if kind == _STRUCT and at - begun == 1:  # one byte would become a dict; no struct of HBase's is empty
+            raise ConnectionError("the gateway sent a list of empty structs")
         values.append(value)
     return values, at
+
+
+def _map(data: bytes, at: int, kinds: tuple[int, int], count: int, depth: int) -> tuple[dict[Any, Any], int]:
+    of_key, of_value = kinds
+    if count and of_key not in _FIXED and of_key != _BINARY:
+        raise ConnectionError(f"the gateway sent a map with keys of type {of_key}")
+    values: dict[Any, Any] = {}
+    for _ in range(count):
+        key, at = _value(data, at, of_key, depth)
+        values[key], at = _value(data, at, of_value, depth)
+    return values, at
+
+
+def _required(fields: object, number: int) -> bytes:
+    """Return a field of a cell that is bytes."""
+    value = fields.get((number, _BINARY)) if isinstance(fields, dict) else None
+    if not isinstance(value, bytes):
+        raise ConnectionError(f"the gateway sent a cell without its field {number}")
+    return value
 
 
 def _size(data: bytes, at: int) -> int:
     size: int = _int.unpack_from(data, at)[0]
     if size < 0:
-        raise ConnectionError(f"the gateway sent a value of {size} bytes")
+        raise _negative(size)
     return size
+
+
+def _negative(size: int) -> ConnectionError:
+    return ConnectionError(f"the gateway sent a value of {size} bytes")

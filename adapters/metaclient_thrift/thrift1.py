@@ -25,7 +25,7 @@ from metaclient.backend import (
     Outcome,
     ScanPage,
 )
-from metaclient.errors import MetaClientError, TableNotFound, Unsupported
+from metaclient.errors import BackendFault, MetaClientError, TableNotFound, Unsupported
 from metaclient.keys import column_sort_key, printable
 from metaclient.model import (
     LATEST_TIMESTAMP,
@@ -105,7 +105,9 @@ class Thrift1Backend(GatewayBackend):
     }
 
     def _result_of(self, wire: Any) -> Result:
-        columns = wire.columns
+        columns = wire.columns or {}
+        if any(cell.value is None for cell in columns.values()):  # thriftpy2 leaves out what has the wrong type
+            raise BackendFault("the gateway sent a cell without its value: its answer is corrupt")
         in_order = sorted(columns, key=column_sort_key)
         return Result(wire.row, [Cell(one, columns[one].timestamp, columns[one].value) for one in in_order])
 

@@ -20,12 +20,13 @@ from typing import Any, Protocol, TypeVar
 from thriftpy2._compat import CYTHON
 from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TMessageType
-from thriftpy2.transport import TBufferedTransport, TFramedTransport, TTransportException
+from thriftpy2.transport import TBufferedTransport, TFramedTransport
 
 from metaclient.errors import ServerUnreachable
 from metaclient.runtime import close_descriptor
 from metaclient.wire.stream import end_when_unacknowledged
 from metaclient.wire.thrift.idl import server_type
+from metaclient.wire.thrift.message_walk import MalformedMessage, walk_of
 from metaclient_thrift.binary import Incoming, NotOurs, RowReader
 from metaclient_thrift.messages import NotThrift, call_head, next_number, pack_number, read_reply, reply_head
 from metaclient_thrift.url import Gateway, ThriftUrl
@@ -39,8 +40,12 @@ BUFFER_BYTES = 64 * 1024
 #: The time-out in force is kept while it is this close to the wanted one: a system call less for most calls.
 SLACK = 0.95
 TIMEOUT_S_MIN = 0.001
-#: More than any page of ours; what announces more than that is no Thrift.
-FRAME_BYTES_MAX = 1 << 30
+#: The size of a reply at most, however it is framed: as much as of HBase's RPC (hbase.ipc.max.request.size).
+REPLY_BYTES_MAX = 256 << 20
+#: One read of a socket: Python makes room for as much as is asked for.
+_READ_BYTES_MAX = 4 << 20
+#: As much of a stranger's first answer as it takes to recognise it.
+_FIRST_BYTES = 1024
 _frame_size = Struct(">I")
 _timeval = Struct("ll")
 _FIRST_NUMBER = pack_number(1)
@@ -222,7 +227,9 @@ class HttpStream:
         try:
             self._connection.request("POST", self._path, bytes(self._request), headers)
             answer = self._connection.getresponse()
-            self._reply = answer.read()
+            self._reply = answer.read(REPLY_BYTES_MAX + 1)
+            if len(self._reply) > REPLY_BYTES_MAX:
+                raise _too_long()
         except HTTPException as error:
             raise ConnectionResetError(errno.ECONNRESET, f"no HTTP answer: {error!r}") from error
         if answer.status != 200:
@@ -265,36 +272,42 @@ class Reply:
 
     ``head`` is how the reply to this call begins in the binary protocol: its type, its method and its sequence id.
     ``begun`` is what came behind the reply before. What is left in ``data`` at the end belongs to no call so far.
+    A reply of more than ``REPLY_BYTES_MAX`` bytes is a ConnectionError.
     """
 
-    __slots__ = ("_is_framed", "_stream", "data", "head")
+    __slots__ = ("_is_framed", "_left", "_stream", "data", "head")
 
     def __init__(self, stream: Stream, head: bytes, *, is_framed: bool, begun: bytes = b"") -> None:
         self._stream = stream
         self._is_framed = is_framed
         self.head = head
         self.data = self._frame() if is_framed else begun or stream.read(BUFFER_BYTES)
+        self._left = REPLY_BYTES_MAX - len(self.data)
 
     def _frame(self) -> bytes:
         head = self._exactly(_frame_size.size)
         size = _frame_size.unpack(head)[0]
-        if size > FRAME_BYTES_MAX:
-            text = f"the gateway announces {size} bytes, more than the {FRAME_BYTES_MAX} of any answer"
+        if size > REPLY_BYTES_MAX:
+            text = f"the gateway announces {size} bytes, more than the {REPLY_BYTES_MAX} of any answer"
             raise NotThrift(text, head if self.head.endswith(_FIRST_NUMBER) else b"")
         return self._exactly(size)
 
     def _exactly(self, size: int) -> bytes:
         parts: list[bytes] = []
         while size:
-            parts.append(self._stream.read(size))
+            parts.append(self._stream.read(min(size, _READ_BYTES_MAX)))
             size -= len(parts[-1])
         return b"".join(parts)
 
     def more(self, at: int) -> bytes:
         if self._is_framed:
             raise ConnectionError("the gateway's answer ends too early")
+        if self._left <= 0:
+            raise _too_long()
         # As much as there is again: a long row is looked at a few times, not once for each packet.
-        self.data = self.data[at:] + self._stream.read(max(BUFFER_BYTES, len(self.data)))
+        found = self._stream.read(min(max(BUFFER_BYTES, len(self.data)), _READ_BYTES_MAX))
+        self._left -= len(found)
+        self.data = self.data[at:] + found
         return self.data
 
     def end(self, at: int) -> None:
@@ -302,24 +315,40 @@ class Reply:
         if self.data and self._is_framed:
             raise ConnectionError("the gateway sent a frame that goes on behind its message")
 
-    def read(self, size: int) -> bytes:
-        """Return up to ``size`` bytes for thriftpy2, when it has to read the whole message; b"" at a frame's end."""
-        if not self.data and not self._is_framed:
-            return self._stream.read(size)
-        data, self.data = self.data[:size], self.data[size:]
-        return data
+    def take_message(self, *, is_compact: bool) -> bytes:
+        """Return the whole message for thriftpy2, which reads only what was walked; NotThrift if it is none."""
+        walk = walk_of(REPLY_BYTES_MAX, is_compact=is_compact)
+        try:
+            while (end := walk.end(self.data)) is None:
+                self.more(0)
+        except MalformedMessage as error:
+            is_first = error.is_head and self.head.endswith(_FIRST_NUMBER)
+            kind = "no message of the Thrift protocol that the url names" if error.is_head else "malformed"
+            raise NotThrift(f"the answer is {kind}: {error}", self.data[:_FIRST_BYTES] if is_first else b"") from error
+        message, self.data = self.data[:end], self.data[end:]
+        return message
+
+
+def _too_long() -> ConnectionError:
+    return ConnectionError(f"the gateway's answer has more than {REPLY_BYTES_MAX} bytes: ask for fewer rows at once")
 
 
 class _Source:
-    """Where thriftpy2's buffer gets its bytes: the reply that is being read. Nothing between two replies."""
+    """The bytes that thriftpy2's buffer reads: one whole message, and nothing between two of them."""
 
-    __slots__ = ("reply",)
+    __slots__ = ("_at", "_message")
 
     def __init__(self) -> None:
-        self.reply: Reply | None = None
+        self._message = b""
+        self._at = 0
+
+    def set_message(self, message: bytes) -> None:
+        self._message, self._at = message, 0
 
     def read(self, size: int) -> bytes:
-        return b"" if self.reply is None else self.reply.read(size)
+        data = self._message[self._at : self._at + size]
+        self._at += len(data)
+        return data
 
 
 class Link:
@@ -334,6 +363,7 @@ class Link:
     __slots__ = (
         "_buffer",
         "_incoming",
+        "_is_compact",
         "_is_framed",
         "_number",
         "_outgoing",
@@ -364,6 +394,7 @@ class Link:
         self.has_surplus = False
         self._service = service
         self._is_framed = is_framed
+        self._is_compact = is_compact
         self._number = 0
         self._source = _Source()
         self._buffer = _transport(self._source)
@@ -459,20 +490,14 @@ class Link:
 
     def _received(self, method: str, number: int, reply: Reply) -> Any:
         """Read a whole reply with thriftpy2, and notice what stands behind it."""
-        self._source.reply = reply
+        message = reply.take_message(is_compact=self._is_compact)
+        self.has_surplus = self.has_surplus or bool(reply.data)
+        self._source.set_message(message)
         try:
-            return read_reply(self._incoming, self._service, method, number, reply.data)
+            return read_reply(self._incoming, self._service, method, number, message)
         finally:
-            self._source.reply = None
-            if reply.data or self._is_buffered():
-                self.has_surplus = True
-
-    def _is_buffered(self) -> bool:
-        """Return True if thriftpy2's buffer holds bytes behind the message: its source has no more, so it must."""
-        try:
-            return bool(self._buffer.read(1))
-        except (TTransportException, EOFError):
-            return False
+            self._source.set_message(b"")
+            self._buffer.clean()
 
     def close(self) -> None:
         self.stream.close()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from metaclient.backend import MetaRow
-from metaclient.errors import Unsupported
+from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import (
     LATEST_TIMESTAMP,
     TTL_FOREVER,
@@ -160,9 +160,16 @@ def result_of(row: bytes, result: Any) -> Result:
         Cell(one.family + b":" + one.qualifier, one.timestamp, one.value)
         if one.type is None or one.type == CellType.PUT
         else Cell(one.family + b":" + one.qualifier, one.timestamp, one.value, _TYPES.get(one.type, CellType.PUT))
-        for one in result.columnValues
+        for one in map(_whole, result.columnValues or ())
     ]
     return Result(result.row or row, cells, bool(result.stale), bool(result.partial))
+
+
+def _whole(cell: Any) -> Any:
+    """Return a TColumnValue that has its required fields: thriftpy2 leaves out a field that has the wrong type."""
+    if cell.family is None or cell.qualifier is None or cell.value is None:
+        raise BackendFault("the gateway sent a cell without its family, qualifier or value: its answer is corrupt")
+    return cell
 
 
 # -- writing -------------------------------------------------------------------------------------------------------
