@@ -8,7 +8,8 @@ the rest:
 2. Time: a client that sends nothing for ``idle_timeout_s``, or takes nothing for ``send_timeout_s``, makes ``recv``
    or ``sendall`` raise BlockingIOError (the kernel's own time-outs, which cost no poll a read). An ``OSError`` that
    ``serve`` lets through is such a client, or one that went away: noted at DEBUG, nothing else.
-3. Number: beyond ``connections_max`` a client is let in only to be told so by ``refuse``, and is hung up on.
+3. Number: beyond ``connections_max`` the oldest client that was never answered is disconnected: it has sent no whole
+   request. If every client was answered, the new one is told so by ``refuse``, and is hung up on.
 4. The end: :meth:`Listener.close` wakes every thread out of its ``recv`` and waits for them.
 5. A fork: a child process closes its copies of the descriptors, or the port would stay open after the parent's end.
 
@@ -71,6 +72,16 @@ class Listening(Protocol):
     def stats(self) -> dict[str, int]: ...
 
 
+class _ClientSocket(socket.socket):
+    """A client's socket; ``was_answered`` becomes True with the first bytes that are sent to it."""
+
+    was_answered = False
+
+    def sendall(self, data: bytes, flags: int = 0) -> None:  # type: ignore[override]  # fronts send bytes only
+        self.was_answered = True
+        super().sendall(data, flags)
+
+
 class Listener:
     """One listening socket and its clients; it listens from the moment it is made.
 
@@ -108,7 +119,7 @@ class Listener:
         self._waker, self._wake_up = socket.socketpair()
         self._is_closed = False  # becomes True once, and then no client is added any more
         self._lock = runtime.lock()  # guards all below
-        self._clients: dict[socket.socket, Task[None] | None] = {}
+        self._clients: dict[_ClientSocket, Task[None] | None] = {}  # oldest first
         self._accepted = self._refused = self._broken = 0
         try:
             self._accepting = runtime.start_daemon(self._accept_all, name=f"{name}-accept")
@@ -192,12 +203,13 @@ class Listener:
 
     def _accept(self) -> None:
         try:
-            sock, address = self._socket.accept()
+            accepted, address = self._socket.accept()
         except OSError as error:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                 _log.warning("%s cannot accept more clients now: %s", self.name, error)
                 self._runtime.sleep(_PAUSE_S)
             return  # else it was gone before it was let in
+        sock = _ClientSocket(fileno=accepted.detach())
         try:
             self._prepare(sock)
         except OSError:
@@ -207,12 +219,19 @@ class Listener:
             if self._is_closed:
                 sock.close()
                 return
+            evicted = self._unanswered() if len(self._clients) >= self._connections_max else None
+            if evicted is not None:
+                del self._clients[evicted]
+                self._refused += 1
             is_welcome = len(self._clients) < self._connections_max
             if is_welcome:
                 self._clients[sock] = None
                 self._accepted += 1
             else:
                 self._refused += 1
+        if evicted is not None:
+            _log.warning("%s disconnected a client without a request: it has %d", self.name, self._connections_max)
+            _shut_down(evicted)  # wakes its thread, which closes it
         if not is_welcome:
             self._turn_away(sock, address)
             return
@@ -225,6 +244,10 @@ class Listener:
         with self._lock:
             if sock in self._clients:  # else it is over already
                 self._clients[sock] = task
+
+    def _unanswered(self) -> _ClientSocket | None:
+        """Return the oldest client that was never answered."""
+        return next((sock for sock in self._clients if not sock.was_answered), None)
 
     def _prepare(self, sock: socket.socket) -> None:
         sock.setblocking(True)
@@ -246,7 +269,7 @@ class Listener:
 
     # -- one client --------------------------------------------------------------------------------------------
 
-    def _serve_one(self, sock: socket.socket) -> None:
+    def _serve_one(self, sock: _ClientSocket) -> None:
         try:
             self._serve(sock)
         except (OSError, ConnectionClosed) as error:
@@ -258,7 +281,7 @@ class Listener:
         finally:
             self._forget(sock)
 
-    def _forget(self, sock: socket.socket) -> None:
+    def _forget(self, sock: _ClientSocket) -> None:
         with self._lock:
             self._clients.pop(sock, None)
         hang_up(sock)

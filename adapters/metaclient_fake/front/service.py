@@ -1,7 +1,7 @@
 """Serves one Thrift service: takes a call off the wire, runs the handler's method, answers as HBase's libthrift does.
 
 ===================================  ===============================================================================
-what happens                         what the client gets (spec/wire.md 1.5)
+what happens                         what the client gets
 ===================================  ===============================================================================
 a declared Thrift exception          that exception
 a :class:`MetaClientError`           what ``failure`` makes of it: a declared exception, or an internal error
@@ -23,6 +23,7 @@ from thriftpy2.thrift import TApplicationException, TException, TMessageType, TT
 
 from metaclient.errors import ConnectionClosed, MetaClientError
 from metaclient_fake.front.listener import Client
+from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.wire import MESSAGE_BYTES_MAX, MESSAGE_S, BadMessage, Wire, check_dialect
 
 __all__ = ["IllegalArgument", "Service"]
@@ -58,6 +59,7 @@ class Service:
         *,
         failure: Callable[[str, Any, MetaClientError], Exception],
         now: Callable[[], float],
+        pending: PendingBytes,
         transport: str = "auto",
         protocol: str = "auto",
         message_bytes_max: int = MESSAGE_BYTES_MAX,
@@ -67,6 +69,7 @@ class Service:
         self._failure = failure
         self._wire_options: dict[str, Any] = {
             "now": now,
+            "pending": pending,
             "transport": transport,
             "protocol": protocol,
             "message_bytes_max": message_bytes_max,
@@ -86,6 +89,8 @@ class Service:
             return
         except BadMessage as error:
             _log.debug("a client is hung up on: %s", error)
+        finally:
+            wire.close()
 
     def _answer(self, wire: Wire, protocol: Any) -> None:
         """One call. Raises BadMessage when the two sides no longer agree on where they are."""

@@ -11,6 +11,7 @@ from metaclient.errors import ConfigError, Unsupported
 from metaclient.runtime import SimRuntime
 from metaclient_fake.front.gateway import GatewayClient
 from metaclient_fake.front.listener import CONNECTIONS_MAX, IDLE_TIMEOUT_S, Listener, Listening
+from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.scanners import SCANNERS_MAX, Scanners
 from metaclient_fake.front.service import Service
 from metaclient_fake.front.status_page import StatusPage
@@ -216,7 +217,7 @@ class Front:
         self._closers.append(front.close)
 
     def _start_status(self, port: int) -> None:
-        page = StatusPage(self.cluster.status, self.addresses)
+        page = StatusPage(self.cluster.status, self.addresses, self.host)
         self._listeners["status"] = Listener(
             self.host,
             port,
@@ -239,6 +240,7 @@ class Front:
             handler,
             failure=failure,
             now=self.cluster.runtime.now,
+            pending=PendingBytes(self.cluster.runtime.lock(), self._limits.message_bytes_max),
             transport=self._transport,
             protocol=self._protocol,
             message_bytes_max=self._limits.message_bytes_max,

@@ -1,4 +1,8 @@
-"""The status page: ``/`` for people, ``/status.json`` for programs; both show ``cluster.status()`` of this moment."""
+"""The status page: ``/`` for people, ``/status.json`` for programs; both show ``cluster.status()`` of this moment.
+
+A request is answered only if its Host header is a loopback name or an address of the listener. A page of a stranger
+whose name is made to point to 127.0.0.1 (DNS rebinding) would else read the status in the browser of our user.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ __all__ = ["StatusPage"]
 
 #: A browser's request line and headers fit; more is none of a browser's.
 REQUEST_BYTES_MAX = 16 * 1024
+_LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _STYLE = (
     "body{font:14px/1.5 system-ui,sans-serif;margin:2rem;color:#222}"
     "table{border-collapse:collapse;margin:.5rem 0 1.5rem}"
@@ -22,11 +27,20 @@ _STYLE = (
 
 
 class StatusPage:
-    """An HTTP server of two pages. ``addresses`` are shown at the top: where the other fronts listen."""
+    """An HTTP server of two pages. ``addresses`` are shown at the top: where the other fronts listen.
 
-    def __init__(self, status: Callable[[], Mapping[str, object]], addresses: Callable[[], Mapping[str, str]]) -> None:
+    ``host`` is the name or address that the page is served at. Clients may also use the address they connect to.
+    """
+
+    def __init__(
+        self,
+        status: Callable[[], Mapping[str, object]],
+        addresses: Callable[[], Mapping[str, str]],
+        host: str = "127.0.0.1",
+    ) -> None:
         self._status = status
         self._addresses = addresses
+        self._hosts = _LOOPBACK_NAMES | {host.lower()}
 
     def serve(self, sock: Client) -> None:
         """One request, one answer: a page that is looked at once in a while needs no more."""
@@ -39,15 +53,19 @@ class StatusPage:
             if len(request) > REQUEST_BYTES_MAX:
                 sock.sendall(_answer(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "text/plain", "too long\n"))
                 return
-        sock.sendall(self._answered(request))
+        sock.sendall(self._answered(request, sock.getsockname()[0]))
 
     def refuse(self, sock: Client) -> None:
         sock.sendall(_answer(HTTPStatus.SERVICE_UNAVAILABLE, "text/plain", "too many connections: try again later\n"))
 
-    def _answered(self, request: bytes) -> bytes:
+    def _answered(self, request: bytes, own_address: str) -> bytes:
         words = request.split(b"\n", 1)[0].decode("latin-1").split()
         if len(words) != 3 or not words[2].startswith("HTTP/"):
             return _answer(HTTPStatus.BAD_REQUEST, "text/plain", "this is no HTTP request\n")
+        host = _host_of(request)
+        if host is not None and host not in self._hosts and host != own_address.lower():
+            said = f"this page is not served as {escape(host[:255])!r}: use {own_address}\n"
+            return _answer(HTTPStatus.MISDIRECTED_REQUEST, "text/plain", said)
         method, path = words[0], words[1].partition("?")[0]
         if method not in ("GET", "HEAD"):
             return _answer(HTTPStatus.METHOD_NOT_ALLOWED, "text/plain", "only GET is allowed\n", "Allow: GET, HEAD")
@@ -69,6 +87,20 @@ class StatusPage:
             parts.append(f"<h2>{escape(name)}</h2>{_shown(value)}")
         parts.append('<p><a href="/status.json">status.json</a></p></body></html>\n')
         return "".join(parts)
+
+
+def _host_of(request: bytes) -> str | None:
+    """Return the Host header without its port, in lower case; None when there is none (HTTP/1.0, no browser).
+
+    >>> _host_of(b"GET / HTTP/1.1\\r\\nHost: [::1]:8080\\r\\n\\r\\n")
+    '::1'
+    """
+    for line in request.decode("latin-1").split("\n")[1:]:
+        name, _, value = line.partition(":")
+        if name.strip().lower() == "host":
+            host = value.strip().lower()
+            return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
+    return None
 
 
 def _shown(value: object) -> str:

@@ -14,6 +14,8 @@ length (4), then ``80`` / ``82``  the same, framed
 Bounds: a request of more than ``message_bytes_max`` bytes ends the connection (as HBase's framed server does with its
 2 MB), also when its bytes are only announced; a request must be complete ``message_s`` after its first byte; a thread
 waits for the next one no longer than the listener lets it. Nothing is allocated for a length before its bytes are here.
+A request is received and walked as a whole (:mod:`metaclient.wire.thrift.message_walk`) before thriftpy2 reads it, and
+the incomplete requests of all clients share the bytes of ``pending``.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.transport import TBufferedTransport
 
 from metaclient.errors import ConfigError
+from metaclient.wire.thrift.message_walk import MalformedMessage, walk_of
 from metaclient_fake.front.listener import Client
+from metaclient_fake.front.pending_bytes import PendingBytes
 
 __all__ = ["MESSAGE_BYTES_MAX", "MESSAGE_S", "PROTOCOLS", "TRANSPORTS", "BadMessage", "Wire", "check_dialect"]
 
@@ -38,6 +42,8 @@ TRANSPORTS = ("auto", "buffered", "framed")
 PROTOCOLS = ("auto", "binary", "compact")
 #: One read of a socket; a reply of more is put together from pieces of this size, and sent as one.
 BUFFER_BYTES = 64 * 1024
+#: The rest of a large frame is received in larger pieces.
+_READ_BYTES_MAX = 1 << 20
 _BINARY, _COMPACT = 0x80, 0x82
 _length = Struct(">i")
 
@@ -54,6 +60,7 @@ class Wire:
         sock: Client,
         *,
         now: Callable[[], float],
+        pending: PendingBytes,
         transport: str = "auto",
         protocol: str = "auto",
         message_bytes_max: int = MESSAGE_BYTES_MAX,
@@ -62,14 +69,15 @@ class Wire:
         check_dialect(transport, protocol)
         self._socket = sock
         self._now = now
+        self._pending = pending
         self._transport, self._protocol = transport, protocol
         self._bytes_max, self._message_s = message_bytes_max, message_s
         self._is_framed = False
-        self._received = b""  # read to see what it is, and not yet taken
-        self._frame = b""
-        self._frame_at = 0
+        self._is_compact = False
+        self._received = bytearray()  # not yet taken
+        self._message = b""  # the present message, as far as it was received as a whole
+        self._message_at = 0
         self._reply: list[bytes] = []
-        self._taken = 0  # bytes of the present message
         self._due = 0.0  # when the present message must be complete; 0: not a byte of it is here
 
     # -- what is spoken ----------------------------------------------------------------------------------------
@@ -81,72 +89,88 @@ class Wire:
         if not is_known and not self._receive(1):
             return None
         self._is_framed = self._transport == "framed" or (self._transport == "auto" and self._received[0] < _BINARY)
-        is_compact = self._protocol == "compact"
+        self._is_compact = self._protocol == "compact"
         if self._protocol == "auto":
             at = _length.size if self._is_framed else 0
             if self._is_framed:
                 self._check_length()
             if not self._receive(at + 1):
                 raise BadMessage("the connection ended within the first message")
-            is_compact = self._received[at] == _COMPACT
-            if not is_compact and self._received[at] != _BINARY:
-                raise BadMessage(f"a Thrift message begins with 80 or 82, not with {self._received[: at + 4].hex(' ')}")
+            self._is_compact = self._received[at] == _COMPACT
+            if not self._is_compact and self._received[at] != _BINARY:
+                raise BadMessage(
+                    f"a Thrift message begins with 80 or 82, not with {bytes(self._received[: at + 4]).hex(' ')}"
+                )
         buffered: Any = TBufferedTransport  # which class depends on the platform
         self._buffer = buffered(self, BUFFER_BYTES) if CYTHON else buffered(self)
-        return (TCompactProtocol if is_compact else TBinaryProtocol)(self._buffer)
+        return (TCompactProtocol if self._is_compact else TBinaryProtocol)(self._buffer)
+
+    def close(self) -> None:
+        """Release the bytes of an incomplete message; the listener closes the socket."""
+        self._received.clear()
+        self._pending.hold(self._socket, 0)
 
     def _receive(self, size: int) -> bool:
         """Have at least ``size`` bytes in ``_received``; False when the client is gone before the first one."""
-        while len(self._received) < size:
-            data = self._recv(BUFFER_BYTES)
+        while (missing := size - len(self._received)) > 0:
+            data = self._recv(max(missing, BUFFER_BYTES))
             if not data and not self._received:
                 return False
             if not data:
-                raise BadMessage("the connection ended within the first message")
+                raise BadMessage(f"the connection ended {missing} bytes or more before the end of a message")
             self._received += data
+            self._pending.hold(self._socket, len(self._received))
         return True
 
     # -- reading -----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
         """The next message starts: its bytes and its time are counted from here."""
-        self._taken = 0
         self._due = 0.0
-        if self._is_framed and self._frame:
-            self._frame, self._frame_at = b"", 0
+        if self._message:
+            self._message, self._message_at = b"", 0
             self._buffer.clean()  # what was in the frame behind the message is nobody's
 
     def read(self, size: int) -> bytes:
         """At least one byte, at most ``size``; EOFError when the client has left between two messages."""
-        return self._read_frame(size) if self._is_framed else self._read_stream(size)
-
-    def _read_stream(self, size: int) -> bytes:
-        if self._received:
-            data, self._received = self._received[:size], self._received[size:]
-        else:
-            data = self._recv(min(size, BUFFER_BYTES))
+        if not self._message:
+            self._message = self._framed_message() if self._is_framed else self._unframed_message()
+            self._message_at = 0
+            self._pending.hold(self._socket, len(self._received))
+        data = self._message[self._message_at : self._message_at + size]
         if not data:
-            raise (
-                BadMessage("the connection ended within a message") if self._taken else EOFError("the client has left")
-            )
-        self._taken += len(data)
-        # The buffer may hold the beginning of the next message, too.
-        if self._taken > self._bytes_max + BUFFER_BYTES:
-            raise self._too_long(self._taken)
+            raise BadMessage(f"a message of {len(self._message)} bytes was read to its end, and not understood")
+        self._message_at += len(data)
         return data
 
-    def _read_frame(self, size: int) -> bytes:
-        if not self._frame:
-            if not self._receive(_length.size):
-                raise EOFError("the client has left")
-            length = self._check_length()
-            body, self._received = self._received[4 : 4 + length], self._received[4 + length :]
-            self._frame = body if len(body) == length else self._rest_of_frame(body, length)
-        data = self._frame[self._frame_at : self._frame_at + size] if self._frame_at else self._frame[:size]
-        if not data:
-            raise BadMessage(f"a message goes on behind the end of its frame of {len(self._frame)} bytes")
-        self._frame_at += len(data)
-        return data
+    def _unframed_message(self) -> bytes:
+        walk = walk_of(self._bytes_max, is_compact=self._is_compact)
+        try:
+            while (end := walk.end(self._received)) is None:
+                if not self._receive(len(self._received) + 1):
+                    raise EOFError("the client has left")
+        except MalformedMessage as error:
+            raise BadMessage(str(error)) from error
+        return self._take(0, end)
+
+    def _framed_message(self) -> bytes:
+        if not self._receive(_length.size):
+            raise EOFError("the client has left")
+        length = self._check_length()
+        self._receive(_length.size + length)
+        frame = self._take(_length.size, _length.size + length)
+        try:
+            if walk_of(self._bytes_max, is_compact=self._is_compact).end(frame) is None:
+                raise BadMessage(f"a message goes on behind the end of its frame of {length} bytes")
+        except MalformedMessage as error:
+            raise BadMessage(str(error)) from error
+        return frame
+
+    def _take(self, begin: int, end: int) -> bytes:
+        with memoryview(self._received) as view:
+            taken = bytes(view[begin:end])
+        del self._received[:end]
+        return taken
 
     def _check_length(self) -> int:
         self._receive(_length.size)
@@ -157,20 +181,10 @@ class Wire:
             raise self._too_long(length)
         return length
 
-    def _rest_of_frame(self, begun: bytes, length: int) -> bytes:
-        pieces, missing = [begun], length - len(begun)
-        while missing:
-            data = self._recv(min(missing, 1 << 20))
-            if not data:
-                raise BadMessage(f"the connection ended {missing} bytes before the end of a frame")
-            pieces.append(data)
-            missing -= len(data)
-        return b"".join(pieces)
-
     def _recv(self, size: int) -> bytes:
         if self._due and self._now() > self._due:
             raise BadMessage(f"a message was not complete after {self._message_s:g} s")
-        data = self._socket.recv(size)
+        data = self._socket.recv(min(size, _READ_BYTES_MAX))
         if not self._due:
             self._due = self._now() + self._message_s
         return data

@@ -45,6 +45,7 @@ _DELETE_TYPES = {
     messages.DELETE_FAMILY: CellType.DELETE_FAMILY,
     messages.DELETE_FAMILY_VERSION: CellType.DELETE_FAMILY_VERSION,
 }
+_DURABILITIES = {int(one.value): one for one in Durability}
 _OF_FAMILY = (CellType.DELETE_FAMILY, CellType.DELETE_FAMILY_VERSION)
 _AMOUNT_BYTES = 8
 #: The attribute of a mutation that says how many milliseconds its cells live.
@@ -126,7 +127,9 @@ def mutation_from(message: Mapping[str, Any], block: bytes, at: int) -> tuple[Si
 
 
 def _made(kind: int, row: bytes, cells: list[Cell], message: Mapping[str, Any]) -> Simple:
-    durability = Durability(message.get("durability", 0))
+    durability = _DURABILITIES.get(message.get("durability", 0))
+    if durability is None:
+        raise MutationError(f"a mutation of the unknown durability {message['durability']}")
     match kind:
         case messages.MUTATE_PUT:
             return Put(row, tuple(cells), durability, _ttl_from(message))
@@ -166,9 +169,15 @@ def _cells_of_message(message: Mapping[str, Any], kind: int) -> list[Cell]:
             name = column["family"] + b":" + one.get("qualifier", b"")
             cell_type = CellType.PUT
             if kind == messages.MUTATE_DELETE:
-                cell_type = _DELETE_TYPES[one.get("delete_type", messages.DELETE_ONE_VERSION)]
+                cell_type = _delete_type(one.get("delete_type", messages.DELETE_ONE_VERSION))
             found.append(Cell(name, _time_from(one, latest), one.get("value", b""), cell_type))
     return found
+
+
+def _delete_type(number: int) -> CellType:
+    if number not in _DELETE_TYPES:
+        raise MutationError(f"a delete of the unknown type {number}")
+    return _DELETE_TYPES[number]
 
 
 def _time_from(message: Mapping[str, Any], default: int) -> int:

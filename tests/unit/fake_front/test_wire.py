@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from metaclient_fake import FakeCluster
+from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.serving import FrontLimits
 from metaclient_fake.front.wire import Wire
 from thriftpy2.protocol import TBinaryProtocol
@@ -22,6 +23,7 @@ from metaclient.backend import PutPage
 from metaclient.calls.put_pages import put_page
 from metaclient.errors import ConfigError
 from metaclient.model import FamilyDescriptor, TableDescriptor
+from metaclient.runtime import ThreadRuntime
 from tests.unit.fake_front.gateway_client import T2, WAIT_S, raw, rest_of, thrift2_client, wait_until
 
 DIALECTS = [(framed, compact) for framed in (False, True) for compact in (False, True)]
@@ -220,19 +222,23 @@ def test_slow_client_takes_its_thread_and_no_more(small: FakeCluster) -> None:
         assert slow.recv(4)[:2] == b"\x80\x01"
 
 
+class Drip(socket.socket):
+    """A socket that gives one byte for each read."""
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        return super().recv(1, flags)
+
+
 def test_message_must_be_complete_in_time() -> None:
-    ours, theirs = socket.socketpair()
+    ours, accepted = socket.socketpair()
     clock = iter([0.0, 59.0, 61.0])
-    with ours, theirs:
-        wire = Wire(theirs, now=lambda: next(clock))
-        ours.sendall(b"\x80")
+    with ours, Drip(fileno=accepted.detach()) as theirs, ThreadRuntime() as runtime:
+        pending = PendingBytes(runtime.lock(), MESSAGE_BYTES_MAX)
+        wire = Wire(theirs, now=lambda: next(clock), pending=pending)
+        ours.sendall(b"\x80\x01\x00")
         assert wire.open() is not None  # 0.0: the first byte is here
-        assert wire.read(10) == b"\x80"
-        ours.sendall(b"\x01")
-        assert wire.read(10) == b"\x01"  # 59.0
-        ours.sendall(b"\x00")
         with pytest.raises(Exception, match="not complete after 60 s"):
-            wire.read(10)
+            wire.read(10)  # 59.0: one more byte; 61.0: too late
 
 
 def test_pipelined_calls_are_answered_in_order(small: FakeCluster) -> None:

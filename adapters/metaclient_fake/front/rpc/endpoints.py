@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from metaclient.model import MetaReplica, ServerName
 from metaclient.wire.rpc.framing import FRAME_BYTES_MAX
 from metaclient_fake.front.listener import CONNECTIONS_MAX, Client, Listener, Listening
+from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Channel, Endpoint, Methods
 from metaclient_fake.front.rpc.client_service import ClientService
@@ -81,7 +82,7 @@ class RpcFront:
         self._cluster = cluster
         self._host = host
         self._connections_max = connections_max
-        self._frame_bytes_max = frame_bytes_max
+        self._pending = PendingBytes(cluster.runtime.lock(), frame_bytes_max)
         self._make_listener = listen
         self._backend = cluster.backend("rpc")
         self._start_code = cluster.runtime.time_ms()
@@ -163,7 +164,7 @@ class RpcFront:
                 cluster.runtime,
                 self.addresses,
                 cluster_id=cluster.cluster_id,
-                frame_bytes_max=self._frame_bytes_max,
+                pending=self._pending,
             ).serve(sock)
 
         return self._make_listener(
