@@ -88,7 +88,7 @@ class NativeUrl:
 
 def _port(properties: Mapping[str, str]) -> int:
     text = properties.get(_PORT_KEY, str(ZOOKEEPER_PORT)).strip()
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:6]) <= 65_535):
+    if not (text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) <= 65_535):
         raise ConfigError(f"{_PORT_KEY} must be a port from 1 to 65535, got {text[:50]!r}")
     return int(text)
 

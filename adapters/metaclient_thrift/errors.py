@@ -14,6 +14,7 @@ The class decides; else the text; else ``canRetry``. The message is one line, th
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -40,14 +41,20 @@ from metaclient_thrift.messages import NotThrift
 
 __all__ = ["Call", "is_answer", "translated"]
 
-_CLASS = r"(?:[a-z]\w*\.)+(?:\w+\$)?[A-Z]\w*"
+#: Every repetition has a bound, or each place where a hostile text begins anew would be read to its end.
+_CLASS = r"(?:[a-z]\w{0,63}\.){1,16}(?:\w{1,127}\$)?[A-Z]\w{0,127}"
 #: A class at the start of a line, or after the time and the caller of an attempt.
 _NAMED = rf"(?P<java>{_CLASS})(?:\((?P<inner>{_CLASS})\))?(?:: (?P<text>.*))?$"
-_LINE = re.compile(rf"^(?:\S+T\S+, )?(?:RpcRetryingCaller\{{.*?\}}, )?{_NAMED}")
+_LINE = re.compile(rf"^(?:\S{{1,40}}T\S{{1,40}}, )?(?:RpcRetryingCaller\{{.*?\}}, )?{_NAMED}")
 _CAUSE = re.compile(rf"^\s*Caused by: {_NAMED}")
 _NESTED = re.compile(rf"\b(?P<java>{_CLASS}(?:Exception|Error))(?P<inner>\b): (?P<text>.*)$")
 _BATCH = re.compile(r"Failed \d+ actions?: (?P<cause>.*?)(?:: \d+ times?\b.*)?$", re.MULTILINE)
-_SIMPLE = re.compile(r"^(?P<java>[\w.$]*[A-Z]\w*(?:Exception|Error))(?:: (?P<text>.*))?$")
+_SIMPLE = re.compile(r"^(?P<java>[\w.$]{1,300})(?:: (?P<text>.*))?$")
+_SUFFIXES = ("Exception", "Error")
+#: HBase's longest lines hold a region's name and a row; what is longer is cut.
+_LINE_CHARS_MAX = 4096
+#: 35 attempts (hbase.client.retries.number of old versions) name three classes each. The last ones decide.
+_CAUSES_MAX = 256
 #: Classes that wrap what we want to know.
 _WRAPPERS = frozenset(
     {
@@ -167,8 +174,8 @@ def _other_service(call: Call) -> str:
 
 
 def _text(said: object) -> str:
-    """Thrift 1 is read without decoding, so its texts are bytes."""
-    return said.decode(errors="replace") if isinstance(said, bytes) else str(said or "")
+    """Return a text, clipped. Thrift 1 is read without decoding, so its texts are bytes."""
+    return java_errors.clipped(said.decode(errors="replace") if isinstance(said, bytes) else str(said or ""))
 
 
 def _of_hbase(error: TException, call: Call) -> MetaClientError:
@@ -186,7 +193,7 @@ def _of_hbase(error: TException, call: Call) -> MetaClientError:
 
 
 def _judged(said: str, can_retry: bool | None, call: Call) -> MetaClientError:
-    causes = list(_causes(said))
+    causes = list(deque(_causes(said), maxlen=_CAUSES_MAX))
     cause = _decisive(causes) or _Cause("", java_errors.one_line(said))
     kind = java_errors.error_class(cause.java, f"{cause.text}\n{said}" if cause.is_wrapper else cause.text)
     if kind is None:
@@ -222,15 +229,25 @@ def _message(cause: _Cause, call: Call) -> str:
 
 def _causes(said: str) -> Iterator[_Cause]:
     """Every class that the text names as a failure, in order: of a batch, of attempts, of nested causes."""
-    for line in said.splitlines():
+    for whole in said.splitlines():
+        line = whole[:_LINE_CHARS_MAX]
         found_line = _LINE.match(line) or _CAUSE.match(line)
         while found_line is not None:
             text = found_line["text"] or ""
             yield _Cause(found_line["inner"] or found_line["java"], text)
             found_line = _NESTED.search(text)
     for found in _BATCH.finditer(said):
-        named = _SIMPLE.match(found["cause"])
-        yield _Cause(named["java"], named["text"] or "") if named else _Cause("", found["cause"])
+        cause = found["cause"][:_LINE_CHARS_MAX]
+        named = _SIMPLE.match(cause)
+        is_class = named is not None and _is_exception(named["java"])
+        yield _Cause(named["java"], named["text"] or "") if named and is_class else _Cause("", cause)
+
+
+def _is_exception(java_class: str) -> bool:
+    """Return True for the name of an exception's class, such as ``IOException`` or ``a.b.SomeError``."""
+    simple = java_errors.simple_name(java_class)
+    suffix = next((one for one in _SUFFIXES if simple.endswith(one)), "")
+    return bool(suffix) and any(letter.isupper() for letter in simple.removesuffix(suffix))
 
 
 def _decisive(causes: list[_Cause]) -> _Cause | None:

@@ -15,7 +15,16 @@ from metaclient import errors
 from metaclient.errors import MetaClientError
 from metaclient.model import ServerName
 
-__all__ = ["JAVA_ERRORS", "error_class", "is_certainly_not_applied", "made", "one_line", "simple_name"]
+__all__ = [
+    "JAVA_ERRORS",
+    "TEXT_CHARS_MAX",
+    "clipped",
+    "error_class",
+    "is_certainly_not_applied",
+    "made",
+    "one_line",
+    "simple_name",
+]
 
 _HBASE = "org.apache.hadoop.hbase."
 ALIASES: Mapping[str, type[MetaClientError]] = {
@@ -115,11 +124,17 @@ _TEXTS: tuple[tuple[str, type[MetaClientError]], ...] = (
     ("failed on connection exception", errors.ServerUnreachable),
     ("failed on local exception", errors.ServerUnreachable),
 )
+#: How much of an error's text is looked at and kept: a stack trace is shorter, and decoding takes time and memory.
+TEXT_CHARS_MAX = 64 * 1024
+# Every repetition below has a bound, or each place where a hostile text begins anew would be read to its end.
 _MOVED = re.compile(
-    r"hostname=(?P<host>\S+) port=(?P<port>\d+) startCode=(?P<code>-?\d+).*?locationSeqNum=(?P<seq>-?\d+)", re.DOTALL
+    r"hostname=(?P<host>\S{1,255}) port=(?P<port>[0-9]{1,5}) startCode=(?P<code>-?[0-9]{1,19})"
+    r".{0,300}?locationSeqNum=(?P<seq>-?[0-9]{1,19})",
+    re.DOTALL,
 )
 _WAIT = re.compile(
-    r"(?:wait|sleep)[^0-9]*(?:(?P<min>\d+)\s*mins?,?\s*)?(?:(?P<sec>\d+)\s*sec,?\s*)?(?:(?P<ms>\d+)\s*ms)?"
+    r"(?:wait|sleep)[^0-9]{0,300}(?:(?P<min>[0-9]{1,9})\s{0,9}mins?,?\s{0,9})?"
+    r"(?:(?P<sec>[0-9]{1,9})\s{0,9}sec,?\s{0,9})?(?:(?P<ms>[0-9]{1,9})\s{0,9}ms)?"
 )
 
 
@@ -154,12 +169,13 @@ def error_class(java_class: str, text: str = "") -> type[MetaClientError] | None
     known = JAVA_ERRORS.get(java_class) or _BY_SIMPLE_NAME.get(simple_name(java_class))
     if known is not None:
         return known
-    lowered = text.lower()
+    lowered = clipped(text).lower()
     return next((error for phrase, error in _TEXTS if phrase in lowered), None)
 
 
 def made(kind: type[MetaClientError], text: str, *, may_have_applied: bool, detail: str | None) -> MetaClientError:
     """The error, with what its class wants to know besides: where a region moved, how long to wait."""
+    text, detail = clipped(text), None if detail is None else clipped(detail)
     if issubclass(kind, errors.RegionMoved):
         found = _MOVED.search(detail or text)
         server = ServerName(found["host"].rstrip(","), int(found["port"]), int(found["code"])) if found else None
@@ -184,6 +200,20 @@ def is_certainly_not_applied(kind: type[MetaClientError] | None, java_class: str
     return simple_name(java_class) in _NEVER_SENT or (kind is not None and issubclass(kind, _REFUSALS))
 
 
+def clipped(text: str) -> str:
+    """Return a text of at most ``TEXT_CHARS_MAX`` characters: its beginning and its end, where the causes stand.
+
+    >>> clipped("short")
+    'short'
+    >>> len(clipped("x" * 1_000_000)) <= TEXT_CHARS_MAX
+    True
+    """
+    if len(text) <= TEXT_CHARS_MAX:
+        return text
+    half = TEXT_CHARS_MAX // 2 - 8
+    return f"{text[:half]}\n[...]\n{text[-half:]}"
+
+
 def simple_name(java_class: str) -> str:
     """A class without its package and the class around it."""
     return java_class.rpartition(".")[2].rpartition("$")[2]
@@ -191,5 +221,5 @@ def simple_name(java_class: str) -> str:
 
 def one_line(text: str, limit: int = 300) -> str:
     """The first line, without the tabs and the length of a stack trace."""
-    line = next((line.strip() for line in text.splitlines() if line.strip()), "")
+    line = next((line.strip() for line in clipped(text).splitlines() if line.strip()), "")
     return line if len(line) <= limit else line[: limit - 3] + "..."

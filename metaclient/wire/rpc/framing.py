@@ -269,6 +269,8 @@ def parse_response(frame: bytes) -> Response:
         if call_id > 0x7F:
             call_id, shift = call_id & 0x7F, 7
             while (byte := frame[at]) > 0x7F:
+                if shift > 28:  # a uint32 has at most five bytes; read_varint refuses what has more than ten
+                    return _parse_slowly(frame)
                 call_id |= (byte & 0x7F) << shift
                 shift += 7
                 at += 1

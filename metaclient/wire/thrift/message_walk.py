@@ -7,7 +7,8 @@ message is walked first, here, without making an object of any value. A message 
 1. known types only, and no element without a byte of its own;
 2. lengths and counts that fit into ``bytes_max``;
 3. at most ``DEPTH_MAX`` structs and containers inside each other;
-4. objects that take at most ``MEMORY_FLOOR`` + ``MEMORY_PER_BYTE`` x its bytes, and never more than 4 x ``bytes_max`` if that is more.
+4. objects that take at most ``MEMORY_FLOOR`` + ``MEMORY_PER_BYTE`` x its bytes, and never more than
+   4 x ``bytes_max`` or the floor, whichever is more.
 
 A walk goes on where it stopped when more bytes have arrived: a message that arrives in pieces is walked once.
 
