@@ -49,6 +49,8 @@ T = TypeVar("T")
 
 #: Brackets and NOTs inside each other; text that goes deeper is a mistake.
 DEPTH_MAX = 100
+#: Spark's decimals have 38 digits, a double's smallest value written out 1,100; int() refuses 4,300.
+NUMBER_CHARS_MAX = 2_000
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
@@ -318,6 +320,8 @@ class _Parser:
             raise self._fault(token.at, f"{form}: {error}" if str(error) else form) from None
 
     def _number(self, token: _Token, sign: str) -> int | float | Decimal:
+        if len(token.text) > NUMBER_CHARS_MAX:
+            raise self._fault(token.at, f"a number of more than {NUMBER_CHARS_MAX} characters")
         return self._read(token, "no number", lambda: literals.number(sign + token.text))
 
     def _quoted(self, wanted: str) -> _Token:

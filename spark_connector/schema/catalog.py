@@ -173,6 +173,8 @@ def _loaded(text: str) -> Mapping[str, Any]:
         raise ConfigError(
             f"catalog: no JSON at line {error.lineno}, column {error.colno} ({error.msg}){shown if line else ''}"
         ) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets inside each other
+        raise ConfigError(f"catalog: its JSON cannot be read ({error}): make its numbers and levels fewer") from None
     if not isinstance(document, dict):
         raise ConfigError(
             f"catalog: a JSON object with table, rowkey and columns is wanted, not {type(document).__name__}"

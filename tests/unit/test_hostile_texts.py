@@ -14,6 +14,8 @@ from metaclient.wire import java_errors
 from metaclient.wire.rpc.framing import parse_response, response
 from metaclient.wire.rpc.protobuf import ProtocolError
 from metaclient.wire.thrift.idl import thrift2
+from spark_connector.conditions.sql_text import parse_where
+from spark_connector.schema.catalog import _loaded
 
 T2 = thrift2()
 CALL = Call("get", b"t", gateway="h:1", scheme="thrift2")
@@ -99,3 +101,18 @@ def test_place_and_wait_are_still_found_in_an_ordinary_text() -> None:
 def test_client_port_without_bounds_is_a_config_error(port: str) -> None:
     with pytest.raises(ConfigError, match="clientPort"):
         NativeUrl.parse("hbase://zk1/hbase", {"hbase.zookeeper.property.clientPort": port})
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 100_000, '{"table": ' + "9" * 10_000 + "}"], ids=["lists", "objects", "digits"]
+)
+def test_catalog_without_bounds_is_a_config_error(text: str) -> None:
+    with pytest.raises(ConfigError, match="catalog"):
+        _loaded(text)
+
+
+@pytest.mark.parametrize("number", ["9" * 5_000, "9" * 5_000 + "L", "-" + "9" * 5_000])
+def test_number_of_thousands_of_digits_in_a_condition_is_a_config_error(number: str) -> None:
+    for condition in (f"a = {number}", f"a IN (1, {number})", f"a BETWEEN 1 AND {number}"):
+        with pytest.raises(ConfigError, match="a number of more than"):
+            parse_where(condition)
