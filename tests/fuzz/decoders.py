@@ -1,0 +1,302 @@
+"""Every decoder of bytes from the network, with recorded frames to begin from and the exceptions that it may raise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from metaclient_fake.front.pending_bytes import PendingBytes
+from metaclient_fake.front.service import IllegalArgument, Service
+from metaclient_fake.front.status_page import StatusPage
+from metaclient_thrift.binary import Rows1, Rows2, read_row, read_rows
+from metaclient_thrift.errors import Call, translated
+from metaclient_thrift.messages import next_number
+from metaclient_thrift.transport import Link
+from metaclient_thrift.url import Gateway
+from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
+from thriftpy2.thrift import TException, TMessageType
+from thriftpy2.transport import TMemoryBuffer
+
+from metaclient.errors import MetaClientError, RegionMoved, Throttled
+from metaclient.model import Append, Cell, Check, Delete, Durability, Get, Increment, Put, Scan
+from metaclient.runtime import ThreadRuntime
+from metaclient.wire import filter_language, java_errors
+from metaclient.wire.rpc import filters, framing, messages
+from metaclient.wire.rpc.cellblock import decode_rows, encode_cells
+from metaclient.wire.rpc.mutations import condition_from, condition_message, mutation_from, mutation_message
+from metaclient.wire.rpc.protobuf import decode, encode
+from metaclient.wire.rpc.queries import get_from, get_message, scan_from, scan_message
+from metaclient.wire.thrift import structs
+from metaclient.wire.thrift.idl import thrift1, thrift2
+from spark_connector.conditions.sql_text import parse_where
+
+__all__ = ["DECODERS", "Decoder"]
+
+T1, T2 = thrift1(), thrift2()
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """``run`` decodes one input; it returns, or raises one of ``allowed``."""
+
+    name: str
+    seeds: Sequence[bytes]
+    run: Callable[[bytes], object]
+    allowed: tuple[type[BaseException], ...] = (MetaClientError,)
+
+
+CELLS = (Cell(b"cf:a", 7, b"value"), Cell(b"cf:b", 8, b""), Cell(b"d:\xff", 9, b"x" * 40))
+MUTATIONS = (
+    Put(b"row", CELLS, Durability.SKIP_WAL, 1000),
+    Delete(b"row", (), 5),
+    Increment(b"row", ((b"cf:n", 3),)),
+    Append(b"row", ((b"cf:n", b"x"),)),
+)
+FILTERS = (
+    b"PrefixFilter('a') AND (PageFilter(2) OR SKIP ValueFilter(=, 'regexstring:x.*'))",
+    b"SingleColumnValueFilter('cf', 'q', >=, 'binary:5', true, false)",
+    b"WHILE TimestampsFilter(1, 2, 3) OR MultipleColumnPrefixFilter('a', 'b')",
+    b"ColumnRangeFilter('a', true, '', false) AND ColumnPaginationFilter(10, 99)",
+)
+CONDITIONS = (
+    b"a = 1 AND (b <> 'x' OR NOT c IS NULL)",
+    b"a BETWEEN -4.2 AND 4e2 OR b LIKE 'a%' ESCAPE '!'",
+    b"`a b` IN (X'00ff', DATE '2024-01-02', TIMESTAMP '2024-01-02 03:04:05Z', DECIMAL '1.5', 7L)",
+)
+TEXTS = (
+    b"a.b.RegionMovedException: hostname=rs2 port=16020 startCode=17. As of locationSeqNum=42.\n\tat a.B(C:1)",
+    b"Failed after attempts=2, exceptions:\n2024-01-01T00:00:00Z, RpcRetryingCaller{x}, a.b.C: a.BException: t",
+    b"Failed 2 actions: org.apache.hadoop.hbase.NotServingRegionException: 2 times, servers with issues: h",
+    b"number of requests exceeded - wait 1mins, 5sec, 20ms",
+)
+
+
+# -- HBase's RPC ---------------------------------------------------------------------------------------------------
+
+
+def _frames(data: bytes) -> None:
+    reader = framing.FrameReader(1 << 20)
+    for at in range(0, len(data), 1_000):
+        for frame in reader.feed(data[at : at + 1_000]):
+            assert len(frame) <= 1 << 20
+
+
+def _mutation(data: bytes) -> None:
+    message = decode(messages.MUTATION, data)
+    mutation_from(message, encode_cells(b"row", CELLS), 0)
+
+
+def _filter(data: bytes) -> None:
+    filters.to_text(decode(messages.FILTER, data))
+
+
+def _rpc_seeds() -> list[bytes]:
+    get = encode(messages.GET_REQUEST, {"region": {"type": 1, "value": b"r"}, "get": get_message(Get(b"r"))})
+    return [
+        framing.request(7, b"Get", get, timeout_ms=500)[4:],
+        framing.request(2**31, b"Multi", b"abc", encode_cells(b"r", CELLS), 3)[4:],
+    ]
+
+
+def _response_seeds() -> list[bytes]:
+    return [
+        framing.response(7, b"answer", encode_cells(b"r", CELLS))[4:],
+        framing.response(300_000, b"")[4:],
+        framing.error_response(5, "java.io.IOException", TEXTS[0].decode(), do_not_retry=True)[4:],
+    ]
+
+
+# -- Thrift --------------------------------------------------------------------------------------------------------
+
+
+class Peer:
+    """A socket or stream whose other side has sent ``data`` and has hung up."""
+
+    is_pipelined = True
+
+    def __init__(self, data: bytes) -> None:
+        self._data = memoryview(data)
+
+    def recv(self, size: int) -> bytes:
+        found, self._data = bytes(self._data[:size]), self._data[size:]
+        return found
+
+    def read(self, size: int) -> bytes:
+        found = self.recv(size)
+        if not found:
+            raise ConnectionResetError("the other side hung up")
+        return found
+
+    def write(self, data: bytes) -> None: ...
+
+    def sendall(self, data: bytes) -> None: ...
+
+    def flush(self) -> None: ...
+
+    def shutdown(self, how: int) -> None: ...
+
+
+def _message(method: str, kind: int, body: Any, *, is_compact: bool = False, number: int = 1) -> bytes:
+    buffer = TMemoryBuffer()
+    protocol = (TCompactProtocol if is_compact else TBinaryProtocol)(buffer)
+    protocol.write_message_begin(method, kind, number)
+    body.write(protocol)
+    protocol.write_message_end()
+    return bytes(buffer.getvalue())
+
+
+def _result2() -> Any:
+    values = [T2.TColumnValue(*one.column.split(b":", 1), one.value, one.timestamp, None, 4) for one in CELLS]
+    return T2.TResult(row=b"row", columnValues=values, stale=False, partial=False)
+
+
+def _result1() -> Any:
+    return T1.TRowResult(row=b"row", columns={one.column: T1.TCell(one.value, one.timestamp) for one in CELLS})
+
+
+def _replies(service: Any, method: str, success: Any, error: Any, *, is_compact: bool = False) -> list[bytes]:
+    good, bad = getattr(service, f"{method}_result")(), getattr(service, f"{method}_result")()
+    good.success, bad.io = success, error
+    return [_message(method, TMessageType.REPLY, one, is_compact=is_compact) for one in (good, bad)]
+
+
+def _by_hand(service: Any, method: str, rows: Callable[[], Any], read: Any) -> Callable[[bytes], object]:
+    def run(data: bytes) -> None:
+        link = Link(Gateway("h", 1), Peer(data), service, rows=rows())  # type: ignore[arg-type]  # what it uses
+        answer = link.ask(method, b"", read)
+        for one in answer if isinstance(answer, list) else [answer]:
+            assert isinstance(one.row, bytes)
+            assert all(isinstance(cell.value, bytes) and isinstance(cell.timestamp, int) for cell in one.cells)
+
+    return run
+
+
+def _by_thriftpy2(*, is_compact: bool, is_framed: bool = False) -> Callable[[bytes], object]:
+    def run(data: bytes) -> None:
+        sent = len(data).to_bytes(4, "big") + data if is_framed else data
+        link = Link(Gateway("h", 1), Peer(sent), T2.THBaseService, is_compact=is_compact, is_framed=is_framed)  # type: ignore[arg-type]
+        result = structs.result_of(b"", link.call("get", b"t", T2.TGet(b"r")))
+        assert all(isinstance(cell.value, bytes) for cell in result.cells)
+
+    return run
+
+
+class _Refusing:
+    """A handler of a Thrift service that refuses each call."""
+
+    def __getattr__(self, name: str) -> Callable[..., object]:
+        def refuse(*args: object) -> object:
+            raise IllegalArgument(name)
+
+        return refuse
+
+
+_runtime = ThreadRuntime()
+_service = Service(
+    T2.THBaseService,
+    _Refusing(),
+    failure=lambda method, args, error: error,
+    now=lambda: 0.0,
+    pending=PendingBytes(_runtime.lock(), 1 << 20),
+    message_bytes_max=1 << 20,
+)
+
+
+def _request_seeds() -> list[bytes]:
+    service, calls = T2.THBaseService, []
+    for is_compact in (False, True):
+        for name, args in (
+            ("get", (b"t", structs.get_of(Get(b"r", (b"cf:a",)), 1))),
+            ("put", (b"t", structs.put_of(MUTATIONS[0]))),  # type: ignore[arg-type]  # the first is a put
+            ("openScanner", (b"t", structs.scan_of(Scan(b"a", b"z"), b"a", b"z", None))),
+            ("nope", None),
+        ):
+            body = service.get_args(b"t") if args is None else getattr(service, f"{name}_args")(*args)
+            call = _message(name, TMessageType.CALL, body, is_compact=is_compact, number=next_number(0))
+            calls += [call, len(call).to_bytes(4, "big") + call]
+    return calls
+
+
+def _error(data: bytes) -> None:
+    text = data.decode(errors="replace")
+    translated(T2.TIOError(message=text), Call("get", b"t", is_write=True))
+    for kind in (RegionMoved, Throttled):
+        java_errors.made(kind, text, may_have_applied=False, detail=text)
+
+
+_page = StatusPage(lambda: {"a": 1}, dict)
+_OF_REPLIES = (MetaClientError, OSError, EOFError, TException)
+_IO1, _IO2 = T1.IOError(message=TEXTS[1].decode()), T2.TIOError(message=TEXTS[1].decode(), canRetry=True)
+
+DECODERS = (
+    Decoder("rpc-frames", [framing.framed(one) * 3 for one in _response_seeds()], _frames),
+    Decoder("rpc-response", _response_seeds(), framing.parse_response),
+    Decoder("rpc-request", _rpc_seeds(), framing.parse_request),
+    Decoder("rpc-preamble", [framing.preamble(), framing.REGISTRY_PREAMBLE], framing.parse_preamble),
+    Decoder("rpc-header", [framing.connection_header("ClientService", "me")[4:]], framing.parse_connection_header),
+    Decoder(
+        "rpc-scan",
+        [encode(messages.SCAN, scan_message(Scan(b"a", b"z"), max_result_bytes=1000))],
+        lambda data: scan_from(decode(messages.SCAN, data)),
+    ),
+    Decoder(
+        "rpc-get",
+        [encode(messages.GET, get_message(Get(b"r", (b"cf:a", b"d"))))],
+        lambda data: get_from(decode(messages.GET, data)),
+    ),
+    Decoder("rpc-mutation", [encode(messages.MUTATION, mutation_message(one)[0]) for one in MUTATIONS], _mutation),
+    Decoder(
+        "rpc-condition",
+        [encode(messages.CONDITION, condition_message(Check(b"r", b"cf:a", b"v")))],
+        lambda data: condition_from(decode(messages.CONDITION, data)),
+    ),
+    Decoder("rpc-filter", [encode(messages.FILTER, filters.from_text(one)) for one in FILTERS], _filter),
+    Decoder("cell-block", [encode_cells(b"row", CELLS)], lambda data: list(decode_rows(data, 0, len(data)))),
+    Decoder("filter-language", FILTERS, filter_language.parse),
+    Decoder("sql-condition", CONDITIONS, lambda data: parse_where(data.decode("latin-1"))),
+    Decoder("error-text", TEXTS, _error, ()),
+    Decoder(
+        "thrift1-rows",
+        _replies(T1.Hbase, "getRow", [_result1()] * 3, _IO1),
+        _by_hand(T1.Hbase, "getRow", Rows1, read_rows),
+        _OF_REPLIES,
+    ),
+    Decoder(
+        "thrift2-rows",
+        _replies(T2.THBaseService, "getMultiple", [_result2()] * 3, _IO2),
+        _by_hand(T2.THBaseService, "getMultiple", Rows2, read_rows),
+        _OF_REPLIES,
+    ),
+    Decoder(
+        "thrift2-row",
+        _replies(T2.THBaseService, "get", _result2(), _IO2),
+        _by_hand(T2.THBaseService, "get", Rows2, read_row),
+        _OF_REPLIES,
+    ),
+    Decoder(
+        "thrift2-binary",
+        _replies(T2.THBaseService, "get", _result2(), _IO2),
+        _by_thriftpy2(is_compact=False),
+        _OF_REPLIES,
+    ),
+    Decoder(
+        "thrift2-framed",
+        _replies(T2.THBaseService, "get", _result2(), _IO2),
+        _by_thriftpy2(is_compact=False, is_framed=True),
+        _OF_REPLIES,
+    ),
+    Decoder(
+        "thrift2-compact",
+        _replies(T2.THBaseService, "get", _result2(), _IO2, is_compact=True),
+        _by_thriftpy2(is_compact=True),
+        _OF_REPLIES,
+    ),
+    Decoder("fake-thrift-front", _request_seeds(), lambda data: _service.serve(Peer(data)), ()),  # type: ignore[arg-type]
+    Decoder(
+        "fake-status-page",
+        [b"GET /status.json HTTP/1.1\r\nHost: localhost:80\r\n\r\n", b"HEAD / HTTP/1.1\r\nHost: [::1]\r\n\r\n"],
+        lambda data: _page._answered(data, "127.0.0.1"),
+        (),
+    ),
+)
