@@ -40,7 +40,7 @@ from metaclient.errors import ConfigError, ConnectionClosed, MetaClientError, Ov
 from metaclient.runtime import Runtime, SimRuntime, Task, close_descriptor
 from metaclient.wording import counted
 
-__all__ = ["CONNECTIONS_MAX", "IDLE_TIMEOUT_S", "Client", "Listener", "Listening", "hang_up"]
+__all__ = ["CONNECTIONS_MAX", "IDLE_TIMEOUT_S", "Client", "Listener", "Listening", "hang_up", "shut_down"]
 
 #: What ``serve`` gets: a connected, blocking socket.
 Client: TypeAlias = socket.socket
@@ -199,7 +199,7 @@ class Listener:
                 clients = list(self._clients)
             self._socket.close()
             for sock in clients:
-                _shut_down(sock)
+                shut_down(sock)
 
     def _accept(self) -> None:
         try:
@@ -231,7 +231,7 @@ class Listener:
                 self._refused += 1
         if evicted is not None:
             _log.warning("%s disconnected a client without a request: it has %d", self.name, self._connections_max)
-            _shut_down(evicted)  # wakes its thread, which closes it
+            shut_down(evicted)  # wakes its thread, which closes it
         if not is_welcome:
             self._turn_away(sock, address)
             return
@@ -289,11 +289,12 @@ class Listener:
 
 def hang_up(sock: socket.socket) -> None:
     """Close it; a thread that waits in ``recv`` wakes up at shutdown, not at close."""
-    _shut_down(sock)
+    shut_down(sock)
     sock.close()
 
 
-def _shut_down(sock: socket.socket) -> None:
+def shut_down(sock: socket.socket) -> None:
+    """End both directions, which wakes a thread that waits in ``recv``; that thread closes the socket."""
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
 

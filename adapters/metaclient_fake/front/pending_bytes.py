@@ -5,11 +5,8 @@ Each message has a bound of its own, but a client may send all of a message exce
 
 from __future__ import annotations
 
-import contextlib
-import socket
-
 from metaclient.runtime import Lock
-from metaclient_fake.front.listener import Client
+from metaclient_fake.front.listener import Client, shut_down
 
 __all__ = ["PendingBytes"]
 
@@ -48,5 +45,4 @@ class PendingBytes:
                 largest = max(self._held, key=self._held.__getitem__)
                 self._total -= self._held.pop(largest)
         if largest is not None:
-            with contextlib.suppress(OSError):  # it is gone already
-                largest.shutdown(socket.SHUT_RDWR)  # wakes its thread, which frees the bytes
+            shut_down(largest)  # its thread wakes up and frees the bytes
