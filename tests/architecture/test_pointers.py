@@ -21,7 +21,7 @@ POINTER = re.compile(
 )
 
 #: Folders that still have such pointers. A folder is removed from here as soon as it is clean, and none is added.
-NOT_CLEAN_YET = frozenset({"adapters/metaclient_fake", "metaclient/config", "metaclient/meta"})
+NOT_CLEAN_YET: frozenset[str] = frozenset()
 
 
 def pointers(root: Path) -> Mapping[str, list[str]]:

@@ -1,4 +1,4 @@
-"""Words an error as HBase's gateways do: class, text, stack trace, attempts (spec/wire.md 1.5, recorded from 2.6.1).
+"""Words an error as HBase's gateways do: class, text, stack trace, attempts (recorded from HBase 2.6.1).
 
 1. Born in the gateway's own client (a table that is not there or is disabled, for data calls): the bare text.
 2. Raised on a server: ``Class: text`` and a stack trace. Thrift 1 puts the class in front once more, and the cause

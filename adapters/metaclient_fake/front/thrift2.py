@@ -1,6 +1,6 @@
 """The handler of Thrift 2: each method of ``THBaseService`` as HBase 2.6's ThriftHBaseServiceHandler does it.
 
-Facts that clients rely on (spec/wire.md 1.2, 1.3): ``getScannerRows(n)`` asks for one result after the other, so fewer
+Facts that clients rely on: ``getScannerRows(n)`` asks for one result after the other, so fewer
 than n mean the end; scanners belong to the gateway; a get honours ``targetReplicaId`` with TIMELINE only, a scan
 always, ``getMultiple`` never (unless it is of one element); ``regionId`` of locations is 0.
 

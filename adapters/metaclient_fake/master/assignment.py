@@ -136,20 +136,35 @@ class AssignmentManager:
         return bool(left)
 
     def _placed(self, nodes: Sequence[RegionNode], wanted: Placement) -> dict[bytes, ServerName]:
-        """A live server for each; waits while there is none."""
-        while not self._master.live:
-            self._master.pause(RETRY_PAUSE_S)
-        live = self._master.live
+        """Return a live server for each region; wait while there is none."""
+        live = self._live_servers()
         placed = {name: server for name, server in wanted.items() if server in live}
         rest = [node for node in nodes if node.name not in placed]
         if rest:
-            placed.update(self.place(rest, placed))
+            placed.update(self._place(rest, live, placed))
         return placed
 
-    def place(
-        self, nodes: Sequence[RegionNode], placed: Placement | None = None, avoid: ServerName | None = None
+    def _live_servers(self) -> frozenset[ServerName]:
+        """Return the live servers at one moment; wait while there is none.
+
+        Servers die at any time, so that a decision takes them from here once, and does not look again.
+        """
+        while not (live := frozenset(self._master.live)):
+            self._master.pause(RETRY_PAUSE_S)
+        return live
+
+    def place(self, nodes: Sequence[RegionNode], avoid: ServerName) -> dict[bytes, ServerName]:
+        """Return where the balancer would put these, elsewhere than on ``avoid``; wait while there is no server."""
+        return self._place(nodes, self._live_servers(), {}, avoid)
+
+    def _place(
+        self,
+        nodes: Sequence[RegionNode],
+        live: frozenset[ServerName],
+        placed: Placement,
+        avoid: ServerName | None = None,
     ) -> dict[bytes, ServerName]:
-        """Where the balancer would put these, given that others of the same ranges are ``placed`` already."""
+        """Choose among ``live``, given that others of the same ranges are ``placed`` there already."""
         master = self._master
         holders: dict[balancer.Range, list[ServerName]] = {}
         copies = [copy_of(node) for node in nodes]
@@ -160,10 +175,10 @@ class AssignmentManager:
                 holders[copy.range] = [
                     server
                     for other in group
-                    if other.name not in moving and (server := _place_of(other, placed or {})) is not None
+                    if other.name not in moving and (server := _place_of(other, placed)) is not None
                 ]
-        loads = {name: master.states.count_on(name) for name in master.live}
-        for server in (placed or {}).values():
+        loads = {name: master.states.count_on(name) for name in sorted(live)}
+        for server in placed.values():
             loads[server] += 1
         return balancer.place(copies, loads, holders, avoid=avoid)
 

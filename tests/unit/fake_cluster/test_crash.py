@@ -18,6 +18,7 @@ from metaclient.errors import (
     ServerUnreachable,
 )
 from metaclient.model import LATEST_TIMESTAMP, Cell, Get, Put, TableState
+from metaclient_fake.master.assignment import AssignmentManager
 
 
 def _settle(world: Any, seconds: float = 30.0, *, deaths: int = 1) -> None:
@@ -350,3 +351,21 @@ def test_writes_under_random_crashes_are_never_lost(make: Callable[..., Any]) ->
     assert len(written) >= 5
     for row, value in written.items():
         assert world.value(b"t", row) == value
+
+
+def test_last_server_that_dies_while_regions_are_placed_does_not_end_the_recovery(world: Any) -> None:
+    """The set of live servers is looked at once: between two looks the last server may be gone."""
+    world.create(b"t")
+    master = world.cluster.master
+    node = next(node for node in master.states.by_name.values() if node.info.table == b"t")
+    alive = dict(master.live)
+    looks = iter([alive, {}, {}, {}])
+
+    class Dying:
+        """A master whose servers are all gone at the second look."""
+
+        def __getattr__(self, name: str) -> Any:
+            return next(looks) if name == "live" else getattr(master, name)
+
+    assignment = AssignmentManager(Dying())  # type: ignore[arg-type]  # as the master, but for its servers
+    assert assignment.place([node], avoid=node.server)[node.name] in alive
