@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from metaclient_local_hbase import LocalHBase
-from metaclient_local_hbase.programs import start_java
-
 from metaclient import Connection
 from metaclient.errors import MetaClientError
 from metaclient_bench.places import ROWS, TABLE
+from metaclient_local_hbase import LocalHBase
+from metaclient_local_hbase.programs import start_java
 
 __all__ = ["CALLERS", "JAVA_SLOT_S", "Lookups", "java_lookups", "lookups"]
 

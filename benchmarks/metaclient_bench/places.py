@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from metaclient_fake import FakeCluster
-from metaclient_local_hbase import LocalHBase
-
 import metaclient
 from metaclient import Connection, MetaClientError
 from metaclient.backend import MetaScan
 from metaclient.errors import ConfigError
 from metaclient.keys import meta_table_start, meta_table_stop
+from metaclient_fake import FakeCluster
+from metaclient_local_hbase import LocalHBase
 
 __all__ = ["FAKE", "LOCAL_HBASE", "NATIVE_CLIENT", "ROWS", "SPLITS", "TABLE", "Place", "place"]
 

@@ -16,6 +16,10 @@ from collections.abc import Callable, Sequence
 from statistics import median
 from typing import Any
 
+from metaclient import Table
+from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Put, RegionInfo, TableDescriptor
+from metaclient.runtime import Pending, ThreadRuntime
+from metaclient_bench.virtual import TABLE
 from metaclient_fake import FakeCluster
 from metaclient_fake.region_replication import (
     Batch,
@@ -28,11 +32,6 @@ from metaclient_fake.region_replication import (
 from metaclient_fake.region_replication.sender import ReplicaSender
 from metaclient_fake.storage import FileSystem, Region
 from metaclient_fake.storage.packed_row import PackedRow
-
-from metaclient import Table
-from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Put, RegionInfo, TableDescriptor
-from metaclient.runtime import Pending, ThreadRuntime
-from metaclient_bench.virtual import TABLE
 
 __all__ = ["COPIES", "alone", "on_threads", "put_of"]
 

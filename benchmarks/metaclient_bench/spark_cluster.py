@@ -17,10 +17,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from metaclient_local_hbase.death_watch import DeathWatch, kill_all
-
 from metaclient.errors import MetaClientError
 from metaclient.runtime import ThreadRuntime
+from metaclient_local_hbase.death_watch import DeathWatch, kill_all
 from spark_connector.settings.session import ensure_java
 
 if TYPE_CHECKING:

@@ -12,10 +12,9 @@ import resource
 import time
 from collections.abc import Callable
 
-from metaclient_fake.storage import FileSystem, Region
-
 from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Get, Put, RegionInfo, Scan, TableDescriptor
 from metaclient.runtime import ThreadRuntime
+from metaclient_fake.storage import FileSystem, Region
 
 VALUE_BYTES = 100
 PAGE_ROWS, PAGE_BYTES = 1000, 2 * 1024 * 1024

@@ -14,14 +14,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from metaclient.config import Config
 from metaclient_fake.config.cluster import ClusterConfig
 from metaclient_fake.config.region_replication import ReplicationConfig
 from metaclient_fake.config.storage import StorageConfig
 from metaclient_fake.front.serving import FrontLimits
 from metaclient_native.url import NativeUrl
 from metaclient_thrift.url import ThriftUrl
-
-from metaclient.config import Config
 from spark_connector.settings.options import Options
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,10 +14,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
-from metaclient_fake import FakeCluster
-from metaclient_fake.backend import FakeBackend
-from metaclient_fake.server.data_calls import DataCalls
-from metaclient_fake.storage import FileSystem, Region
 
 from metaclient import MetaClientError, Table
 from metaclient.backend import Action, MetaPage, MetaReplica, MetaScan, Outcome, ScanPage
@@ -42,6 +38,10 @@ from metaclient.model import (
 from metaclient.runtime import SimRuntime
 from metaclient.testing import BackendContract
 from metaclient.testing.contract import FAMILIES, LETTER_SPLITS, LETTERS, fill
+from metaclient_fake import FakeCluster
+from metaclient_fake.backend import FakeBackend
+from metaclient_fake.server.data_calls import DataCalls
+from metaclient_fake.storage import FileSystem, Region
 from tests.contract.test_table_model import TableMachine
 
 Place = RegionLocation | None

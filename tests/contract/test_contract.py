@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from metaclient_fake import FakeCluster
 
 from metaclient import Connection, Table
 from metaclient.connection import connect_to
 from metaclient.runtime import SimRuntime, ThreadRuntime
 from metaclient.testing import BackendContract, ScriptedBackend
+from metaclient_fake import FakeCluster
 
 
 class TestScripted(BackendContract):

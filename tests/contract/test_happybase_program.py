@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import happybase
 import pytest
-from metaclient_fake import FakeCluster
 
 import metaclient
+from metaclient_fake import FakeCluster
 
 pytest.register_assert_rewrite("tests.contract.happybase_program")
 from tests.contract.happybase_program import HappybaseProgram, Program, WithCompaction  # noqa: E402

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 import pytest
-from metaclient_fake import FakeCluster
 
 import metaclient
 from metaclient import Connection, Table
 from metaclient.testing import BackendContract
+from metaclient_fake import FakeCluster
 from tests.contract.known_differences import mark_if_known
 
 

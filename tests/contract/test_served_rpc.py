@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from metaclient_fake import FakeCluster
 
 import metaclient
 from metaclient import Connection, Table
 from metaclient.testing import BackendContract
+from metaclient_fake import FakeCluster
 
 
 @pytest.fixture(scope="module")

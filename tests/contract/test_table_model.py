@@ -24,12 +24,12 @@ import pytest
 from hypothesis import HealthCheck, note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from metaclient_fake import FakeCluster
 
 from metaclient import Connection, MetaClientError, Table
 from metaclient.errors import BatchError, NoSuchFamily
 from metaclient.model import CompareOp, RegionInfo
 from metaclient.runtime import SimRuntime
+from metaclient_fake import FakeCluster
 
 #: CI: about 20 s on two slow cores.
 EXAMPLES = int(os.environ.get("MODEL_EXAMPLES", "40"))

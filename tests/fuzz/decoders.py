@@ -6,14 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from metaclient_fake.front.pending_bytes import PendingBytes
-from metaclient_fake.front.service import IllegalArgument, Service
-from metaclient_fake.front.status_page import StatusPage
-from metaclient_thrift.binary import Rows1, Rows2, read_row, read_rows
-from metaclient_thrift.errors import Call, translated
-from metaclient_thrift.messages import next_number
-from metaclient_thrift.transport import Link
-from metaclient_thrift.url import Gateway
 from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TException, TMessageType
 from thriftpy2.transport import TMemoryBuffer
@@ -29,6 +21,14 @@ from metaclient.wire.rpc.protobuf import decode, encode
 from metaclient.wire.rpc.queries import get_from, get_message, scan_from, scan_message
 from metaclient.wire.thrift import structs
 from metaclient.wire.thrift.idl import thrift1, thrift2
+from metaclient_fake.front.pending_bytes import PendingBytes
+from metaclient_fake.front.service import IllegalArgument, Service
+from metaclient_fake.front.status_page import StatusPage
+from metaclient_thrift.binary import Rows1, Rows2, read_row, read_rows
+from metaclient_thrift.errors import Call, translated
+from metaclient_thrift.messages import next_number
+from metaclient_thrift.transport import Link
+from metaclient_thrift.url import Gateway
 from spark_connector.conditions.sql_text import parse_where
 
 __all__ = ["DECODERS", "Decoder"]

@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from metaclient_local_hbase import VERSIONS, LocalHBase, missing_tools
 
 import metaclient
 from metaclient import Connection, MetaClientError, Table
+from metaclient_local_hbase import VERSIONS, LocalHBase, missing_tools
 from tests.live.load import SPLITS, connect_patiently, left_out, unwatched, wait_for_copies, wait_for_meta
 
 HERE = Path(__file__).parent

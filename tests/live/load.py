@@ -10,14 +10,14 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from metaclient_local_hbase import LocalHBase
-from metaclient_native import NativeBackend
 
 import metaclient
 from metaclient import Connection, MetaClientError, Table, keys
 from metaclient.backend import MetaScan
 from metaclient.model import MetaReplica
 from metaclient.runtime import Runtime
+from metaclient_local_hbase import LocalHBase
+from metaclient_native import NativeBackend
 
 __all__ = [
     "ROWS",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
-from metaclient_thrift.ranges import wire_range
 
 from metaclient.model import (
     LATEST_TIMESTAMP,
@@ -21,6 +20,7 @@ from metaclient.model import (
     RowMutations,
     Scan,
 )
+from metaclient_thrift.ranges import wire_range
 
 #: In a filter's text: the prefix that the rows of an example have.
 PREFIX = "~~"

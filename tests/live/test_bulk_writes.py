@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 
 import pyarrow as pa
-from metaclient_local_hbase import LocalHBase
 
 import metaclient
 from metaclient import Connection
 from metaclient.backend import PutPage
+from metaclient_local_hbase import LocalHBase
 from spark_connector.writing.sending import Sender
 from tests.live.load import WAIT_S_MAX, backend_of
 

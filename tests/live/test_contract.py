@@ -10,11 +10,11 @@ from contextlib import suppress
 from typing import ClassVar
 
 import pytest
-from metaclient_local_hbase import LocalHBase
 
 import metaclient
 from metaclient import Connection, Table
 from metaclient.testing import BackendContract
+from metaclient_local_hbase import LocalHBase
 from tests.contract.known_differences import mark_if_known
 
 #: A secondary of 2.6.1 is up to 3 s behind; a busy machine may take several times that.

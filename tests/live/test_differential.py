@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from metaclient_fake import FakeCluster
-from metaclient_local_hbase import LocalHBase
 
 import metaclient
 from metaclient.model import Cell, Get, Put, Scan
+from metaclient_fake import FakeCluster
+from metaclient_local_hbase import LocalHBase
 from tests.live.random_operations import FILTERED_SCANS, OPERATIONS, PIECES, PLAIN_WRITES
 from tests.live.two_sides import EVERYTHING, FAMILIES, TABLE, Both, Side
 

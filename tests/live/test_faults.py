@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from metaclient_local_hbase import LocalHBase
 
 import metaclient
 from metaclient import Connection, Table
+from metaclient_local_hbase import LocalHBase
 from tests.live.load import ROWS, WAIT_S_MAX, Load, looking_up, said, wait_until, writing
 
 #: Calls before a fault, during it, and after it: enough for every caller to meet it many times.

@@ -10,9 +10,9 @@ import os
 from pathlib import Path
 
 import pytest
-from metaclient_local_hbase import LocalHBase
 
 from metaclient import Connection
+from metaclient_local_hbase import LocalHBase
 from tests.spec import filter_answers
 from tests.spec.filter_answers import answer, assert_known_differences, fill, unlike
 from tests.spec.filter_texts import DIFFERENCES, TEXTS

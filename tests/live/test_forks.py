@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from metaclient_local_hbase import LocalHBase
 
 import metaclient
 from metaclient import Connection
+from metaclient_local_hbase import LocalHBase
 from tests.live.load import connect_patiently
 from tests.unit.forked import in_children
 

@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 import happybase
 import pytest
-from metaclient_local_hbase import LocalHBase
 
 import metaclient
+from metaclient_local_hbase import LocalHBase
 
 pytest.register_assert_rewrite("tests.contract.happybase_program")
 from tests.contract.happybase_program import HappybaseProgram, Program, WithCompaction  # noqa: E402

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 import thriftpy2
-from metaclient_local_hbase import missing_tools
-from metaclient_local_hbase.jars import GATEWAY_VERSION, jar_folder
 
 from metaclient.wire.thrift.idl import thrift1_gateway, thrift2
+from metaclient_local_hbase import missing_tools
+from metaclient_local_hbase.jars import GATEWAY_VERSION, jar_folder
 from tests.live.load import left_out
 
 pytestmark = pytest.mark.essential

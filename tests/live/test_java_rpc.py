@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
+
 from metaclient_fake import FakeCluster
 from metaclient_local_hbase import missing_tools
 from metaclient_local_hbase.programs import run_java
-
 from tests.live.load import left_out
 
 pytestmark = pytest.mark.essential

@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
+
 from metaclient_fake import FakeCluster
 from metaclient_local_hbase import missing_tools
 from metaclient_local_hbase.jars import GATEWAY_VERSION, jar_folder
 from metaclient_local_hbase.programs import run_java
-
 from tests.live.load import left_out
 
 pytestmark = pytest.mark.essential

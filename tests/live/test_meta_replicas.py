@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from metaclient_local_hbase import LocalHBase
 
 import metaclient
 from metaclient import Connection, MetaClientError, Table
 from metaclient.model import MetaReplica
+from metaclient_local_hbase import LocalHBase
 
 pytestmark = pytest.mark.essential
 LOOKUPS = 600

@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from metaclient_local_hbase import LocalHBase
-from metaclient_native import NativeBackend
-from metaclient_native.admin import Admin
 
 import metaclient
 from metaclient import Connection, Table, keys
@@ -21,6 +18,9 @@ from metaclient.errors import (
 )
 from metaclient.model import Cell, FamilyDescriptor, Put
 from metaclient.runtime import Pending
+from metaclient_local_hbase import LocalHBase
+from metaclient_native import NativeBackend
+from metaclient_native.admin import Admin
 
 ROWS = [b"%02d" % number for number in range(40)]
 #: Generous: a busy machine is not a fault.

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from metaclient_local_hbase import LocalHBase
 
 import metaclient
 from metaclient import Connection
 from metaclient.testing.contract import TableMaker
+from metaclient_local_hbase import LocalHBase
 from tests.live.test_contract import Live
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from metaclient_local_hbase import LocalHBase
 
 from metaclient import Connection, Table
+from metaclient_local_hbase import LocalHBase
 from tests.live.load import WAIT_S_MAX, backend_of, looking_up, said, wait_until, writing
 
 CALLS = 300

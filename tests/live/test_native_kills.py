@@ -17,10 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metaclient_local_hbase import LocalHBase
 
 from metaclient import Connection, MetaClientError, Table
 from metaclient.runtime import Runtime
+from metaclient_local_hbase import LocalHBase
 from tests.live.load import ROWS, Load, backend_of, connect_patiently, looking_up, unwatched, writing
 
 SECONDS = float(os.environ.get("METACLIENT_LIVE_KILLS_S", "60"))

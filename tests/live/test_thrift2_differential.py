@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, event, given, settings
-from metaclient_fake import FakeCluster
-from metaclient_local_hbase import LocalHBase
 
 import metaclient
 from metaclient.runtime import Runtime
+from metaclient_fake import FakeCluster
+from metaclient_local_hbase import LocalHBase
 from tests.live.thrift2_structures import CALLS, EVERYTHING, Call
 from tests.live.two_sides import FAMILIES, Moments
 from tests.unit.fake_front.gateway_client import thrift2_client

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from metaclient_local_hbase import LocalHBase
-from metaclient_thrift import Thrift1Backend, Thrift2Backend
 
 import metaclient
 from metaclient.errors import ConfigError, MetaClientError, RequestRefused, TableNotFound, Unsupported
 from metaclient.model import Get
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire.thrift.idl import thrift2
+from metaclient_local_hbase import LocalHBase
+from metaclient_thrift import Thrift1Backend, Thrift2Backend
 
 WAIT_S = 60.0
 T2 = thrift2()

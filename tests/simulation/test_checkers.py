@@ -4,6 +4,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+
+from metaclient.errors import CallTimeout, NoSuchReplica, TableNotFound
+from metaclient.runtime import SimRuntime
 from metaclient_fake.simulation.checkers import counters, errors, lag, leaks, linearizability, scans, tables, timeline
 from metaclient_fake.simulation.checkers.linearizability import explanation
 from metaclient_fake.simulation.history import NEVER, History, Operation, Outcome
@@ -13,9 +16,6 @@ from metaclient_fake.simulation.spec import drawn
 from metaclient_fake.simulation.workloads.cycle import column_of, is_cycle, whole_cycle
 from metaclient_fake.simulation.workloads.scans import Asked
 from metaclient_fake.simulation.world import World
-
-from metaclient.errors import CallTimeout, NoSuchReplica, TableNotFound
-from metaclient.runtime import SimRuntime
 
 
 class Book:

@@ -1,12 +1,12 @@
 """Each planted bug is caught within 200 seeds, by a checker that is meant to catch it: the checkers can fire."""
 
 import pytest
+
+from metaclient.errors import ConfigError
 from metaclient_fake.simulation.checkers import AFTER_CLOSE, CHECKERS
 from metaclient_fake.simulation.defects import DEFECTS, planted
 from metaclient_fake.simulation.spec import drawn
 from metaclient_fake.simulation.trial import run
-
-from metaclient.errors import ConfigError
 
 SEEDS = 200
 #: Seeds that caught them when they were planted: tried first, to save time, and nothing else hangs on them.

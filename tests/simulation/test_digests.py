@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from metaclient_fake.simulation.spec import drawn
 from metaclient_fake.simulation.trial import run
 

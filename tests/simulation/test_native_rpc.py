@@ -7,15 +7,15 @@ import random
 from dataclasses import dataclass, field
 
 import pytest
-from metaclient_fake import FakeCluster
-from metaclient_fake.front.rpc import RpcFront
-from metaclient_fake.front.rpc.virtual import VirtualPorts
-from metaclient_fake.server.region_server import ServerState
 
 import metaclient
 from metaclient import MetaClientError
 from metaclient.model import FamilyDescriptor, TableDescriptor
 from metaclient.runtime import SimRuntime
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.rpc import RpcFront
+from metaclient_fake.front.rpc.virtual import VirtualPorts
+from metaclient_fake.server.region_server import ServerState
 
 CLIENTS = 6
 #: Of virtual time; METACLIENT_SIM_RPC_S=3600 runs the hour.

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
+from metaclient.cli import main
 from metaclient_fake.simulation.cli import sim
 from metaclient_fake.simulation.defects import DEFECTS
 from metaclient_fake.simulation.runner import _garbage_at_the_end, run_seeds
-
-from metaclient.cli import main
 
 SHORT = 6.0
 DEFECT = "balancing_reads_the_primary"  # noticed in the calm of every seed with more than one copy of hbase:meta

@@ -4,6 +4,7 @@
 """
 
 import pytest
+
 from metaclient_fake.simulation.runner import Summary, cores, run_seeds
 from metaclient_fake.simulation.schedule import KINDS
 from metaclient_fake.simulation.spec import MIX, drawn

@@ -3,6 +3,7 @@
 from xml.etree import ElementTree
 
 import pytest
+
 from metaclient_fake.simulation.shrink import minimised, shrunk
 from metaclient_fake.simulation.spec import drawn
 from metaclient_fake.simulation.timeline import picture, text

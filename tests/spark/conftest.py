@@ -15,11 +15,10 @@ import pytest
 
 pytest.importorskip("pyspark", reason="the Spark tests need the extra 'spark'")
 
+from metaclient.errors import ConfigError
 from metaclient_bench.spark_cluster import SparkCluster
 from metaclient_fake import FakeCluster
 from metaclient_local_hbase import LocalHBase, missing_tools
-
-from metaclient.errors import ConfigError
 from spark_connector.settings.session import ensure_java
 from tests.live.load import left_out, unwatched
 from tests.spark.served import CATALOG, Served

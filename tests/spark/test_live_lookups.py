@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from metaclient_local_hbase import LocalHBase
 
 import metaclient
 import spark_connector as hbase_spark
+from metaclient_local_hbase import LocalHBase
 from tests.live.load import wait_for_meta
 from tests.spark.served import catalog_of
 

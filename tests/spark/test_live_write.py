@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metaclient_local_hbase import LocalHBase
 
 import metaclient
 import spark_connector as hbase_spark
 from metaclient import Connection
+from metaclient_local_hbase import LocalHBase
 from tests.spark.patience import patiently
 from tests.spark.served import catalog_of
 from tests.spark.test_jobs import raw_cells

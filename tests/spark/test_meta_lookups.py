@@ -11,10 +11,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from metaclient_fake import FakeCluster
 
 import metaclient
 import spark_connector as hbase_connector
+from metaclient_fake import FakeCluster
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import plan
 from spark_connector.reading.split_reader import results_of

@@ -26,10 +26,10 @@ from functools import reduce
 from typing import Any
 
 import pytest
-from metaclient_fake import FakeCluster
 
 import spark_connector as hbase_connector
 from metaclient.errors import ConfigError
+from metaclient_fake import FakeCluster
 from spark_connector import clients, dataframe
 from spark_connector.conditions import coercion
 from spark_connector.conditions.expressions import Comparison, Expression, In, opaque_parts, to_column, to_sql

@@ -6,12 +6,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import pytest
-from metaclient_fake import FakeCluster
 
 import metaclient
 from metaclient import Connection
 from metaclient.wire.filter_arguments import SIGNATURES
 from metaclient.wire.filter_language import FilterSyntaxError, parse, write
+from metaclient_fake import FakeCluster
 from tests.spec.filter_answers import RECORDED, REFUSED, assert_known_differences, fill, unlike
 from tests.spec.filter_texts import DIFFERENCES, TEXTS
 

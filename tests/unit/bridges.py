@@ -11,9 +11,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from metaclient_fake.front.listener import Listener
-
 from metaclient.runtime import ThreadRuntime
+from metaclient_fake.front.listener import Listener
 
 __all__ = ["ZooKeeper", "http_bridge", "tls_bridge"]
 

@@ -7,9 +7,11 @@ import sys
 from pathlib import Path
 
 import click
-import metaclient_bench.scenarios
 import pytest
 from click.testing import CliRunner, Result
+
+import metaclient_bench.scenarios
+from metaclient.errors import ConfigError
 from metaclient_bench.cli import bench, group_of
 from metaclient_bench.figure import Bars, Figure, Goal, Lines, Outcome
 from metaclient_bench.keyspace import random_rows, splits
@@ -17,8 +19,6 @@ from metaclient_bench.places import Place, place
 from metaclient_bench.scenario import Scenario
 from metaclient_bench.scenarios import SCENARIOS
 from metaclient_bench.scenarios.cold_start import LOOKUPS, java_calls
-
-from metaclient.errors import ConfigError
 
 CHARTS = (
     Lines("a line", "x", "y", {"ours": ([0.0, 1.0], [1.0, 2.0])}, goal=1.5, marks={"now": 0.5}),

@@ -9,13 +9,13 @@ import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
-from metaclient_fake import FakeCluster
 
 from metaclient.cli import main
 from metaclient.cli.doctor import examine
 from metaclient.cli.session import from_text, to_text
 from metaclient.connection import connect
 from metaclient.runtime import SimRuntime
+from metaclient_fake import FakeCluster
 
 URL = "fake:cli-tests"
 

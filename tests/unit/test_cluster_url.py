@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from metaclient_native.url import NativeUrl
 
 import metaclient
 from metaclient.cli import main
 from metaclient.config import Config
 from metaclient.config.cluster_url import NoClusterNamed, chosen_url, url_of_properties
 from metaclient.errors import ConfigError
+from metaclient_native.url import NativeUrl
 
 RPC_REGISTRY = "org.apache.hadoop.hbase.client.RpcConnectionRegistry"
 QUORUM = {"hbase.zookeeper.quorum": "zk1"}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from metaclient.config import Config, fields, hbase_names
 from metaclient_fake.config.cluster import honoured_names
 from metaclient_native.url import PROPERTIES as OF_NATIVE
 from metaclient_thrift.url import PROPERTIES as OF_THRIFT
-
-from metaclient.config import Config, fields, hbase_names
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
 

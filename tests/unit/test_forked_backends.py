@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metaclient_fake import FakeCluster
 
 import metaclient
 from metaclient import Connection, ConnectionClosed, MetaClientError
 from metaclient.metarow import MetaRegionServer, encode_meta_region_server
 from metaclient.runtime import Lock, ThreadRuntime
+from metaclient_fake import FakeCluster
 from tests.unit.bridges import ZooKeeper, http_bridge, tls_bridge
 from tests.unit.forked import CHILD_S, Child, descriptors, fork, in_child, in_children
 

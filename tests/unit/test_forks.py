@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
+
+import metaclient
+from metaclient import Connection, ConnectionPool
+from metaclient.runtime import SimRuntime, ThreadRuntime, forks
 from metaclient_fake import FakeCluster
 from metaclient_fake.factory import close_named_clusters
 from metaclient_fake.front.listener import Listener
 from metaclient_local_hbase import LocalHBase
 from metaclient_local_hbase import cluster as local_cluster
-
-import metaclient
-from metaclient import Connection, ConnectionPool
-from metaclient.runtime import SimRuntime, ThreadRuntime, forks
 from spark_connector import clients, lookup_counts
 from tests.unit.forked import Child, in_child, in_children
 

@@ -6,14 +6,14 @@ import tracemalloc
 from collections.abc import Callable
 
 import pytest
-from metaclient_native.url import NativeUrl
-from metaclient_thrift.errors import Call, translated
 
 from metaclient.errors import ConfigError, MetaClientError, RegionMoved, Throttled
 from metaclient.wire import java_errors
 from metaclient.wire.rpc.framing import parse_response, response
 from metaclient.wire.rpc.protobuf import ProtocolError
 from metaclient.wire.thrift.idl import thrift2
+from metaclient_native.url import NativeUrl
+from metaclient_thrift.errors import Call, translated
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.schema.catalog import _loaded
 

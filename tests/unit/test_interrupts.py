@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 
 import pytest
-from metaclient_fake import FakeCluster
 
 import metaclient
 from metaclient import Connection
+from metaclient_fake import FakeCluster
 
 # An interrupt in a weak reference's callback (of threading's own sets, say) is swallowed and reported by Python itself.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

@@ -7,12 +7,12 @@ import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
 
-import metaclient_fake
-import metaclient_native
-import metaclient_thrift
 import pytest
 
 import metaclient
+import metaclient_fake
+import metaclient_native
+import metaclient_thrift
 import spark_connector.jobs.row_counter
 from metaclient import backend, errors, model
 from metaclient.errors import Attempt, BatchError, MetaClientError, RegionMoved, RetriesExhausted, Throttled

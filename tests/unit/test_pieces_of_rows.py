@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from metaclient_fake import FakeCluster
 
 import metaclient
 from metaclient import Connection
@@ -20,6 +19,7 @@ from metaclient.errors import ScannerLost
 from metaclient.model import Cell, CellType, Consistency, Delete, Put, Result, Scan
 from metaclient.row_limit import RowLimit
 from metaclient.scanner import TableScanner
+from metaclient_fake import FakeCluster
 
 TABLE = b"pieces"
 BACKENDS = ["fake", "thrift2", "thrift1", "native"]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from metaclient_fake import FakeCluster
-
 from metaclient.runtime import SimRuntime, ThreadRuntime
+from metaclient_fake import FakeCluster
 
 
 def test_fake_hbase_is_a_cluster_on_real_threads(fake_hbase: FakeCluster) -> None:

@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
-from metaclient_fake import FakeCluster
-from metaclient_fake.front.serving import Front
-from metaclient_thrift import Thrift1Backend, Thrift2Backend
 
 import metaclient
 from metaclient.errors import ConfigError, ServerUnreachable, Unsupported
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire.peers import described, probed, recognised
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.serving import Front
+from metaclient_thrift import Thrift1Backend, Thrift2Backend
 
 DIALECTS = ["", "transport=framed", "protocol=compact", "transport=framed&protocol=compact"]
 HTTP_400 = b"HTTP/1.1 400 Illegal character CNTL=0x0\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

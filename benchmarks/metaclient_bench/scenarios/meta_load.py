@@ -10,13 +10,12 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from metaclient_local_hbase import LocalHBase
-
 from metaclient import Connection
 from metaclient_bench.figure import Bars, Figure, Outcome
 from metaclient_bench.lookups import CALLERS, JAVA_SLOT_S, java_lookups, lookups
 from metaclient_bench.places import FAKE, NATIVE_CLIENT, ROWS, TABLE, Place, place
 from metaclient_bench.scenario import Scenario
+from metaclient_local_hbase import LocalHBase
 
 MODES = ("None", "HedgedRead", "LoadBalance")
 SECONDS = 8

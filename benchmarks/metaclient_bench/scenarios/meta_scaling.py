@@ -7,13 +7,12 @@ by k.
 
 from __future__ import annotations
 
-from metaclient_fake import FakeCluster
-
 from metaclient.connection import Connection
 from metaclient.errors import MetaClientError
 from metaclient.runtime import SimRuntime
 from metaclient_bench.figure import Figure, Lines, Outcome
 from metaclient_bench.scenario import Scenario
+from metaclient_fake import FakeCluster
 
 HANDLERS = 2
 SERVICE_S = 0.01  # 200 reads a second and server: few enough to simulate, the ratio is what counts

@@ -14,9 +14,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from statistics import median
 
-from metaclient_local_hbase import LocalHBase, missing_tools
-from metaclient_native import NativeBackend
-
 import metaclient
 from metaclient import Connection
 from metaclient.errors import ConfigError
@@ -25,6 +22,8 @@ from metaclient.runtime import Pending
 from metaclient_bench.figure import Bars, Figure, Outcome
 from metaclient_bench.places import LOCAL_HBASE
 from metaclient_bench.scenario import Scenario
+from metaclient_local_hbase import LocalHBase, missing_tools
+from metaclient_native import NativeBackend
 
 TABLE = b"benchmark_native"
 ROWS = [b"%06d" % number for number in range(1000)]

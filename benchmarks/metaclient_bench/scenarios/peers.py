@@ -16,7 +16,6 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import happybase
-from metaclient_local_hbase import LocalHBase, missing_tools
 
 import metaclient
 from metaclient.errors import ConfigError
@@ -24,6 +23,7 @@ from metaclient_bench.figure import Bars, Figure, Outcome
 from metaclient_bench.places import LOCAL_HBASE
 from metaclient_bench.scenario import Scenario
 from metaclient_bench.timing import interleaved
+from metaclient_local_hbase import LocalHBase, missing_tools
 
 TABLE = "benchmark_peers"
 ROWS = 2_000

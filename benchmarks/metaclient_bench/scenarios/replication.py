@@ -20,10 +20,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from metaclient_fake import FakeCluster
-from metaclient_fake.storage import Region
-from metaclient_fake.storage.wal import LoggedEntry
-
 from metaclient.model import FamilyDescriptor, Get, TableDescriptor
 from metaclient.runtime import SimRuntime
 from metaclient_bench.figure import Figure, Lines, Outcome
@@ -31,6 +27,9 @@ from metaclient_bench.replication_cost import COPIES, alone, on_threads
 from metaclient_bench.replication_cost import put_of as _put
 from metaclient_bench.scenario import Scenario
 from metaclient_bench.virtual import TABLE
+from metaclient_fake import FakeCluster
+from metaclient_fake.storage import Region
+from metaclient_fake.storage.wal import LoggedEntry
 
 EDITS_PER_S = 1000
 NETWORK_S = 0.001

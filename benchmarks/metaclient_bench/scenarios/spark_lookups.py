@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from metaclient_fake import FakeCluster
-
 import metaclient
 from metaclient_bench.figure import Bars, Figure, Outcome
 from metaclient_bench.scenario import Scenario
 from metaclient_bench.spark_cluster import SparkCluster
+from metaclient_fake import FakeCluster
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

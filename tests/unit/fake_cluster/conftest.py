@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
-from metaclient_fake import FakeBackend, FakeCluster
 
 from metaclient import keys, metarow
 from metaclient.backend import MetaPage, MetaScan
@@ -22,6 +21,7 @@ from metaclient.model import (
     TableDescriptor,
 )
 from metaclient.runtime import Runtime, SimRuntime
+from metaclient_fake import FakeBackend, FakeCluster
 
 
 class World:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metaclient_fake.master.balancer import Copy, Move, place, plan_moves, replica_cost
 
 from metaclient.model import META_TABLE, ServerName
+from metaclient_fake.master.balancer import Copy, Move, place, plan_moves, replica_cost
 
 SERVERS = [ServerName(f"rs{number}", 16020, 1) for number in range(1, 6)]
 

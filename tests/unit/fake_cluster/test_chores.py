@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from metaclient_fake.chores import Chore, Chores
-
 from metaclient.runtime import SimRuntime
+from metaclient_fake.chores import Chore, Chores
 
 
 class Log:

@@ -9,6 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from metaclient.backend import Backend
+from metaclient.connection import Connection, connect
+from metaclient.errors import ConfigError, ConfigWarning, ConnectionClosed
+from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime
 from metaclient_fake import (
     ClusterConfig,
     FakeCluster,
@@ -18,11 +23,6 @@ from metaclient_fake import (
     named_cluster,
 )
 from metaclient_fake.front.gateway import GatewayClient
-
-from metaclient.backend import Backend
-from metaclient.connection import Connection, connect
-from metaclient.errors import ConfigError, ConfigWarning, ConnectionClosed
-from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime
 
 
 @pytest.fixture(autouse=True)

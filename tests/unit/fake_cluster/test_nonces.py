@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from metaclient_fake.server import nonces as nonces_module
-from metaclient_fake.server.data_calls import DataCalls
-from metaclient_fake.server.nonces import CONFLICT_WAIT_S, GRACE_S, Nonces
 
 from metaclient.errors import CallTimeout, Overloaded, RequestRefused, ServerStopped
 from metaclient.model import Append, Check, Increment
 from metaclient.runtime import SimRuntime, Task
+from metaclient_fake.server import nonces as nonces_module
+from metaclient_fake.server.data_calls import DataCalls
+from metaclient_fake.server.nonces import CONFLICT_WAIT_S, GRACE_S, Nonces
 
 ADD = Increment(b"r", ((b"f:n", 5),), nonce=7)
 

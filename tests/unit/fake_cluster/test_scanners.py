@@ -6,11 +6,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from metaclient_fake.server.scanners import Scanners
-from metaclient_fake.storage import RegionScanner
 
 from metaclient.errors import NotServingRegion, Overloaded, ScannerLost, ServerUnreachable
 from metaclient.model import LATEST_TIMESTAMP, Cell, Put, Scan
+from metaclient_fake.server.scanners import Scanners
+from metaclient_fake.storage import RegionScanner
 
 
 @pytest.fixture

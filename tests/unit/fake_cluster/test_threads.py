@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import metaclient_fake.cluster.tables as tables_module
 import pytest
-from metaclient_fake import FakeCluster
 
+import metaclient_fake.cluster.tables as tables_module
 from metaclient.backend import MetaScan
 from metaclient.errors import ConnectionClosed, MetaClientError
 from metaclient.model import Get
 from metaclient.runtime import ThreadRuntime
+from metaclient_fake import FakeCluster
 from tests.unit.fake_cluster.conftest import World
 
 #: Where a test waits for what must come: long enough for any machine, and finite so that a fault fails, not hangs.

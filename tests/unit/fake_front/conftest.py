@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from itertools import count
 
 import pytest
-from metaclient_fake import FakeCluster
-from metaclient_fake.front.serving import Front
 
 from metaclient.model import FamilyDescriptor, TableDescriptor
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.serving import Front
 
 _numbers = count(1)
 

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metaclient_fake import FakeCluster
-from metaclient_fake.front.java_text import Asked, batch_error, of_call
-from metaclient_thrift.errors import Call, translated
 
 from metaclient import errors
 from metaclient.config import Config
 from metaclient.errors import Attempt, MetaClientError
 from metaclient.model import ServerName
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.java_text import Asked, batch_error, of_call
+from metaclient_thrift.errors import Call, translated
 from tests.unit.fake_front.gateway_client import T1, T2, thrift1_client, thrift2_client
 
 NOTHING: dict[bytes, bytes] = {}

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from metaclient_fake import FakeCluster
-from metaclient_fake.front.gateway import GatewayClient
 
 from metaclient.errors import MetaClientError
 from metaclient.runtime import SimRuntime
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.gateway import GatewayClient
 
 QUICK = {"hbase.client.retries.number": "1", "hbase.client.operation.timeout": "2000", "hbase.rpc.timeout": "1000"}
 

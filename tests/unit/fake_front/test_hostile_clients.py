@@ -8,16 +8,16 @@ import struct
 from collections.abc import Iterator
 
 import pytest
-from metaclient_fake import FakeCluster
-from metaclient_fake.front.pending_bytes import PendingBytes
-from metaclient_fake.front.serving import FrontLimits
-from metaclient_fake.front.status_page import StatusPage
 
 from metaclient.model import Cell, FamilyDescriptor, Put, TableDescriptor
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire.rpc import messages
 from metaclient.wire.rpc.framing import connection_header, preamble
 from metaclient.wire.rpc.mutations import MutationError, mutation_from, mutation_message
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.pending_bytes import PendingBytes
+from metaclient_fake.front.serving import FrontLimits
+from metaclient_fake.front.status_page import StatusPage
 from tests.unit.fake_front.gateway_client import raw, rest_of, thrift2_client
 
 CONNECTIONS_MAX = 8

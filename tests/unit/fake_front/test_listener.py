@@ -4,10 +4,10 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from metaclient_fake.front.listener import Listener
 
 from metaclient.errors import ConfigError, Unsupported
 from metaclient.runtime import SimRuntime, ThreadRuntime
+from metaclient_fake.front.listener import Listener
 from tests.unit.fake_front.gateway_client import WAIT_S, raw, rest_of, wait_until
 
 

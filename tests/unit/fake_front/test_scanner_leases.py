@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from metaclient_fake.front.scanners import Scanners
 
 from metaclient.errors import Overloaded
 from metaclient.model import Result
 from metaclient.runtime import SimRuntime
+from metaclient_fake.front.scanners import Scanners
 
 LEASE_S = 60.0
 

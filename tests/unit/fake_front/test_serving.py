@@ -11,13 +11,13 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from metaclient_fake import FakeCluster
-from metaclient_fake.front.serving import Front, FrontLimits
-from metaclient_fake.front.status_page import StatusPage
 
 import metaclient
 from metaclient.errors import ConfigError, ConnectionClosed, RequestRefused, Unsupported
 from metaclient.runtime import SimRuntime
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.serving import Front, FrontLimits
+from metaclient_fake.front.status_page import StatusPage
 from tests.unit.fake_front.gateway_client import T2, WAIT_S, raw, rest_of, thrift2_client, wait_until
 
 

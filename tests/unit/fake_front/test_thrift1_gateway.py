@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from metaclient_fake import FakeCluster
 from thriftpy2.thrift import TApplicationException
 
 from metaclient import keys
+from metaclient_fake import FakeCluster
 from tests.unit.fake_front.gateway_client import T1, thrift1_client
 
 NOTHING: dict[bytes, bytes] = {}

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from metaclient_fake import FakeCluster
-from metaclient_fake.front.serving import FrontLimits
 from thriftpy2.thrift import TApplicationException
 
 from metaclient import keys
@@ -15,6 +13,8 @@ from metaclient.model import FamilyDescriptor, TableDescriptor
 from metaclient.wire.rpc import filters
 from metaclient.wire.rpc.messages import FILTER
 from metaclient.wire.rpc.protobuf import encode
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.serving import FrontLimits
 from tests.unit.fake_front.gateway_client import T2, rest_of, thrift2_client
 
 TIMELINE, STRONG = T2.TConsistency.TIMELINE, T2.TConsistency.STRONG

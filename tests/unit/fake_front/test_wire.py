@@ -10,10 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metaclient_fake import FakeCluster
-from metaclient_fake.front.pending_bytes import PendingBytes
-from metaclient_fake.front.serving import FrontLimits
-from metaclient_fake.front.wire import Wire
 from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.thrift import TClient
 from thriftpy2.transport import TMemoryBuffer
@@ -24,6 +20,10 @@ from metaclient.calls.put_pages import put_page
 from metaclient.errors import ConfigError
 from metaclient.model import FamilyDescriptor, TableDescriptor
 from metaclient.runtime import ThreadRuntime
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.pending_bytes import PendingBytes
+from metaclient_fake.front.serving import FrontLimits
+from metaclient_fake.front.wire import Wire
 from tests.unit.fake_front.gateway_client import T2, WAIT_S, raw, rest_of, thrift2_client, wait_until
 
 DIALECTS = [(framed, compact) for framed in (False, True) for compact in (False, True)]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from metaclient.errors import CallTimeout
+from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Get, Put, RegionInfo, TableDescriptor
+from metaclient.runtime import Pending, SimRuntime
 from metaclient_fake.region_replication import (
     Batch,
     BufferManager,
@@ -15,10 +18,6 @@ from metaclient_fake.region_replication import (
     SinkSource,
 )
 from metaclient_fake.storage import FileSystem, Marker, MarkerKind, Region, Wal, WalEntry
-
-from metaclient.errors import CallTimeout
-from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Get, Put, RegionInfo, TableDescriptor
-from metaclient.runtime import Pending, SimRuntime
 
 FAMILIES = (b"f", b"g")
 INFO = RegionInfo(b"t", region_id=1)

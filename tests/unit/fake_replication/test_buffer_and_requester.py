@@ -5,9 +5,8 @@ Cases of HBase's TestRegionReplicationBufferManager and TestRegionReplicationFlu
 
 from __future__ import annotations
 
-from metaclient_fake.region_replication import BufferManager, FlushRequester
-
 from metaclient.runtime import SimRuntime
+from metaclient_fake.region_replication import BufferManager, FlushRequester
 
 
 def test_soft_limit_flushes_once_at_a_time_and_hard_limit_refuses(runtime: SimRuntime) -> None:

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from metaclient_fake.region_replication import QueueState
-from metaclient_fake.storage import MarkerKind
 
 from metaclient.backend import Action, MetaScan
 from metaclient.errors import ReadsDisabled
 from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, FamilyDescriptor, Put, TableDescriptor
+from metaclient_fake.region_replication import QueueState
+from metaclient_fake.storage import MarkerKind
 
 ROWS = [b"%03d" % number for number in range(30)]
 

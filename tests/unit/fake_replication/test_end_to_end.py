@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from metaclient_fake.storage import MarkerKind
 
 from metaclient.errors import RequestRefused, ServerStopped
 from metaclient.model import Durability
 from metaclient.runtime import SimRuntime
+from metaclient_fake.storage import MarkerKind
 from tests.unit.fake_replication.rig import RegionRig
 
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from metaclient_fake.master.meta_table import META_INFO
-from metaclient_fake.region_replication import Batch, Sink
-from metaclient_fake.storage import MarkerKind, Region
 
 from metaclient import keys
 from metaclient.backend import MetaScan
 from metaclient.model import FamilyDescriptor, Get, RegionLocation, Result, Scan, TableDescriptor
 from metaclient.runtime import SimRuntime
+from metaclient_fake.master.meta_table import META_INFO
+from metaclient_fake.region_replication import Batch, Sink
+from metaclient_fake.storage import MarkerKind, Region
 from tests.unit.fake_replication.rig import SinkRig, edit, marker, start_flush
 
 OFF = {"replication_enabled": False, "replication_catalog_enabled": False}

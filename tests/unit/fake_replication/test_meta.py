@@ -10,11 +10,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from metaclient_fake.server.assignments import Assignments
 
 from metaclient.errors import MetaClientError, RequestRefused, TableNotFound
 from metaclient.model import META_TABLE, FamilyDescriptor, TableDescriptor
 from metaclient.runtime import SimRuntime
+from metaclient_fake.server.assignments import Assignments
 from tests.unit.fake_cluster.conftest import World
 
 BORDERS = [b"%02d" % number for number in range(1, 60)]

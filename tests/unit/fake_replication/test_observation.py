@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metaclient_fake.region_replication import observation
 from opentelemetry import metrics
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from metaclient.backend import Action, MetaScan
 from metaclient.model import Get, Scan
+from metaclient_fake.region_replication import observation
 
 
 def _replica(world: Any, replica_id: int = 1) -> Any:

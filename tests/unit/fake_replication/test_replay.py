@@ -7,14 +7,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from metaclient_fake.region_replication import GateState, ReadGate
-from metaclient_fake.storage import FileSystem, FlushOutcome, Marker, MarkerKind, Region, WalEntry
-from metaclient_fake.storage.mvcc import Mvcc
-from metaclient_fake.storage.wal import UNKNOWN_BYTES, row_key
 
 from metaclient.errors import CallTimeout, NotServingRegion, RequestRefused, Unsupported
 from metaclient.model import LATEST_TIMESTAMP, Cell, Delete, Durability, Increment, Put, Scan
 from metaclient.runtime import SimRuntime
+from metaclient_fake.region_replication import GateState, ReadGate
+from metaclient_fake.storage import FileSystem, FlushOutcome, Marker, MarkerKind, Region, WalEntry
+from metaclient_fake.storage.mvcc import Mvcc
+from metaclient_fake.storage.wal import UNKNOWN_BYTES, row_key
 from tests.unit.fake_replication.rig import FAMILIES, INFO, TABLE, RegionRig, edit
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from metaclient_fake.region_replication import SendSlots
-
 from metaclient.errors import Overloaded
 from metaclient.runtime import SimRuntime
+from metaclient_fake.region_replication import SendSlots
 
 
 def test_job_behind_one_that_cannot_be_started_is_refused_not_forgotten() -> None:

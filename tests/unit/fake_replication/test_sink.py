@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from metaclient_fake.region_replication import SinkState
-from metaclient_fake.storage import MarkerKind
 
 from metaclient.errors import NotServingRegion
 from metaclient.runtime import SimRuntime
+from metaclient_fake.region_replication import SinkState
+from metaclient_fake.storage import MarkerKind
 from tests.unit.fake_replication.rig import SinkRig, edit, marker, start_flush
 
 BOTH = [True, False]

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from metaclient_fake import FakeCluster
-from metaclient_fake.region_replication import QueueState
 
 from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Get, Put, TableDescriptor
 from metaclient.runtime import ThreadRuntime
+from metaclient_fake import FakeCluster
+from metaclient_fake.region_replication import QueueState
 
 LIMIT_BYTES = 32 * 1024
 EDITS, WRITERS = 400, 4

@@ -4,8 +4,6 @@ import socket
 from collections.abc import Iterator
 
 import pytest
-from metaclient_fake import FakeCluster
-from metaclient_fake.front.serving import Front
 
 from metaclient import keys
 from metaclient.model import Cell, FamilyDescriptor, Get, Increment, Put, RegionLocation, Scan, TableDescriptor
@@ -16,6 +14,8 @@ from metaclient.wire.rpc.names import region_location_from, table_message
 from metaclient.wire.rpc.protobuf import Message, decode, encode
 from metaclient.wire.rpc.queries import get_message, scan_message
 from metaclient.wire.rpc.schemas import table_schema_message
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.serving import Front
 
 SPLITS = [b"m"]
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from metaclient_fake.storage import FileSystem, Region, StorageConfig, Wal, WalEntry
-
 from metaclient.model import (
     LATEST_TIMESTAMP,
     Cell,
@@ -20,6 +18,7 @@ from metaclient.model import (
     TableDescriptor,
 )
 from metaclient.runtime import ThreadRuntime
+from metaclient_fake.storage import FileSystem, Region, StorageConfig, Wal, WalEntry
 
 INFO = RegionInfo(b"t", region_id=1)
 

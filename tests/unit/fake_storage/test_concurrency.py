@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from metaclient_fake.storage import FileSystem, Region
-from metaclient_fake.storage.mvcc import Mvcc
 
 from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Get, Increment, Put, Scan, TableDescriptor
 from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime
+from metaclient_fake.storage import FileSystem, Region
+from metaclient_fake.storage.mvcc import Mvcc
 from tests.unit.fake_storage.bench import INFO, scanned
 
 WRITERS, WRITES = 4, 150

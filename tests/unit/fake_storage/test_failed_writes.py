@@ -6,9 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from metaclient_fake.storage import Region, WalEntry
-from metaclient_fake.storage import writer as writer_module
-from metaclient_fake.storage.mvcc import Mvcc
 
 from metaclient.errors import RequestRefused
 from metaclient.model import (
@@ -24,6 +21,9 @@ from metaclient.model import (
     Put,
     RowMutations,
 )
+from metaclient_fake.storage import Region, WalEntry
+from metaclient_fake.storage import writer as writer_module
+from metaclient_fake.storage.mvcc import Mvcc
 from tests.unit.fake_storage.bench import Bench, put, values
 
 BAD_TIMES = [2**64 - 1, 2**63, -1, -(2**63)]

@@ -7,11 +7,11 @@ import contextlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metaclient_fake.storage import Region
-from metaclient_fake.storage.filters import FILTERS, FilterSyntaxError, parse
 
 from metaclient.errors import RequestRefused
 from metaclient.model import Cell, CellType, Delete, Get, Put, Scan
+from metaclient_fake.storage import Region
+from metaclient_fake.storage.filters import FILTERS, FilterSyntaxError, parse
 from tests.unit.fake_storage.bench import Bench, scanned
 
 

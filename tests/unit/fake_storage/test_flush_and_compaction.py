@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from metaclient_fake.storage import FlushOutcome, StoreFile
-from metaclient_fake.storage.compaction import selected_files
 
 from metaclient.errors import WrongRegion
 from metaclient.model import Cell, Delete, Get, Put, RegionInfo
+from metaclient_fake.storage import FlushOutcome, StoreFile
+from metaclient_fake.storage.compaction import selected_files
 from tests.unit.fake_storage.bench import INFO, Bench, put, rows_of, scanned, values, versions
 
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from metaclient.errors import ServerStopped
 from metaclient_fake.storage import wal as wal_module
 from metaclient_fake.storage.filesystem import FileSystem
 from metaclient_fake.storage.wal import Wal, WalFile
-
-from metaclient.errors import ServerStopped
 from tests.unit.fake_storage.bench import INFO, Bench, put, values
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from metaclient_fake.storage import StorageConfig
 
 from metaclient.errors import NoSuchFamily, RegionTooBusy, RequestRefused, WrongRegion
 from metaclient.model import (
@@ -21,6 +20,7 @@ from metaclient.model import (
     RowMutations,
     Scan,
 )
+from metaclient_fake.storage import StorageConfig
 from tests.unit.fake_storage.bench import Bench, put, values, versions
 
 

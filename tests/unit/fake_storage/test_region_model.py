@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from metaclient_fake.storage import Region, RegionScanner
 
 from metaclient.model import (
     LATEST_TIMESTAMP,
@@ -26,6 +25,7 @@ from metaclient.model import (
     Scan,
 )
 from metaclient.runtime import ThreadRuntime
+from metaclient_fake.storage import Region, RegionScanner
 from tests.unit.fake_storage.bench import INFO, Bench
 
 ROWS = st.sampled_from([b"a", b"b", b"c", b"d"])

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from metaclient_fake.storage import FlushOutcome, MarkerKind, Region, WalEntry
 
 from metaclient.errors import NotServingRegion, ReadsDisabled, RequestRefused
 from metaclient.model import Cell, Get, Put, Scan
+from metaclient_fake.storage import FlushOutcome, MarkerKind, Region, WalEntry
 from tests.unit.fake_storage.bench import INFO, Bench, put, scanned, values
 
 

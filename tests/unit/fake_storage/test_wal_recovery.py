@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from metaclient_fake.storage import FlushOutcome, MarkerKind, RegionState, WalEntry
 
 from metaclient.errors import NotServingRegion, ServerStopped
 from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Get, Put, RegionInfo, RowMutations
+from metaclient_fake.storage import FlushOutcome, MarkerKind, RegionState, WalEntry
 from tests.unit.fake_storage.bench import INFO, Bench, put, values
 
 

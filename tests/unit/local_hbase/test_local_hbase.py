@@ -11,6 +11,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+
+from metaclient.cli import main
+from metaclient.errors import ConfigError, Unsupported
+from metaclient.runtime import ThreadRuntime
 from metaclient_local_hbase import LocalHBase, jmx
 from metaclient_local_hbase.death_watch import DeathWatch, kill_all
 from metaclient_local_hbase.jars import jar_folder, pom
@@ -19,10 +23,6 @@ from metaclient_local_hbase.ports import LOOPBACK, free_ports
 from metaclient_local_hbase.processes import is_stopped, running, send_signal, spawn
 from metaclient_local_hbase.settings import command, hbase_site, marker, write_configuration
 from metaclient_local_hbase.tools import cache_folder, missing_tools, state_folder
-
-from metaclient.cli import main
-from metaclient.errors import ConfigError, Unsupported
-from metaclient.runtime import ThreadRuntime
 
 #: Where a test waits for what must come: long enough for a busy machine.
 PATIENCE_S = 60.0

@@ -6,14 +6,14 @@ import stat
 from pathlib import Path
 
 import pytest
+
+from metaclient.errors import ConfigError, MetaClientError, Unsupported
+from metaclient.model import ServerName
 from metaclient_local_hbase import LocalHBase
 from metaclient_local_hbase.admin import SOURCE, Admin
 from metaclient_local_hbase.jars import FETCHES_MAX, jar_folder
 from metaclient_local_hbase.programs import java_command, run_java
 from metaclient_local_hbase.settings import command
-
-from metaclient.errors import ConfigError, MetaClientError, Unsupported
-from metaclient.model import ServerName
 
 
 @pytest.fixture

@@ -13,17 +13,16 @@ import pytest
 pytest.importorskip("numpy")
 pytest.importorskip("pyarrow")
 
-from metaclient_fake import FakeCluster
-from metaclient_fake.front.rpc import RpcFront
-from metaclient_fake.front.rpc.virtual import VirtualPorts
-from metaclient_fake.server.region_server import ServerState
-from metaclient_native.scanners import Scanners
-
 import metaclient
 from metaclient import MetaClientError
 from metaclient.model import Consistency, FamilyDescriptor, Scan, TableDescriptor
 from metaclient.runtime import SimRuntime
 from metaclient.scanner import CellScanner
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.rpc import RpcFront
+from metaclient_fake.front.rpc.virtual import VirtualPorts
+from metaclient_fake.server.region_server import ServerState
+from metaclient_native.scanners import Scanners
 
 ROWS = [b"%03d" % number for number in range(120)]
 SPLITS = [b"040", b"080"]

@@ -8,9 +8,6 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from metaclient_native.connection import HELD_BYTES_MAX, Call, Connection
-from metaclient_native.connections import Connections
-from metaclient_native.security import Security
 
 from metaclient.errors import (
     CallTimeout,
@@ -28,6 +25,9 @@ from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.framing import CONNECTION_CALL_ID, Response
 from metaclient.wire.rpc.protobuf import ProtocolError
 from metaclient.wire.stream import Stream
+from metaclient_native.connection import HELD_BYTES_MAX, Call, Connection
+from metaclient_native.connections import Connections
+from metaclient_native.security import Security
 from tests.unit.native.peer import WAIT_S, Caller, Peer, echo, serving, text
 
 

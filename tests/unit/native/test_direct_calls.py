@@ -6,16 +6,16 @@ import gc
 import weakref
 from collections.abc import Callable, Iterator
 
-import metaclient_native.connection as connection_module
 import pytest
-from metaclient_native.connection import Call, Connection
-from metaclient_native.connections import Connections
-from metaclient_native.security import Security
 
+import metaclient_native.connection as connection_module
 from metaclient.errors import CallTimeout, ConnectionClosed, NotServingRegion, ServerUnreachable
 from metaclient.model import ServerName
 from metaclient.runtime import Pending, ThreadRuntime
 from metaclient.wire.stream import Stream
+from metaclient_native.connection import Call, Connection
+from metaclient_native.connections import Connections
+from metaclient_native.security import Security
 from tests.unit.native.peer import WAIT_S, Caller, Peer, echo, serving, text
 
 

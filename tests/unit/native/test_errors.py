@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from metaclient_native.errors import from_exception
 
 from metaclient.errors import NotServingRegion, ServerNotRunning, ServerStopped
+from metaclient_native.errors import from_exception
 
 HBASE = "org.apache.hadoop.hbase."
 STOPPED, ABORTED = (

@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from metaclient_native import calls
-from metaclient_native.arrow import cells_to_arrow
 
 from metaclient.errors import Unsupported
 from metaclient.model import (
@@ -44,6 +42,8 @@ from metaclient.wire.rpc.cellblock import (
     encode_results,
 )
 from metaclient.wire.rpc.protobuf import Message, ProtocolError, decode, encode, read_varint, varint
+from metaclient_native import calls
+from metaclient_native.arrow import cells_to_arrow
 
 ALL = [one for module in (messages, admin_messages) for one in vars(module).values() if isinstance(one, Message)]
 names_ = st.binary(min_size=1, max_size=8).filter(lambda name: b":" not in name)

@@ -11,13 +11,13 @@ pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from metaclient_native.batches import MultiCall, PageCall
 
 from metaclient.backend import Action, PutPage
 from metaclient.errors import BackendFault, MetaClientError, NotServingRegion, RegionTooBusy, Unsupported
 from metaclient.model import RegionInfo, RegionLocation, ServerName
 from metaclient.wire.rpc import framing, messages
 from metaclient.wire.rpc.protobuf import encode
+from metaclient_native.batches import MultiCall, PageCall
 from tests.unit.pages import put_pages
 
 SERVER = ServerName("rs1", 16020, 1)

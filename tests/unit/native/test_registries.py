@@ -8,14 +8,9 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import metaclient_thrift  # noqa: F401 - sets up the loggers of happybase and thriftpy2
 import pytest
-from metaclient_native import NativeBackend, native_factory
-from metaclient_native.connections import Connections
-from metaclient_native.registry_rpc import RpcRegistry
-from metaclient_native.security import Security
-from metaclient_native.url import Endpoint, NativeUrl
 
+import metaclient_thrift  # noqa: F401 - sets up the loggers of happybase and thriftpy2
 from metaclient.errors import (
     CallTimeout,
     ConfigError,
@@ -34,6 +29,11 @@ from metaclient.wire.rpc.framing import Request
 from metaclient.wire.rpc.names import server_message, table_message
 from metaclient.wire.rpc.protobuf import Message, encode
 from metaclient.wire.rpc.schemas import table_schema_message
+from metaclient_native import NativeBackend, native_factory
+from metaclient_native.connections import Connections
+from metaclient_native.registry_rpc import RpcRegistry
+from metaclient_native.security import Security
+from metaclient_native.url import Endpoint, NativeUrl
 from tests.unit.native.peer import WAIT_S, Caller, Peer, serving
 
 META = RPC = ServerName("rs1", 16020, 7)

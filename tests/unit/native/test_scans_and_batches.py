@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from metaclient_native.backend import NativeBackend
-from metaclient_native.batches import MultiCall, in_order, is_all_done
 
 from metaclient.backend import Action, Answer, MetaScan
 from metaclient.errors import (
@@ -44,6 +42,8 @@ from metaclient.wire.rpc.mutations import mutation_from, mutation_message
 from metaclient.wire.rpc.names import region_message
 from metaclient.wire.rpc.protobuf import ProtocolError, decode, encode
 from metaclient.wire.rpc.queries import get_message, result_message
+from metaclient_native.backend import NativeBackend
+from metaclient_native.batches import MultiCall, in_order, is_all_done
 from tests.unit.native.peer import WAIT_S, Caller, Peer
 
 TABLE = b"t"

@@ -6,15 +6,15 @@ import socket
 from collections.abc import Callable, Iterator
 
 import pytest
-from metaclient_native import in_flight
-from metaclient_native.connection import Call, State
-from metaclient_native.connections import RETIRED_MAX, Connections
-from metaclient_native.security import Security
 
 from metaclient.errors import CallTimeout, ServerUnreachable
 from metaclient.model import ServerName
 from metaclient.runtime import Pending, ThreadRuntime
 from metaclient.wire import stream
+from metaclient_native import in_flight
+from metaclient_native.connection import Call, State
+from metaclient_native.connections import RETIRED_MAX, Connections
+from metaclient_native.security import Security
 from tests.unit.native.peer import WAIT_S, Caller, Peer, echo, serving, text
 
 #: The time of a call to a server that does not answer.

@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from metaclient_native import connection as connection_module
-from metaclient_native.connection import Call, Connection
-from metaclient_native.connections import Connections
-from metaclient_native.security import Security
 
 from metaclient.errors import CallTimeout, MetaClientError, ServerUnreachable
 from metaclient.runtime import Pending, ThreadRuntime
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.framing import Response
+from metaclient_native import connection as connection_module
+from metaclient_native.connection import Call, Connection
+from metaclient_native.connections import Connections
+from metaclient_native.security import Security
 from tests.unit.native.peer import WAIT_S, Caller, Peer, echo, serving, text
 from tests.unit.reply_proxy import Fate, ReplyProxy
 

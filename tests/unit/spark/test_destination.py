@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from metaclient_fake import FakeCluster
 
 from metaclient import ConfigError, Connection, NoSuchFamily, TableNotFound, Unsupported
 from metaclient.runtime import SimRuntime
+from metaclient_fake import FakeCluster
 from spark_connector.settings.options import Options
 from spark_connector.writing import destination
 

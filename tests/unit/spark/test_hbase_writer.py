@@ -12,10 +12,10 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra 'spark'")
 
 import pyarrow as pa
-from metaclient_fake import FakeCluster
 
 from metaclient import ConfigError, Connection, NoSuchFamily, TableNotFound
 from metaclient.errors import MetaClientError
+from metaclient_fake import FakeCluster
 from spark_connector import clients
 from spark_connector.jobs.splits import schema_from
 from spark_connector.settings.options import Options

@@ -11,10 +11,10 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra 'spark'")
 
 import pyarrow as pa
-from metaclient_fake import FakeCluster
 
 import spark_connector
 from metaclient import ConfigError
+from metaclient_fake import FakeCluster
 from spark_connector import clients
 from spark_connector.jobs import bulk_join
 from spark_connector.jobs.splits import schema_from

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from metaclient_fake import FakeCluster
-from metaclient_fake.storage.filters import filtered_row, parse
-
 from metaclient import Connection
 from metaclient.model import Cell, Result
 from metaclient.runtime import SimRuntime
+from metaclient_fake import FakeCluster
+from metaclient_fake.storage.filters import filtered_row, parse
 from spark_connector.conditions import filter_text
 from spark_connector.conditions.dialect import Dialect
 from spark_connector.conditions.expressions import Expression, IsNull, bind, columns_of, evaluate, opaque_parts

@@ -11,10 +11,9 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from metaclient_fake import FakeCluster
-
 from metaclient import Connection
 from metaclient.errors import ConfigError
+from metaclient_fake import FakeCluster
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning.query import COUNT_FILTER, Query
 from spark_connector.planning.splits import TableSplit, plan

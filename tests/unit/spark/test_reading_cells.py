@@ -12,10 +12,9 @@ import pytest
 pytest.importorskip("numpy")
 pytest.importorskip("pyspark")
 
-from metaclient_fake import FakeCluster
-
 import metaclient
 from metaclient import Connection
+from metaclient_fake import FakeCluster
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import TableSplit, plan

@@ -8,10 +8,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra 'spark'")
 
-from metaclient_fake import FakeCluster
-
 from metaclient import Connection
 from metaclient.runtime import SimRuntime
+from metaclient_fake import FakeCluster
 from spark_connector.jobs import replication_check as job
 from spark_connector.jobs.comparison import Compared, Verdict, merged
 from spark_connector.planning.query import Query

@@ -12,13 +12,13 @@ pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
-from metaclient_fake import FakeCluster
 
 from metaclient import BatchError, Connection, MetaClientError
 from metaclient.backend import PutPage
 from metaclient.errors import RegionTooBusy
 from metaclient.model import Cell, CellType, Delete, Increment, Put
 from metaclient.runtime import SimRuntime
+from metaclient_fake import FakeCluster
 from spark_connector.writing.loads import Mutations, Page, bytes_of_mutation, cells_of_mutation
 from spark_connector.writing.sending import BATCHES_BUFFERED, Sender
 from tests.unit.pages import put_pages

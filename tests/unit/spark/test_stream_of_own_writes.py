@@ -13,10 +13,10 @@ pytest.importorskip("pyspark", reason="needs the extra 'spark'")
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark asks for limits from 4.2 on")
 
 import pyarrow as pa
-from metaclient_fake import FakeCluster
 
 from metaclient import Connection
 from metaclient.model import LATEST_TIMESTAMP
+from metaclient_fake import FakeCluster
 from spark_connector import clients
 from spark_connector.jobs.splits import schema_from
 from spark_connector.planning.read_schema import schema_of

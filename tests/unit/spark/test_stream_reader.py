@@ -11,11 +11,11 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra 'spark'")
 pytest.importorskip("pyspark.sql.streaming.datasource", reason="Spark asks for limits from 4.2 on")
 
-from metaclient_fake import FakeCluster
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from metaclient import ConfigError, Connection
+from metaclient_fake import FakeCluster
 from spark_connector import clients
 from spark_connector.planning.read_schema import schema_of
 from spark_connector.settings.options import Options

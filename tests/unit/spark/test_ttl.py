@@ -7,14 +7,14 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 
 import pyarrow as pa
-from metaclient_fake import FakeCluster
-from metaclient_thrift.requests import put2
 
 from metaclient import Unsupported, connect
 from metaclient.errors import MetaClientError
 from metaclient.model import Cell, Put
 from metaclient.runtime import SimRuntime
 from metaclient.wire.thrift.structs import put_of
+from metaclient_fake import FakeCluster
+from metaclient_thrift.requests import put2
 from spark_connector.schema.catalog import Catalog
 from spark_connector.settings.options import Options
 from spark_connector.writing import destination

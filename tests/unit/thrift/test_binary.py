@@ -7,9 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metaclient_thrift.binary import NotOurs, Rows1, Rows2, read_row, read_rows
-from metaclient_thrift.messages import call_head, pack_number, reply_head
-from metaclient_thrift.requests import get1, get2, put1, put2
 from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.thrift import TMessageType
 from thriftpy2.transport import TMemoryBuffer
@@ -17,6 +14,9 @@ from thriftpy2.transport import TMemoryBuffer
 from metaclient.model import LATEST_TIMESTAMP, Cell, CellType, Durability, Put, Result
 from metaclient.wire.thrift import structs as cells
 from metaclient.wire.thrift.idl import thrift1, thrift2
+from metaclient_thrift.binary import NotOurs, Rows1, Rows2, read_row, read_rows
+from metaclient_thrift.messages import call_head, pack_number, reply_head
+from metaclient_thrift.requests import get1, get2, put1, put2
 
 T1, T2 = thrift1(), thrift2()
 SMALL = st.binary(max_size=8)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
-from metaclient_thrift.binary import NotOurs, Rows2, read_rows, rows_begin
-from metaclient_thrift.cell_pages import CellRows, cells_of_rows, read_cells
 
 from metaclient.wire.thrift.idl import thrift2
+from metaclient_thrift.binary import NotOurs, Rows2, read_rows, rows_begin
+from metaclient_thrift.cell_pages import CellRows, cells_of_rows, read_cells
 from tests.unit.thrift.test_binary import Pieces, reply, results2
 
 pytest.importorskip("numpy")

@@ -6,11 +6,11 @@ import itertools
 from collections.abc import Iterator
 
 import pytest
-from metaclient_fake import FakeCluster
 
 import metaclient
 from metaclient import Connection
 from metaclient.model import LATEST_TIMESTAMP, Cell, CellType, Delete, Put, RowMutations
+from metaclient_fake import FakeCluster
 
 TABLE = b"t"
 

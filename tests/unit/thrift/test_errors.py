@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metaclient_thrift.errors import Call, is_answer, translated
 from thriftpy2.thrift import TApplicationException
 from thriftpy2.transport import TTransportException
 
@@ -16,6 +15,7 @@ from metaclient.errors import Disposition, MetaClientError
 from metaclient.model import ServerName
 from metaclient.wire.java_errors import JAVA_ERRORS, error_class
 from metaclient.wire.thrift.idl import thrift1, thrift2
+from metaclient_thrift.errors import Call, is_answer, translated
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "recorded_errors.json").read_text(encoding="utf-8"))
 WRITE = Call("put", b"t1", is_write=True, gateway="gw:9090")

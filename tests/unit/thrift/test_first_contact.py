@@ -6,10 +6,10 @@ import socket
 from collections.abc import Callable
 
 import pytest
-from metaclient_thrift import Thrift1Backend
 
 from metaclient.errors import CallTimeout, ConfigError
 from metaclient.runtime import ThreadRuntime
+from metaclient_thrift import Thrift1Backend
 from tests.unit.thrift.conftest import Gateway, T
 
 LONG_S = 10.0

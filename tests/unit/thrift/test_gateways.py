@@ -8,12 +8,12 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from metaclient_thrift.gateways import OUT_S, SILENT_CALLS_MAX, Gateways, Loan
-from metaclient_thrift.transport import Link
-from metaclient_thrift.url import Gateway
 
 from metaclient.errors import ServerUnreachable
 from metaclient.runtime import SimRuntime, ThreadRuntime
+from metaclient_thrift.gateways import OUT_S, SILENT_CALLS_MAX, Gateways, Loan
+from metaclient_thrift.transport import Link
+from metaclient_thrift.url import Gateway
 
 HUNG, ALIVE = Gateway("hung"), Gateway("alive")
 

@@ -7,11 +7,6 @@ import tracemalloc
 from typing import Any
 
 import pytest
-from metaclient_thrift import transport
-from metaclient_thrift.binary import Rows1, Rows2, read_row, read_rows
-from metaclient_thrift.messages import NotThrift, pack_number, reply_head
-from metaclient_thrift.transport import Link, Reply
-from metaclient_thrift.url import Gateway
 from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TMessageType
 from thriftpy2.transport import TMemoryBuffer
@@ -19,6 +14,11 @@ from thriftpy2.transport import TMemoryBuffer
 from metaclient.wire.thrift import message_walk
 from metaclient.wire.thrift.idl import thrift2
 from metaclient.wire.thrift.message_walk import MalformedMessage, walk_of
+from metaclient_thrift import transport
+from metaclient_thrift.binary import Rows1, Rows2, read_row, read_rows
+from metaclient_thrift.messages import NotThrift, pack_number, reply_head
+from metaclient_thrift.transport import Link, Reply
+from metaclient_thrift.url import Gateway
 
 T2 = thrift2()
 BYTES_MAX = 1 << 20

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from metaclient_thrift import Thrift2Backend
 
 from metaclient.errors import CallTimeout, ServerUnreachable
 from metaclient.model import Get
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire.thrift.idl import thrift2
+from metaclient_thrift import Thrift2Backend
 
 LONG_S, SHORT_S = 60.0, 0.75
 T = thrift2()

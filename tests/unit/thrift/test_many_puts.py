@@ -10,7 +10,6 @@ pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 
 from hypothesis import given
 from hypothesis import strategies as st
-from metaclient_thrift.requests import put_page2, puts2
 from thriftpy2.protocol import TBinaryProtocol
 from thriftpy2.transport import TMemoryBuffer
 
@@ -18,6 +17,7 @@ from metaclient.backend import PutPage
 from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Put, PutCells
 from metaclient.wire.thrift.idl import thrift2
 from metaclient.wire.thrift.structs import put_of
+from metaclient_thrift.requests import put_page2, puts2
 from tests.unit.pages import put_pages
 
 T = thrift2()

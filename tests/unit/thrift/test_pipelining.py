@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metaclient_fake import FakeCluster
-from metaclient_thrift.binary import Rows2, read_row, read_rows
-from metaclient_thrift.messages import WrongReply, call_head, pack_number
-from metaclient_thrift.thrift2 import Thrift2Backend, _pieces
-from metaclient_thrift.transport import Link
-from metaclient_thrift.url import Gateway
 from thriftpy2.thrift import TApplicationException, TMessageType
 
 from metaclient.errors import MetaClientError
 from metaclient.model import Cell, Get, Put, Result, Scan
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire.thrift.idl import thrift2
+from metaclient_fake import FakeCluster
+from metaclient_thrift.binary import Rows2, read_row, read_rows
+from metaclient_thrift.messages import WrongReply, call_head, pack_number
+from metaclient_thrift.thrift2 import Thrift2Backend, _pieces
+from metaclient_thrift.transport import Link
+from metaclient_thrift.url import Gateway
 from tests.unit.thrift.test_binary import reply, written
 
 T2 = thrift2()

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from metaclient_thrift import Thrift2Backend
-from metaclient_thrift.gateways import SILENT_CALLS_MAX
 from thriftpy2.thrift import TApplicationException
 
 from metaclient.backend import MetaScan
@@ -28,6 +26,8 @@ from metaclient.model import Cell, Get, MetaReplica, Put, Scan
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire.thrift.idl import thrift2
 from metaclient.wire.thrift.structs import scan_of
+from metaclient_thrift import Thrift2Backend
+from metaclient_thrift.gateways import SILENT_CALLS_MAX
 
 T = thrift2()
 #: LONG_S is never waited for; SHORT_S is, and a busy machine must get a call out and a healthy answer back within it.

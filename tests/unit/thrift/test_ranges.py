@@ -2,9 +2,9 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from metaclient_thrift.ranges import wire_range
 
 from metaclient.model import RegionInfo, Scan
+from metaclient_thrift.ranges import wire_range
 
 ALPHABET = st.sampled_from([b"\x00", b"\x01", b"a", b"b", b"\xfe", b"\xff"])
 ROWS = st.lists(ALPHABET, max_size=3).map(b"".join)

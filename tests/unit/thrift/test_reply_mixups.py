@@ -10,15 +10,15 @@ from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from metaclient_fake import FakeCluster
-from metaclient_fake.front.serving import Front
-from metaclient_thrift import Thrift1Backend, Thrift2Backend
 
 import metaclient
 from metaclient.backend import Action
 from metaclient.errors import CallTimeout, ServerUnreachable
 from metaclient.model import Cell, Get, Increment, Put, Result, Scan
 from metaclient.runtime import ThreadRuntime
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.serving import Front
+from metaclient_thrift import Thrift1Backend, Thrift2Backend
 from tests.unit.reply_proxy import Fate, ReplyProxy
 
 LONG_S, SHORT_S = 60.0, 0.5

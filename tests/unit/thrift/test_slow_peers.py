@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 import pytest
-from metaclient_thrift.transport import HttpStream, SocketStream
-from metaclient_thrift.url import Gateway
 
 from metaclient.runtime import ThreadRuntime
+from metaclient_thrift.transport import HttpStream, SocketStream
+from metaclient_thrift.url import Gateway
 
 #: The time of the call, and the pause between two pieces: far less.
 CALL_S, PAUSE_S = 0.3, 0.02

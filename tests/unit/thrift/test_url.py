@@ -5,10 +5,10 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from metaclient_thrift.url import Gateway, ThriftUrl
 
 import metaclient
 from metaclient.errors import ConfigError
+from metaclient_thrift.url import Gateway, ThriftUrl
 
 
 def test_all_forms() -> None:
