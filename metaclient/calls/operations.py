@@ -166,15 +166,16 @@ class Operations:
 
     def get_strong(self, table: bytes, get: Get) -> Placed:
         """Read a row at its primary: usually a cached location and one call."""
-        begun = now = self._now()
+        begun = self._now()
+        until = begun + self.read_timeout_s
         place: RegionLocation | None = None
         try:
             if not self.by_gateway:
                 place = self._cached_place(table, get.row)
                 if place is None:
-                    place = self.locator.locate(table, get.row, deadline=begun + self.timeout_s(table))
-                    now = self._now()
-            until = now + self.read_timeout_s
+                    deadline = begun + self.timeout_s(table)
+                    place = self.locator.locate(table, get.row, deadline=deadline)
+                    until = min(self._now() + self.read_timeout_s, deadline)
             if table.startswith(SYSTEM_TABLES):
                 until = min(until, begun + self._meta_operation_timeout_s)
             if self._direct_get is not None:
@@ -405,7 +406,8 @@ class Operations:
 
     def mutate(self, table: bytes, mutation: Mutation) -> Result | None:
         """Write one row: usually a cached location and one call, as ``get_strong``."""
-        begun = now = self._now()
+        begun = self._now()
+        until = begun + self._write_timeout_s
         if self._has_nonces and isinstance(mutation, CHANGES) and mutation.nonce is None:
             mutation = replace(mutation, nonce=self.runtime.rng.getrandbits(63))
         place: RegionLocation | None = None
@@ -413,9 +415,9 @@ class Operations:
             if not self.by_gateway:
                 place = self._cached_place(table, mutation.row)
                 if place is None:
-                    place = self.locator.locate(table, mutation.row, deadline=begun + self.timeout_s(table))
-                    now = self._now()
-            until = now + self._write_timeout_s
+                    deadline = begun + self.timeout_s(table)
+                    place = self.locator.locate(table, mutation.row, deadline=deadline)
+                    until = min(self._now() + self._write_timeout_s, deadline)
             if table.startswith(SYSTEM_TABLES):
                 until = min(until, begun + self._meta_operation_timeout_s)
             if self._direct_mutate is not None:

@@ -531,3 +531,19 @@ def test_happybase_argument_beside_a_url_is_not_ignored(given: dict[str, Any]) -
 def test_timeout_beside_rpc_timeout_is_not_ignored() -> None:
     with pytest.raises(ConfigError, match="rpc_timeout_s, which is given, too"):
         Connection(timeout=1000, rpc_timeout_s=5.0, autoconnect=False)
+
+
+@pytest.mark.parametrize("call", ["get", "mutate"])
+def test_slow_lookup_leaves_the_call_only_the_time_that_remains(backend: ScriptedBackend, call: str) -> None:
+    """One operation has one deadline: a lookup of 4 s leaves 2 of 6 s, though a call may take 5."""
+    options = {"operation_timeout_s": 6.0, "rpc_timeout_s": 5.0, "retries": 0, "meta_mode": "None"}
+    connection = connect_to(backend, runtime=backend.runtime, **options)
+    backend.on("read_meta").delays(4.0)
+    backend.on(call).hangs()
+    begun = backend.runtime.now()
+    with pytest.raises(metaclient.MetaClientError):
+        if call == "get":
+            connection.table("t").row(b"a")
+        else:
+            connection.table("t").counter_inc(b"a", b"cf:n")
+    assert backend.runtime.now() - begun == pytest.approx(6.0, abs=0.2)
