@@ -261,7 +261,7 @@ class Injector:
         region = self._region(fault)
         info = self._cluster.node_named(region).info
         rows = [row for row in self._world.border_rows if info.contains(row) and row > info.start_key]
-        at = rows[int(fault.amount * len(rows))] if rows else None
+        at = rows[min(int(fault.amount * len(rows)), len(rows) - 1)] if rows else None
         struck.detail = f"{info.table.decode()} {region} at {at.decode() if at else 'its middle'}"
         self._cluster.split(region, at)
 
@@ -276,7 +276,7 @@ class Injector:
     def _move(self, fault: Fault, struck: Struck) -> None:
         region = self._region(fault)
         nodes = self._cluster.master.states.group_of(self._cluster.node_named(region)).nodes
-        replica_id = int(fault.amount * len(nodes))
+        replica_id = min(int(fault.amount * len(nodes)), len(nodes) - 1)
         struck.detail = f"{region} replica {replica_id}"
         self._cluster.move(region, replica_id=replica_id)
 
@@ -355,7 +355,7 @@ class Injector:
         nodes = self._cluster.master.states.group_of(self._cluster.node_named(region)).nodes
         if len(nodes) < 2:
             raise RequestRefused("the region has one copy")
-        replica_id = 1 + int(fault.amount * (len(nodes) - 1))
+        replica_id = min(1 + int(fault.amount * (len(nodes) - 1)), len(nodes) - 1)
         struck.detail = f"{region} replica {replica_id}"
         self._cluster.faults.disable_reads(region, replica_id, fault.lasts_s)
 
