@@ -36,7 +36,8 @@ def digests() -> dict[str, str]:
 
 
 def digests_of(python: str, hash_seed: int) -> dict[str, str]:
-    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": str(ROOT)}
+    roots = os.pathsep.join(str(ROOT / folder) for folder in (".", "adapters"))
+    environment = {**os.environ, "PYTHONHASHSEED": str(hash_seed), "PYTHONPATH": roots}
     done = subprocess.run(
         [python, "-c", CODE], env=environment, cwd=ROOT, capture_output=True, text=True, timeout=280, check=True
     )
