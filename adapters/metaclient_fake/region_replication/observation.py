@@ -25,8 +25,8 @@ __all__ = ["METRICS", "SinkPlace", "observe", "sink_picture"]
 METRICS: Mapping[str, tuple[str, str]] = {
     "metaclient.fake.replication.lag": ("s", "age of the oldest edit that a replica lacks"),
     "metaclient.fake.replication.lag.edits": ("{edit}", "edits that a replica lacks"),
-    "metaclient.fake.replication.queue": ("By", "bytes that wait for a replica, without those on their way"),
-    "metaclient.fake.replication.in_flight": ("{edit}", "edits on their way to a replica"),
+    "metaclient.fake.replication.queue": ("By", "bytes that wait for a replica, without those in flight"),
+    "metaclient.fake.replication.in_flight": ("{edit}", "edits in flight to a replica"),
     "metaclient.fake.replication.failed": ("s", "how long a replica has been failed; 0 when it is healthy"),
     "metaclient.fake.replication.dropped": ("{edit}", "edits that a replica was not sent, and got or gets by files"),
     "metaclient.fake.replication.buffer": ("By", "bytes that all sinks of a server hold"),
