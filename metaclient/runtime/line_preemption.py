@@ -25,6 +25,7 @@ import pkgutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
+from threading import get_ident
 from types import CodeType, FunctionType, ModuleType
 
 from metaclient.runtime.simulation import SimRuntime
@@ -91,15 +92,16 @@ def preempted_lines(runtime: SimRuntime, modules: Sequence[ModuleType], share: f
 class _Countdown:
     """The state of the checkpoint: how many statements are left until the running task gives way."""
 
-    __slots__ = ("left", "runtime", "share")
+    __slots__ = ("left", "runtime", "share", "thread")
 
     def __init__(self) -> None:
         self.runtime: SimRuntime | None = None
         self.share = 0.0
         self.left = 0
+        self.thread = 0
 
     def begin(self, runtime: SimRuntime, share: float) -> None:
-        self.runtime, self.share = runtime, share
+        self.runtime, self.share, self.thread = runtime, share, get_ident()
         self._draw(runtime)
 
     def end(self) -> None:
@@ -109,6 +111,9 @@ class _Countdown:
         self.left = 1 + int(runtime._chance.expovariate(self.share))
 
     def checkpoint(self) -> None:
+        """Count a statement. Other threads run the same code, for a cluster on real threads, and do not count."""
+        if get_ident() != self.thread:
+            return
         self.left -= 1
         if self.left <= 0 and self.runtime is not None:
             self._draw(self.runtime)

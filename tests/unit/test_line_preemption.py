@@ -1,6 +1,7 @@
 """Simulated tasks can be preempted between any two statements of chosen modules, and equal seeds give equal runs."""
 
 import sys
+import threading
 import types
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,6 +108,31 @@ def test_code_is_put_back_after_the_block(racy: types.ModuleType) -> None:
     after = {name: member.__code__ for name, member in vars(racy.Counter).items() if hasattr(member, "__code__")}
     assert before == after
     assert not [name for name in vars(racy) if "checkpoint" in name]
+
+
+def test_threads_beside_the_simulation_do_not_change_its_run(racy: types.ModuleType) -> None:
+    """A cluster that another test left on real threads runs the same modules."""
+
+    other = racy.Counter()
+
+    def digest(has_thread: bool) -> str:
+        with SimRuntime(7) as runtime, preempted_lines(runtime, [racy], 0.3):
+            counter = racy.Counter()
+
+            def work() -> None:
+                for _ in range(20):
+                    counter.add()
+                    if has_thread:
+                        beside = threading.Thread(target=other.add)
+                        beside.start()
+                        beside.join()
+
+            tasks = [runtime.start(work) for _ in range(3)]
+            runtime.run_for(0)
+            assert all(task.is_done for task in tasks)
+            return runtime.digest()
+
+    assert digest(has_thread=True) == digest(has_thread=False)
 
 
 def test_code_is_put_back_when_a_module_is_named_twice(racy: types.ModuleType) -> None:
