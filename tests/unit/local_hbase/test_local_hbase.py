@@ -247,9 +247,9 @@ folder = Path(sys.argv[1])
 watch = DeathWatch(marker(folder))
 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(120)", marker(folder), "-Dmetaclient.process=rs1"],
                  start_new_session=True)
-print("started", flush=True)
 if sys.argv[2] == "leave":
     watch.leave()
+print("started", flush=True)  # last: the test may kill us from here on
 time.sleep(120)
 """
 
