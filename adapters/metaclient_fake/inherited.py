@@ -1,4 +1,4 @@
-"""Refuses a cluster in a child process: its memory there is a copy, whose threads and writes are nobody's.
+"""Refuses a cluster in a forked child process, where its memory is a copy without threads.
 
 After ``os.fork()`` a child has all of the cluster's memory and none of its threads. Any lock may be held and any write
 half done, and a write to the copy would be acknowledged although neither the parent nor another child ever sees it. So

@@ -379,7 +379,7 @@ def _judge_unread(config: Mapping[str, object]) -> None:
 
 
 def _with(config: ClusterConfig, settings: Mapping[str, object]) -> ClusterConfig:
-    """A copy with settings of ours over it, as values or as a url's text."""
+    """Return a copy with these settings replaced, given as values or as text of a url."""
     _check_names(settings)
     inner = {name: value for name, value in settings.items() if name.startswith(_REPLICATION_PREFIX)}
     ours = {name: _typed(name, value, ClusterConfig) for name, value in settings.items() if name not in inner}

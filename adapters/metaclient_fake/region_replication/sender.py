@@ -108,7 +108,7 @@ class SendSlots:
                 one(error)
 
     def _given_up(self, key: object, line: _Line) -> list[Refusal]:
-        """The task for this line could not be started: what was queued behind it has nobody to run it, either."""
+        """Take out the jobs behind a task that could not be started; return the callbacks that refuse them."""
         with self._lock:
             alone = line.busy == 1
             waiting = [refused for _, refused in line.waiting] if alone else []
