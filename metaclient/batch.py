@@ -77,7 +77,11 @@ class Batch:
             self._check_process()
         else:
             self._fork_count = self._table.connection._runtime.fork_count
-        self._rows.setdefault(mutation.row, []).append(mutation)
+        queued = self._rows.get(mutation.row)
+        if queued is None:
+            self._rows[mutation.row] = [mutation]
+        else:
+            queued.append(mutation)
         self._count += _weight(mutation)
         if self._batch_size is not None and self._count >= self._batch_size:
             self.send()
