@@ -139,12 +139,13 @@ class ThreadRuntime(Blocking):
 
     def start(self, function: Callable[..., T], *args: object, name: str = "task") -> Task[T]:
         task = Task(self, function, args, name, False)
-        idle: _IdleWorker | None = None
         with self._mutex:
             self._check_open()
-            if self._idle:
-                idle = self._idle.pop()
+            idle = self._idle[-1] if self._idle else None
+            if idle is not None:
+                # In this order, an interrupt in between leaves an idle worker or one that finds its task.
                 idle.task = self._workers[idle.thread] = task
+                del self._idle[-1]
             elif len(self._workers) < self._max_tasks:
                 self._threads_started += 1
                 self._workers[self._launch(self._work, task, f"{self.name}-{self._threads_started}")] = task
