@@ -39,6 +39,7 @@ from metaclient.runtime import Task
 from metaclient_fake.network.call import Call, Station
 from metaclient_fake.network.handlers import ONCE, Handler, Handlers
 from metaclient_fake.server.data_calls import DataCalls
+from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.server.scanners import ScannerHandle
 
 if TYPE_CHECKING:
@@ -218,15 +219,22 @@ class FakeBackend:
             except IndexError:
                 if taken:
                     raise  # else all are busy: the queue is on the long way
+            except MetaClientError:
+                raise
+            except BaseException:
+                if is_write:
+                    server.write_was_torn()
+                raise
             finally:
                 handlers.free.extend(taken)
                 if handlers.waiting:
                     handlers.wake()
         config = server.config
         service_s = server.slow_s + (config.meta_service_time_s if is_meta else config.service_time_s)
-        return self._long_way(
-            server, handlers, partial(method, server.calls, *arguments), deadline, service_s, is_write
+        function = (
+            partial(_write, server, method, *arguments) if is_write else partial(method, server.calls, *arguments)
         )
+        return self._long_way(server, handlers, function, deadline, service_s, is_write)
 
     def at_server(
         self,
@@ -289,6 +297,17 @@ class FakeBackend:
             raise CallTimeout("the master is still at it", may_have_applied=True) from error
         except MetaClientError:
             raise
+
+
+def _write(server: RegionServer, method: Callable[[DataCalls, *Ts], T], *arguments: *Ts) -> T:
+    """Run a write at a server, which restarts if an exception other than HBase's errors cuts the write off."""
+    try:
+        return method(server.calls, *arguments)
+    except MetaClientError:
+        raise
+    except BaseException:
+        server.write_was_torn()
+        raise
 
 
 def _no_place() -> RegionLocation:

@@ -130,7 +130,13 @@ class FakeCluster:
     def _make_parts(self) -> None:
         runtime, config, master, by_host = self.runtime, self.config, self.master, self.servers_by_host
         self.peers = ClusterPeers(
-            runtime, config, self.network, master, by_host, on_waiting=lambda: self._chores.wake()
+            runtime,
+            config,
+            self.network,
+            master,
+            by_host,
+            on_waiting=lambda: self._chores.wake(),
+            restart=lambda server: self._servers.restart_soon(server),
         )
         self._servers = Servers(
             by_host,

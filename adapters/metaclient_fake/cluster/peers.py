@@ -32,6 +32,7 @@ class ClusterPeers:
         master: Master,
         servers_by_host: Mapping[str, RegionServer],
         on_waiting: Callable[[], None],
+        restart: Callable[[RegionServer], None],
     ) -> None:
         self._runtime = runtime
         self._config = config
@@ -39,6 +40,7 @@ class ClusterPeers:
         self._master = master
         self._servers_by_host = servers_by_host
         self._on_waiting = on_waiting
+        self.restart = restart
         #: Limits how many batches are in flight to one server.
         self.send_slots = SendSlots(runtime, config.replication.sends_per_server_max)
         self._count_lock = runtime.lock()

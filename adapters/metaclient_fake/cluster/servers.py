@@ -57,6 +57,15 @@ class Servers:
             server.crash()
         self._start(server.host)
 
+    def restart_soon(self, server: RegionServer) -> None:
+        """Restart a server in a task of its own, which no signal handler can interrupt."""
+
+        def restart() -> None:
+            if self._by_host.get(server.host) is server:
+                self.restart(server)
+
+        self._runtime.start(restart, name="restart-server")
+
     def stop(self, server: RegionServer) -> None:
         """Have the server close its regions and end its session."""
         server.stop()

@@ -29,6 +29,10 @@ class Peers(ReplicaDirectory, Protocol):
         """Wake the chore that checks waiting secondaries."""
         ...
 
+    def restart(self, server: RegionServer) -> None:
+        """Replace an aborting server by a new incarnation, in a task."""
+        ...
+
     def acknowledged(self, name: bytes, families: frozenset[bytes] | None = None) -> Acknowledged | None:
         """Return what the primary of this replica knows that the replica has; None if that is not known."""
         ...

@@ -116,6 +116,7 @@ class RegionServer:
             tell_primary=lambda info: peers.tell_primary_of(self, info),
             on_waiting=peers.replica_waits,
         )
+        self._peers = peers
         self.flusher = Flusher(self, config)
         self.assignments = Assignments(self, self._lock, runtime, filesystem, self._nonces)
         self.calls = DataCalls(self, runtime, peers, self.scanners, self._nonces)
@@ -202,6 +203,18 @@ class RegionServer:
             self._become(ServerState.ABORTING)
             self.stopped_because = f"aborting: {why}"
             self._network.announce()
+
+    def write_was_torn(self) -> None:
+        """Abort, and be replaced by a new incarnation, because an exception cut a write off in the middle.
+
+        The caller's thread runs the server's code, so KeyboardInterrupt and what signal handlers raise can strike
+        between two changes that belong together. HBase aborts a server whose memory it cannot trust, too. Recovery
+        from the log shows the write wholly or not at all.
+        """
+        if self.is_running and not self._network.is_closed:
+            logger.warning("%s: a write was interrupted in the middle; the server restarts", self.name)
+            self.abort("a write was interrupted in the middle")
+            self._peers.restart(self)
 
     def stop(self) -> None:
         """Stop as after SIGTERM: refuse calls, close the regions, end."""

@@ -119,11 +119,15 @@ class VersionedRow:
         self.size += size
 
     def settle(self) -> None:
-        """Unpack what was put since somebody looked."""
+        """Unpack the rows that were put since the last read.
+
+        They are forgotten last: a read that is interrupted before is repeated by the next one, and merging a row twice
+        changes nothing.
+        """
         if self._fresh:
-            fresh, self._fresh = self._fresh, []
-            for row in fresh:
+            for row in self._fresh:
                 self._merge(row.cells, row.sequence_id)
+            self._fresh = []
 
     def collect(self, into: Columns, read_point: int) -> None:
         """Add what a reader at ``read_point`` may see."""

@@ -27,7 +27,7 @@ class Segment:
     does not see, and the list that it holds is never changed.
     """
 
-    __slots__ = ("_is_lent", "_new_rows", "_order", "_sorted", "oldest_sequence_id", "rows", "size")
+    __slots__ = ("_new_rows", "_order", "_sorted", "oldest_sequence_id", "rows", "size")
 
     def __init__(self, order: RowOrder = None) -> None:
         self.rows: dict[bytes, RowVersions] = {}
@@ -36,7 +36,6 @@ class Segment:
         self._order = order
         self._sorted: list[bytes] = []
         self._new_rows: list[bytes] = []
-        self._is_lent = False
 
     def add(self, row: bytes, cells: tuple[Cell, ...] | PackedRow, sequence_id: int, size: int, is_plain: bool) -> None:
         """Apply the cells of one write to one row; plain: puts of different columns, in order."""
@@ -99,14 +98,12 @@ class Segment:
         """The keys in order; the caller holds the region's lock, and must not change the list."""
         new = self._new_rows
         if new:
-            self._new_rows = []
             if len(new) > INSERTIONS_MAX or len(new) > len(self._sorted):
-                self._sorted = sorted(self._sorted + new, key=self._order)
+                ordered = sorted(self._sorted + new, key=self._order)
             else:
-                if self._is_lent:
-                    self._sorted = self._sorted.copy()
-                _insert(self._sorted, new, self._order)
-        self._is_lent = True
+                ordered = self._sorted.copy()  # a reader may have the old list
+                _insert(ordered, new, self._order)
+            self._sorted, self._new_rows = ordered, []  # in one step: an interrupted read leaves both as they were
         return self._sorted
 
     def __repr__(self) -> str:

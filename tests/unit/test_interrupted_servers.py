@@ -1,0 +1,160 @@
+"""An interrupt at each instant of a call on the in-process fake, whose servers run in the caller's thread.
+
+Python runs signal handlers where a function begins and where a C function has returned. A profile function sees the
+same instants, so each of them is tried once, in order. Time is virtual: a server that restarts takes none.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from functools import partial
+from types import FrameType
+
+import greenlet
+import pytest
+
+from metaclient import Table
+from metaclient.runtime import SimRuntime
+from metaclient_fake import FakeCluster
+
+# An interrupt in a generator that is being closed is swallowed and reported by Python itself.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+ROWS = [b"r%03d" % number for number in range(4)]
+CELLS = [b"cf:a", b"cf:b", b"cf:n"]
+
+
+class Interrupted(BaseException):
+    """What the signal handler raises."""
+
+
+class Interrupt:
+    """Raises Interrupted at one instant of a call."""
+
+    def __init__(self, instant: int) -> None:
+        self.left = instant
+        self.caller = greenlet.getcurrent()  # simulated servers have greenlets of their own
+
+    def __call__(self, frame: FrameType, event: str, argument: object) -> None:
+        if event not in ("call", "c_return") or greenlet.getcurrent() is not self.caller:
+            return
+        if not frame.f_globals["__name__"].startswith("metaclient.runtime"):
+            self.left -= 1
+            if self.left == 0:
+                sys.setprofile(None)
+                raise Interrupted
+
+    def during(self, call: Callable[[], object]) -> bool:
+        """Return whether the call was interrupted; False when it had fewer instants."""
+        try:
+            sys.setprofile(self)
+            call()
+        except Interrupted:
+            return True
+        finally:
+            sys.setprofile(None)
+        return False
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with SimRuntime() as runtime, FakeCluster(servers=2, meta_replicas=2, runtime=runtime) as made:
+        with made.connect() as connection:
+            connection.create_table("t", {"cf": {"max_versions": 1}}, region_replication=2)
+        yield made
+
+
+Value = dict[bytes, bytes]
+Calls = dict[str, tuple[Callable[[Table, int], object], Callable[[Value, int], Value]]]
+
+
+def _new(column: bytes) -> Callable[[Value, int], Value]:
+    return lambda before, number: before | {column: b"%d" % number}
+
+
+def _put_row(table: Table, number: int) -> None:
+    table.put(ROWS[1], {b"cf:a": b"%d" % number})
+
+
+def _put_batch(table: Table, number: int) -> None:
+    with table.batch() as batch:
+        batch.put(ROWS[0], {b"cf:a": ROWS[0]})
+        batch.put(ROWS[1], {b"cf:a": b"%d" % number})
+
+
+CALLS: Calls = {
+    "put": (_put_row, _new(b"cf:a")),
+    "put of two cells": (
+        lambda table, number: table.put(ROWS[1], {b"cf:a": b"%d" % number, b"cf:b": b"x"}),
+        lambda before, number: before | {b"cf:a": b"%d" % number, b"cf:b": b"x"},
+    ),
+    "delete": (
+        lambda table, number: table.delete(ROWS[1], [b"cf:b"]),
+        lambda before, number: {name: value for name, value in before.items() if name != b"cf:b"},
+    ),
+    "increment": (
+        lambda table, number: table.counter_inc(ROWS[1], b"cf:n"),
+        lambda before, number: (
+            before | {b"cf:n": (int.from_bytes(before.get(b"cf:n", b"\0"), "big") + 1).to_bytes(8, "big")}
+        ),
+    ),
+    "append": (
+        lambda table, number: table.append(ROWS[1], {b"cf:b": b"x"}),
+        lambda before, number: before | {b"cf:b": before.get(b"cf:b", b"") + b"x"},
+    ),
+    "check and put": (
+        lambda table, number: table.check_and_put(ROWS[1], b"cf:z", None, {b"cf:a": b"%d" % number}),
+        _new(b"cf:a"),
+    ),
+    "batch": (_put_batch, _new(b"cf:a")),
+    "get": (lambda table, number: table.row(ROWS[1]), lambda before, number: before),
+    "scan": (lambda table, number: list(table.scan(batch_size=2)), lambda before, number: before),
+    "get of many": (lambda table, number: table.rows(ROWS), lambda before, number: before),
+}
+
+
+def check_cluster_is_sound(cluster: FakeCluster, table: Table, allowed: list[Value]) -> Value:
+    """Return what the interrupted call has left of the row; check everything that may have been left half done."""
+    left = dict(table.row(ROWS[1]))
+    assert left in allowed
+    assert dict(table.rows([ROWS[1]])[0][1]) == left if left else table.rows([ROWS[1]]) == []
+    scanned = list(table.scan())
+    assert [row for row, _ in scanned] == sorted({*ROWS[:1], *ROWS[2:], *([ROWS[1]] if left else [])})
+    if left:
+        assert dict(dict(scanned)[ROWS[1]]) == left
+    for server in cluster.servers_by_host.values():
+        assert (server.handlers.busy, server.meta_handlers.busy) == (0, 0), f"handlers of {server} are lost"
+    return left
+
+
+def flush_at_next_write(cluster: FakeCluster) -> None:
+    for server in cluster.servers_by_host.values():
+        for region in server.regions.values():
+            region.flush_bytes = 0
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize("is_flushed", [False, True], ids=["memstore", "flush"])
+def test_interrupt_at_any_instant_leaves_a_write_done_or_not_done(
+    cluster: FakeCluster, name: str, is_flushed: bool
+) -> None:
+    run, applied = CALLS[name]
+    with cluster.connect() as connection:
+        table = connection.table("t")
+        for row in ROWS:
+            table.put(row, {b"cf:a": row})
+        run(table, 0)
+        before = dict(table.row(ROWS[1]))
+        instant, is_interrupted = 0, True
+        while is_interrupted:
+            instant += 1
+            cluster.flush()
+            cluster.compact("t", major=True)  # versions and files that pile up would add instants
+            if is_flushed:
+                flush_at_next_write(cluster)
+            is_interrupted = Interrupt(instant).during(partial(run, table, instant))
+            before = check_cluster_is_sound(cluster, table, [before, applied(before, instant)])
+            cluster.wait_until_replicated()
+            assert dict(table.row(ROWS[1], replica_id=1)) == before
+        assert instant > 40, "a call has more instants than that"
