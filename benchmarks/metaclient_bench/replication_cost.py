@@ -31,7 +31,7 @@ from metaclient_fake.region_replication import (
 )
 from metaclient_fake.region_replication.sender import ReplicaSender
 from metaclient_fake.storage import FileSystem, Region
-from metaclient_fake.storage.packed_row import PackedRow
+from metaclient_fake.storage.region_log import CommitHook
 
 __all__ = ["COPIES", "alone", "on_threads", "put_of"]
 
@@ -143,9 +143,9 @@ def alone(edits: int) -> dict[str, float]:
             works: Sequence[tuple[Callable[..., object], Sequence[tuple[object, ...]]]] = (
                 (_nothing, puts),
                 (_region(runtime).mutate, puts),
-                (_region(runtime, on_row=sink.on_row).mutate, puts),
+                (_region(runtime, on_commit=sink.add).mutate, puts),
                 (_nothing, handed),
-                (_bare_sink(runtime, answers).on_row, handed),
+                (_bare_sink(runtime, answers).add, handed),
             )
             spent = [0.0] * len(works)
             # Who comes first finds warm memory: they take turns at that.
@@ -164,7 +164,8 @@ def alone(edits: int) -> dict[str, float]:
 
 def _hand_over(runtime: ThreadRuntime, puts: Sequence[tuple[Put]], handed: list[tuple[object, ...]]) -> None:
     """What a region tells of these puts."""
-    region = _region(runtime, on_row=lambda *told: handed.append(told))
+    region = _region(runtime, on_commit=lambda *told: handed.append(told))
+    handed.clear()  # of the marker of its opening and its first put
     for (put,) in puts:
         region.mutate(put)
 
@@ -190,11 +191,11 @@ def _spent(add: Callable[..., object], given: Sequence[tuple[object, ...]], answ
         gc.enable()
 
 
-def _region(runtime: ThreadRuntime, on_row: Callable[[PackedRow, int, int, int], None] | None = None) -> Region:
+def _region(runtime: ThreadRuntime, on_commit: CommitHook | None = None) -> Region:
     filesystem = FileSystem()
     table = TableDescriptor(TABLE, (FamilyDescriptor(b"f"),))
     wal = filesystem.create_wal("bench")
-    made = Region.open(RegionInfo(TABLE, region_id=1), table, filesystem, wal=wal, runtime=runtime, on_row=on_row)
+    made = Region.open(RegionInfo(TABLE, region_id=1), table, filesystem, wal=wal, runtime=runtime, on_commit=on_commit)
     made.mutate(put_of(b"first"))  # the column is known from here on
     return made
 

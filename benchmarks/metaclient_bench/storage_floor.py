@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 from metaclient.model import LATEST_TIMESTAMP, Cell, FamilyDescriptor, Get, Put, RegionInfo, Scan, TableDescriptor
 from metaclient.runtime import ThreadRuntime
-from metaclient_fake.storage import FileSystem, Region
+from metaclient_fake.storage import FileSystem, Region, packed_lane, packed_row
 
 VALUE_BYTES = 100
 PAGE_ROWS, PAGE_BYTES = 1000, 2 * 1024 * 1024
@@ -99,12 +99,49 @@ def wide_rows(runtime: ThreadRuntime, rows: int, columns: int) -> None:
     timed("scan, compacted, a cell", cells, lambda: read_all(region, Scan()))
 
 
+def lane(runtime: ThreadRuntime, rows: int) -> dict[str, float]:
+    """Return microseconds per row of one cell, the best of three rounds, and bytes per row."""
+    puts = [Put(b"row-%08d" % i, (Cell(b"cf:a", LATEST_TIMESTAMP, b"v" * VALUE_BYTES),)) for i in range(rows)]
+    gets = [Get(put.row) for put in puts]
+    found: dict[str, float] = {}
+
+    def note(label: str, work: Callable[[Region], object], region: Region) -> None:
+        gc.collect()
+        started = time.thread_time()
+        work(region)
+        found[label] = min(found.get(label, 1e9), (time.thread_time() - started) / rows * 1e6)
+
+    for _ in range(3):
+        region, before = opened(runtime), resident_mb()
+        note("put", lambda region: [region.mutate(put) for put in puts], region)
+        found.setdefault("bytes", (resident_mb() - before) * 1e6 / rows)
+        note("get", lambda region: [region.get(get) for get in gets], region)
+        note("scan", lambda region: read_all(region, Scan()), region)
+    return found
+
+
+def lanes(runtime: ThreadRuntime, rows: int) -> None:
+    """Compare the packed-row lane with the ordinary lane (:mod:`metaclient_fake.storage.packed_lane`)."""
+    packed = lane(runtime, rows)
+    packed_lane.PackedLane.put = lambda *_: False  # type: ignore[method-assign]  # the process ends after this
+    unpacked = lane(runtime, rows)
+    packed_row.ROW_BYTES_MAX = -1
+    objects = lane(runtime, rows)
+    print(f"{'row of 1 cell':10} {'lane':>10} {'no lane':>10} {'no packing':>10}")
+    for label in packed:
+        print(f"{label:10} {packed[label]:10.2f} {unpacked[label]:10.2f} {objects[label]:10.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--columns", type=int, default=10)
+    parser.add_argument("--lanes", action="store_true", help="compare the packed-row lane with the ordinary lane")
     options = parser.parse_args()
     with ThreadRuntime() as runtime:
+        if options.lanes:
+            lanes(runtime, min(options.rows, 50_000))
+            return
         one_cell_rows(runtime, min(options.rows, 50_000))
         gc.collect()
         wide_rows(runtime, options.rows, options.columns)

@@ -48,9 +48,7 @@ from metaclient_fake.region_replication.replica_queue import (
 from metaclient_fake.region_replication.reservation import Reservation
 from metaclient_fake.region_replication.sink_source import SinkSource
 from metaclient_fake.storage import Marker, MarkerKind, WalEntry
-from metaclient_fake.storage.packed_row import PackedRow
-from metaclient_fake.storage.region_log import RowHook
-from metaclient_fake.storage.wal import UNKNOWN_BYTES, LoggedEntry, family_of
+from metaclient_fake.storage.wal import UNKNOWN_BYTES, LoggedEntry, bytes_of, family_of
 
 __all__ = ["Send", "Sink", "SinkState"]
 
@@ -116,31 +114,16 @@ class Sink:
 
     # -- from the region ---------------------------------------------------------------------------------------
 
-    def add(self, entry: WalEntry) -> None:
-        """Take one committed entry; called in sequence order."""
-        if entry.marker is None and self.source.leaves_out:
-            kept = self._filtered(entry)
+    def add(self, entry: LoggedEntry, sequence_id: int, data_bytes: int) -> None:
+        """Take one committed entry; called in sequence order (``CommitHook``)."""
+        marker = entry.marker
+        if marker is None and self.source.leaves_out:
+            kept = self._filtered(entry, sequence_id)
             if kept is None:
                 return
-            entry = kept
-        self._take(entry, entry.sequence_id, entry.write_time_ms, entry.data_bytes, entry.marker)
-
-    @property
-    def on_row(self) -> RowHook:
-        """The hook for entries of one packed row, which most puts are; it avoids making a WalEntry."""
-        return self._filter_row if self.source.leaves_out else self._take
-
-    def _filter_row(self, row: PackedRow, sequence_id: int, now_ms: int, data_bytes: int) -> None:
-        source = self.source
-        if not source.replicates_data:
-            return
-        if source.replicated_families is not None and row.family not in source.replicated_families:
-            self._left_out_sequence_id = sequence_id
-            return
-        self._take(row, sequence_id, now_ms, data_bytes)
-
-    def _take(self, entry: LoggedEntry, sequence_id: int, now_ms: int, size: int, marker: Marker | None = None) -> None:
-        """Take an entry that is replicated. Every put to a table with replicas calls this."""
+            if kept is not entry:
+                entry, data_bytes = kept, sum([bytes_of(row) for row in kept.rows])
+        size = data_bytes + self._overhead
         with self._lock:
             if self.state is not _RUNNING:
                 return
@@ -151,7 +134,6 @@ class Sink:
             if not pending.healthy:
                 pending.drop()
                 return
-            size += self._overhead
             credit = memory.credit - size
             if credit >= 0:
                 memory.credit = credit
@@ -186,18 +168,20 @@ class Sink:
             pending.append(entry, size, marker)
             return pending.planned()
 
-    def _filtered(self, entry: WalEntry) -> WalEntry | None:
+    def _filtered(self, entry: LoggedEntry, sequence_id: int) -> LoggedEntry | None:
         """Return the replicated part of an entry; None if there is none."""
         wanted = self.source.replicated_families
         if not self.source.replicates_data:
             return None
         assert wanted is not None, "asked only when there is something to leave out"
         rows = tuple([row for row in entry.rows if family_of(row) in wanted])
-        if len(rows) < len(entry.rows):
-            self._left_out_sequence_id = entry.sequence_id
+        if len(rows) == len(entry.rows):
+            return entry
+        self._left_out_sequence_id = sequence_id
         if not rows:
             return None
-        return entry if len(rows) == len(entry.rows) else entry._replace(rows=rows, cell_bytes=UNKNOWN_BYTES)
+        assert isinstance(entry, WalEntry), "a packed row is of one family"
+        return entry._replace(rows=rows, cell_bytes=UNKNOWN_BYTES)
 
     def _give_back(self, size: int) -> None:
         self._memory.give_back(size, is_empty=not self._pending.entries)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from metaclient_fake.storage import Marker, MarkerKind
 
@@ -20,11 +20,11 @@ class SinkSource:
     replicated_families: frozenset[bytes] | None = None  # None: all
     replicates_data: bool = True  # False: only markers are sent
     epoch: int = 1
+    #: True if some edits are not replicated. A field, because the sink reads it for each write.
+    leaves_out: bool = field(init=False)
 
-    @property
-    def leaves_out(self) -> bool:
-        """Whether some edits are not replicated."""
-        return not self.replicates_data or self.replicated_families is not None
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "leaves_out", not self.replicates_data or self.replicated_families is not None)
 
     def replicates(self, families: frozenset[bytes] | None) -> bool:
         """Return True if all edits of these families (None: of all families) are replicated."""

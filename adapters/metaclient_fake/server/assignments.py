@@ -125,7 +125,6 @@ class Assignments:
             config=self._server.config.storage,
             recovered=request.recovered,
             on_commit=sink.add if sink is not None else None,
-            on_row=sink.on_row if sink is not None else None,
             time_ms=self._server.time_ms,
         )
 

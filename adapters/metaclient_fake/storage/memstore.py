@@ -37,23 +37,32 @@ class Segment:
         self._sorted: list[bytes] = []
         self._new_rows: list[bytes] = []
 
-    def add(self, row: bytes, cells: tuple[Cell, ...] | PackedRow, sequence_id: int, size: int, is_plain: bool) -> None:
+    def add(self, row: bytes, cells: tuple[Cell, ...], sequence_id: int, size: int, is_plain: bool) -> None:
         """Apply the cells of one write to one row; plain: puts of different columns, in order."""
         rows = self.rows
         found = rows.get(row)
         self.size += size
         if found is None:
-            if self.oldest_sequence_id is None:
+            if not rows:
                 self.oldest_sequence_id = sequence_id
             self._new_rows.append(row)
             if is_plain:
-                rows[row] = cells if isinstance(cells, PackedRow) else RowCells(cells, sequence_id, size, True)
+                rows[row] = RowCells(cells, sequence_id, size, True)
                 return
-        versioned = self._versioned(row, found)
-        if isinstance(cells, PackedRow):
-            versioned.put(cells, sequence_id, size)
+        self._versioned(row, found).add(cells, sequence_id, size)
+
+    def add_packed(self, row: bytes, packed: PackedRow, sequence_id: int, size: int) -> None:
+        """Apply the put of a packed row."""
+        rows = self.rows
+        found = rows.get(row)
+        self.size += size
+        if found is None:
+            if not rows:
+                self.oldest_sequence_id = sequence_id
+            self._new_rows.append(row)
+            rows[row] = packed
         else:
-            versioned.add(cells, sequence_id, size)
+            self._versioned(row, found).put(packed, sequence_id, size)
 
     def _versioned(self, row: bytes, found: RowVersions | None) -> VersionedRow:
         """The row that there is, as one that can take more."""
@@ -66,21 +75,6 @@ class Segment:
             versioned.add(found.cells, found.sequence_id, found.size)  # type: ignore[union-attr]  # a plain row
         self.rows[row] = versioned
         return versioned
-
-    def put_cell(self, row: bytes, packed: PackedRow, sequence_id: int, size: int) -> None:
-        """As :meth:`add`, for one put that is packed already."""
-        rows = self.rows
-        found = rows.get(row)
-        self.size += size
-        if found is None:
-            if self.oldest_sequence_id is None:
-                self.oldest_sequence_id = sequence_id
-            self._new_rows.append(row)
-            rows[row] = packed
-        elif type(found) is VersionedRow:
-            found.put(packed, sequence_id, size)
-        else:
-            self._versioned(row, found).put(packed, sequence_id, size)
 
     def settle(self) -> None:
         """From here on nobody writes, and readers need no lock; the lock is held."""

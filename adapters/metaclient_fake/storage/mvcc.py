@@ -18,7 +18,6 @@ __all__ = ["Mvcc"]
 
 Action = Callable[[], None]
 T = TypeVar("T")
-Row = TypeVar("Row")
 
 
 class Mvcc:
@@ -77,29 +76,15 @@ class Mvcc:
         if failure is not None:
             raise failure
 
-    def complete_and_tell(self, number: int, hook: Callable[[T], None], told: T) -> None:
-        """``complete`` with ``hook(told)`` as its action."""
+    def complete_and_tell(self, number: int, hook: Callable[[T, int, int], None], entry: T, size: int) -> None:
+        """Complete ``number`` with ``hook(entry, number, size)`` as its action."""
         pending = self._pending
         if len(pending) > 1 or pending[0] != number:
-            self.complete(number, partial(hook, told))
+            self.complete(number, partial(hook, entry, number, size))
             return
         pending.popleft()
         try:
-            hook(told)
-        finally:
-            self.read_point = number
-
-    def complete_and_tell_row(
-        self, number: int, hook: Callable[[Row, int, int, int], None], row: Row, now_ms: int, size: int
-    ) -> None:
-        """``complete`` with ``hook(row, number, now_ms, size)`` as its action."""
-        pending = self._pending
-        if len(pending) > 1 or pending[0] != number:
-            self.complete(number, partial(hook, row, number, now_ms, size))
-            return
-        pending.popleft()
-        try:
-            hook(row, number, now_ms, size)
+            hook(entry, number, size)
         finally:
             self.read_point = number
 

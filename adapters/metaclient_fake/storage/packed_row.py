@@ -1,8 +1,9 @@
 """Stores a row of few small cells as one string of bytes, as HBase's memstore does in its chunks (MSLAB).
 
-A row of one cell as objects is a cell, a tuple, a row and what the log keeps of it: three times its data. Packed it is
-one object, which memstore, log, replicas and files share. Reading makes the cells anew, which costs less than a
-microsecond; rows with more cells, or with long ones, stay objects, because for them it does not pay.
+A row of one cell as objects is a cell, a tuple, a row and an entry of the log: three times its data. A packed row is
+one object, which memstore, log, replicas and files share. Each read makes the cells anew. Rows with more cells, or with
+long ones, stay objects: packing them saves too little memory. :mod:`packed_lane` has the measurements, and names the
+functions that treat packed rows apart.
 
 Layout, little endian::
 

@@ -37,7 +37,7 @@ from metaclient.model import (
 from metaclient.runtime import Runtime
 from metaclient_fake.config.storage import StorageConfig
 from metaclient_fake.storage.bulk_load import bulk_load
-from metaclient_fake.storage.cells import row_of
+from metaclient_fake.storage.cells import PlainRow, row_of
 from metaclient_fake.storage.compaction import Compactor
 from metaclient_fake.storage.filesystem import FileSystem, row_order
 from metaclient_fake.storage.filters import filtered_row, parse
@@ -46,12 +46,12 @@ from metaclient_fake.storage.mutations import Mutations
 from metaclient_fake.storage.packed_row import PackedRow
 from metaclient_fake.storage.queries import Queries
 from metaclient_fake.storage.query_matcher import StoreQuery
-from metaclient_fake.storage.region_log import CommitHook, RegionLog, RowHook
+from metaclient_fake.storage.region_log import CommitHook, RegionLog
 from metaclient_fake.storage.replica import Follower
 from metaclient_fake.storage.scanner import RegionScanner
 from metaclient_fake.storage.store import Sources, Store, read_row
 from metaclient_fake.storage.store_file import StoreFile
-from metaclient_fake.storage.wal import LoggedEntry, Marker, MarkerKind, Wal, WalEntry, family_of, row_key
+from metaclient_fake.storage.wal import LoggedEntry, Marker, MarkerKind, Wal, WalEntry, family_of
 from metaclient_fake.storage.writer import Outcome, Writer
 
 __all__ = ["Region", "RegionState"]
@@ -85,7 +85,6 @@ class Region:
         runtime: Runtime,
         config: StorageConfig,
         on_commit: CommitHook | None,
-        on_row: RowHook | None,
         time_ms: Callable[[], int] | None,
     ) -> None:
         self.info = info
@@ -106,9 +105,7 @@ class Region:
         self._blocking_bytes = config.blocking_bytes
         self._directory = filesystem.region(info)
         self._start_key, self._end_key = info.start_key, info.end_key
-        self.log = RegionLog(
-            self._directory.region, info.table, wal=wal, on_commit=on_commit, on_row=on_row, time_ms=self.time_ms
-        )
+        self.log = RegionLog(self._directory.region, info.table, wal=wal, on_commit=on_commit, time_ms=self.time_ms)
         # HBase keeps the stores in the order of the families' bytes; results follow it.
         families = sorted(descriptor.families, key=lambda family: family.name)
         self.stores = [Store(family, self._directory, self.row_order) for family in families]
@@ -134,15 +131,13 @@ class Region:
         config: StorageConfig | None = None,
         recovered: Sequence[WalEntry] = (),
         on_commit: CommitHook | None = None,
-        on_row: RowHook | None = None,
         time_ms: Callable[[], int] | None = None,
     ) -> Region:
         """Open a region from its directory.
 
         The primary replays ``recovered`` (entries of a dead server's log), flushes them, and writes an open marker. A
         secondary has no log and shares the primary's files. ``on_commit`` is called for each data entry and each marker
-        that replicas are told of, in sequence order, under the update lock: it must not block or call back. ``on_row``
-        is called instead for entries of one packed row, which need not be made then.
+        that replicas are told of, in sequence order, under the update lock: it must not block or call back.
         ``time_ms`` replaces the runtime's wall clock (a server with a skewed one).
         """
         region = cls(
@@ -153,7 +148,6 @@ class Region:
             runtime=runtime,
             config=config or StorageConfig(),
             on_commit=on_commit if info.replica_id == 0 else None,
-            on_row=on_row if info.replica_id == 0 else None,
             time_ms=time_ms,
         )
         with region.update_lock:
@@ -401,25 +395,21 @@ class Region:
 
     def apply_replayed(self, entry: LoggedEntry, covered: Mapping[bytes, int] | None = None) -> None:
         """Put an entry's cells into the memstores, but not what the files already have; the lock is held."""
-        if isinstance(entry, PackedRow):
-            self._apply_row(entry, covered)
-            return
         for logged in entry.rows:
-            store = self._stores_by_name.get(family_of(logged))
-            if store is None or (covered is not None and entry.sequence_id <= covered[store.name]):
+            if isinstance(logged, PackedRow):
+                sequence_id, row, family, size = logged.parts()
+                made: PlainRow = logged
+            else:
+                row, sequence_id, family = logged[0], entry.sequence_id, family_of(logged)
+                made = row_of(row, logged[1], sequence_id)
+                size = made.size
+            store = self._stores_by_name.get(family)
+            if store is None or (covered is not None and sequence_id <= covered[family]):
                 continue  # the family was dropped since, or flushed
-            row = row_key(logged)
-            made = logged if isinstance(logged, PackedRow) else row_of(row, logged[1], entry.sequence_id)
-            stored = made if isinstance(made, PackedRow) else made.cells
-            store.memstore.active.add(row, stored, entry.sequence_id, made.size, made.is_plain)
-            self.memstore_bytes += made.size
-
-    def _apply_row(self, packed: PackedRow, covered: Mapping[bytes, int] | None) -> None:
-        """The same for the commonest entry, which is one packed row."""
-        sequence_id, row, family, size = packed.parts()
-        store = self._stores_by_name.get(family)
-        if store is not None and (covered is None or sequence_id > covered[family]):
-            store.memstore.active.put_cell(row, packed, sequence_id, size)
+            if isinstance(made, PackedRow):
+                store.memstore.active.add_packed(row, made, sequence_id, size)
+            else:
+                store.memstore.active.add(row, made.cells, sequence_id, size, made.is_plain)
             self.memstore_bytes += size
 
     # --- split, close -----------------------------------------------------------------------------------------------
@@ -449,7 +439,7 @@ class Region:
             if self.state is RegionState.CLOSED:
                 return self.read_point
             self.state = RegionState.CLOSING
-            self.log.on_commit = self.log.on_row = None  # replicas hear of the last flush from the next open marker
+            self.log.on_commit = None  # replicas hear of the last flush from the next open marker
             if not abort:
                 self._flusher.wait_until_done()
         if self.is_primary and not abort:

@@ -12,14 +12,13 @@ from functools import partial
 from typing import TypeAlias
 
 from metaclient_fake.storage.mvcc import Mvcc
-from metaclient_fake.storage.packed_row import PackedRow
-from metaclient_fake.storage.wal import LoggedRow, Marker, Wal, WalEntry
+from metaclient_fake.storage.wal import LoggedEntry, LoggedRow, Marker, Wal, WalEntry, entry_overhead_bytes
 
-__all__ = ["CommitHook", "RegionLog", "RowHook", "Rows"]
+__all__ = ["CommitHook", "RegionLog", "Rows"]
 
-CommitHook: TypeAlias = Callable[[WalEntry], None]
-#: (row, sequence id, time, bytes of its cells): told of one packed row without an entry made for it.
-RowHook: TypeAlias = Callable[[PackedRow, int, int, int], None]
+#: Called with (entry, sequence id, bytes of its cells) for each committed entry. A packed row stands for the entry that
+#: wrote nothing else: most puts then make no :class:`WalEntry`.
+CommitHook: TypeAlias = Callable[[LoggedEntry, int, int], None]
 Rows: TypeAlias = tuple[LoggedRow, ...]
 
 _new_entry: Callable[..., WalEntry] = tuple.__new__
@@ -35,45 +34,39 @@ class RegionLog:
         *,
         wal: Wal | None,
         on_commit: CommitHook | None,
-        on_row: RowHook | None = None,
         time_ms: Callable[[], int],
     ) -> None:
         self.region = region
         self.mvcc = Mvcc()
         self.wal = wal
         self.on_commit = on_commit
-        #: Where the hearer takes rows as they are: ``on_commit`` does not hear of those then.
-        self.on_row = on_row
-        self._table = table
+        self.table = table
+        #: What the log counts for an entry beside its cells.
+        self.overhead_bytes = entry_overhead_bytes(region, table)
         self._time_ms = time_ms
 
     def entry(
         self, sequence_id: int, rows: Rows, now_ms: int, size: int, nonce: tuple[int, int] | None = None
     ) -> WalEntry:
         """Data as one entry, for the log and for the replicas."""
-        return _new_entry(WalEntry, (self.region, self._table, sequence_id, now_ms, rows, None, size, nonce))
+        return _new_entry(WalEntry, (self.region, self.table, sequence_id, now_ms, rows, None, size, nonce))
 
     def append(self, entry: WalEntry, *, is_synced: bool) -> None:
         """Log data, and sync unless the writer does not want to wait. On failure the caller completes the number."""
         if self.wal is not None:
             self.wal.append(entry, is_synced=is_synced)
 
-    def append_row(self, row: PackedRow, sequence_id: int, now_ms: int, size: int) -> None:
-        """The same, synced, for one packed row."""
-        if self.wal is not None:
-            self.wal.append_row(self.region, self._table, row, sequence_id, now_ms, size)
-
     def mark(self, marker: Marker, *, is_told: bool = True, is_logged: bool = True) -> int:
         """Log a marker under a sequence id of its own, and tell the replicas of it."""
         now_ms = self._time_ms()
         hook = self.on_commit if is_told else None
         sequence_id = self.mvcc.begin()
-        entry = WalEntry(self.region, self._table, sequence_id, now_ms, (), marker)
+        entry = WalEntry(self.region, self.table, sequence_id, now_ms, (), marker)
         try:
             if self.wal is not None and is_logged:
                 self.wal.append(entry)
         finally:
-            self.mvcc.complete(sequence_id, None if hook is None else partial(hook, entry))
+            self.mvcc.complete(sequence_id, None if hook is None else partial(hook, entry, sequence_id, 0))
         return sequence_id
 
     def use_up(self) -> int:

@@ -31,6 +31,8 @@ __all__ = [
     "Wal",
     "WalEntry",
     "WalFile",
+    "bytes_of",
+    "entry_overhead_bytes",
     "family_of",
     "row_key",
 ]
@@ -50,6 +52,11 @@ def row_key(logged: LoggedRow) -> bytes:
 
 def family_of(logged: LoggedRow) -> bytes:
     return logged.family if isinstance(logged, PackedRow) else logged[1][0].family
+
+
+def bytes_of(logged: LoggedRow) -> int:
+    """Return the bytes of the cells."""
+    return logged.size if isinstance(logged, PackedRow) else cells_size(len(logged[0]), logged[1])
 
 
 class MarkerKind(enum.Enum):
@@ -95,7 +102,7 @@ class WalEntry(NamedTuple):
         """The bytes of all cells."""
         if self.cell_bytes != UNKNOWN_BYTES:
             return self.cell_bytes
-        return sum([row.size if isinstance(row, PackedRow) else cells_size(len(row[0]), row[1]) for row in self.rows])
+        return sum([bytes_of(row) for row in self.rows])
 
     @property
     def edits(self) -> tuple[tuple[bytes, Cell], ...]:
@@ -106,7 +113,12 @@ class WalEntry(NamedTuple):
     @property
     def size(self) -> int:
         """The serialised size, near enough for buffers and log rolls (keys of ours are smaller than HBase's)."""
-        return len(self.region) + len(self.table) + 32 + self.data_bytes
+        return entry_overhead_bytes(self.region, self.table) + self.data_bytes
+
+
+def entry_overhead_bytes(region: str, table: bytes) -> int:
+    """Return the bytes that an entry adds to its cells."""
+    return len(region) + len(table) + 32
 
 
 #: What goes to replicas: a row stands for the entry that wrote nothing else, and needs no other.
@@ -126,13 +138,6 @@ class RegionEdits:
         self.times = array("q")  # write_time_ms of each
         self.highest = -1  # sequence id of the newest data; markers hold nothing that a flush must save
         self.synced = 0  # entries that a crash leaves
-
-    def add(self, entry: WalEntry) -> None:
-        is_row = len(entry.rows) == 1 and isinstance(entry.rows[0], PackedRow) and entry.nonce is None
-        self.entries.append(entry.rows[0] if is_row else entry)  # type: ignore[arg-type]  # a packed row
-        self.times.append(entry.write_time_ms)
-        if entry.rows:
-            self.highest = entry.sequence_id
 
     def lose_unsynced(self) -> int:
         """As a crash does; how many went."""
@@ -216,37 +221,50 @@ class Wal:
         return sum(len(edits.entries) - edits.synced for edits in list(self._file.regions.values()))
 
     def append(self, entry: WalEntry, *, is_synced: bool = True) -> None:
-        """Add an entry; it is durable when this returns, or after the next :meth:`sync` of anybody."""
-        if self._closed_because is not None:
-            raise ServerStopped(f"cannot append to {self.name}: {self._closed_because}")
-        file = self._file
-        edits = file.edits_of(entry.region, entry.table)
-        edits.add(entry)
-        file.size += entry.size
-        if file is not self._file:
-            # Another region's thread rolled the log meanwhile, and the old file may be archived without this entry
-            # being flushed. Twice in the log does no harm: replaying it writes the same cells.
-            self.append(entry, is_synced=is_synced)
-        elif is_synced:
-            self._sync(edits)
-        else:
-            self._late.add(edits)
+        """Add an entry. It is durable when this returns if ``is_synced``, otherwise after the next :meth:`sync`."""
+        logged: LoggedEntry = entry
+        if entry.nonce is None and len(entry.rows) == 1 and isinstance(entry.rows[0], PackedRow):
+            logged = entry.rows[0]
+        self.append_logged(
+            entry.region,
+            entry.table,
+            logged,
+            entry.sequence_id,
+            entry.write_time_ms,
+            entry.size,
+            is_synced=is_synced,
+        )
 
-    def append_row(self, region: str, table: bytes, row: PackedRow, sequence_id: int, now_ms: int, size: int) -> None:
-        """The same, synced, for an entry of one packed row: most writes come by here."""
+    def append_logged(
+        self,
+        region: str,
+        table: bytes,
+        logged: LoggedEntry,
+        sequence_id: int,
+        now_ms: int,
+        size: int,
+        *,
+        is_synced: bool = True,
+    ) -> None:
+        """Add an entry in the form that the log keeps. ``size`` counts the whole entry, as ``WalEntry.size`` does."""
         if self._closed_because is not None:
             raise ServerStopped(f"cannot append to {self.name}: {self._closed_because}")
         file = self._file
         edits = file.regions.get(region) or file.edits_of(region, table)
-        edits.entries.append(row)
+        edits.entries.append(logged)
         edits.times.append(now_ms)
-        edits.highest = sequence_id
+        if logged.marker is None:
+            edits.highest = sequence_id
         file.size += size
-        if file is not self._file:  # rolled meanwhile: as above
-            self.append_row(region, table, row, sequence_id, now_ms, size)
+        if file is not self._file:
+            # Another region's thread rolled the log meanwhile, and the old file may be archived without this entry
+            # being flushed. Twice in the log does no harm: replaying it writes the same cells.
+            self.append_logged(region, table, logged, sequence_id, now_ms, size, is_synced=is_synced)
+        elif not is_synced:
+            self._late.add(edits)
         elif self.before_sync is not None or self._late or file.size > self._roll_bytes:
             self._sync(edits)
-        else:  # the same, without what is not there
+        else:  # what _sync does when there is no hook, no unsynced entry of another writer and no full file
             edits.synced = len(edits.entries)
             if self._closed_because is not None:
                 raise self._unsyncable()

@@ -19,7 +19,6 @@ from metaclient.model import (
     LATEST_TIMESTAMP,
     Append,
     Cell,
-    CellType,
     Check,
     Delete,
     Durability,
@@ -30,16 +29,9 @@ from metaclient.model import (
     RowMutations,
     TableDescriptor,
 )
-from metaclient_fake.storage.cells import CELL_OVERHEAD_BYTES
 from metaclient_fake.storage.mutations import Edit, Mutations, is_met
-from metaclient_fake.storage.packed_row import (
-    COLUMN_BYTES_MAX,
-    ROW_BYTES_MAX,
-    PackedRow,
-    is_packable,
-    packed,
-    packed_cell,
-)
+from metaclient_fake.storage.packed_lane import PackedLane
+from metaclient_fake.storage.packed_row import PackedRow, is_packable, packed
 from metaclient_fake.storage.query_matcher import StoreQuery
 from metaclient_fake.storage.region_log import RegionLog
 from metaclient_fake.storage.store import read_row
@@ -49,8 +41,6 @@ if TYPE_CHECKING:
     from metaclient_fake.storage.region import Region
 
 __all__ = ["Outcome", "Writer"]
-
-PUT = CellType.PUT
 
 #: What became of one mutation of a batch.
 Outcome: TypeAlias = Result | MetaClientError | None
@@ -85,11 +75,8 @@ class Writer:
         self._mutations = mutations
         self._log = log
         self._default_durability = _table_durability(region.descriptor)
-        self._known_columns = mutations.known_columns
-        #: What a write may ask for to wait for the log.
-        self._synced = tuple(
-            one for one in Durability if self._resolved(one) in (Durability.SYNC_WAL, Durability.FSYNC_WAL)
-        )
+        synced = [one for one in Durability if self._resolved(one) in (Durability.SYNC_WAL, Durability.FSYNC_WAL)]
+        self._lane = PackedLane(region, mutations.known_columns, log, synced)
         self._last_ms = 0
 
     def mutate(
@@ -109,7 +96,7 @@ class Writer:
             self._last_ms = now_ms
         put_ms = now_ms if now_ms > not_before_ms else not_before_ms
         if isinstance(mutation, Put):
-            if len(mutation.cells) != 1 or not self._put_cell(mutation, now_ms, put_ms):
+            if len(mutation.cells) != 1 or not self._lane.put(mutation, now_ms, put_ms):
                 self._apply(self._mutations.put(mutation, put_ms), mutation.durability, now_ms)
             return None
         if isinstance(mutation, Delete | RowMutations):
@@ -163,45 +150,6 @@ class Writer:
         columns = sorted((column for column, _ in pairs), key=keys.column_sort_key)
         return tuple(cell for column in columns for cell in self._newest(mutation.row, column, 1))
 
-    def _put_cell(self, put: Put, now_ms: int, put_ms: int) -> bool:
-        """The commonest write without detours: one small cell, to be synced.
-
-        Does what :meth:`_apply` does, in the same order; False when it is another kind of put.
-        """
-        name, timestamp, value, kind = put.cells[0]
-        found = self._known_columns.get(name)
-        if found is None or kind is not PUT or put.durability not in self._synced:
-            return False
-        store, column = found
-        row = put.row
-        active = store.memstore.active
-        size = CELL_OVERHEAD_BYTES + len(row) + len(column) + len(value)
-        if size > ROW_BYTES_MAX or len(column) > COLUMN_BYTES_MAX:
-            return False
-        if timestamp == LATEST_TIMESTAMP:
-            timestamp = put_ms
-        elif not 0 <= timestamp < LATEST_TIMESTAMP:
-            return False  # :meth:`Mutations.put` refuses it
-        log = self._log
-        mvcc = log.mvcc
-        sequence_id = mvcc.begin()
-        try:
-            stored = packed_cell(row, column, timestamp, value, sequence_id)
-            log.append_row(stored, sequence_id, now_ms, size)
-            active.put_cell(row, stored, sequence_id, size)
-            self._region.memstore_bytes += size
-        except BaseException:
-            mvcc.complete(sequence_id)
-            raise
-        on_row = log.on_row
-        if on_row is not None:
-            mvcc.complete_and_tell_row(sequence_id, on_row, stored, now_ms, size)
-        elif log.on_commit is not None:
-            mvcc.complete_and_tell(sequence_id, log.on_commit, log.entry(sequence_id, (stored,), now_ms, size))
-        else:
-            mvcc.complete(sequence_id)
-        return True
-
     def _apply(
         self,
         edits: Sequence[Edit],
@@ -231,8 +179,10 @@ class Writer:
                 logged += tuple([_logged(edit, sequence_id) for edit in unlogged])
                 edits, entry = [*edits, *unlogged], None
             for (store, row, _, size, is_plain), kept in zip(edits, logged, strict=True):
-                stored = kept if isinstance(kept, PackedRow) else kept[1]
-                store.memstore.active.add(row, stored, sequence_id, size, is_plain)
+                if isinstance(kept, PackedRow):
+                    store.memstore.active.add_packed(row, kept, sequence_id, size)
+                else:
+                    store.memstore.active.add(row, kept[1], sequence_id, size, is_plain)
                 self._region.memstore_bytes += size
             if entry is None and hook is not None:
                 entry = log.entry(sequence_id, logged, now_ms, _bytes_of(edits))
@@ -242,7 +192,7 @@ class Writer:
         if hook is None or entry is None:
             log.mvcc.complete(sequence_id)
         else:
-            log.mvcc.complete_and_tell(sequence_id, hook, entry)
+            log.mvcc.complete_and_tell(sequence_id, hook, entry, entry.cell_bytes)
 
     def _forget_older(self, edits: Sequence[Edit]) -> None:
         """A counter keeps one version in the memstore, as HBase's upsert does for families of one version."""

@@ -100,7 +100,7 @@ class SinkRig:
 
     def add(self, *entries: WalEntry) -> None:
         for entry in entries:
-            self.sink.add(entry)
+            self.sink.add(entry, entry.sequence_id, entry.data_bytes)
         self.runtime.run_for(0)
 
     def out(self, replica_id: int | None = None) -> list[Sent]:

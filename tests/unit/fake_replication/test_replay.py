@@ -14,8 +14,10 @@ from metaclient.runtime import SimRuntime
 from metaclient_fake.region_replication import GateState, ReadGate
 from metaclient_fake.storage import FileSystem, FlushOutcome, Marker, MarkerKind, Region, WalEntry
 from metaclient_fake.storage.mvcc import Mvcc
-from metaclient_fake.storage.wal import UNKNOWN_BYTES, row_key
+from metaclient_fake.storage.packed_row import PackedRow
+from metaclient_fake.storage.wal import UNKNOWN_BYTES, LoggedEntry, row_key
 from tests.unit.fake_replication.rig import FAMILIES, INFO, TABLE, RegionRig, edit
+from tests.unit.fake_storage.bench import as_entry
 
 
 @pytest.fixture
@@ -205,10 +207,12 @@ class Stream:
         self.filesystem = FileSystem()
         self.wal = self.filesystem.create_wal("one")
         self.told: list[WalEntry] = []
-        self.primary = Region.open(
-            INFO, TABLE, self.filesystem, wal=self.wal, runtime=runtime, on_commit=self.told.append
-        )
+        self.primary = Region.open(INFO, TABLE, self.filesystem, wal=self.wal, runtime=runtime, on_commit=self.hear)
         self.replica = Region.open(INFO.replica(1), TABLE, self.filesystem, wal=None, runtime=runtime)
+
+    def hear(self, entry: LoggedEntry, sequence_id: int, size: int) -> None:
+        now_ms = self.primary.time_ms() if isinstance(entry, PackedRow) else 0
+        self.told.append(as_entry(entry, INFO, now_ms))
 
     def put(self, row: bytes) -> None:
         """Written, and replayed at once."""
@@ -366,13 +370,13 @@ def test_hooks_run_in_sequence_order_whatever_is_completed_first() -> None:
     mvcc = Mvcc()
     seen: list[tuple[int, int]] = []
 
-    def hook(number: int) -> None:
+    def hook(entry: str, number: int, size: int) -> None:
         seen.append((number, mvcc.read_point))
 
     first, second, third = mvcc.begin(), mvcc.begin(), mvcc.begin()
-    mvcc.complete_and_tell(second, hook, second)
+    mvcc.complete_and_tell(second, hook, "", 0)
     assert seen == []
-    mvcc.complete_and_tell(first, hook, first)
-    mvcc.complete_and_tell(third, hook, third)
+    mvcc.complete_and_tell(first, hook, "", 0)
+    mvcc.complete_and_tell(third, hook, "", 0)
     assert seen == [(first, 0), (second, first), (third, second)]
     assert mvcc.read_point == third

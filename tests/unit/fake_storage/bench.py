@@ -19,6 +19,7 @@ from metaclient.model import (
 )
 from metaclient.runtime import ThreadRuntime
 from metaclient_fake.storage import FileSystem, Region, StorageConfig, Wal, WalEntry
+from metaclient_fake.storage.wal import LoggedEntry
 
 INFO = RegionInfo(b"t", region_id=1)
 
@@ -51,6 +52,10 @@ class Bench:
         config: StorageConfig | None = None,
         on_commit: Callable[[WalEntry], None] | None = None,
     ) -> Region:
+        def told(entry: LoggedEntry, sequence_id: int, size: int) -> None:
+            assert on_commit is not None
+            on_commit(as_entry(entry, info, self.now_ms))
+
         return Region.open(
             info,
             self.table,
@@ -59,7 +64,7 @@ class Bench:
             runtime=self.runtime,
             config=config,
             recovered=recovered,
-            on_commit=on_commit,
+            on_commit=told if on_commit is not None else None,
             time_ms=lambda: self.now_ms,
         )
 
@@ -69,6 +74,13 @@ class Bench:
         dead.crash()
         self.wal = self.new_wal()
         return self.open(info, recovered=dead.entries_for(info.encoded_name))
+
+
+def as_entry(told: LoggedEntry, info: RegionInfo, now_ms: int) -> WalEntry:
+    """What a region told its replicas, as the log reads it: a packed row stands for an entry."""
+    if isinstance(told, WalEntry):
+        return told
+    return WalEntry(info.encoded_name, info.table, told.sequence_id, now_ms, (told,), None, told.size)
 
 
 def put(region: Region, row: bytes, timestamp: int = LATEST_TIMESTAMP, **values: bytes) -> None:

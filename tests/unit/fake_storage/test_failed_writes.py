@@ -21,7 +21,7 @@ from metaclient.model import (
     Put,
     RowMutations,
 )
-from metaclient_fake.storage import Region, WalEntry
+from metaclient_fake.storage import Region, WalEntry, packed_lane
 from metaclient_fake.storage import writer as writer_module
 from metaclient_fake.storage.mvcc import Mvcc
 from tests.unit.fake_storage.bench import Bench, put, values
@@ -115,18 +115,17 @@ def breaks(*_: Any, **__: Any) -> Any:
 
 
 def break_packing(region: Region, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(writer_module, "packed_cell", breaks)
+    patch.setattr(packed_lane, "packed_cell", breaks)
     patch.setattr(writer_module, "_logged", breaks)
 
 
 def break_log(region: Region, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(region.log.wal, "append_row", breaks)
-    patch.setattr(region.log.wal, "append", breaks)
+    patch.setattr(region.log.wal, "append_logged", breaks)
 
 
 def break_memstore(region: Region, patch: pytest.MonkeyPatch) -> None:
     active = type(region.stores[0].memstore.active)
-    patch.setattr(active, "put_cell", breaks)
+    patch.setattr(active, "add_packed", breaks)
     patch.setattr(active, "add", breaks)
 
 
@@ -134,12 +133,7 @@ def break_hooks(region: Region, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(region.log, "on_commit", breaks)
 
 
-def break_row_hook(region: Region, patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(region.log, "on_row", breaks)
-    patch.setattr(region.log, "on_commit", breaks)
-
-
-@pytest.mark.parametrize("step", [break_packing, break_log, break_memstore, break_hooks, break_row_hook])
+@pytest.mark.parametrize("step", [break_packing, break_log, break_memstore, break_hooks])
 @pytest.mark.parametrize(
     "mutation",
     [Put(b"r", (cell(5),)), Put(b"r", (cell(5), cell(5, b"cf:b"))), Increment(b"r", ((b"cf:n", 1),))],
