@@ -67,6 +67,8 @@ class LocalHBase:
     ``rs1`` ..., ``thrift1``, ``thrift2`` (and ``thrift2-2`` ... with more ``gateways``); HBase's names
     (``localhost:PORT``) are understood too. Logs stay in ``folder`` when all is down. Only the process that started it
     takes it down, not a child of that one (``os.fork``).
+
+    It has more than 30 methods because it is the one handle that tests hold: each is one action on the cluster.
     """
 
     _is_inherited = False

@@ -39,7 +39,10 @@ _NO_NAMESPACE = "org.apache.hadoop.hbase.NamespaceNotFoundException"
 
 
 class Thrift2Handler:
-    """Methods are called by :class:`~metaclient_fake.front.service.Service`, each in its client's thread."""
+    """Methods are called by :class:`~metaclient_fake.front.service.Service`, each in its client's thread.
+
+    It has more than 30 methods because each method of HBase's Thrift 2 service has its own, most of a few lines.
+    """
 
     def __init__(self, client: GatewayClient, *, lease_s: float, scanners_max: int) -> None:
         self._client = client

@@ -83,31 +83,47 @@ class RegionServer:
         self.clock_skew_ms = 0
         self.wal: Wal = filesystem.create_wal(str(name))
         self.meta_wal: Wal = filesystem.create_wal(f"{name}.meta")
-        self.handlers = Handlers(runtime, config.handlers, config.call_queue_max, name.host)
-        self.meta_handlers = Handlers(runtime, config.meta_handlers, config.call_queue_max, name.host)
+        self._lock = runtime.lock()
+        self._late_calls: list[Callable[[], None]] = []
+        #: Full region name -> the region, or its stand-in. Read without a lock.
+        self.online: dict[bytes, Hosted] = {}
+        self.regions: dict[bytes, Region] = {}
+        self.meta_indexes: dict[bytes, MetaIndex] = {}
+        self._set(ServerState.RUNNING)
+        self.stopped_because = ""
+        self.slow_s = 0.0
+        self.keeps_session_while_paused = False
+        #: A server of an older version does not know ``replicateToReplica``, only ``replay``.
+        self.knows_replicate_to_replica = True
+        self._make_handlers()
+        self._make_parts(filesystem, peers)
+        #: True when no partition, delay or full queue affects calls: the backend then calls the method directly.
+        self.is_quick = False
+        self.update_quick()
+
+    def _make_handlers(self) -> None:
+        runtime, config, host = self._runtime, self.config, self.name.host
+        self.handlers = Handlers(runtime, config.handlers, config.call_queue_max, host)
+        self.meta_handlers = Handlers(runtime, config.meta_handlers, config.call_queue_max, host)
         #: For the master: a server with full call queues can still close its regions.
-        self.admin_handlers = Handlers(runtime, config.meta_handlers, config.call_queue_max, name.host)
+        self.admin_handlers = Handlers(runtime, config.meta_handlers, config.call_queue_max, host)
+        #: For batches from primaries (hbase.regionserver.replication.handler.count).
+        self.replication_handlers = Handlers(runtime, config.replication.handlers, config.call_queue_max, host)
+
+    def _make_parts(self, filesystem: FileSystem, peers: Peers) -> None:
+        runtime, config = self._runtime, self.config
         self.scanners = Scanners(
             runtime,
-            name,
+            self.name,
             new_id=peers.next_scanner_id,
             lease_s=config.scanner_lease_s,
             scanners_max=config.scanners_max,
             page_bytes_max=config.scan_page_bytes_max,
         )
         self._nonces = Nonces(runtime, is_stopped=lambda: not self.is_listening or self._is_going_down)
-        self._lock = runtime.lock()
-        #: Full region name -> the region, or its stand-in. Read without a lock.
-        self.online: dict[bytes, Hosted] = {}
-        self.regions: dict[bytes, Region] = {}
-        self.meta_indexes: dict[bytes, MetaIndex] = {}
-        #: For batches from primaries (hbase.regionserver.replication.handler.count).
-        self.replication_handlers = Handlers(runtime, config.replication.handlers, config.call_queue_max, name.host)
-        self.replication_host = ReplicationHost(self, runtime, network, peers)
+        self.replication_host = ReplicationHost(self, runtime, self._network, peers)
         #: The sinks of this server's primaries.
-        self.replication = ServerReplication(self.replication_host, peers, runtime, config.replication, name.host)
-        #: A server of an older version does not know ``replicateToReplica``, only ``replay``.
-        self.knows_replicate_to_replica = True
+        self.replication = ServerReplication(self.replication_host, peers, runtime, config.replication, self.host)
         self.secondaries = Secondaries(
             runtime,
             config,
@@ -120,14 +136,6 @@ class RegionServer:
         self.flusher = Flusher(self, config)
         self.assignments = Assignments(self, self._lock, runtime, filesystem, self._nonces)
         self.calls = DataCalls(self, runtime, peers, self.scanners, self._nonces)
-        self._late_calls: list[Callable[[], None]] = []
-        self._set(ServerState.RUNNING)
-        self.stopped_because = ""
-        self.slow_s = 0.0
-        self.keeps_session_while_paused = False
-        #: True when no partition, delay or full queue affects calls: the backend then calls the method directly.
-        self.is_quick = False
-        self.update_quick()
 
     def __repr__(self) -> str:
         return f"RegionServer({self.name}, {self.state.value}, {counted(len(self.online), 'region')})"

@@ -17,7 +17,7 @@ where a flush lets queues go; in R5b a replica hangs, nothing can be flushed, an
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from metaclient.model import FamilyDescriptor, Get, TableDescriptor
@@ -51,33 +51,56 @@ class Lags:
         return chosen[min(int(q * len(chosen)), len(chosen) - 1)]
 
 
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The lags of the watched replica: its sibling healthy, and its sibling hung."""
+
+    healthy: Lags
+    hung: Lags
+
+    def healthy_p99_s(self) -> float:
+        return self.healthy.quantile(0.99, HANGS_AT_S)
+
+    def hung_p99_s(self) -> float:
+        return self.hung.quantile(0.99, HANGS_AT_S)
+
+
 def run(quick: bool) -> Outcome:
     length_s = 12.0 if quick else 90.0
-    ours, ours_hung = lags(length_s, is_hung=False), lags(length_s, is_hung=True)
-    java, java_hung = lags(length_s, is_hung=False, lock_step=True), lags(length_s, is_hung=True, lock_step=True)
-    healthy, beside_hung = ours.quantile(0.99, HANGS_AT_S), ours_hung.quantile(0.99, HANGS_AT_S)
+    ours = _Pair(lags(length_s, is_hung=False), lags(length_s, is_hung=True))
+    java = _Pair(lags(length_s, is_hung=False, lock_step=True), lags(length_s, is_hung=True, lock_step=True))
     bare = alone(40_000 if quick else 200_000)
     cost = on_threads(10_000 if quick else 60_000)
     memory = full_rate(5_000 if quick else 50_000)
     hung = full_rate_beside_a_hung_replica(5_000 if quick else 20_000)
-    figures = (
+    figures = (*_lag_figures(ours, java), *_cost_figures(cost, bare), *_memory_figures(memory, hung))
+    return Outcome(figures, {"lag_ms": _lag_samples(ours, java)}, (_lag_chart(ours, java),))
+
+
+def _lag_figures(ours: _Pair, java: _Pair) -> tuple[Figure, ...]:
+    return (
         Figure.of(
             "R1",
             "p99 lag of a healthy replica, ms",
-            healthy * 1e3,
+            ours.healthy_p99_s() * 1e3,
             "< 100",
-            median=ours.quantile(0.5) * 1e3,
-            lock_step=java.quantile(0.99, HANGS_AT_S) * 1e3,
+            median=ours.healthy.quantile(0.5) * 1e3,
+            lock_step=java.healthy_p99_s() * 1e3,
         ),
         Figure.of(
             "R2",
             "p99 lag beside a hung replica, as a multiple of that without one",
-            beside_hung / healthy,
+            ours.hung_p99_s() / ours.healthy_p99_s(),
             "<= 1.1",
-            lock_step=java_hung.quantile(0.99, HANGS_AT_S) / java.quantile(0.99, HANGS_AT_S),
-            lock_step_p99_s=java_hung.quantile(0.99, HANGS_AT_S),
+            lock_step=java.hung_p99_s() / java.healthy_p99_s(),
+            lock_step_p99_s=java.hung_p99_s(),
         ),
         Figure.of("R3", "flushes for four replicas that open together", opening_flushes(4), "== 1"),
+    )
+
+
+def _cost_figures(cost: Mapping[str, float], bare: Mapping[str, float]) -> tuple[Figure, ...]:
+    return (
         Figure.of(
             "R4",
             "the sink's work for an edit on real threads, as a share of the put",
@@ -97,6 +120,11 @@ def run(quick: bool) -> Outcome:
             longer_us=cost["inside"] * 1e6,
             alone_of_a_bare_write=bare["told_share"],
         ),
+    )
+
+
+def _memory_figures(memory: Mapping[str, float], hung: Mapping[str, float]) -> tuple[Figure, ...]:
+    return (
         Figure.of(
             "R5",
             "most bytes that waited for replicas at full rate, as a share of the limit",
@@ -112,24 +140,29 @@ def run(quick: bool) -> Outcome:
             **{name: value for name, value in hung.items() if name != "peak_share"},
         ),
     )
+
+
+def _lag_chart(ours: _Pair, java: _Pair) -> Lines:
     series = {
-        "a queue for each replica": (ours_hung.at_s, [lag * 1e3 for lag in ours_hung.lag_s]),
-        "lock step (HBase 3)": (java_hung.at_s, [lag * 1e3 for lag in java_hung.lag_s]),
+        "a queue for each replica": (ours.hung.at_s, [lag * 1e3 for lag in ours.hung.lag_s]),
+        "lock step (HBase 3)": (java.hung.at_s, [lag * 1e3 for lag in java.hung.lag_s]),
     }
     title = f"lag of a healthy replica at {EDITS_PER_S} edits a second; its sibling hangs"
-    chart = Lines(title, "second", "ms", series, marks={"one replica hangs": HANGS_AT_S}, is_log_y=True)
-    samples = {
-        "lag_ms": {
-            name: {f"p{q:g}": round(found.quantile(q / 100, HANGS_AT_S) * 1e3, 3) for q in (50, 90, 99, 99.9)}
-            for name, found in {
-                "ours": ours,
-                "ours_hung": ours_hung,
-                "lock_step": java,
-                "lock_step_hung": java_hung,
-            }.items()
-        }
+    return Lines(title, "second", "ms", series, marks={"one replica hangs": HANGS_AT_S}, is_log_y=True)
+
+
+def _lag_samples(ours: _Pair, java: _Pair) -> dict[str, dict[str, float]]:
+    """Return percentiles of the lag in milliseconds."""
+    named = {
+        "ours": ours.healthy,
+        "ours_hung": ours.hung,
+        "lock_step": java.healthy,
+        "lock_step_hung": java.hung,
     }
-    return Outcome(figures, samples, (chart,))
+    return {
+        name: {f"p{q:g}": round(found.quantile(q / 100, HANGS_AT_S) * 1e3, 3) for q in (50, 90, 99, 99.9)}
+        for name, found in named.items()
+    }
 
 
 # -- lag -------------------------------------------------------------------------------------------------------

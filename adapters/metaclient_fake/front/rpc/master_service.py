@@ -42,7 +42,10 @@ HBASE_VERSION = "2.6.1"
 
 
 class MasterService:
-    """The calls of Java's Admin that a cluster in memory can follow."""
+    """The calls of Java's Admin that a cluster in memory can follow.
+
+    It has more than 30 methods because each call of HBase's MasterService has its own, most of them of a few lines.
+    """
 
     def __init__(self, backend: FakeBackend, address: Callable[[], ServerName], addresses: Addresses) -> None:
         self._backend = backend
