@@ -34,7 +34,7 @@ from metaclient.errors import (
     RetriesExhausted,
     ScannerLost,
 )
-from metaclient.model import Consistency, RegionLocation, Scan
+from metaclient.model import META_TABLE, Consistency, RegionLocation, Scan
 from metaclient.runtime import inherited_error
 
 __all__ = ["RegionWalk"]
@@ -86,6 +86,8 @@ class RegionWalk(Generic[P]):
         self._scanner: object | None = None
         self._place: RegionLocation | None = None
         self._losses: list[MetaClientError] = []  # since the last row
+        if table == META_TABLE:
+            self._is_ahead = self._is_ahead_in_meta  # type: ignore[method-assign]  # free for the scans of other tables
 
     def close(self) -> None:
         scanner, self._scanner = self._scanner, None
@@ -120,6 +122,15 @@ class RegionWalk(Generic[P]):
         if row == at:
             return self._at_inclusive
         return row > at if not self._scan.is_reversed else not at or row < at
+
+    def _is_ahead_in_meta(self, row: bytes) -> bool:
+        """Do the same in the order of hbase:meta, which is not the order of bytes (HBase's MetaCellComparator)."""
+        at = self._at_row
+        if row == at:
+            return self._at_inclusive
+        if not at:
+            return True
+        return (keys.meta_sort_key(row) > keys.meta_sort_key(at)) is not self._scan.is_reversed
 
     # -- pages -----------------------------------------------------------------------------------------------
 
