@@ -7,7 +7,7 @@ network.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import starmap
 from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
@@ -24,6 +24,7 @@ from metaclient.errors import (
     Unsupported,
 )
 from metaclient.model import (
+    META_TABLE,
     Check,
     Get,
     MetaReplica,
@@ -49,6 +50,8 @@ __all__ = ["FakeBackend"]
 
 Ts = TypeVarTuple("Ts")
 T = TypeVar("T")
+#: The names of all replicas of the region of hbase:meta begin with it.
+_META_REGION = keys.meta_region_name()
 
 
 class FakeBackend:
@@ -103,18 +106,6 @@ class FakeBackend:
         """Beyond the SPI, for the fronts: a row of hbase:meta as its users see it, with times and versions."""
         return self._run(place.server, deadline, False, True, DataCalls.get_meta, place.replica_id, get)
 
-    def scan_meta(
-        self,
-        place: RegionLocation,
-        scan: MetaScan,
-        without: Collection[bytes],
-        get: Callable[[bytes], Get],
-        deadline: float,
-    ) -> tuple[list[Result], bool]:
-        """Beyond the SPI, for the fronts: rows of hbase:meta as its users see them; see the server's method."""
-        method = DataCalls.scan_meta
-        return self._run(place.server, deadline, False, True, method, place.replica_id, scan, without, get)
-
     # -- data --------------------------------------------------------------------------------------------------
 
     def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Result:
@@ -144,11 +135,13 @@ class FakeBackend:
 
     def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> ScanPage:
         place = place or _no_place()
-        return self._run(place.server, deadline, False, False, DataCalls.scan_open, place.region_name, scan)
+        is_meta = table == META_TABLE
+        return self._run(place.server, deadline, False, is_meta, DataCalls.scan_open, place.region_name, scan)
 
     def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
         assert isinstance(scanner, ScannerHandle), "a scanner of this backend"
-        return self._run(scanner.server, deadline, False, False, DataCalls.scan_next, scanner, rows)
+        is_meta = scanner.region_name.startswith(_META_REGION)
+        return self._run(scanner.server, deadline, False, is_meta, DataCalls.scan_next, scanner, rows)
 
     def scan_close(self, scanner: object, deadline: float) -> None:
         """Nobody waits for it and nobody minds if it is lost: the lease ends what is left."""

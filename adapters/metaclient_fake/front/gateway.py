@@ -3,10 +3,7 @@
 It is a connection of ours to the cluster, set to behave as HBase's where the two differ: no replicas of hbase:meta
 unless told so, hedged reads as HBase hedges them, no budget for retries. Values of the model go in, Results come out.
 
-hbase:meta is sorted by table, start key and id, not by bytes; its scans therefore go through the servers' meta index.
-
-DIVERGENCES: a TIMELINE read of hbase:meta without a replica id goes to the primary; a filter on a scan of hbase:meta
-is applied to each row by itself (PageFilter and WHILE begin anew with each).
+DIVERGENCE: a TIMELINE get of hbase:meta without a replica id goes to the primary.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from metaclient.backend import MetaScan, Outcome
+from metaclient.backend import Outcome
 from metaclient.calls import multi
 from metaclient.calls.operations import Operation
 from metaclient.config import Config, fields_given
@@ -36,7 +33,6 @@ from metaclient.model import (
 )
 from metaclient.row_limit import RowLimit
 from metaclient.scanner import TableScanner
-from metaclient_fake.front.meta_scan import families_of, row_getter
 
 if TYPE_CHECKING:
     from metaclient_fake.cluster import FakeCluster
@@ -54,7 +50,6 @@ GATEWAY_SETTINGS: Mapping[str, object] = {
     "hedge_plan": "all_at_once",
     "hedge_budget": 1000,
 }
-_META_PAGE_ROWS = 1000
 
 
 class GatewayClient:
@@ -126,41 +121,11 @@ class GatewayClient:
 
         ``limit`` counts rows also where ``batch`` cuts them into pieces, as in HBase.
         """
-        if table == META_TABLE:
-            return self._scan_meta(scan, replica_id or 0)
         level = Consistency.TIMELINE if is_timeline or replica_id is not None else Consistency.STRONG
         if scan.batch is None or scan.limit is None:
             return _results(TableScanner(self._operations, table, scan, level, replica_id))
         pieces = TableScanner(self._operations, table, replace(scan, limit=None), level, replica_id)
         return _whole_rows(_results(pieces), scan.limit)
-
-    def _scan_meta(self, scan: Scan, replica_id: int) -> Generator[Result, None, None]:
-        families = families_of(scan)
-        start, without, left = scan.start_row, {scan.stop_row}, scan.limit
-        while left is None or left > 0:
-            wanted = min(scan.caching, _META_PAGE_ROWS, _META_PAGE_ROWS if left is None else left)
-            page = MetaScan(start, scan.stop_row, scan.is_reversed, wanted, families)
-            found, is_end = self._meta_page(replica_id, page, without, scan)
-            for result in found:
-                if result.cells:
-                    yield result
-                    left = None if left is None else left - 1
-            if is_end or not found:
-                return
-            start = found[-1].row
-            without = {scan.stop_row, start}
-
-    def _meta_page(self, replica_id: int, page: MetaScan, without: set[bytes], scan: Scan) -> tuple[list[Result], bool]:
-        operations = self._operations
-        deadline = operations.deadline(META_TABLE)
-
-        def attempt() -> tuple[list[Result], bool]:
-            place = self._meta_place(replica_id, deadline)
-            return operations.at(
-                place, tuple, self.backend.scan_meta, place, page, without, row_getter(scan), deadline=deadline
-            )
-
-        return operations.retried(attempt, deadline, META_TABLE, "scan", page.start_row)
 
     # -- places ------------------------------------------------------------------------------------------------
 

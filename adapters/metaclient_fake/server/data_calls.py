@@ -8,8 +8,7 @@ DIVERGENCE: a region over its flush size is flushed by the writer that crossed t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,7 @@ from metaclient_fake.server.multi import run_batch
 from metaclient_fake.server.nonces import Nonces
 from metaclient_fake.server.peers import Peers
 from metaclient_fake.server.scanners import ScannerHandle, Scanners
-from metaclient_fake.storage.meta_index import Tear
+from metaclient_fake.storage.meta_index import Tear, TornScanner
 from metaclient_fake.storage.stand_ins import ClosingRegion, EmptyRegion, Hosted
 
 if TYPE_CHECKING:
@@ -187,9 +186,18 @@ class DataCalls:
         is_stale = not hosted.is_primary
         # A scanner returns the data of the moment at which it was opened, however late its pages are read.
         as_of = self._complete_as_of(region_name, hosted, scan.columns) if is_stale else None
+        index = self._meta_indexes.get(region_name)
+        if index is None:
+            return self._scanners.open(hosted.scanner(scan), region_name, scan, is_stale, as_of)
+        self._count_meta_page(region_name)
+        if index.is_torn:
+            torn = TornScanner(hosted.scanner(scan), index, scan)
+            return self._scanners.open(torn, region_name, scan, is_stale, None)
         return self._scanners.open(hosted.scanner(scan), region_name, scan, is_stale, as_of)
 
     def scan_next(self, handle: ScannerHandle, rows: int) -> ScanPage:
+        if handle.region_name in self._meta_indexes:
+            self._count_meta_page(handle.region_name)
         return self._scanners.next(handle, rows, self.server.assignments.is_serving)
 
     def scan_renew(self, handle: ScannerHandle) -> ScannerHandle:
@@ -197,6 +205,12 @@ class DataCalls:
 
     def scan_close(self, handle: ScannerHandle) -> None:
         self._scanners.close(handle)
+
+    def _count_meta_page(self, region_name: bytes) -> None:
+        """Count a page of a scan of hbase:meta as a lookup, because other clients look regions up by such scans."""
+        region = self._regions.get(region_name)
+        if region is not None:
+            self._peers.count_meta_read(region.info.replica_id)
 
     # -- hbase:meta --------------------------------------------------------------------------------------------
 
@@ -219,23 +233,6 @@ class DataCalls:
         """Return one row of hbase:meta with versions and timestamps; it counts as a lookup."""
         self._peers.count_meta_read(replica_id)
         return self.get(keys.meta_region_name(replica_id), get)
-
-    def scan_meta(
-        self, replica_id: int, scan: MetaScan, without: Collection[bytes], get: Callable[[bytes], Get]
-    ) -> tuple[list[Result], bool]:
-        """Return a page of hbase:meta without the rows of ``without``, and whether it is the last page.
-
-        The index chooses the rows and their order; ``get(row)`` says which versions and columns of a row are read.
-        """
-        limit = scan.limit + len(without)
-        page = self.read_meta(replica_id, replace(scan, limit=limit))
-        name = keys.meta_region_name(replica_id)
-        found: list[Result] = []
-        for row in [row for row in page.rows if row.row not in without][: scan.limit]:
-            result = self.get(name, get(row.row))
-            # A torn row shows its first cells only.
-            found.append(result._replace(cells=[cell for cell in result.cells if cell.column in row.columns]))
-        return found, len(page.rows) < limit
 
     def tear_meta(self, replica_id: int, tear: Tear) -> None:
         index = self._meta_indexes.get(keys.meta_region_name(replica_id))

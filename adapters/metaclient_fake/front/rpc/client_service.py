@@ -41,7 +41,7 @@ from metaclient.wire.rpc.queries import get_from, result_message, scan_from
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Answer, Incoming
 from metaclient_fake.front.rpc.errors import thrown
-from metaclient_fake.front.rpc.meta_rows import MetaRows, MetaScanner, replica_of_meta
+from metaclient_fake.front.rpc.meta_rows import MetaRows, replica_of_meta
 from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.server.scanners import ScannerHandle
@@ -66,7 +66,7 @@ class ClientService:
         self._meta = MetaRows(backend, addresses)
         cluster = backend.cluster
         # Handles stay a little longer than the scanners themselves: the server's own word on an old one is wanted.
-        self._scanners: TTLCache[int, ScannerHandle | MetaScanner | _Unopened] = TTLCache(
+        self._scanners: TTLCache[int, ScannerHandle | _Unopened] = TTLCache(
             cluster.config.scanners_max, 2 * cluster.config.scanner_lease_s, timer=cluster.runtime.now
         )
         self._lock = cluster.runtime.lock()  # guards the map
@@ -246,12 +246,12 @@ class ClientService:
         if isinstance(known, _Unopened):
             page = self._page_of(known.name, replace(known.scan, caching=max(1, rows)), call)
             return self._answer(page, scanner_id, request, call)
-        if isinstance(known, MetaScanner):
-            page = self._meta.next(self._server.name, known, rows, request.get("next_call_seq"), call.deadline)
-            return self._answer(page, scanner_id, request, call)
         handle = replace(known, sequence=request.get("next_call_seq", known.sequence))
-        method = DataCalls.scan_next
-        page = self._backend.at_server(known.server, method, handle, max(1, rows), deadline=call.deadline)
+        if replica_of_meta(known.region_name) is not None:
+            page = self._meta.next(handle, max(1, rows), call.deadline)
+        else:
+            method = DataCalls.scan_next
+            page = self._backend.at_server(known.server, method, handle, max(1, rows), deadline=call.deadline)
         return self._answer(page, scanner_id, request, call)
 
     def _open(self, request: Mapping[str, Any], call: Incoming) -> Answer:
@@ -273,9 +273,8 @@ class ClientService:
         return self._answer(page, None, request, call)
 
     def _page_of(self, name: bytes, scan: Scan, call: Incoming) -> ScanPage:
-        replica_id = replica_of_meta(name)
-        if replica_id is not None:
-            return self._meta.open(self._server.name, replica_id, scan, call.deadline)
+        if replica_of_meta(name) is not None:
+            return self._meta.open(self._server.name, name, scan, call.deadline)
         return self._backend.at_server(self._server.name, DataCalls.scan_open, name, scan, deadline=call.deadline)
 
     def _answer(self, page: ScanPage, scanner_id: int | None, request: Mapping[str, Any], call: Incoming) -> Answer:
@@ -284,7 +283,7 @@ class ClientService:
         if is_open and request.get("close_scanner"):
             self._close(-1, page.scanner)
             is_open = False
-        if scanner_id is None and isinstance(page.scanner, ScannerHandle | MetaScanner):
+        if scanner_id is None and isinstance(page.scanner, ScannerHandle):
             scanner_id = page.scanner.scanner_id
         is_first = "scanner_id" not in request
         if scanner_id is None:
@@ -313,7 +312,7 @@ class ClientService:
         return round(self._backend.cluster.config.scanner_lease_s * 1000)
 
     def _keep(self, scanner_id: int, scanner: object) -> None:
-        assert isinstance(scanner, ScannerHandle | MetaScanner | _Unopened)
+        assert isinstance(scanner, ScannerHandle | _Unopened)
         with self._lock:
             self._scanners[scanner_id] = scanner
 
@@ -322,8 +321,6 @@ class ClientService:
         if isinstance(known, ScannerHandle):
             handle = replace(known, sequence=request.get("next_call_seq", known.sequence))
             known = self._backend.at_server(known.server, DataCalls.scan_renew, handle, deadline=deadline)
-        elif isinstance(known, MetaScanner):
-            known.sequence += 1
         self._keep(scanner_id, known)
 
     def _close(self, scanner_id: int, scanner: object) -> None:
