@@ -9,7 +9,7 @@ from metaclient.errors import CallTimeout, NoSuchReplica, TableNotFound
 from metaclient.runtime import SimRuntime
 from metaclient_fake.simulation.checkers import counters, errors, lag, leaks, linearizability, scans, tables, timeline
 from metaclient_fake.simulation.checkers.linearizability import explanation
-from metaclient_fake.simulation.history import NEVER, History, Operation, Outcome
+from metaclient_fake.simulation.history import NEVER, History, Operation, Status
 from metaclient_fake.simulation.observed import ObservedBackend
 from metaclient_fake.simulation.replica_counts import ReplicaCounts
 from metaclient_fake.simulation.spec import drawn
@@ -27,7 +27,7 @@ class Book:
     def write(self, kind: str, called_at: float, returned_at: float, **fields: Any) -> Operation:
         made = self.history.begin(fields.pop("client", "c"), kind, fields.pop("table", "t"), fields.pop("row", b"0-r"))
         made.called_at, made.returned_at = called_at, returned_at
-        made.outcome = Outcome.OK if returned_at != NEVER else Outcome.UNKNOWN
+        made.outcome = Status.OK if returned_at != NEVER else Status.UNKNOWN
         made.is_write = kind in ("put", "delete", "check_and_put", "increment")
         for name, value in fields.items():
             setattr(made, name, value)
@@ -92,7 +92,7 @@ def test_an_unknown_write_happens_once() -> None:
 def test_a_failed_write_never_happens() -> None:
     book = Book()
     book.write("put", 0, 1, argument=b"a")
-    book.write("put", 2, 3, argument=b"b", outcome=Outcome.FAILED)
+    book.write("put", 2, 3, argument=b"b", outcome=Status.FAILED)
     book.write("get", 4, 5, value=b"b")
     assert explanation(book.history.operations) is not None
 
@@ -210,7 +210,7 @@ def test_scans_lose_and_repeat_nothing(rows: tuple[bytes, ...], verdict: str) ->
 
 def test_scan_that_broke_off_owes_only_what_it_passed() -> None:
     book = Book()
-    book.write("scan", 0, 1, argument=Asked(None, None, False, None), value=(b"a",), outcome=Outcome.FAILED, row=b"")
+    book.write("scan", 0, 1, argument=Asked(None, None, False, None), value=(b"a",), outcome=Status.FAILED, row=b"")
     assert list(scans.check(book.world(statics=(b"a", b"b", b"c")))) == []
 
 
@@ -251,7 +251,7 @@ def test_a_row_of_a_table_that_was_dropped_is_noticed() -> None:
 def test_a_table_that_is_there_must_be_found() -> None:
     book = Book()
     book.write("create", 0, 1, table="x", row=b"")
-    book.write("table_get", 2, 3, table="x", row=b"1", outcome=Outcome.FAILED, error=TableNotFound("none"))
+    book.write("table_get", 2, 3, table="x", row=b"1", outcome=Status.FAILED, error=TableNotFound("none"))
     assert "the table was there" in str(next(tables.check(book.world())))
 
 
@@ -265,9 +265,9 @@ def test_cycle_that_lost_a_node_is_no_cycle() -> None:
 def test_outcome_of_a_write_that_may_have_been_applied_is_unknown() -> None:
     history = History(SimRuntime())
     for is_write, may_have_applied, outcome in (
-        (True, True, Outcome.UNKNOWN),
-        (True, False, Outcome.FAILED),
-        (False, True, Outcome.FAILED),
+        (True, True, Status.UNKNOWN),
+        (True, False, Status.FAILED),
+        (False, True, Status.FAILED),
     ):
         operation = history.begin("c", "put")
         operation.is_write = is_write

@@ -28,7 +28,7 @@ from metaclient_fake.cluster.peers import ClusterPeers
 from metaclient_fake.cluster.regions import Regions, Rows
 from metaclient_fake.cluster.replication import Replication, sink_of
 from metaclient_fake.cluster.servers import Servers
-from metaclient_fake.cluster.tables import Tables
+from metaclient_fake.cluster.tables import TableAdmin
 from metaclient_fake.config.cluster import ClusterConfig
 from metaclient_fake.coordination.registry import Registry
 from metaclient_fake.faults import Faults
@@ -150,7 +150,7 @@ class FakeCluster:
         )
         self.network.on_change(self._servers.update_quick)
         self._names = Names(master, by_host)
-        self._tables = Tables(runtime, config, master, self._servers)
+        self._tables = TableAdmin(runtime, config, master, self._servers)
         self._regions = Regions(config, master, self._names, self._servers)
         self._replication = Replication(runtime, config.replication, master, by_host, self.peers.flush_primary_of)
         self._housekeeping = Housekeeping(

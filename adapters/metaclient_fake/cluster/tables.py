@@ -12,13 +12,13 @@ from metaclient_fake.config.cluster import ClusterConfig
 from metaclient_fake.master import table_procedures
 from metaclient_fake.master.master import Master
 
-__all__ = ["Tables"]
+__all__ = ["TableAdmin"]
 
 #: On real threads: how long the creation of a table waits at most for readable replicas, and the pause between checks.
 _REPLICAS_OPEN_S, _REPLICAS_OPEN_PAUSE_S = 0.5, 0.002
 
 
-class Tables:
+class TableAdmin:
     """Creating, changing and deleting the tables of one cluster."""
 
     def __init__(self, runtime: Runtime, config: ClusterConfig, master: Master, servers: Servers) -> None:

@@ -40,7 +40,7 @@ from metaclient.keys import printable
 from metaclient.model import META_TABLE
 from metaclient.wire import java_errors
 
-__all__ = ["IO_EXCEPTION", "Asked", "JavaError", "batch_error", "of_call"]
+__all__ = ["IO_EXCEPTION", "AskedCall", "JavaError", "batch_error", "of_call"]
 
 _HBASE = "org.apache.hadoop.hbase."
 IO_EXCEPTION = "java.io.IOException"
@@ -99,7 +99,7 @@ def java_class_of(error: MetaClientError) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AskedCall:
     """What a call was about: texts name it."""
 
     table: bytes | None = None
@@ -109,7 +109,7 @@ class Asked:
     is_scan: bool = False
 
 
-def of_call(method: str, error: MetaClientError, config: Config, now_ms: int, asked: Asked) -> JavaError:
+def of_call(method: str, error: MetaClientError, config: Config, now_ms: int, asked: AskedCall) -> JavaError:
     """What a call of HBase's own client ends with."""
     name = _name(asked.table)
     if isinstance(error, TableNotFound | TableExists):
@@ -149,7 +149,7 @@ def _raised(java: str, text: str, *, can_retry: bool = False) -> JavaError:
     return JavaError(java, f"{java}: {text}\n{FRAME.format(where='Server')}", can_retry, is_remote=True)
 
 
-def _exhausted(error: MetaClientError, config: Config, now_ms: int, asked: Asked) -> JavaError:
+def _exhausted(error: MetaClientError, config: Config, now_ms: int, asked: AskedCall) -> JavaError:
     """A line an attempt, with its time, as RetriesExhaustedException writes them."""
     unplaced = _unplaced(asked)
     if isinstance(_cause(error), RegionOffline) and asked.table != META_TABLE and not asked.is_scan:
@@ -178,7 +178,7 @@ def _attempts(error: MetaClientError, config: Config) -> Sequence[Attempt]:
     return made
 
 
-def _unplaced(asked: Asked) -> tuple[str, str]:
+def _unplaced(asked: AskedCall) -> tuple[str, str]:
     """Class and text for a replica that is on no server, or does not exist."""
     if asked.table == META_TABLE:
         return _HBASE + "HBaseIOException", f"There is no location for replica id #{asked.replica_id}"

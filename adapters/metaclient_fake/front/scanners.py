@@ -14,7 +14,7 @@ from metaclient.errors import ConnectionClosed, Overloaded
 from metaclient.model import Result
 from metaclient.runtime import Lock, Runtime
 
-__all__ = ["LEASE_S", "SCANNERS_MAX", "OpenScanner", "Scanners"]
+__all__ = ["LEASE_S", "SCANNERS_MAX", "GatewayScanners", "OpenScanner"]
 
 _log = logging.getLogger(__name__)
 LEASE_S = 60.0
@@ -53,7 +53,7 @@ class OpenScanner(Generic[O]):
                 close()
 
 
-class Scanners(Generic[O]):
+class GatewayScanners(Generic[O]):
     """The scanners of one gateway."""
 
     def __init__(self, runtime: Runtime, *, lease_s: float = LEASE_S, scanners_max: int = SCANNERS_MAX) -> None:

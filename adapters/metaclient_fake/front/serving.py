@@ -12,7 +12,7 @@ from metaclient.runtime import SimRuntime
 from metaclient_fake.front.gateway import GatewayClient
 from metaclient_fake.front.listener import CONNECTIONS_MAX, IDLE_TIMEOUT_S, Listener, Listening
 from metaclient_fake.front.pending_bytes import PendingBytes
-from metaclient_fake.front.scanners import SCANNERS_MAX, Scanners
+from metaclient_fake.front.scanners import SCANNERS_MAX, GatewayScanners
 from metaclient_fake.front.service import Service
 from metaclient_fake.front.status_page import StatusPage
 from metaclient_fake.front.wire import MESSAGE_BYTES_MAX
@@ -69,7 +69,7 @@ class Front:
         self._gateway_config = gateway
         self._transport, self._protocol = transport, protocol
         self._lease_s = limits.scanner_lease_s or cluster.config.scanner_lease_s
-        self._scanners: dict[str, Scanners[Any]] = {}
+        self._scanners: dict[str, GatewayScanners[Any]] = {}
         self._closers: list[Callable[[], None]] = []
         self._listeners: dict[str, Listening] = {}
         try:

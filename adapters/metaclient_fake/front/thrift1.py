@@ -38,7 +38,7 @@ from metaclient.model import (
 from metaclient.wire.thrift.idl import thrift1_gateway
 from metaclient_fake.front import java_text
 from metaclient_fake.front.gateway import GatewayClient
-from metaclient_fake.front.scanners import Scanners
+from metaclient_fake.front.scanners import GatewayScanners
 from metaclient_fake.front.service import IllegalArgument
 from metaclient_fake.front.thrift2_values import SCAN_CACHING, check_row, narrowed, parsed_filter, time_of
 
@@ -59,7 +59,7 @@ class Thrift1Handler:
     def __init__(self, client: GatewayClient, *, lease_s: float, scanners_max: int) -> None:
         self._client = client
         #: With each its table, and whether its columns are answered in order.
-        self.scanners: Scanners[tuple[bytes, bool]] = Scanners(
+        self.scanners: GatewayScanners[tuple[bytes, bool]] = GatewayScanners(
             client.runtime, lease_s=lease_s, scanners_max=scanners_max
         )
 
@@ -75,7 +75,7 @@ class Thrift1Handler:
             return T.AlreadyExists(message="table name already in use")  # type: ignore[no-any-return]  # no types
         if method == "deleteTable" and isinstance(error, TableNotFound):
             return _io_error(java_text.JavaError(java_text.IO_EXCEPTION, "table does not exist", can_retry=True))
-        asked = java_text.Asked(table, (table or b"").partition(b":")[0].decode(errors="replace"))
+        asked = java_text.AskedCall(table, (table or b"").partition(b":")[0].decode(errors="replace"))
         config, now_ms = self._client.config, self._client.runtime.time_ms()
         return _io_error(java_text.of_call(method, error, config, now_ms, asked))
 

@@ -26,8 +26,8 @@ from metaclient.wire.thrift import structs as cells
 from metaclient.wire.thrift.idl import thrift2
 from metaclient_fake.front import java_text, thrift2_values
 from metaclient_fake.front.gateway import GatewayClient
-from metaclient_fake.front.java_text import Asked
-from metaclient_fake.front.scanners import Scanners
+from metaclient_fake.front.java_text import AskedCall
+from metaclient_fake.front.scanners import GatewayScanners
 from metaclient_fake.front.service import IllegalArgument
 
 __all__ = ["Thrift2Handler"]
@@ -47,13 +47,15 @@ class Thrift2Handler:
     def __init__(self, client: GatewayClient, *, lease_s: float, scanners_max: int) -> None:
         self._client = client
         #: With each what was asked for.
-        self.scanners: Scanners[Asked] = Scanners(client.runtime, lease_s=lease_s, scanners_max=scanners_max)
+        self.scanners: GatewayScanners[AskedCall] = GatewayScanners(
+            client.runtime, lease_s=lease_s, scanners_max=scanners_max
+        )
 
     def failure(self, method: str, arguments: Any, error: MetaClientError) -> Exception:
         """An error of ours as the TIOError that HBase's gateway would send."""
         return self._failed(method, error, _asked_by(arguments))
 
-    def _failed(self, method: str, error: MetaClientError, asked: Asked) -> Exception:
+    def _failed(self, method: str, error: MetaClientError, asked: AskedCall) -> Exception:
         if isinstance(error, Unsupported):
             return _io_error(f"java.lang.UnsupportedOperationException: {error}", can_retry=False)
         said = java_text.of_call(method, error, self._client.config, self._client.runtime.time_ms(), asked)
@@ -333,7 +335,7 @@ def _namespace(table: bytes) -> bytes:
     return table.partition(b":")[0] if b":" in table else b"default"
 
 
-def _asked_by(arguments: Any) -> Asked:
+def _asked_by(arguments: Any) -> AskedCall:
     """What a call names, whichever way it does."""
     table = _table_in(arguments)
     described = getattr(arguments, "namespaceDesc", None)
@@ -342,11 +344,11 @@ def _asked_by(arguments: Any) -> Asked:
     return replace(asked, namespace=namespace or _namespace(table or b"").decode(errors="replace"))
 
 
-def _asked_for(table: bytes | None, query: Any) -> Asked:
+def _asked_for(table: bytes | None, query: Any) -> AskedCall:
     """``query``: a TGet, a TScan, or None."""
     row = getattr(query, "row", None) or getattr(query, "startRow", None) or b""
     replica_id = getattr(query, "targetReplicaId", None) or 0
-    return Asked(table, "", row, replica_id, is_scan=hasattr(query, "startRow"))
+    return AskedCall(table, "", row, replica_id, is_scan=hasattr(query, "startRow"))
 
 
 def _table_in(arguments: Any) -> bytes | None:

@@ -6,7 +6,7 @@ from metaclient_fake.region_replication.flush_requester import FlushRequester
 from metaclient_fake.region_replication.read_gate import GateState, ReadGate
 from metaclient_fake.region_replication.replay import Replay, Replayed
 from metaclient_fake.region_replication.replica_queue import Acknowledged, Batch, QueueState, ReplicaStatus
-from metaclient_fake.region_replication.sender import ReplicaSender, SendSlots, Wire
+from metaclient_fake.region_replication.sender import ReplicaSender, ReplicaTransport, SendSlots
 from metaclient_fake.region_replication.server import ServerReplication, has_memstore_replication, is_on
 from metaclient_fake.region_replication.sink import Sink, SinkState
 from metaclient_fake.region_replication.sink_source import SinkSource
@@ -23,13 +23,13 @@ __all__ = [
     "Replayed",
     "ReplicaSender",
     "ReplicaStatus",
+    "ReplicaTransport",
     "ReplicationConfig",
     "SendSlots",
     "ServerReplication",
     "Sink",
     "SinkSource",
     "SinkState",
-    "Wire",
     "has_memstore_replication",
     "is_on",
 ]

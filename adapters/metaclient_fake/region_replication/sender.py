@@ -33,7 +33,7 @@ from metaclient.runtime import Pending, Runtime
 from metaclient_fake.config.region_replication import ReplicationConfig
 from metaclient_fake.region_replication.replica_queue import Batch
 
-__all__ = ["ReplicaSender", "SendSlots", "Wire"]
+__all__ = ["ReplicaSender", "ReplicaTransport", "SendSlots"]
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ logger = logging.getLogger(__name__)
 _BACKOFF = (1, 2, 3, 5, 10, 20, 40, 100)
 
 
-class Wire(Protocol):
+class ReplicaTransport(Protocol):
     """How one primary reaches its replicas; the server and the cluster are behind it."""
 
     def place_of(self, replica_id: int) -> str | None:
@@ -147,7 +147,13 @@ class ReplicaSender:
     """Carries the batches of one sink."""
 
     def __init__(
-        self, runtime: Runtime, config: ReplicationConfig, wire: Wire, slots: SendSlots, *, kind: str = "user"
+        self,
+        runtime: Runtime,
+        config: ReplicationConfig,
+        wire: ReplicaTransport,
+        slots: SendSlots,
+        *,
+        kind: str = "user",
     ) -> None:
         self._runtime = runtime
         self._config = config

@@ -193,7 +193,7 @@ class ServerReplication:
 
 
 class _Wire:
-    """One primary's way to its replicas (:class:`metaclient_fake.region_replication.sender.Wire`)."""
+    """One primary's way to its replicas (:class:`metaclient_fake.region_replication.sender.ReplicaTransport`)."""
 
     def __init__(self, host: PrimaryHost, directory: ReplicaDirectory, info: RegionInfo) -> None:
         self._host = host

@@ -13,12 +13,12 @@ from collections.abc import Iterable, Iterator
 from metaclient.errors import MetaClientError
 from metaclient.runtime import Runtime
 
-__all__ = ["NEVER", "History", "Operation", "Outcome"]
+__all__ = ["NEVER", "History", "Operation", "Status"]
 
 NEVER = float("inf")
 
 
-class Outcome(enum.Enum):
+class Status(enum.Enum):
     """How an operation ended."""
 
     RUNNING = "running"
@@ -60,7 +60,7 @@ class Operation:
         self.row = row
         self.called_at = called_at
         self.returned_at = NEVER
-        self.outcome = Outcome.RUNNING
+        self.outcome = Status.RUNNING
         self.is_write = False
         self.argument: object = None
         self.expected: object = None
@@ -82,7 +82,7 @@ class Operation:
         where = (
             f" at replica {self.replica_id}{' (stale)' if self.stale else ''}" if self.replica_id is not None else ""
         )
-        if self.outcome is Outcome.OK:
+        if self.outcome is Status.OK:
             ended = f"-> {_shown(self.value)}{where}" if self.value is not None or not self.is_write else "-> ok"
         else:
             ended = f"-> {self.outcome.value}" + (f" {type(self.error).__name__}" if self.error else "")
@@ -124,13 +124,13 @@ class History:
 
     def ok(self, operation: Operation, value: object = None) -> None:
         operation.returned_at = self._runtime.now()
-        operation.outcome = Outcome.OK
+        operation.outcome = Status.OK
         operation.value = value
 
     def failed(self, operation: Operation, error: MetaClientError) -> None:
         operation.returned_at = self._runtime.now()
         is_unknown = operation.is_write and error.may_have_applied
-        operation.outcome = Outcome.UNKNOWN if is_unknown else Outcome.FAILED
+        operation.outcome = Status.UNKNOWN if is_unknown else Status.FAILED
         operation.error = _without_frames(error)
 
     def __iter__(self) -> Iterator[Operation]:

@@ -7,13 +7,12 @@ needs (:mod:`metaclient_fake.simulation.shrink`). A fault brings its own end: ``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from metaclient.errors import ConfigError
 from metaclient_fake.simulation.chance import Chance
 
-__all__ = ["KINDS", "Fault", "drawn_faults", "faults_from"]
+__all__ = ["KINDS", "Fault", "drawn_faults"]
 
 #: Kind -> what it does; :mod:`metaclient_fake.simulation.injector` has one function for each.
 KINDS: Mapping[str, str] = {
@@ -106,17 +105,3 @@ def drawn_faults(dice: Chance, kinds: Sequence[str], duration_s: float) -> tuple
                 round(dice.random(), 3),
             )
         )
-
-
-def faults_from(documents: Iterable[Mapping[str, object]]) -> tuple[Fault, ...]:
-    """What :meth:`Fault.as_json` wrote, back as faults."""
-    made: list[Fault] = []
-    for document in documents:
-        try:
-            fault = Fault(**document)  # type: ignore[arg-type]  # checked below
-        except TypeError as error:
-            raise ConfigError(f"{document!r} is no fault: {error}") from error
-        if fault.kind not in KINDS:
-            raise ConfigError(f"there is no kind of fault {fault.kind!r}; known are {', '.join(KINDS)}")
-        made.append(fault)
-    return tuple(made)

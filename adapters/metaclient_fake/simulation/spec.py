@@ -80,9 +80,6 @@ class Spec:
     def with_clients(self, clients: tuple[ClientSpec, ...]) -> Spec:
         return replace(self, clients=clients)
 
-    def with_defect(self, defect: str) -> Spec:
-        return replace(self, defect=defect)
-
     @property
     def replay_line(self) -> str:
         """The one line that repeats this run, before any shrinking."""

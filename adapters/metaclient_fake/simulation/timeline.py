@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from xml.sax.saxutils import escape
 
 from metaclient.wording import counted
-from metaclient_fake.simulation.history import NEVER, Operation, Outcome
+from metaclient_fake.simulation.history import NEVER, Operation, Status
 from metaclient_fake.simulation.injector import Struck
 from metaclient_fake.simulation.world import Violation, World
 
@@ -54,7 +54,12 @@ def relevant(world: World, violations: Sequence[Violation]) -> list[Operation]:
 # -- the picture -------------------------------------------------------------------------------------------------------
 
 _WIDTH, _LANE, _LEFT, _TOP = 1400, 18, 150, 40
-_COLOURS = {Outcome.OK: "#4c9a52", Outcome.FAILED: "#d08a2e", Outcome.UNKNOWN: "#8a5bb5", Outcome.RUNNING: "#999999"}
+_COLOURS = {
+    Status.OK: "#4c9a52",
+    Status.FAILED: "#d08a2e",
+    Status.UNKNOWN: "#8a5bb5",
+    Status.RUNNING: "#999999",
+}
 _FAULT, _REFUSED, _BROKEN = "#c0392b", "#e6b8b2", "#000000"
 
 

@@ -178,9 +178,6 @@ class FileSystem:
     def wal(self, name: str) -> Wal | None:
         return self._wals.get(name)
 
-    def wals(self) -> list[Wal]:
-        return list(self._wals.values())
-
     def delete_wal(self, name: str) -> None:
         """Forget a log whose regions were all recovered; its files go to the archive of logs."""
         wal = self._wals.pop(name, None)

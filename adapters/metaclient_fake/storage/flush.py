@@ -24,7 +24,7 @@ from metaclient_fake.storage.wal import Marker, MarkerKind
 if TYPE_CHECKING:
     from metaclient_fake.storage.region import Region
 
-__all__ = ["FlushOutcome", "FlushResult", "Flusher"]
+__all__ = ["FlushOutcome", "FlushResult", "RegionFlusher"]
 
 #: A segment that no longer changes, and its rows in order.
 Snapshot: TypeAlias = tuple[Segment, list[bytes]]
@@ -57,7 +57,7 @@ class FlushResult:
         return self.outcome is FlushOutcome.FLUSHED_COMPACTION_NEEDED
 
 
-class Flusher:
+class RegionFlusher:
     """Flushes one primary region."""
 
     def __init__(self, region: Region) -> None:

@@ -17,6 +17,7 @@ import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from metaclient import keys
+from metaclient.backend import Outcome
 from metaclient.errors import (
     NotServingRegion,
     ReadsDisabled,
@@ -41,7 +42,7 @@ from metaclient_fake.storage.cells import PlainRow, row_of
 from metaclient_fake.storage.compaction import Compactor
 from metaclient_fake.storage.filesystem import FileSystem, row_order
 from metaclient_fake.storage.filters import filtered_row, parse
-from metaclient_fake.storage.flush import Flusher, FlushOutcome, FlushResult
+from metaclient_fake.storage.flush import FlushOutcome, FlushResult, RegionFlusher
 from metaclient_fake.storage.mutations import Mutations
 from metaclient_fake.storage.packed_row import PackedRow
 from metaclient_fake.storage.queries import Queries
@@ -52,7 +53,7 @@ from metaclient_fake.storage.scanner import RegionScanner
 from metaclient_fake.storage.store import Sources, Store, read_row
 from metaclient_fake.storage.store_file import StoreFile
 from metaclient_fake.storage.wal import LoggedEntry, Marker, MarkerKind, Wal, WalEntry, family_of
-from metaclient_fake.storage.writer import Outcome, Writer
+from metaclient_fake.storage.writer import Writer
 
 __all__ = ["Region", "RegionState"]
 
@@ -113,7 +114,7 @@ class Region:
         self.mutations = Mutations(descriptor, self.stores, config.cell_bytes_max)
         self._queries = Queries(self.stores, self.mutations)
         self._writer = Writer(self, self.mutations, self.log)
-        self._flusher = Flusher(self)
+        self._flusher = RegionFlusher(self)
         self._compactor = Compactor(self)
         self._follower = Follower(self)
         self._scanners: dict[int, RegionScanner] = {}

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from metaclient import keys
+from metaclient.backend import Outcome
 from metaclient.errors import MetaClientError, RequestRefused
 from metaclient.model import (
     LATEST_TIMESTAMP,
@@ -40,10 +41,7 @@ from metaclient_fake.storage.wal import LoggedRow, WalEntry
 if TYPE_CHECKING:
     from metaclient_fake.storage.region import Region
 
-__all__ = ["Outcome", "Writer"]
-
-#: What became of one mutation of a batch.
-Outcome: TypeAlias = Result | MetaClientError | None
+__all__ = ["Writer"]
 
 
 class _Held:

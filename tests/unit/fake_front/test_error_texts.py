@@ -14,7 +14,7 @@ from metaclient.config import Config
 from metaclient.errors import Attempt, MetaClientError
 from metaclient.model import ServerName
 from metaclient_fake import FakeCluster
-from metaclient_fake.front.java_text import Asked, batch_error, of_call
+from metaclient_fake.front.java_text import AskedCall, batch_error, of_call
 from metaclient_thrift.errors import Call, translated
 from tests.unit.fake_front.gateway_client import T1, T2, thrift1_client, thrift2_client
 
@@ -207,7 +207,7 @@ SERVER_ERRORS = [
 
 @pytest.mark.parametrize("kind", SERVER_ERRORS)
 def test_error_of_a_server_is_heard_as_what_it_was(kind: type[MetaClientError]) -> None:
-    said = of_call("get", kind("what happened"), Config(), NOW_MS, Asked(b"t"))
+    said = of_call("get", kind("what happened"), Config(), NOW_MS, AskedCall(b"t"))
     for heard in (
         translated(T2.TIOError(message=said.thrift2, canRetry=said.can_retry), Call("get", b"t")),
         translated(T1.IOError(message=said.thrift1, canRetry=said.can_retry), Call("get", b"t")),
@@ -218,7 +218,7 @@ def test_error_of_a_server_is_heard_as_what_it_was(kind: type[MetaClientError]) 
 
 def test_move_is_heard_with_its_target() -> None:
     text = "Region moved to: hostname=rs2 port=16020 startCode=7. As of locationSeqNum=12."
-    said = of_call("get", errors.RegionMoved(text), Config(), NOW_MS, Asked(b"t"))
+    said = of_call("get", errors.RegionMoved(text), Config(), NOW_MS, AskedCall(b"t"))
     heard = translated(T2.TIOError(message=said.thrift2, canRetry=said.can_retry), Call("get", b"t"))
     assert isinstance(heard, errors.RegionMoved)
     assert (heard.server, heard.seqnum) == (ServerName("rs2", 16020, 7), 12)
@@ -232,7 +232,7 @@ def test_attempts_are_listed_and_the_last_cause_counts(
     attempts = [Attempt(1, 0.1, "RegionTooBusy: full"), Attempt(2, 0.3, f"{cause.__name__}: at the end")]
     error = kind("gave up", attempts=attempts)
     error.__cause__ = cause("at the end")
-    said = of_call("get", error, Config(), NOW_MS, Asked(b"t"))
+    said = of_call("get", error, Config(), NOW_MS, AskedCall(b"t"))
     assert said.message.startswith("Failed after attempts=2, exceptions:\n20")
     assert said.can_retry is True
     for heard in (

@@ -9,7 +9,7 @@ import pytest
 from metaclient.errors import Overloaded
 from metaclient.model import Result
 from metaclient.runtime import SimRuntime
-from metaclient_fake.front.scanners import Scanners
+from metaclient_fake.front.scanners import GatewayScanners
 
 LEASE_S = 60.0
 
@@ -41,7 +41,7 @@ def runtime() -> Iterator[SimRuntime]:
 
 
 def test_lease_is_renewed_by_every_call_and_then_ends(runtime: SimRuntime) -> None:
-    scanners: Scanners[str] = Scanners(runtime, lease_s=LEASE_S)
+    scanners: GatewayScanners[str] = GatewayScanners(runtime, lease_s=LEASE_S)
     rows = Rows(10)
     number = scanners.add(rows, "options")
     for _ in range(3):
@@ -55,7 +55,7 @@ def test_lease_is_renewed_by_every_call_and_then_ends(runtime: SimRuntime) -> No
 
 
 def test_sweep_closes_what_nobody_asks_for(runtime: SimRuntime) -> None:
-    scanners: Scanners[None] = Scanners(runtime, lease_s=LEASE_S)
+    scanners: GatewayScanners[None] = GatewayScanners(runtime, lease_s=LEASE_S)
     old = Rows(1)
     scanners.add(old, None)
     runtime.sleep(LEASE_S / 2)
@@ -67,7 +67,7 @@ def test_sweep_closes_what_nobody_asks_for(runtime: SimRuntime) -> None:
 
 
 def test_numbers_begin_at_zero_and_are_not_given_twice(runtime: SimRuntime) -> None:
-    scanners: Scanners[None] = Scanners(runtime)
+    scanners: GatewayScanners[None] = GatewayScanners(runtime)
     assert [scanners.add(Rows(1), None) for _ in range(3)] == [0, 1, 2]
     assert scanners.remove(1) is True
     assert scanners.remove(1) is False
@@ -75,7 +75,7 @@ def test_numbers_begin_at_zero_and_are_not_given_twice(runtime: SimRuntime) -> N
 
 
 def test_number_of_scanners_is_bounded_and_old_ones_make_room(runtime: SimRuntime) -> None:
-    scanners: Scanners[None] = Scanners(runtime, lease_s=LEASE_S, scanners_max=1)
+    scanners: GatewayScanners[None] = GatewayScanners(runtime, lease_s=LEASE_S, scanners_max=1)
     scanners.add(Rows(1), None)
     with pytest.raises(Overloaded, match="which is its limit"):
         scanners.add(Rows(1), None)
@@ -84,14 +84,14 @@ def test_number_of_scanners_is_bounded_and_old_ones_make_room(runtime: SimRuntim
 
 
 def test_end_stays_the_end(runtime: SimRuntime) -> None:
-    scanners: Scanners[None] = Scanners(runtime)
+    scanners: GatewayScanners[None] = GatewayScanners(runtime)
     scanner = scanners.take(scanners.add(Rows(3), None))
     assert scanner is not None
     assert [len(scanner.next(2)) for _ in range(4)] == [2, 1, 0, 0]
 
 
 def test_scanner_that_failed_is_forgotten(runtime: SimRuntime) -> None:
-    scanners: Scanners[None] = Scanners(runtime)
+    scanners: GatewayScanners[None] = GatewayScanners(runtime)
     number = scanners.add(Rows(1), None)
     scanners.drop(number)
     assert scanners.take(number) is None

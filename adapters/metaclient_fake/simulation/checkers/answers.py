@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from metaclient_fake.simulation.history import Outcome
+from metaclient_fake.simulation.history import Status
 from metaclient_fake.simulation.observed import SeenCall
 from metaclient_fake.simulation.world import Violation
 
@@ -27,7 +27,7 @@ def check(world: World) -> Iterator[Violation]:
         for call in client.backend.calls:
             calls.setdefault(call.operation, []).append(call)
     for read in world.history.of_kinds(*_READS):
-        if read.outcome is not Outcome.OK or read.replica_id is None or read.group != read.number:
+        if read.outcome is not Status.OK or read.replica_id is None or read.group != read.number:
             continue
         answered = [call for call in calls.get(read.number, ()) if call.error is None and call.ended is not None]
         if not answered:

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from metaclient.errors import MetaClientError
-from metaclient_fake.simulation.history import NEVER, Operation, Outcome
+from metaclient_fake.simulation.history import NEVER, Operation, Status
 from metaclient_fake.simulation.workloads.counters import COLUMN, TABLE
 from metaclient_fake.simulation.world import Violation
 
@@ -28,7 +28,7 @@ __all__ = ["check"]
 def check(world: World) -> Iterator[Violation]:
     misled = world.misled()
     reads_of_all = [
-        one for one in world.history.of_kinds("counter_get") if one.outcome is Outcome.OK and one.number not in misled
+        one for one in world.history.of_kinds("counter_get") if one.outcome is Status.OK and one.number not in misled
     ]
     for row in world.counters:
         increments = [one for one in world.history.of_kinds("increment") if one.row == row]
@@ -51,7 +51,7 @@ def _last_read(world: World, row: bytes) -> Operation | Violation:
 
 
 def _check_one(row: bytes, increments: list[Operation], reads: list[Operation]) -> Iterator[Violation]:
-    acknowledged = [one for one in increments if one.outcome is Outcome.OK]
+    acknowledged = [one for one in increments if one.outcome is Status.OK]
     by_value: dict[object, Operation] = {}
     highest: Operation | None = None
     for one in sorted(acknowledged, key=lambda one: one.returned_at):
@@ -64,7 +64,7 @@ def _check_one(row: bytes, increments: list[Operation], reads: list[Operation]) 
         if highest is not None and _number(highest) >= _number(one):
             yield _violation(row, "an increment returned less than one before it", highest, one)
     returned = sorted(one.returned_at for one in acknowledged)
-    possible = sorted(one.called_at for one in increments if one.outcome is not Outcome.FAILED)
+    possible = sorted(one.called_at for one in increments if one.outcome is not Status.FAILED)
     for one in [*acknowledged, *reads]:
         at_least = bisect_left(returned, one.called_at) + one.is_write
         at_most = bisect_right(possible, one.returned_at if one.returned_at != NEVER else one.called_at)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from metaclient.errors import MetaClientError
-from metaclient_fake.simulation.history import Operation, Outcome
+from metaclient_fake.simulation.history import Operation, Status
 from metaclient_fake.simulation.workloads.inserts import COLUMN, TABLE
 from metaclient_fake.simulation.world import Violation
 
@@ -21,7 +21,7 @@ def check(world: World) -> Iterator[Violation]:
     inserts = {operation.row: operation for operation in world.history.of_kinds("insert")}
     misled = world.misled()
     for read in world.history.of_kinds("insert_get"):
-        if read.outcome is Outcome.OK and read.number not in misled and read.value != inserts[read.row].argument:
+        if read.outcome is Status.OK and read.number not in misled and read.value != inserts[read.row].argument:
             yield _lost(inserts[read.row], f"was read as {read.value!r} at {read.returned_at:.3f} s", read)
     try:
         found = {row: columns.get(COLUMN) for row, columns in world.helper.table(TABLE).scan()}
@@ -29,9 +29,9 @@ def check(world: World) -> Iterator[Violation]:
         yield Violation("durability", f"table {TABLE} cannot be read at the end: {error}", world.runtime.now())
         return
     for row, insert in inserts.items():
-        if insert.outcome is Outcome.OK and found.get(row) != insert.argument:
+        if insert.outcome is Status.OK and found.get(row) != insert.argument:
             yield _lost(insert, f"is {found.get(row)!r} at the end")
-        if insert.outcome is Outcome.FAILED and row in found:
+        if insert.outcome is Status.FAILED and row in found:
             yield _lost(insert, "is there at the end, though the client was told that it was not applied")
     for row in found:
         if row not in inserts:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from metaclient_fake.simulation.history import Operation, Outcome
+from metaclient_fake.simulation.history import Operation, Status
 from metaclient_fake.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def check(world: World) -> Iterator[Violation]:
         if operation.table == "t":
             writes.setdefault(operation.row, []).append(operation)
     for read in world.history.of_kinds(*_READS):
-        if read.outcome is Outcome.OK and read.lag_s is not None:
+        if read.outcome is Status.OK and read.lag_s is not None:
             missing = _missing(read, writes.get(read.row, ()))
             if missing is not None:
                 yield Violation(
@@ -46,7 +46,7 @@ def _missing(read: Operation, writes: Iterable[Operation]) -> Operation | None:
     """Return a write that the answer should show, or something later than it, and does not."""
     assert read.lag_s is not None
     acknowledged_before = read.called_at - read.lag_s - _ROUNDING_S
-    due = [one for one in writes if one.outcome is Outcome.OK and one.returned_at < acknowledged_before]
+    due = [one for one in writes if one.outcome is Status.OK and one.returned_at < acknowledged_before]
     if not due:
         return None
     newest = max(due, key=lambda one: one.timestamp)
@@ -56,4 +56,4 @@ def _missing(read: Operation, writes: Iterable[Operation]) -> Operation | None:
 
 def _may_show(write: Operation, read: Operation) -> bool:
     """Whether the answer may be what this write left: its value, or nothing after a delete."""
-    return write.outcome is not Outcome.FAILED and write.argument == read.value and write.called_at <= read.returned_at
+    return write.outcome is not Status.FAILED and write.argument == read.value and write.called_at <= read.returned_at

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from metaclient_fake.simulation.history import NEVER, Operation, Outcome
+from metaclient_fake.simulation.history import NEVER, Operation, Status
 from metaclient_fake.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -123,9 +123,9 @@ def _relevant(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def _matters(operation: Operation, seen: set[object]) -> bool:
-    if operation.outcome is Outcome.OK:
+    if operation.outcome is Status.OK:
         return True
-    return operation.is_write and operation.outcome is not Outcome.FAILED and operation.argument in seen
+    return operation.is_write and operation.outcome is not Status.FAILED and operation.argument in seen
 
 
 def _events(operations: Sequence[Operation]) -> _Event:
@@ -134,7 +134,7 @@ def _events(operations: Sequence[Operation]) -> _Event:
     for index, operation in enumerate(operations):
         called = _Event(operation, index, True)
         moments.append((operation.called_at, 0, index, called))
-        if operation.outcome is Outcome.OK and operation.returned_at != NEVER:
+        if operation.outcome is Status.OK and operation.returned_at != NEVER:
             returned = _Event(operation, index, False)
             called.match = returned
             moments.append((operation.returned_at, 1, index, returned))
@@ -179,7 +179,7 @@ def _applied(operation: Operation, state: object) -> tuple[bool, object]:
         return True, operation.argument
     if operation.kind != "check_and_put":
         return operation.value == state, state
-    if operation.outcome is not Outcome.OK:
+    if operation.outcome is not Status.OK:
         return state == operation.expected, operation.argument
     if operation.value:
         return state == operation.expected, operation.argument

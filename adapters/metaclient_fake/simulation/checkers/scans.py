@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from metaclient_fake.simulation.history import Operation, Outcome
+from metaclient_fake.simulation.history import Operation, Status
 from metaclient_fake.simulation.workloads.scans import asked_of
 from metaclient_fake.simulation.world import Violation
 
@@ -39,7 +39,7 @@ def _complete(
     limit: int | None,
 ) -> Iterator[Violation]:
     """What it went by must have been returned; to the end of the range if it came to an end."""
-    is_whole = scan.outcome is Outcome.OK and scan.expected == "complete" and (limit is None or len(keys) < limit)
+    is_whole = scan.outcome is Status.OK and scan.expected == "complete" and (limit is None or len(keys) < limit)
     if not is_whole and not keys:
         return
     found = frozenset(keys)

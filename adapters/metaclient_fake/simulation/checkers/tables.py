@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from metaclient.errors import TableDisabled, TableExists, TableNotFound
-from metaclient_fake.simulation.history import Operation, Outcome
+from metaclient_fake.simulation.history import Operation, Status
 from metaclient_fake.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -33,14 +33,14 @@ def _check_one(operations: list[Operation], believers: set[str]) -> Iterator[Vio
     is_there = False
     for one in operations:
         if one.kind == "create":
-            is_there, rows = one.outcome is Outcome.OK, {}
+            is_there, rows = one.outcome is Status.OK, {}
             if isinstance(one.error, TableExists) and one.error.attempts == ():
                 yield _violation(one, "the table was dropped, and its name is still taken")
         elif one.kind == "drop":
-            is_there = is_there and one.outcome is not Outcome.OK
-        elif one.kind == "table_put" and one.outcome is Outcome.OK:
+            is_there = is_there and one.outcome is not Status.OK
+        elif one.kind == "table_put" and one.outcome is Status.OK:
             rows[one.row] = one
-        elif one.kind == "table_get" and one.outcome is Outcome.OK:
+        elif one.kind == "table_get" and one.outcome is Status.OK:
             written = rows.get(one.row) if is_there else None
             if one.value != (written.argument if written else None) and not _is_in_doubt(operations, one):
                 yield _violation(one, "not what this life of the table holds")
@@ -51,7 +51,7 @@ def _check_one(operations: list[Operation], believers: set[str]) -> Iterator[Vio
 def _is_in_doubt(operations: list[Operation], read: Operation) -> bool:
     """A put of this value whose end nobody knows."""
     return any(
-        one.kind == "table_put" and one.argument == read.value and one.outcome is Outcome.UNKNOWN for one in operations
+        one.kind == "table_put" and one.argument == read.value and one.outcome is Status.UNKNOWN for one in operations
     )
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from metaclient_fake.simulation.history import Operation, Outcome
+from metaclient_fake.simulation.history import Operation, Status
 from metaclient_fake.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def check(world: World) -> Iterator[Violation]:
     for operation in world.history.of_kinds("delete"):
         deleted_at[operation.row] = min(operation.called_at, deleted_at.get(operation.row, operation.called_at))
     newest: dict[tuple[bytes, int, str], list[tuple[float, int, Operation]]] = {}
-    reads = [one for one in world.history.of_kinds(*_READS) if one.outcome is Outcome.OK]
+    reads = [one for one in world.history.of_kinds(*_READS) if one.outcome is Status.OK]
     for read in sorted(reads, key=lambda one: one.returned_at):
         yield from _honest(read)
         if not read.stale:
@@ -42,7 +42,7 @@ def check(world: World) -> Iterator[Violation]:
         if read.value is None:
             if deleted_at.get(read.row, read.returned_at) >= read.returned_at:
                 yield _violation(read, "saw nothing in a row that was never deleted before")
-        elif write is None or write.outcome is Outcome.FAILED or write.called_at > read.returned_at:
+        elif write is None or write.outcome is Status.FAILED or write.called_at > read.returned_at:
             yield _violation(read, "saw a value that nobody had written by then")
         else:
             yield from _in_order(read, write.timestamp, newest)

@@ -6,7 +6,7 @@ After a row was acknowledged, its writer now and then reads it back, or one of a
 from __future__ import annotations
 
 from metaclient.errors import BatchError, MetaClientError
-from metaclient_fake.simulation.history import Operation, Outcome
+from metaclient_fake.simulation.history import Operation, Status
 from metaclient_fake.simulation.workloads.base import Workload
 
 __all__ = ["Inserts"]
@@ -45,7 +45,7 @@ class Inserts(Workload):
             self.tried(only, lambda: self.table(TABLE).put(only.row, {COLUMN: value}))
         else:
             self._send(operations)
-        self.world.acknowledged += [one.row for one in operations if one.outcome is Outcome.OK]
+        self.world.acknowledged += [one.row for one in operations if one.outcome is Status.OK]
 
     def _send(self, operations: list[Operation]) -> None:
         batch = self.table(TABLE).batch()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from metaclient.connection import Connection, connect_to
-from metaclient_fake.simulation.history import Operation, Outcome
+from metaclient_fake.simulation.history import Operation, Status
 from metaclient_fake.simulation.observed import ObservedBackend
 from metaclient_fake.simulation.spec import ClientSpec
 from metaclient_fake.simulation.workloads.base import Workload
@@ -63,7 +63,7 @@ class Tables(Workload):
         copies = self.world.spec.copies
         create = self.connection.create_table
         self.tried(operation, lambda: create(name, {"f": {}}, splits=splits, region_replication=copies))
-        return operation.outcome is Outcome.OK
+        return operation.outcome is Status.OK
 
     def _use(self, name: str, life: bytes) -> bool:
         """Write a row, read it with both connections; False when a write is in doubt."""
@@ -72,7 +72,7 @@ class Tables(Workload):
             operation.is_write = True
             operation.argument = life
             self.tried(operation, lambda row=row: self.table(name).put(row, {COLUMN: life}))  # type: ignore[misc]  # typed by its default
-            if operation.outcome is Outcome.UNKNOWN:
+            if operation.outcome is Status.UNKNOWN:
                 return False
             self._read(name, row, self.connection)
         self._read(name, self.dice.choice(_ROWS), self.bystander)
@@ -88,4 +88,4 @@ class Tables(Workload):
         operation = self.begin("drop", name)
         operation.is_write = True
         self.tried(operation, lambda: self.connection.delete_table(name, disable=True))
-        return operation.outcome is Outcome.OK
+        return operation.outcome is Status.OK
