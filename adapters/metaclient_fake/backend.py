@@ -144,7 +144,7 @@ class FakeBackend:
         return self._run(scanner.server, deadline, False, is_meta, DataCalls.scan_next, scanner, rows)
 
     def scan_close(self, scanner: object, deadline: float) -> None:
-        """Nobody waits for it and nobody minds if it is lost: the lease ends what is left."""
+        """Close a scanner without waiting. A lost close does no harm: the lease ends the scanner."""
         assert isinstance(scanner, ScannerHandle), "a scanner of this backend"
         server = self._servers.get(scanner.server.host)
         if server is None or not server.is_running:

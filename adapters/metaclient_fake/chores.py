@@ -39,7 +39,7 @@ class Chores:
     def __init__(self, runtime: Runtime, chores: list[Chore]) -> None:
         self._runtime = runtime
         self._chores = [chore for chore in chores if chore.period_s > 0]
-        self._due: list[float] = []  # for the loop alone; NEVER for what nobody needs
+        self._due: list[float] = []  # used by the loop alone; NEVER for a chore that is not needed
         self._changed = runtime.condition()
         self._is_stopped = False
 
@@ -99,7 +99,7 @@ class Chores:
 
 
 class Sessions:
-    """Who has been heard of lately (ZooKeeper's ephemeral nodes): each look renews or ends sessions."""
+    """The sessions of servers (ZooKeeper's ephemeral nodes): each check renews or ends them."""
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ def named_cluster(
         _named.pop(key, None)
         found = _named.setdefault(key, (made, given))
         if found[0] is not made:
-            made.close()  # somebody was faster
+            made.close()  # another thread was faster
     for now, before in zip(given, found[1], strict=True):
         if now and now != before:
             raise ConfigError(f"fake:{name} is there already, made with {before or 'nothing'!r}, not {now!r}")

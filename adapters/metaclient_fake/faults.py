@@ -125,7 +125,7 @@ class Faults:
         self._cluster.network.remove_rule(rule)
 
     def skew_clock(self, server: str, seconds: float) -> None:
-        """The server's wall clock is off: cell timestamps that it gives come from the past or the future."""
+        """Skew the wall clock of a server: its cell timestamps are in the past or the future."""
         self._cluster.server_named(server).clock_skew_ms = round(seconds * 1000)
 
     def fill_call_queue(self, server: str) -> None:

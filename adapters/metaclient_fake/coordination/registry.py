@@ -1,7 +1,7 @@
-"""Stores where the copies of hbase:meta are said to be, and decides who hears of a change when (ZooKeeper's part).
+"""Stores the published locations of the copies of hbase:meta, and when clients see a change (ZooKeeper's part).
 
 The master publishes a location when it *sends* a copy to a server, before that server can answer (HBase 2.6.1: the
-registry is ahead of the server by 0.1 to 0.4 s). Clients may hear of it later still: ``lag_s``, or never while the
+registry is ahead of the server by 0.1 to 0.4 s). Clients may see it later still: after ``lag_s``, or never while the
 registry is held.
 """
 
@@ -14,7 +14,7 @@ __all__ = ["Registry"]
 
 
 class Registry:
-    """What clients are told, and what they will be told. Snapshots are replaced; ``_lock`` guards the replacing."""
+    """The locations that clients see, and those that they will see. Snapshots are replaced, under ``_lock``."""
 
     party = "registry"
     is_listening = True
@@ -36,7 +36,7 @@ class Registry:
             self._announce()
 
     def withdraw(self, replica_id: int) -> None:
-        """The copy does not exist any more (hbase.meta.replica.count went down)."""
+        """Remove a copy that does not exist any more (hbase.meta.replica.count went down)."""
         with self._lock:
             self._truth.pop(replica_id, None)
             self._announce()
@@ -51,7 +51,7 @@ class Registry:
             self._coming.clear()
 
     def hold(self) -> None:
-        """From now on clients hear the old story."""
+        """Freeze the locations that clients see."""
         with self._lock:
             self._is_held = True
 
@@ -63,7 +63,7 @@ class Registry:
                 self._coming.clear()
 
     def replicas(self) -> tuple[MetaReplica, ...]:
-        """What a client is told now."""
+        """Return the locations that clients see now."""
         if not self._coming:
             return self._published
         with self._lock:

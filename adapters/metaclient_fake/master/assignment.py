@@ -2,7 +2,7 @@
 
 Assign, in rounds until all are open: plan; say OPENING in hbase:meta; tell the servers (RegionOpening from now on);
 wait for the opens; say OPEN with the sequence number. Primaries go before secondaries, whose opening asks the primary
-for a flush. A server that cannot be told anything loses its share to others. A server that was told and does not
+for a flush. The regions of a server that cannot be reached go to other servers. A server that was reached and does not
 answer may have the region open and may be taking writes: the master waits until it answers or its session has ended,
 which fences its log and hands its edits to the region's node (:meth:`Master.expire`).
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 #: Between two rounds when something did not open, or while there is no server at all.
 RETRY_PAUSE_S = 0.1
-#: After so many rounds nobody waits for a copy of hbase:meta any more: it is tried again at this pace, beside the rest.
+#: After this many rounds a copy of hbase:meta is left to a task of its own, which tries again at this pace.
 STUCK_ROUNDS = 20
 STUCK_PAUSE_S = 1.0
 
@@ -67,7 +67,7 @@ class AssignmentManager:
 
     def __init__(self, master: Master) -> None:
         self._master = master
-        #: Copies of hbase:meta that no server opens, and whether somebody goes on trying. Guarded by the master's lock.
+        #: Copies of hbase:meta that no server opens, and whether a task retries. Guarded by the master's lock.
         self._stuck: dict[bytes, RegionNode] = {}
         self._is_trying = False
 
@@ -91,12 +91,12 @@ class AssignmentManager:
                 self._master.pause(RETRY_PAUSE_S)
 
     def _round(self, nodes: Sequence[RegionNode], wanted: Placement) -> list[RegionNode]:
-        """Try to open all of these once; those that did not."""
+        """Try to open all of these once; return those that did not open."""
         self._mark_opening(nodes, self._placed(nodes, wanted))
         return [*self._open(nodes, is_primary=True), *self._open(nodes, is_primary=False)]
 
     def _without_stuck(self, nodes: list[RegionNode]) -> list[RegionNode]:
-        """Leave the copies of hbase:meta to a task of their own; the others."""
+        """Leave the copies of hbase:meta to a task of their own; return the other regions."""
         stuck = [node for node in nodes if _is_meta(node) and node.info.replica_id]
         if not stuck:
             return nodes
@@ -121,7 +121,7 @@ class AssignmentManager:
             pass  # the cluster goes away with everything in it
 
     def _try_stuck_once(self) -> bool:
-        """Under the procedure lock; whether it must be done again."""
+        """Try once, under the procedure lock; return True if it must be tried again."""
         master = self._master
         # Meanwhile it may have been opened by another procedure, or taken away with the number of copies.
         still = [
@@ -194,7 +194,7 @@ class AssignmentManager:
         master.meta.set_opening(node for node in nodes if not _is_meta(node))
 
     def _open(self, nodes: Sequence[RegionNode], *, is_primary: bool) -> list[RegionNode]:
-        """One wave; those that did not open."""
+        """Open one wave; return those that did not open."""
         by_server = _by_server([node for node in nodes if (node.info.replica_id == 0) == is_primary])
         failed: list[RegionNode] = []
         begun: list[tuple[RegionServer, list[RegionNode]]] = []
@@ -312,7 +312,7 @@ class AssignmentManager:
         return share if seqnums is None else []
 
     def _patiently(self, server: RegionServer, function: Callable[[], Sequence[T]]) -> Sequence[T] | None:
-        """Ask until it answers or is declared dead: what was asked may have happened already."""
+        """Repeat the request until the server answers or is declared dead: the first request may have been executed."""
         master = self._master
         while server.name in master.live:
             try:

@@ -61,7 +61,7 @@ def place(
 ) -> dict[bytes, ServerName]:
     """A server for each copy, by region name; ``avoid`` is a server to take only when no other is free.
 
-    ``loads`` are the servers and how many regions each has, ``holders`` who has copies of the ranges in question.
+    ``loads`` are the servers and how many regions each has, ``holders`` the servers with copies of these ranges.
     Linear: each copy looks at one server, or at a few more when that one already holds its range.
     """
     if not loads:
@@ -102,7 +102,7 @@ def replica_cost(picture: Picture) -> int:
 
 
 def plan_moves(picture: Picture, *, keeps_copies_apart: bool = True) -> list[Move]:
-    """What to move, in order; empty when the cluster is as it should be."""
+    """Return the moves, in order; empty when the cluster is balanced."""
     state = _State(picture, keeps_copies_apart)
     if not keeps_copies_apart:
         return state.even_out()
@@ -181,7 +181,7 @@ class _State:
         return self.moves[before:]
 
     def _top(self, heap: list[tuple[int, ServerName]], sign: int) -> ServerName | None:
-        """The heap's first entry that still tells the truth."""
+        """Return the first entry of the heap that is not outdated."""
         while heap and heap[0][0] * sign != len(self.held[heap[0][1]]):
             heapq.heappop(heap)
         return heap[0][1] if heap else None

@@ -1,7 +1,7 @@
 """Stores what the master knows of servers, tables, namespaces and regions, and decides in which order changes happen.
 
 Procedures run one at a time, under ``procedure_lock``. The one exception is the recovery of hbase:meta's primary: it
-takes ``meta_lock`` alone, because whoever holds the procedure lock may be waiting for meta. Order of locks:
+takes ``meta_lock`` alone, because the procedure that holds the procedure lock may be waiting for meta. Order of locks:
 ``procedure_lock``, ``meta_lock``, ``lock``. ``lock`` guards the maps of this class and is never held over a call.
 
 Every change of a region goes through hbase:meta before it is true (see :mod:`metaclient_fake.master.meta_table`).
@@ -123,13 +123,13 @@ class Master:
         ).run()
 
     def pause(self, seconds: float) -> None:
-        """Wait a little, unless the cluster is gone: every loop of a procedure comes by here."""
+        """Wait a little, unless the cluster is closed. Every loop of a procedure calls this."""
         if self.is_closed:
             raise ConnectionClosed("the cluster was closed")
         self.runtime.sleep(seconds)
 
     def run(self, procedure: Callable[[], T]) -> T:
-        """One procedure at a time."""
+        """Run a procedure, one at a time."""
         with self.procedure_lock:
             return procedure()
 
@@ -196,7 +196,7 @@ class Master:
 
     @property
     def is_recovering(self) -> bool:
-        """Are there regions of dead servers that are not open again?"""
+        """Return True if regions of dead servers are not open again."""
         return bool(self._recovering)
 
     def live_server_of(self, node: RegionNode | None) -> RegionServer | None:
@@ -216,7 +216,7 @@ class Master:
         return self.states.table(META_TABLE)[0] if META_TABLE in self.tables else None
 
     def picture(self) -> dict[ServerName, list[balancer.Copy]]:
-        """Who holds what, as the balancer wants it."""
+        """Return the copies of each server, as the balancer takes them."""
         return {name: [copy_of(node) for node in self.states.on_server(name)] for name in self.live}
 
     # -- start -------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Decides what the master writes into hbase:meta, row by row in HBase's format, and carries it to the primary copy.
 
-The master reads and writes the primary only. While the primary is nowhere, a writer waits: the crash
-of its server is being handled by somebody who does not need meta for it.
+The master reads and writes the primary only. While the primary is on no server, a writer waits: the
+procedure that recovers the primary does not write to meta before.
 
 Mirrors RegionStateStore and MetaTableAccessor. DIVERGENCES: a multi-row change is one batch on one region, which is
 one entry after the other under one WAL sync; HBase uses a row processor for splits and merges. The master's clock

@@ -131,7 +131,7 @@ def _overlaps(one: RegionInfo, other: RegionInfo) -> bool:
 
 
 def _is_referred_to(master: Master, parent: RegionGroup) -> bool:
-    """Do regions in the parent's range still have files that are views on others?"""
+    """Return True if regions in the parent's range still have references to its files."""
     if parent.info.table not in master.tables:
         return False
     return any(
@@ -153,7 +153,7 @@ def _whole(master: Master, node: RegionNode) -> RegionGroup:
     if node.info.replica_id:
         raise RequestRefused(f"{node.encoded} is a secondary: name its primary", detail=_REFUSED)
     master.check_enabled(node.info.table)
-    _check_open(node)  # whoever held the procedure lock before us may have split or merged it
+    _check_open(node)  # the procedure before this one may have split or merged it
     group = master.states.group_of(node)
     for copy in group.nodes:
         _check_open(copy)

@@ -1,12 +1,12 @@
 """Decides how the regions of a dead server come back (ServerCrashProcedure).
 
-1. hbase:meta's primary, if it was there, without waiting for anybody: everybody may be waiting for it.
+1. hbase:meta's primary, if it was there, without waiting for other procedures, which may be waiting for it.
 2. Everything else, under the procedure lock: primaries with the edits that the dead server's log held, secondaries
    as they are (they lost what was not in files).
 3. The log goes to the archive.
 
-``failover_piles_replicas`` provokes what HBase 2.6.1 was seen to do: copies share a server until
-somebody balances.
+``failover_piles_replicas`` reproduces a behaviour of HBase 2.6.1: copies share a server until the
+balancer runs.
 """
 
 from __future__ import annotations

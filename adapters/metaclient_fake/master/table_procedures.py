@@ -1,7 +1,7 @@
 """Decides the steps of every change to a table: create, alter, truncate, enable, disable, drop.
 
 Each is a function that the master runs under its procedure lock. Mirrors the classes of the same name in
-``master/procedure``. A step writes to hbase:meta before it is told to servers.
+``master/procedure``. A step writes to hbase:meta before the servers execute it.
 """
 
 from __future__ import annotations

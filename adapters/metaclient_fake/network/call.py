@@ -1,16 +1,17 @@
 """Decides what becomes of one call to one server: at each step it can be lost, refused, held up or answered late.
 
-A call runs in the thread of whoever makes it; there is no hand-over. The steps, and what can go wrong at each:
+A call runs in the thread of its caller; it is not handed over to another thread. The steps, and what can go wrong at
+each:
 
 1. *send*: a partition holds the message until it heals; a lost message is never answered; latency passes.
-2. *arrive*: nobody listens (refused at once); the server is hung (connected, silent); it is going down.
+2. *arrive*: the server does not listen (refused at once); the server is hung (connected, silent); it is going down.
 3. *queue*: CallQueueTooBig, or the deadline passes in the queue and the call is dropped unexecuted.
 4. *serve*: the handler is held for the service time; a server that dies meanwhile resets the connection.
 5. *reply*: as 1, the other way round. By now a write has happened.
 
-Whoever runs out of time gets :class:`CallTimeout`, but the message is still there: a slow server finishes what it
-has begun, and a hung one answers what waits in its sockets when it wakes up (a zombie). Such a late
-call runs on the server with nobody to hear the answer; its writes happen if the server may still write.
+At its deadline the caller gets :class:`CallTimeout`, but the message remains: a slow server finishes the call, and a
+hung server runs the calls in its sockets when it wakes up (a zombie). The answer of such a late call is dropped; its
+writes happen if the server may still write.
 
 A call may arrive twice when a fault says so and its sender could have sent it twice: reads, and what servers push to
 replicas. A client's write is on one connection, which delivers it once (TCP); its repetitions are the client's retries.
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 
 class Caller(Protocol):
-    """Who makes a call: a client's backend, the master, another server."""
+    """The party that makes a call: a client's backend, the master, another server."""
 
     @property
     def party(self) -> str: ...
@@ -44,7 +45,7 @@ class Caller(Protocol):
 
 
 class Station(Protocol):
-    """What a call needs to know of the server it goes to."""
+    """The server that a call goes to."""
 
     @property
     def party(self) -> str: ...
@@ -107,7 +108,7 @@ class Call(Generic[T]):
         self._may_repeat = (runs_late and not is_write) if may_repeat is None else may_repeat
 
     def run(self) -> T:
-        """The answer of the server, or the error that the caller sees."""
+        """Return the answer of the server, or raise the error that the caller sees."""
         self._send()
         self._arrive()
         handlers = self._handlers
@@ -165,7 +166,7 @@ class Call(Generic[T]):
             raise self._timeout("the request is still on its way", may_have_applied=self._is_write)
 
     def _repeat(self, delay: float | None) -> None:
-        """The message arrives a second time, on its own way; nobody hears that answer."""
+        """Deliver the message a second time, with its own delay; its answer is dropped."""
         if delay is None:
             return
 
@@ -217,7 +218,7 @@ class Call(Generic[T]):
             raise ServerUnreachable(f"connection reset by {station.party}", may_have_applied=self._is_write)
 
     def _hand_over(self, handler: Handler) -> None:
-        """The caller leaves, the server goes on with what it has begun, on a task of its own."""
+        """Let the server finish the call in a task of its own, because the caller's deadline has passed."""
         late_s = self._service_s - max(0.0, self._deadline - self._runtime.now())
 
         def finish() -> None:
@@ -259,7 +260,7 @@ class Call(Generic[T]):
             station.check_running()
             self._function()
         except MetaClientError:
-            pass  # an answer like any other, and nobody is there to hear it
+            pass  # the caller is gone, so the error is dropped as an answer would be
 
     # -- the way back ------------------------------------------------------------------------------------------
 
@@ -281,7 +282,7 @@ class Call(Generic[T]):
     # -- time --------------------------------------------------------------------------------------------------
 
     def _sleep(self, seconds: float) -> bool:
-        """Let time pass, at most until the deadline; whether all of it has passed."""
+        """Sleep, at most until the deadline; return True if all of the time has passed."""
         left = self._deadline - self._runtime.now()
         wanted = seconds if seconds <= left else left if left > 0.0 else 0.0
         if wanted <= _SHORT_S:
@@ -291,7 +292,7 @@ class Call(Generic[T]):
         return seconds <= left
 
     def _wait_for_end(self, instant: float) -> None:
-        """A long sleep that ends early when somebody closes."""
+        """Sleep until the instant; raise ConnectionClosed when the caller or the network is closed."""
         if self._network.wait_until(self._is_over, instant):
             raise ConnectionClosed("the connection was closed during the call")
 
@@ -299,7 +300,7 @@ class Call(Generic[T]):
         return self._network.is_closed or self._caller.is_closed
 
     def _wait(self, holds: Callable[[], bool], why: str) -> None:
-        """Wait for better times; CallTimeout at the deadline."""
+        """Wait until ``holds()``; raise CallTimeout at the deadline."""
         if not self._network.wait_until(lambda: self._is_over() or holds(), self._deadline):
             raise self._timeout(why, may_have_applied=self._is_write)
         if self._is_over():
@@ -314,7 +315,7 @@ class Call(Generic[T]):
         return self._timeout("the call waited in its queue until the deadline and was dropped")
 
 
-#: Sleeps up to this are not worth a condition: nobody notices a close that comes this late.
+#: Shorter sleeps are not interrupted by a close, because a close may be this late.
 _SHORT_S = 0.05
 
 

@@ -24,7 +24,7 @@ ONCE: tuple[tuple[()], ...] = ((),)
 
 
 class Handler:
-    """One worker; whoever holds it is the only one to touch its counters."""
+    """One worker. Only the call that holds it changes its counters."""
 
     __slots__ = ("reads", "writes")
 
@@ -80,7 +80,7 @@ class Handlers:
                 self.waiting -= 1
 
     def give_back(self, handler: Handler) -> None:
-        """Free a handler of a task of our own; a caller that may be interrupted appends to ``free`` itself."""
+        """Free the handler of a task; a caller that may be interrupted appends to ``free`` itself."""
         self.free.append(handler)
         if self.waiting:
             self.wake()
@@ -90,7 +90,7 @@ class Handlers:
             self._freed.notify()
 
     def close(self) -> None:
-        """The server is gone: whoever waits finds out."""
+        """End the queue, because the server is gone; waiting calls return."""
         self.is_closed = True
         with self._freed:
             self._freed.notify_all()

@@ -1,11 +1,11 @@
-"""Decides who reaches whom: latency, partitions; lost, delayed, reordered and repeated messages between parties.
+"""Decides which party reaches which: latency, partitions; lost, delayed, reordered and repeated messages.
 
 A party is a name: a server's host (``rs1``), ``master``, ``registry``, ``client`` or ``client/NAME``. A pattern is a
 party, a group (``client`` stands for every ``client/...``) or ``*``. Faults are symmetric only where they say so: a
 partition cuts both ways unless it is said to be one-way, a rule for messages goes one way.
 
-The network also owns the one condition on which callers wait for better times (:attr:`Network.changed`): it is
-notified at every change of a fault or of a server's state, so that nobody has to poll.
+The network also owns the one condition on which callers wait (:attr:`Network.changed`): it is notified at every change
+of a fault or of a server's state, so that no caller polls.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REGISTRY = "registry"
 
 
 def matches(pattern: str, party: str) -> bool:
-    """Does the pattern stand for this party?
+    """Return True if the pattern stands for this party.
 
     >>> matches("client", "client/7"), matches("*", "rs1"), matches("rs1", "rs11")
     (True, True, False)
@@ -104,7 +104,7 @@ class Network:
 
     def close(self) -> None:
         self.is_closed = True
-        self.is_quiet = False  # nobody goes straight in any more
+        self.is_quiet = False  # no call takes the direct path any more
         for listener in self._listeners:
             listener()
         self.announce()
@@ -132,11 +132,11 @@ class Network:
     # -- questions ---------------------------------------------------------------------------------------------
 
     def is_cut(self, source: str, target: str) -> bool:
-        """Does a partition keep messages of the one from the other?"""
+        """Return True if a partition holds messages from ``source`` to ``target``."""
         return self.has_partitions and any(partition.cuts(source, target) for partition in self._partitions)
 
     def message_delay(self, source: str, target: str) -> float | None:
-        """How long one message takes, or None when it is lost on the way."""
+        """Return the delay of one message in seconds; None when the message is lost."""
         low, high = self._latency_s
         delay = low if high == low else low + (high - low) * self._runtime.rng.random()  # uniform(), without its call
         for rule in self._rules:
@@ -149,7 +149,7 @@ class Network:
         return delay
 
     def repeats(self, source: str, target: str) -> bool:
-        """Does a message of this moment arrive twice?"""
+        """Return True if a message that is sent now arrives twice."""
         return any(
             rule.is_repeated
             and matches(rule.source, source)
@@ -162,7 +162,7 @@ class Network:
         return probability >= 1.0 or self._runtime.rng.random() < probability
 
     def describe(self) -> dict[str, object]:
-        """JSON-able: the faults in force."""
+        """Return the faults in force, for JSON."""
         return {
             "latency_s": list(self._latency_s),
             "partitions": [[cut.one, cut.other] for cut in self._partitions if not cut.is_one_way],
@@ -183,7 +183,7 @@ class Network:
     # -- waiting -----------------------------------------------------------------------------------------------
 
     def announce(self) -> None:
-        """Wake everybody who waits for a change."""
+        """Notify all callers that wait for a change."""
         with self.changed:
             self.changed.notify_all()
 

@@ -56,7 +56,7 @@ class FlushRequester:
         self.runs = 0
 
     def request(self, sequence_id: int, *, is_urgent: bool = True) -> None:
-        """A replica misses what is up to ``sequence_id``."""
+        """Request a flush, because a replica lacks edits up to ``sequence_id``."""
         with self._lock:
             if self._is_stopped:
                 return
@@ -80,7 +80,7 @@ class FlushRequester:
         return left_s if left_s > 0 else 0.0 if is_urgent else self._interval_s
 
     def request_for_open(self) -> None:
-        """A replica has opened and waits for a flush or its marker; others that open now share it."""
+        """Request a flush for a replica that has opened; replicas that open at the same time share it."""
         with self._lock:
             if self._is_stopped:
                 return
@@ -90,13 +90,13 @@ class FlushRequester:
                 self._gather_timer = self._armed(self._gather_s, self._gathered)
 
     def record(self, sequence_id: int) -> None:
-        """A flush of all families begins that covers everything up to ``sequence_id``."""
+        """Record the start of a flush of all families that covers everything up to ``sequence_id``."""
         with self._lock:
             self._flushed_sequence_id = max(self._flushed_sequence_id, sequence_id)
             if self._timer is not None and sequence_id >= self._timer_sequence_id:
                 self._timer.cancel()
                 self._timer = None
-            # Who asked because it opened is online, and gets this marker.
+            # A replica that asked because it opened is online, and gets this marker.
             if self._gather_timer is not None:
                 self._gather_timer.cancel()
                 self._gather_timer = None

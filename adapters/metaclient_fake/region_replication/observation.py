@@ -1,6 +1,6 @@
 """Decides how region replication is shown: as a JSON-able picture and as metrics.
 
-The metrics are observable gauges: they are read when somebody collects, and cost nothing when no SDK is set up. Names
+The metrics are observable gauges: they are read by a collection, and cost nothing when no SDK is set up. Names
 are here and in ``docs/replication.md``; a test keeps both equal.
 """
 
@@ -43,7 +43,7 @@ _OF_REPLICA: Mapping[str, Callable[[ReplicaStatus], float]] = {
 
 
 class SinkPlace(Protocol):
-    """Who knows all sinks: the cluster."""
+    """The owner of all sinks: the cluster."""
 
     def sinks(self) -> Iterable[tuple[str, str, Sink]]:
         """Server, table and sink, of everything that is open."""
@@ -76,7 +76,7 @@ def _ago(instant: float | None, now: float) -> float | None:
 
 
 def observe(place: SinkPlace) -> None:
-    """Report to OpenTelemetry, if anybody has set it up, for as long as ``place`` lives."""
+    """Report to OpenTelemetry, if it is set up, for as long as ``place`` exists."""
     from opentelemetry import metrics
 
     if type(metrics.get_meter_provider()).__module__.startswith("opentelemetry.metrics"):

@@ -1,4 +1,4 @@
-"""Decides what a replica makes of a batch: whose it takes, in which order, and what it learns from the markers.
+"""Decides which batches a replica applies, in which order, and what the markers change.
 
 Mirrors RSRpcServices.replicateToReplica and HRegion.replayWALEntry (3.x): batches of one region one after the
 other (waiting at most until the call's deadline), old entries skipped, markers applied by
@@ -6,7 +6,7 @@ other (waiting at most until the call's deadline), old entries skipped, markers 
 
 DIVERGENCE: a batch carries its primary's *epoch*, a number that grows with each open of the primary.
 
-- An older epoch is refused: a primary that does not know yet that it was replaced feeds nobody.
+- An older epoch is refused: a primary that was replaced and does not know it sends no edits to replicas.
 - A newer one makes the replica begin anew from the files (HBASE-18070: "replicas reset on primary reopen"): what only
   the dead primary knew (SKIP_WAL) goes, and sequence ids may start lower than they were. HBase compares sequence ids
   alone, so that after such a crash it skips the new primary's entries until their numbers have caught up.
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class Replayed:
-    """What a batch changed, for whoever keeps an index over the region."""
+    """What a batch changed, for an index over the region."""
 
     __slots__ = ("entries", "files_as_of", "is_anew", "saw_files")
 

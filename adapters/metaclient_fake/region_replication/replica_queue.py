@@ -75,7 +75,7 @@ class Batch:
         return self.entries[-1].sequence_id
 
     def fills_gap_since(self, flush_sequence_id: int) -> bool:
-        """Does the replica that has applied this batch have the files of that flush, or of a later one?"""
+        """Return True if a replica that has applied this batch has the files of that flush, or of a later one."""
         return any(_brings_files(entry, flush_sequence_id) for entry in self.entries)
 
 

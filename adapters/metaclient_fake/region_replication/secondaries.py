@@ -1,8 +1,8 @@
 """Decides what a server's secondaries follow, their primaries' pushes or their files, and when they may be read.
 
 With region replication: reads stay off after an open until the markers of the primary say that nothing is missing
-(:mod:`metaclient_fake.region_replication.read_gate`); the primary is told of the open, and again until they come.
-Without it: RegionReplicaFlushHandler (reads stay off until the primary has flushed what only it knew) and
+(:mod:`metaclient_fake.region_replication.read_gate`); the primary is notified of the open, and again until the markers
+come. Without it: RegionReplicaFlushHandler (reads stay off until the primary has flushed what only it knew) and
 StorefileRefresherChore (new files show after the period; a failure is borne until the files that are known could have
 been cleaned away, then reads go off; the next success turns them on again).
 
@@ -34,7 +34,7 @@ from metaclient_fake.storage.wal import LoggedEntry
 __all__ = ["Secondaries"]
 
 
-#: A primary that did not answer is told again that much later (hbase.client.pause) ...
+#: A primary that did not answer is notified again after this time (hbase.client.pause) ...
 _TELL_AGAIN_S = 0.1
 #: ... and one that did, if its marker has not come by then.
 _MARKER_AWAITED_S = 1.0
@@ -272,7 +272,7 @@ class Secondaries:
         secondary.region.reads_enabled = True
 
     def replay_of(self, name: bytes) -> Replay | None:
-        """What this secondary has replayed, for whoever looks at it from outside."""
+        """Return the replay of a secondary; None if it is not on this server."""
         secondary = self._find(name)
         return None if secondary is None else secondary.replay
 

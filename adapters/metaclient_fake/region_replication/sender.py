@@ -42,22 +42,22 @@ _BACKOFF = (1, 2, 3, 5, 10, 20, 40, 100)
 
 
 class ReplicaTransport(Protocol):
-    """How one primary reaches its replicas; the server and the cluster are behind it."""
+    """Delivers the batches of one primary to its replicas, through its server and the cluster."""
 
     def place_of(self, replica_id: int) -> str | None:
-        """The server that has the replica, None when it is nowhere."""
+        """Return the host of the replica; None if it is on no server."""
         ...
 
     def replicate(self, host: str, batch: Batch, deadline: float, *, is_legacy: bool) -> None:
-        """One call; raises what the other server or the network says."""
+        """Send a batch in one call; raise the error of the other server or of the network."""
         ...
 
     def fill(self, batch: Batch) -> None:
-        """The batch is carried from now on: let it take what has come since it was made."""
+        """Add the entries that came since the batch was made; the batch is about to be sent."""
         ...
 
     def is_wanted(self) -> bool:
-        """Is the primary still open on a server that runs? May wait while that server hangs."""
+        """Return True if the primary is open on a server that runs. May wait while that server hangs."""
         ...
 
 

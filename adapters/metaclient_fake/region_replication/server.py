@@ -82,7 +82,7 @@ class PrimaryHost(Protocol):
 
 
 class ReplicaDirectory(Protocol):
-    """Who knows where replicas are: the cluster, in place of a client's cache of hbase:meta."""
+    """Finds the servers of replicas: the cluster, in place of a client's cache of hbase:meta."""
 
     @property
     def send_slots(self) -> SendSlots: ...
@@ -120,7 +120,7 @@ class ServerReplication:
         )
 
     def open_sink(self, info: RegionInfo, descriptor: TableDescriptor) -> Sink | None:
-        """The sink of a primary that is about to open; None when there is nobody to push to."""
+        """Return the sink of a primary that is about to open; None if it has no replicas to push to."""
         if info.replica_id or not _has_sink(self._config, descriptor):
             return None
         name = info.name
@@ -172,7 +172,7 @@ class ServerReplication:
     # -- flushes -----------------------------------------------------------------------------------------------
 
     def _flush(self, name: bytes, wire: _Wire) -> bool:
-        """Flush until a flush has begun after this call, or nobody wants it any more."""
+        """Flush until a flush has begun after this call, or the flush is not needed any more."""
         for _ in range(_FLUSH_TRIES):
             if not wire.is_wanted():
                 return True

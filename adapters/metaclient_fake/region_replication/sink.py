@@ -5,7 +5,7 @@ calls back. Steps for one edit:
 
 1. edits that are not replicated (families, tables without memstore replication) are left out;
 2. the start of a flush of *all* families, or the marker "nothing to flush", heals: everything older is in files or
-   will be, so queues that failed or are long begin anew with this marker;
+   will be, so failed and long queues restart with this marker;
 3. no healthy replica: the edit is dropped; a flush was asked for when the last one failed;
 4. memory is reserved; if the limit is reached, the region of this server with the most pending bytes gives way: its
    replicas are failed, the ones that are furthest behind first;

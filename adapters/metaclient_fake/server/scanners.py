@@ -27,7 +27,7 @@ _OUT_OF_ORDER = "org.apache.hadoop.hbase.exceptions.OutOfOrderScannerNextExcepti
 
 @dataclass(frozen=True, slots=True)
 class ScannerHandle:
-    """What the client holds: where, which, and how many calls it has seen answered."""
+    """The client's handle: server, scanner id, region, and the number of answered calls."""
 
     server: ServerName
     scanner_id: int
@@ -106,7 +106,7 @@ class Scanners:
     ) -> ScanPage:
         """Register the scanner and answer its first page; one that ends at once is never registered.
 
-        A scanner that is not registered is closed, or its region would keep it and all that it looks back at.
+        A scanner that is not registered is closed; otherwise its region would keep it and its old versions.
         """
         scanner = _OpenScanner(hosted, region_name, scan, is_stale, complete_as_of)
         scanner_id: int | None = None
@@ -155,11 +155,11 @@ class Scanners:
         return ScannerHandle(self._server, handle.scanner_id, scanner.sequence, handle.region_name)
 
     def close(self, handle: ScannerHandle) -> None:
-        """Closing an unknown scanner is an error in HBase that everybody ignores; here it is nothing."""
+        """Close a scanner. An unknown one is ignored; HBase returns an error, which clients ignore."""
         self._drop(handle.scanner_id)
 
     def expire(self) -> int:
-        """Drop what nobody has asked for during a lease; how many."""
+        """Drop the scanners whose lease has expired; return their number."""
         now = self._runtime.now()
         with self._lock:
             late = [key for key, scanner in self._open.items() if not scanner.is_busy and scanner.lease_until <= now]
@@ -189,7 +189,7 @@ class Scanners:
         scanner.is_busy = False
 
     def _taken(self, handle: ScannerHandle, is_online: Callable[[bytes], bool]) -> _OpenScanner:
-        """Return the scanner, ours alone until it rests again; close one that is lost."""
+        """Return the scanner, marked as busy until :meth:`_rest`; close a lost one."""
         with self._lock:
             scanner = self._open.get(handle.scanner_id)
             if scanner is None or (not scanner.is_busy and scanner.lease_until <= self._runtime.now()):

@@ -86,7 +86,7 @@ def _start_all(world: World) -> None:
 
 
 def _wait_for(world: World, left: Callable[[], list[str]]) -> bool:
-    """Wait until nothing is left to wait for; a server that finds out late that it is dead is started again."""
+    """Wait until the cluster is idle; restart a server that notices late that it was declared dead."""
     deadline = world.runtime.now() + SETTLE_S
     while found := left():
         if world.runtime.now() >= deadline:

@@ -1,7 +1,8 @@
 """Stores what the clients did and saw: each operation with the instants of its call and its return.
 
 An operation ends in one of three ways, and checkers need to know which: OK (it happened), FAILED (it did not and will
-not), UNKNOWN (it may have happened, may still happen, or never). Reads are never unknown: what nobody saw is nothing.
+not), UNKNOWN (it may have happened, may still happen, or never). Reads are never unknown: a read without an answer has
+no effect.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Carries out faults on a running cluster: each in a task of its own, each undone when its time is over.
 
-Whom a fault hits is decided when it strikes, from what is there then. A fault that cannot strike (nobody left to kill,
-a region that is moving already) is recorded as refused: the timeline and the coverage say so.
+The target of a fault is chosen when it strikes, from what exists then. A fault that cannot strike (no server left to
+kill, a region that is moving already) is recorded as refused: the timeline and the coverage say so.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class Injector:
         self._cluster.network.mend(partition)
 
     def _ends(self, fault: Fault) -> tuple[str, str]:
-        """From whom to whom a rule for messages goes: one end is often everybody."""
+        """Return source and target of a rule for messages; one of them is often ``*``."""
         return (
             "*" if fault.pick % 3 == 0 else self._party(fault.pick),
             "*" if fault.other % 3 == 0 else self._party(fault.other),

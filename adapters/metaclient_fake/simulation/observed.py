@@ -5,8 +5,8 @@
 moment and place at which a write is applied, whether that server still owns the region.
 
 A server that was declared dead, and has not heard of it, cannot write any more (its log is fenced), but it still
-answers reads from what it knew: HBase has no lease for reads. Such answers may be old; the operations are noted, and
-what they saw is not held against anybody.
+answers reads from what it knew: HBase has no lease for reads. Such answers may be old; the operations are recorded, and
+the checkers ignore their values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Report = Callable[[str, str], None]
 
 
 class SeenCall:
-    """One call for data: whom it asked, when it began and ended, and the kind of error that it ended with."""
+    """One call for data: its server and replica, when it began and ended, and the kind of error that it ended with."""
 
     __slots__ = ("begun", "deadline", "ended", "error", "operation", "replica_id", "server")
 
@@ -197,7 +197,7 @@ class ObservedBackend(FakeBackend):
         return super()._run(name, deadline, is_write, is_meta, method, *arguments)
 
     def _alive(self, method: Callable[..., Any], operation: int) -> Callable[..., Any]:
-        """A read at a server that was declared dead and goes on: HBase lets it, and nobody can tell from the answer."""
+        """Return True for a read at a server that was declared dead and goes on, which HBase answers like any other."""
 
         def answer(calls: DataCalls, *arguments: Any, **options: Any) -> Any:
             if calls.server.name not in self.cluster.master.live:

@@ -104,7 +104,7 @@ def run_seeds(
     until_failure: bool = False,
     on_result: Callable[[SeedResult], None] | None = None,
 ) -> Summary:
-    """Run them all, or until one fails; each result is told as it comes, in any order."""
+    """Run them all, or until one fails; each result is reported as it comes, in any order."""
     summary = Summary()
     began = time.perf_counter()
     results = _here(seeds, duration_s, defect) if jobs <= 1 else _spread(seeds, jobs, duration_s, defect)
@@ -168,7 +168,7 @@ def _watched(seed: int, duration_s: float, defect: str) -> SeedResult:
 
 
 def _spread(seeds: Iterable[int], jobs: int, duration_s: float, defect: str) -> Iterator[SeedResult]:
-    # Spawned, not forked: whoever calls us may have threads.
+    # Spawned, not forked: the calling process may have threads.
     context = multiprocessing.get_context("spawn")
     waiting = iter(seeds)
     running: dict[Future[SeedResult], int] = {}

@@ -5,7 +5,7 @@ in the few states that everything leads to.
 
 Three rules keep a run checkable; each is a truth about HBase, not about the fake:
 
-1. A put is repeated when its answer is lost, and the first one may still arrive after somebody else's put. With the
+1. A put is repeated when its answer is lost, and the first one may still arrive after another client's put. With the
    server's timestamps the old value would win, so writers of registers bring their own (:mod:`workloads.registers`).
 2. A delete hides an older put that arrives late only until a major compaction forgets the delete. Registers are deleted
    only in seeds in which nothing is compacted.

@@ -1,4 +1,4 @@
-"""Draws who did what and when: as text, line by line, and as a picture (SVG) with a lane for each server and client.
+"""Draws the operations and faults of a run in time: as text, and as a picture (SVG) with a lane per server and client.
 
 A run has thousands of operations; what led to a violation is among those near it. The text shows the faults, the
 operations that the violations name, and what else happened to the same rows or by the same clients around them.

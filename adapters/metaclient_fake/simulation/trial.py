@@ -53,7 +53,7 @@ class Report:
 
 
 def run(spec: Spec, *, keep: list[World] | None = None) -> Report:
-    """Run a spec. ``keep`` is given the world, for whoever wants to draw it."""
+    """Run a spec. ``keep`` is called with the world, for example to draw it."""
     with _silence(), defects.planted(spec.defect), coverage.watching() as watch:
         world = World(spec)
         if keep is not None:
@@ -95,7 +95,7 @@ def _check(world: World, checkers: Mapping[str, Checker]) -> None:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """A cluster in trouble logs a lot, and nobody reads it: the timeline tells the same."""
+    """Silence the logs of the cluster: the timeline has the same events."""
     logger = logging.getLogger("metaclient_fake")
     client = logging.getLogger("metaclient")
     before, client_before = logger.disabled, client.level

@@ -54,7 +54,7 @@ class Violation:
 
 
 class WatchedRuntime(SimRuntime):
-    """A runtime that can be asked who is still there, and which locks are held."""
+    """A runtime that lists the running tasks and the held locks."""
 
     def __init__(self, seed: int, *, preempt: float) -> None:
         super().__init__(seed, preempt=preempt)
@@ -66,11 +66,11 @@ class WatchedRuntime(SimRuntime):
         return made
 
     def holders(self) -> list[str]:
-        """Who holds a lock now: the name of a task for each lock that is held."""
+        """Return the name of the owning task for each lock that is held."""
         return [lock.holder for lock in self._locks if lock.holder is not None]
 
     def unfinished(self) -> list[str]:
-        """Names of the tasks that still run, without service loops and without whoever asks."""
+        """Return the names of the running tasks, without service loops and the calling task."""
         return [task.name for task in self._tasks.values() if not task.is_daemon and task is not self._current]
 
 
@@ -112,7 +112,7 @@ class World:
 
     @contextmanager
     def watching_tasks(self) -> Iterator[None]:
-        """Tell when a task dies of something that is no error of ours: nobody may be waiting for it."""
+        """Report a task that dies of an exception that is no MetaClientError, because no caller may wait for it."""
         right = Task._fail_aloud
 
         def fail_aloud(task: Task[object], error: BaseException) -> None:
@@ -139,7 +139,7 @@ class World:
         self._join(tasks)
 
     def _join(self, tasks: list[Task[None]]) -> None:
-        """The clients end after what they are doing; nobody may take longer than a few operations."""
+        """Let each client end after its operation; report a client that takes longer than a few operations."""
         deadline = self.runtime.now() + 10 * max([60.0, *(_timeout_s(client) for client in self.clients)])
         for task in tasks:
             if self.runtime.wait_first((task,), deadline) is None:

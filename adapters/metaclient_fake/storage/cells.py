@@ -4,8 +4,8 @@ The order is HBase's ``CellComparatorImpl`` inside a row: column, then newest ti
 the puts, then the newest sequence id. Rows are shared between WAL, memstore and store files: a flush copies nothing.
 Those of few small cells are packed (:mod:`packed_row`); of the others, the cells are the very objects that readers get.
 
-A row is *plain* when each of its columns has one put and no marker hides anything: reading it is handing it out. All
-the speed of this package comes from asking that question once, when the row is written.
+A row is *plain* when each of its columns has one put and there is no delete marker: a read returns its cells as they
+are. Whether a row is plain is decided once, when it is written, which makes reads fast.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Version: TypeAlias = tuple[int, int, int, Cell]
 Columns: TypeAlias = dict[bytes, list[Version]]
 
 PUT = CellType.PUT
-#: So many packed versions are faster unpacked again than kept twice.
+#: Up to this many packed versions, unpacking for each read is faster than keeping the unpacked cells, too.
 FRESH_FEW = 2
 
 
@@ -54,7 +54,7 @@ class RowCells:
         self.is_plain = is_plain
 
     def collect(self, into: Columns, read_point: int) -> None:
-        """Add what a reader at ``read_point`` may see; all of it or nothing: it was one write, or is in a file."""
+        """Add the cells if a reader at ``read_point`` sees them: all or none, because one write or a file has them."""
         number = self.sequence_id
         if number > read_point:
             return
@@ -73,12 +73,12 @@ class RowCells:
 class VersionedRow:
     """A row of the memstore that was written more than once, or has delete markers. Guarded by the region's lock.
 
-    Once it is part of a snapshot it is settled, and may be read without.
+    After :meth:`settle`, as part of a snapshot, it is read without the lock.
     """
 
     __slots__ = ("_fresh", "_newest", "columns", "has_markers", "sequence_id", "size")
 
-    #: Same question as :attr:`RowCells.is_plain`, answered for good.
+    #: As :attr:`RowCells.is_plain`; never True for this class.
     is_plain = False
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class VersionedRow:
                 self.has_markers = True
 
     def put(self, row: PackedRow, sequence_id: int, size: int) -> None:
-        """Apply a put that is packed, later: whoever reads next unpacks it."""
+        """Keep a packed put; the next read unpacks it."""
         self._fresh.append(row)
         self._newest = None
         self.sequence_id = sequence_id
@@ -130,7 +130,7 @@ class VersionedRow:
             self._fresh = []
 
     def collect(self, into: Columns, read_point: int) -> None:
-        """Add what a reader at ``read_point`` may see."""
+        """Add the versions that a reader at ``read_point`` sees."""
         self.settle()
         sees_all = self.sequence_id <= read_point
         for column, versions in self.columns.items():
@@ -179,7 +179,7 @@ class VersionedRow:
         return f"VersionedRow({len(self.columns)} columns, sequence_id={self.sequence_id})"
 
 
-#: What never changes again: of a file, or written once.
+#: A row that does not change any more: of a file, or written once.
 PlainRow: TypeAlias = RowCells | PackedRow
 RowVersions: TypeAlias = PlainRow | VersionedRow
 

@@ -28,14 +28,14 @@ WAL_TTL_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """A file that nobody lists any more, and since when."""
+    """A file that no region lists any more, and the time of its removal."""
 
     file: StoreFile
     since_s: float
 
 
 def row_order(table: bytes) -> RowOrder:
-    """What the rows of ``table`` are sorted by."""
+    """Return the sort key of the rows of ``table``; None for the order of bytes."""
     return keys.meta_sort_key if table == META_TABLE else None
 
 

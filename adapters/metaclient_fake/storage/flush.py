@@ -1,7 +1,7 @@
 """Decides how a memstore becomes files: the steps of a flush, in HBase's order (HRegion.internalFlushcache).
 
-1. one flush at a time; a second one is told so and leaves no trace in the log;
-2. nothing in memory: CANNOT_FLUSH, which uses up a sequence id and tells the replicas that they miss nothing;
+1. one flush at a time; a second one returns without writing to the log;
+2. nothing in memory: CANNOT_FLUSH, which uses up a sequence id and reports to the replicas that no edit is missing;
 3. under the update lock: the flush's sequence id, START_FLUSH, a snapshot of each chosen family;
 4. outside of it: the files;
 5. under it again: files for snapshots, COMMIT_FLUSH; the log may forget what is older.

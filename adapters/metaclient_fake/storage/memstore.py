@@ -21,7 +21,7 @@ INSERTIONS_MAX = 64
 
 
 class Segment:
-    """Rows by key, and the keys in order as soon as somebody scans. Writes are guarded by the region's lock.
+    """Rows by key; the keys are sorted by the first scan. Writes are guarded by the region's lock.
 
     A reader may keep ``rows`` and a list from :meth:`sorted_rows`: rows that are added later have sequence ids that it
     does not see, and the list that it holds is never changed.
@@ -65,7 +65,7 @@ class Segment:
             self._versioned(row, found).put(packed, sequence_id, size)
 
     def _versioned(self, row: bytes, found: RowVersions | None) -> VersionedRow:
-        """The row that there is, as one that can take more."""
+        """Return the stored row as a VersionedRow, which takes further writes."""
         if type(found) is VersionedRow:
             return found
         versioned = VersionedRow()
@@ -77,7 +77,7 @@ class Segment:
         return versioned
 
     def settle(self) -> None:
-        """From here on nobody writes, and readers need no lock; the lock is held."""
+        """Prepare for reads without the lock: there are no writes from now on. The caller holds the lock."""
         for found in self.rows.values():
             if type(found) is VersionedRow:
                 found.settle()
@@ -127,13 +127,13 @@ class MemStore:
         return self.snapshot
 
     def drop_snapshot(self) -> int:
-        """Forget the snapshot, whose cells are in a file now; the bytes freed."""
+        """Forget the snapshot, whose cells are in a file now; return the freed bytes."""
         freed = self.snapshot.size if self.snapshot is not None else 0
         self.snapshot = None
         return freed
 
     def drop_active(self) -> int:
-        """Forget the active segment (a replica whose files have caught up); the bytes freed."""
+        """Forget the active segment (the files of a replica have caught up); return the freed bytes."""
         freed = self.active.size
         self.active = Segment(self._order)
         return freed

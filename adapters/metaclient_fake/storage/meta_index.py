@@ -68,20 +68,20 @@ class MetaIndex:
     # -- changes -----------------------------------------------------------------------------------------------
 
     def mark(self, rows: Iterable[bytes]) -> None:
-        """These rows have changed."""
+        """Record that these rows have changed."""
         with self._lock:
             self._marked.update(dict.fromkeys(rows))
 
     def mark_all(self) -> None:
-        """Anything may have changed."""
+        """Record that any row may have changed."""
         with self._lock:
             self._is_unknown = True
 
     def mark_files(self, files: Sequence[StoreFile]) -> None:
-        """A secondary lists these files now: rows of the new ones have changed.
+        """Record that a secondary lists these files now: rows of new files have changed.
 
-        A compaction puts nothing new into its file unless it swallowed one that was never listed here; then rows may
-        also have vanished without a trace, and everything is read again.
+        A compacted file has no new rows, unless one of its inputs was never listed here. Then rows may also have been
+        removed, and everything is read again.
         """
         with self._lock:
             known = self._files

@@ -206,7 +206,7 @@ _column_of = itemgetter(0)
 
 
 def _nth_timestamp(versions: Sequence[Cell], nth: int, now_ms: int) -> int:
-    """Whose version "the latest" is; with nothing there the marker gets the server's time, and hides nothing."""
+    """Return the timestamp of the nth newest version; the server's time, which hides nothing, if there is none."""
     return versions[nth - 1].timestamp if len(versions) >= nth else now_ms
 
 

@@ -4,7 +4,7 @@ One counter: the write number *is* the WAL sequence id. ``complete`` moves the r
 the oldest on, so that it never passes an unfinished one, and runs each write's action just before its number becomes
 readable: actions run in sequence order.
 
-No lock of its own: the region's update lock guards ``begin`` and ``complete``; ``read_point`` may be read by anybody.
+No lock of its own: the region's update lock guards ``begin`` and ``complete``; ``read_point`` is read without a lock.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Mvcc:
         self.read_point = self.write_point = number
 
     def restart_at(self, number: int) -> None:
-        """Begin anew, lower if need be: for a replica whose primary was replaced and lost numbers that it had used."""
+        """Restart at a number, even a lower one: a replica's new primary may lack the old one's last numbers."""
         if self._pending:
             raise RuntimeError(f"cannot restart at {number}: {len(self._pending)} writes are in flight")
         self.read_point = self.write_point = number

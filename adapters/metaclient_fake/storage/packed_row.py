@@ -87,7 +87,7 @@ class PackedRow(bytes):
         return self.parts()[2]
 
     def parts(self) -> tuple[int, bytes, bytes, int]:
-        """Sequence id, row, family and size at once, for whoever needs all of them: the replicas, for each edit.
+        """Return sequence id, row, family and size at once: a replica needs all of them for each edit.
 
         >>> packed(b"r", (Cell(b"cf:a", 7, b"1"), Cell(b"cf:b", 8, b"")), 42).parts()
         (42, b'r', b'cf', 51)
@@ -118,7 +118,7 @@ class PackedRow(bytes):
         return tuple(cells)
 
     def collect(self, into: Columns, read_point: int) -> None:
-        """Add what a reader at ``read_point`` may see: all of it or nothing."""
+        """Add the cells if a reader at ``read_point`` sees them: all or none."""
         number = self.sequence_id
         if number > read_point:
             return
@@ -130,14 +130,14 @@ class PackedRow(bytes):
 
 
 def is_packable(cells: Sequence[Cell], size: int) -> bool:
-    """Whether a plain row of these cells, which take ``size`` bytes, is better packed."""
+    """Return True if a plain row of these cells, which take ``size`` bytes, is to be packed."""
     if size > ROW_BYTES_MAX or len(cells) > CELLS_MAX:
         return False
     return all(len(cell[0]) <= COLUMN_BYTES_MAX for cell in cells)
 
 
 def packed(row: bytes, cells: tuple[Cell, ...], sequence_id: int) -> PackedRow:
-    """A plain row of at most :data:`CELLS_MAX` puts, each column of at most :data:`COLUMN_BYTES_MAX` bytes."""
+    """Pack a plain row of at most :data:`CELLS_MAX` puts, each column of at most :data:`COLUMN_BYTES_MAX` bytes."""
     count = len(cells)
     if count == 1:
         column, timestamp, value, _ = cells[0]
@@ -152,6 +152,6 @@ def packed(row: bytes, cells: tuple[Cell, ...], sequence_id: int) -> PackedRow:
 
 
 def packed_cell(row: bytes, column: bytes, timestamp: int, value: bytes, sequence_id: int) -> PackedRow:
-    """The same for the row of one cell."""
+    """Pack a row of one cell."""
     head = _pack_one(sequence_id << _COUNT_BITS | 1, len(row), timestamp, len(column), len(value))
     return _new_row(PackedRow, b"".join((head, row, column, value)))

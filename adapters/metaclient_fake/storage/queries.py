@@ -1,4 +1,4 @@
-"""Decides which families a get or scan reads and what it asks of each; remembers the answers."""
+"""Decides which families a get or scan reads, and the query for each of them; caches the compiled queries."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 For each column, from the newest version on (NormalUserScanQueryMatcher):
 
 1. older than the time to live, and no minimum of versions: the column is done;
-2. a delete marker inside the time range or after it is remembered and shown to nobody. With KEEP_DELETED_CELLS only
+2. a delete marker inside the time range or after it is remembered and not returned. With KEEP_DELETED_CELLS only
    markers inside of the range count, so that a reader of the past sees what was there then;
 3. a put that a remembered marker covers is skipped: a family or column marker covers all timestamps up to its own, a
    version marker its own only. Sequence ids play no part, so a marker hides a put that was written after it;
@@ -165,7 +165,7 @@ def _note_family_markers(versions: list[Version], query: StoreQuery, oldest: int
     """Remember the markers of the whole family before its first column is shown.
 
     They stand in the column without a qualifier, by timestamp, so puts of that column may come before them: enough
-    of those to end the column, and the other columns would never hear of the marker.
+    of those to end the column, and the marker would never be applied to the other columns.
     """
     for timestamp, kind, _, _ in versions:
         if kind in FAMILY_KINDS and not query.is_raw and (timestamp >= oldest or query.min_versions > 0):

@@ -1,8 +1,9 @@
-"""Decides how a change of a region gets its sequence id, reaches the log, and is told to the replicas.
+"""Decides how a change of a region gets its sequence id, is logged, and is reported to the replicas.
 
 Guarded by the region's update lock: nothing here takes a lock. The order for data is HRegion's: begin, append, sync,
-memstore, complete. ``on_commit`` is attached only after the sync, so an edit that is not durable is never told; what
-skips the log is told, too. For a marker it is attached before: one whose sync failed may still be told.
+memstore, complete. ``on_commit`` is attached only after the sync, so that an edit that is not durable is never
+reported; an edit that skips the log is reported, too. For a marker it is attached before the sync: a marker whose
+sync failed may be reported.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class Follower:
     def restart(self, sequence_id: int) -> None:
         """Another primary has opened, and the files have all that it knows: keep nothing else.
 
-        The read point moves before the sources do: who sees the new sources does not see half of a later entry.
+        The read point moves before the sources do: a reader of the new sources does not see half of a later entry.
         """
         region = self._region
         files = [store.directory.files(store.name) for store in region.stores]

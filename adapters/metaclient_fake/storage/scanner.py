@@ -126,7 +126,7 @@ class RegionScanner:
         while waiting and len(results) < max_rows and room > 0 and not self._pieces:
             room -= self._add(waiting.pop(), results)
             if self._filter is not None:
-                self._filter.reset()  # the row is over, before anybody asks whether the scan is (nextRaw)
+                self._filter.reset()  # the row ends before the filter is asked whether the scan ends (nextRaw)
                 if self._filter.all_remaining():
                     break
         return room

@@ -39,7 +39,7 @@ __all__ = [
 
 #: hbase.regionserver.logroll.multiplier (0.5) of twice an HDFS block of 128 MiB.
 ROLL_BYTES = 128 * 1024 * 1024
-#: Of an entry whose cells nobody has counted yet.
+#: The size of an entry whose cells have not been counted.
 UNKNOWN_BYTES = -1
 
 #: What one write did to one row of one family: packed, or the row and the memstore's own cells.
@@ -112,7 +112,7 @@ class WalEntry(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The serialised size, near enough for buffers and log rolls (keys of ours are smaller than HBase's)."""
+        """The serialised size, precise enough for buffers and log rolls (the fake's keys are smaller than HBase's)."""
         return entry_overhead_bytes(self.region, self.table) + self.data_bytes
 
 
@@ -121,7 +121,7 @@ def entry_overhead_bytes(region: str, table: bytes) -> int:
     return len(region) + len(table) + 32
 
 
-#: What goes to replicas: a row stands for the entry that wrote nothing else, and needs no other.
+#: The form in which the log and the replicas keep an entry: a packed row stands for the entry that wrote nothing else.
 LoggedEntry: TypeAlias = WalEntry | PackedRow
 
 
@@ -140,7 +140,7 @@ class RegionEdits:
         self.synced = 0  # entries that a crash leaves
 
     def lose_unsynced(self) -> int:
-        """As a crash does; how many went."""
+        """Drop the entries that a crash loses; return their number."""
         lost = len(self.entries) - self.synced
         del self.entries[self.synced :]
         del self.times[self.synced :]
@@ -203,7 +203,7 @@ class Wal:
         self._closed_because: str | None = None
         #: Called before each sync: a place for tests and faults to delay it or to make it fail.
         self.before_sync: Callable[[], None] | None = None
-        #: Called with each file that nobody needs for recovery any more.
+        #: Called with each file that is not needed for recovery any more.
         self.on_archive: Callable[[WalFile], None] | None = None
 
     @property
@@ -274,7 +274,7 @@ class Wal:
         self._sync(None)
 
     def _sync(self, edits: RegionEdits | None) -> None:
-        """Of one region, and of all whose writers did not want to wait."""
+        """Sync the entries of one region, and all entries whose writers did not wait for a sync."""
         if self.before_sync is not None:
             self.before_sync()
         if edits is not None:
@@ -351,7 +351,7 @@ class Wal:
         return all(flushed.get(region, -1) >= edits.highest for region, edits in list(file.regions.items()))
 
     def regions_to_flush(self, files_max: int) -> list[str]:
-        """Whose edits keep the oldest file, when there are too many files (hbase.regionserver.maxlogs)."""
+        """Return the regions that keep the oldest file, if there are too many files (hbase.regionserver.maxlogs)."""
         old = self._files[:-1]
         if len(old) <= files_max:
             return []

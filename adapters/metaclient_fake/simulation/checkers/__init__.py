@@ -35,7 +35,7 @@ __all__ = ["AFTER_CLOSE", "CHECKERS", "Checker"]
 
 Checker = Callable[["World"], Iterator[Violation]]
 
-#: Run in the calm after the faults. ``convergence``, ``liveness``, ``ownership`` and ``crash`` are told as they happen.
+#: Run in the calm after the faults. ``convergence``, ``liveness``, ``ownership`` and ``crash`` report at once.
 CHECKERS: Mapping[str, Checker] = {
     "durability": durability.check,
     "linearizability": linearizability.check,

@@ -1,4 +1,4 @@
-"""Decides whether the cycles stayed cycles, for whoever read them wherever (:mod:`workloads.cycle`)."""
+"""Decides whether each read of a cycle returned a whole cycle, at every replica (:mod:`workloads.cycle`)."""
 
 from __future__ import annotations
 

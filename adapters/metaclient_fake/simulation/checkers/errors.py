@@ -1,7 +1,7 @@
-"""Decides whether errors are honest: no operation on a table that was there all the time is told a final no.
+"""Decides whether errors are honest: no operation on a table that existed all the time gets a final refusal.
 
-With Java's selector ("simple") a secondary of ``hbase:meta`` is believed when it knows no table, as Java does; such
-clients may hear it.
+With Java's selector ("simple") a secondary of ``hbase:meta`` is believed when it knows no table, as in Java; the
+operations of such clients may get this error.
 """
 
 from __future__ import annotations

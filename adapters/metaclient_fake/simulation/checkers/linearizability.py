@@ -8,7 +8,7 @@ operation next; at a return that was not done yet, go back. A pair (operations d
 before cannot help a second time, and is remembered.
 
 A read that a zombie answered is left out (:mod:`metaclient_fake.simulation.observed`). An UNKNOWN write may happen at
-any time after its call, or never: it has no return. One whose value nobody ever saw is left out, because "never"
+any time after its call, or never: it has no return. A write whose value no read returned is left out, because "never"
 explains it.
 """
 

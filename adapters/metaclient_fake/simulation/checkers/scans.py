@@ -1,4 +1,4 @@
-"""Decides whether scans lose or repeat rows: of those that nobody changes, each is returned once, in order."""
+"""Decides whether scans lose or repeat rows: each row that does not change is returned once, in order."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _complete(
     is_reversed: bool,
     limit: int | None,
 ) -> Iterator[Violation]:
-    """What it went by must have been returned; to the end of the range if it came to an end."""
+    """Check that the rows which the scan has passed were returned; all rows of the range if the scan is complete."""
     is_whole = scan.outcome is Status.OK and scan.expected == "complete" and (limit is None or len(keys) < limit)
     if not is_whole and not keys:
         return

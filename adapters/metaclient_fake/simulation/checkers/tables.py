@@ -1,4 +1,4 @@
-"""Decides whether tables come and go as their makers were told: no old life's rows, no rows of a table that is gone."""
+"""Decides whether tables are created empty and deleted: no rows of an earlier table, or of a deleted one."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _check_one(operations: list[Operation], believers: set[str]) -> Iterator[Vio
 
 
 def _is_in_doubt(operations: list[Operation], read: Operation) -> bool:
-    """A put of this value whose end nobody knows."""
+    """Return True if a put of this value has an unknown outcome."""
     return any(
         one.kind == "table_put" and one.argument == read.value and one.outcome is Status.UNKNOWN for one in operations
     )

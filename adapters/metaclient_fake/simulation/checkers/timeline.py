@@ -1,7 +1,7 @@
 """Decides whether TIMELINE reads tell the truth: some past state, in order, and honest about where it came from.
 
 1. The flag and the id agree: ``stale`` means that a secondary answered, and a read at one replica comes from that one.
-2. A stale value was written by somebody before the read returned; "nothing" needs a delete.
+2. A stale value was written before the read returned; a missing value needs a delete.
 3. One copy on one server shows a row's values in the order in which they became true: never an older one after a newer
    one. Writers bring growing timestamps (``workloads.registers``), so the order is that of the timestamps.
 4. What is said to be fresh is checked as a STRONG read (:mod:`checkers.linearizability`).

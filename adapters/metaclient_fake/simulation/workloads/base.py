@@ -59,7 +59,7 @@ class Workload(ABC):
         """One operation (or one after the other), recorded."""
 
     def run(self) -> None:
-        """Until the world says that it is over."""
+        """Run steps until the world ends them."""
         runtime = self.world.runtime
         runtime.sleep(self.dice.random())  # they do not start in step
         while not self.world.is_over:
@@ -68,7 +68,7 @@ class Workload(ABC):
             runtime.sleep(max(1, self.calls - before) * self.dice.uniform(*_PAUSE_S))
 
     def was_misled(self, operation: Operation) -> bool:
-        """Did a zombie take part in it (see ``observed``)?"""
+        """Return True if a zombie answered a call of the operation (see ``observed``)."""
         return operation.group in self.backend.zombie_operations
 
     # -- for subclasses ------------------------------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Workload(ABC):
         return value
 
     def read(self, operation: Operation, call: Callable[[], Row], column: bytes) -> Row | None:
-        """Make a read of one row and note what it saw of one column, and who answered."""
+        """Make a read of one row and record the value of one column and the replica that answered."""
         row = self.tried(operation, call)
         if row is not None:
             self.saw(operation, row, column)
@@ -128,6 +128,6 @@ class Workload(ABC):
                 self.world.history.failed(operation, error)
 
     def fresh_value(self) -> bytes:
-        """A value that nobody else ever writes."""
+        """Return a value that is written only once in the run."""
         self.count += 1
         return b"%d.%d" % (self.spec.number, self.count)

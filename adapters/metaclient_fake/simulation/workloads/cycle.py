@@ -1,8 +1,8 @@
 """A cycle of keys that must stay a cycle (FoundationDB's Cycle): one row, whose columns point to one another.
 
 The columns lie in two families. A step takes three edges out of the cycle and puts them back in another order, in one
-put that is guarded by a check of the row's version. Whoever reads the row, STRONG or TIMELINE, must see one cycle over
-all nodes: half of a put, or a put that did not see the one before, breaks it for good.
+put that is guarded by a check of the row's version. Each read of the row, STRONG or TIMELINE, must return one cycle
+over all nodes: half of a put, or a put that did not see the one before, breaks it for good.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def whole_cycle() -> dict[bytes, bytes]:
 
 
 def is_cycle(row: Mapping[bytes, bytes]) -> bool:
-    """Does following the pointers visit each node once and come back?
+    """Return True if the pointers visit each node once and return to the first.
 
     >>> is_cycle({column_of(0): b"0"})
     False

@@ -1,6 +1,6 @@
 """Scans of the whole table or a part of it, forwards and backwards, in pages of few rows, some of them broken off.
 
-Between the rows that others write there are rows that nobody ever changes: each completed scan of their range must
+Between the rows that clients write there are rows that never change: each completed scan of their range must
 return each of them once. What a scan sees of a register is a read of it like any other: the row was as it was returned
 at some moment between the call of the scan and the arrival of the row.
 """

@@ -1,7 +1,7 @@
 """A client that creates tables, uses them and drops them, and a second connection that knows only the old ones.
 
-Each life of a table writes values of its own. After a table was created again, nobody may see a value of the life
-before; after it was dropped, nobody may read it at all.
+Each table of a name has values of its own. After a table was created again, no read may return a value of the table
+before; after it was dropped, no read may succeed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPLITS = (b"4", b"7")
 
 
 class Tables(Workload):
-    """One table's life a step; the name is used again unless nobody knows what became of it."""
+    """Creates, uses and drops one table per step; the name is used again unless the outcome of its drop is unknown."""
 
     kind = "tables"
 
@@ -54,7 +54,7 @@ class Tables(Workload):
         if done:
             self._read(name, b"", self.bystander)
         else:
-            self._name = self._new_name()  # what became of the old one is anybody's guess
+            self._name = self._new_name()  # the state of the old table is unknown
 
     def _create(self, name: str) -> bool:
         operation = self.begin("create", name)

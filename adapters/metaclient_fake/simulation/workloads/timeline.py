@@ -1,4 +1,4 @@
-"""Readers that may be told old news: TIMELINE gets, hedged or at one replica, and TIMELINE multi-gets."""
+"""Readers that accept stale data: TIMELINE gets, hedged or at one replica, and TIMELINE multi-gets."""
 
 from __future__ import annotations
 
@@ -45,4 +45,4 @@ class Timeline(Workload):
             if row in found:
                 self.saw(operation, found[row], COLUMN)
             else:
-                operation.kind = "timeline_missing"  # nobody says who answered "no such row"
+                operation.kind = "timeline_missing"  # a missing row does not name the replica that answered
