@@ -42,7 +42,7 @@ _named: dict[tuple[str, int], tuple[FakeCluster, _Given]] = {}
 
 
 def backend_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> FakeBackend:
-    """The entry point ``fake`` of the group ``metaclient.backends``."""
+    """Return the entry point ``fake`` of the group ``metaclient.backends``."""
     scheme, _, rest = url.partition(":")
     if scheme != SCHEME:
         raise ConfigError(f"{url!r} is no url of a fake cluster: fake:, fake:NAME, fake:?servers=5&meta_replicas=3")
@@ -59,7 +59,7 @@ def named_cluster(
     runtime: Runtime | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> FakeCluster:
-    """The cluster behind ``fake:NAME``: for killing servers of it while connections use it."""
+    """Return the cluster behind ``fake:NAME``: for killing servers of it while connections use it."""
     is_virtual = isinstance(runtime, SimRuntime)
     key = (name, id(runtime) if is_virtual else 0)
     given = _Given(query, _server_settings(properties or {}))
@@ -77,7 +77,7 @@ def named_cluster(
 
 
 def _server_settings(properties: Mapping[str, str]) -> str:
-    """The servers' properties as text to compare; the client's may differ from connection to connection."""
+    """Return the servers' properties as text to compare; the client's may differ from connection to connection."""
     names = sorted(name for name in properties if name in honoured_names() and not name.startswith(CLIENT_PREFIXES))
     return ", ".join(f"{name}={properties[name]}" for name in names)
 

@@ -86,7 +86,7 @@ class Faults:
     # -- messages, clocks, queues ------------------------------------------------------------------------------
 
     def cut_one_way(self, source: str, target: str) -> Partition:
-        """What ``source`` sends does not reach ``target``; answers and calls the other way round do."""
+        """Cut messages from ``source`` to ``target``; messages of the other direction arrive."""
         return self._cluster.network.partition(self._party(source), self._party(target), is_one_way=True)
 
     def mend(self, partition: Partition) -> None:
@@ -105,7 +105,7 @@ class Faults:
     def reorder_messages(
         self, source: str = EVERYBODY, target: str = EVERYBODY, seconds: float = 0.1, probability: float = 1.0
     ) -> MessageRule:
-        """Each message is late by its own draw from 0 to ``seconds``: a later one may overtake it."""
+        """Delay each message by a random time from 0 to ``seconds``: a later one may overtake it."""
         return self._rule(MessageRule(self._party(source), self._party(target), probability, jitter_s=seconds))
 
     def repeat_messages(

@@ -19,7 +19,7 @@ Picture = dict[str, object]
 
 
 def cluster_status(cluster: FakeCluster) -> Picture:
-    """What ``FakeCluster.status()`` returns; names in it are what the cluster's methods take."""
+    """Return what ``FakeCluster.status()`` returns; names in it are what the cluster's methods take."""
     return {
         "servers": {host: _server(cluster, server) for host, server in cluster.servers_by_host.items()},
         "tables": {
@@ -108,7 +108,7 @@ def _meta(cluster: FakeCluster) -> Picture:
 
 
 def _replication(cluster: FakeCluster) -> Picture:
-    """What is pushed, replica by replica as its primary sees it, and when each secondary last heard or looked."""
+    """Return the state of each replica as its primary sees it, and when each secondary was last updated."""
     now = cluster.runtime.now()
     ages = {
         keys.encoded_region_name(name): now - at
@@ -141,7 +141,7 @@ def _replication(cluster: FakeCluster) -> Picture:
 
 
 def _mode(cluster: FakeCluster) -> str:
-    """What keeps copies up to date; the refresher may run beside pushes."""
+    """Return what keeps copies up to date; the refresher may run beside pushes."""
     config = cluster.config
     if config.replication.pushes_user_tables:
         return "region replication" if config.replication.pushes_meta else "region replication of user tables"

@@ -210,11 +210,11 @@ class FakeCluster:
     # -- clients -----------------------------------------------------------------------------------------------
 
     def backend(self, client: str = "") -> FakeBackend:
-        """The SPI on this cluster; ``client`` names it for partitions, as ``client/NAME``."""
+        """Return the SPI on this cluster; ``client`` names it for partitions, as ``client/NAME``."""
         return FakeBackend(self, party=f"client/{client}" if client else "client")
 
     def connect(self, *, client: str = "", **options: object) -> Connection:
-        """A connection to this cluster, on its runtime; options as for ``metaclient.connect``."""
+        """Return a connection to this cluster, on its runtime; options as for ``metaclient.connect``."""
         from metaclient.connection import connect_to
 
         return connect_to(self.backend(client), runtime=self.runtime, **options)  # type: ignore[arg-type]  # passed on
@@ -276,7 +276,7 @@ class FakeCluster:
     # -- servers -----------------------------------------------------------------------------------------------
 
     def servers(self) -> list[str]:
-        """All servers, dead ones too."""
+        """Return all servers, dead ones too."""
         return list(self.servers_by_host)
 
     def kill(self, server: str) -> None:
@@ -362,7 +362,7 @@ class FakeCluster:
     # -- regions -----------------------------------------------------------------------------------------------
 
     def regions(self, table: str | bytes) -> list[str]:
-        """The table's regions in order of their keys (primaries; a secondary is region and replica id)."""
+        """Return the table's regions in order of their keys (primaries; a secondary is region and replica id)."""
         return [group.primary.encoded for group in self.master.states.table(keys.table_name(table))]
 
     def move(self, region: str, server: str | ServerName | None = None, *, replica_id: int = 0) -> None:

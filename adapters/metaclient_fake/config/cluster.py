@@ -140,7 +140,7 @@ class ClusterConfig:
         return self.refresh_s or self.meta_refresh_s
 
     def settled(self, is_virtual: bool) -> ClusterConfig:
-        """The same with every ``None`` decided for this kind of runtime."""
+        """Return the same with every ``None`` decided for this kind of runtime."""
         chosen = {name: (lifelike if is_virtual else 0.0) for name, lifelike in _LIFELIKE.items()}
         if self.latency_s_max is not None:
             chosen["latency_s_min"] = min(chosen["latency_s_min"], self.latency_s_max)
@@ -229,7 +229,7 @@ def _number(value: object) -> float:
 
 
 def _balancer(value: object) -> str:
-    """The balancer of a Java class, with or without its package."""
+    """Return the balancer of a Java class, with or without its package."""
     word = str(value).strip().rpartition(".")[2]
     if word not in (STOCHASTIC_BALANCER, SIMPLE_BALANCER):
         raise ValueError(_balancer_refusal(value))
@@ -300,7 +300,7 @@ _PARTS: dict[str, type] = {"storage": StorageConfig, "replication": ReplicationC
 
 
 def honoured_names() -> frozenset[str]:
-    """The properties of HBase that have an effect on a fake cluster."""
+    """Return the properties of HBase that have an effect on a fake cluster."""
     return _HONOURED
 
 
@@ -310,7 +310,7 @@ def _field_names() -> list[str]:
 
 
 def setting_names() -> list[str]:
-    """What a ``fake:`` url may set: numbers, flags, words and times."""
+    """Return what a ``fake:`` url may set: numbers, flags, words and times."""
     return [name for name in _field_names() if name not in _PARTS]
 
 

@@ -98,7 +98,7 @@ class GatewayClient:
         return self._locator.locate(META_TABLE, b"", deadline=deadline, replica_id=replica_id)
 
     def get_many(self, table: bytes, gets: Sequence[Get], *, is_timeline: bool = False) -> list[Result]:
-        """A replica id is ignored, as in HBase's batches; TIMELINE is hedged over all replicas."""
+        """Return a result for each get. TIMELINE is hedged over all replicas, as in HBase's batches."""
         level = Consistency.TIMELINE if is_timeline else Consistency.STRONG
         return [result for result, _ in multi.get_many(self._operations, table, gets, level, None)]
 
@@ -109,7 +109,7 @@ class GatewayClient:
         return self._operations.check_and_mutate(table, check, mutation)
 
     def batch(self, table: bytes, actions: Sequence[Operation]) -> list[Outcome]:
-        """An outcome for each action; none is raised."""
+        """Return an outcome for each action; none is raised."""
         return multi.batch(self._operations, table, actions)
 
     # -- scans -------------------------------------------------------------------------------------------------

@@ -91,7 +91,7 @@ class JavaError:
 
 
 def java_class_of(error: MetaClientError) -> str:
-    """The Java class: the one that the fake named beside the text, else the one that the kind stands for."""
+    """Return the Java class: the one that the fake named beside the text, else the one that the kind stands for."""
     detail = error.detail or ""
     if detail.startswith(("org.", "java.")) and " " not in detail and "\n" not in detail:
         return detail
@@ -110,7 +110,7 @@ class AskedCall:
 
 
 def of_call(method: str, error: MetaClientError, config: Config, now_ms: int, asked: AskedCall) -> JavaError:
-    """What a call of HBase's own client ends with."""
+    """Return what a call of HBase's own client ends with."""
     name = _name(asked.table)
     if isinstance(error, TableNotFound | TableExists):
         java = str(type(error).java_class)
@@ -130,7 +130,7 @@ def of_call(method: str, error: MetaClientError, config: Config, now_ms: int, as
 
 
 def _of_state(method: str, name: str) -> JavaError:
-    """The table is not in the state that the call needs."""
+    """Return the error for a table that is not in the state that the call needs."""
     if method == "enableTable":
         return JavaError(_NOT_DISABLED, f"tableName={name}, state=ENABLED", can_retry=False)
     if method == "disableTable":
@@ -141,7 +141,7 @@ def _of_state(method: str, name: str) -> JavaError:
 
 
 def server_error(error: MetaClientError) -> JavaError:
-    """What a server, or the master, has raised."""
+    """Return what a server, or the master, has raised."""
     return _raised(java_class_of(error), str(error), can_retry=error.disposition is not Disposition.FATAL)
 
 
@@ -150,7 +150,7 @@ def _raised(java: str, text: str, *, can_retry: bool = False) -> JavaError:
 
 
 def _exhausted(error: MetaClientError, config: Config, now_ms: int, asked: AskedCall) -> JavaError:
-    """A line an attempt, with its time, as RetriesExhaustedException writes them."""
+    """Return a line per attempt, with its time, as RetriesExhaustedException writes them."""
     unplaced = _unplaced(asked)
     if isinstance(_cause(error), RegionOffline) and asked.table != META_TABLE and not asked.is_scan:
         return JavaError(_RETRIES_EXHAUSTED, unplaced[1], can_retry=True)
@@ -168,7 +168,7 @@ def _exhausted(error: MetaClientError, config: Config, now_ms: int, asked: Asked
 
 
 def _attempts(error: MetaClientError, config: Config) -> Sequence[Attempt]:
-    """The attempts of the Java client: unlike ours, it goes on asking for a replica that does not exist."""
+    """Return the attempts of the Java client: unlike ours, it goes on asking for a replica that does not exist."""
     if not isinstance(error, NoSuchReplica) or not error.attempts:
         return error.attempts
     first, elapsed_s, made = error.attempts[0], error.attempts[0].elapsed_s, []
@@ -206,7 +206,7 @@ def _java_line(said: str, unplaced: tuple[str, str]) -> str:
 
 
 def batch_error(failed: Sequence[MetaClientError], table: bytes) -> JavaError:
-    """What a batch ends with in which some actions failed; no outcome of the others is told."""
+    """Return the error of a batch in which some actions failed; it names no outcome of the others."""
     counted = Counter(_batch_cause(error, table) for error in failed)
     causes = ", ".join(f"{cause}: {count} time{'s' if count > 1 else ''}" for cause, count in counted.items())
     servers = sorted({str(error.place.server) for error in failed if error.place is not None})

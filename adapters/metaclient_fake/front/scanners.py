@@ -80,7 +80,7 @@ class GatewayScanners(Generic[O]):
             return made.number
 
     def take(self, number: int) -> OpenScanner[O] | None:
-        """The scanner of that number, its lease renewed; None when there is none, or none any more."""
+        """Return the scanner of that number, its lease renewed; None when there is none, or none any more."""
         with self._lock:
             found = self._open.get(number)
             now = self._runtime.now()

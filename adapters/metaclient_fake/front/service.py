@@ -138,7 +138,7 @@ class Service:
             _reply(protocol, method.name, TMessageType.EXCEPTION, number, _internal(method.name))
 
     def _said(self, method: _Method, arguments: Any, raised: Exception) -> Exception:
-        """What the client is told: something that this method declares, or a TApplicationException."""
+        """Return what the client is told: something that this method declares, or a TApplicationException."""
         error = raised
         if isinstance(raised, MetaClientError):
             error = self._failure(method.name, arguments, raised)
@@ -180,7 +180,7 @@ def _internal(name: str) -> TApplicationException:
 
 
 def _missing(struct: Any) -> str | None:
-    """The first required field, here or in structs below, that is not there. Looked for only after a failure."""
+    """Return the first required field, here or in structs below, that is not there. Looked for only after a failure."""
     for spec in struct.thrift_spec.values():
         value, is_required = getattr(struct, spec[1], None), spec[-1]
         if value is None:

@@ -135,7 +135,7 @@ class Front:
         return None if port is None else f"{scheme}://{host}:{port}"
 
     def addresses(self) -> dict[str, str]:
-        """What is served -> its url."""
+        """Return what is served -> its url."""
         urls = {
             "thrift1": self.thrift1_url,
             "thrift2": self.thrift2_url,
@@ -145,7 +145,7 @@ class Front:
         return {name: url for name, url in urls.items() if url is not None}
 
     def stats(self) -> dict[str, dict[str, int]]:
-        """Each front's clients (see :meth:`Listener.stats`) and open scanners."""
+        """Return each front's clients (see :meth:`Listener.stats`) and open scanners."""
         return {
             name: {**listener.stats(), "scanners": len(self._scanners.get(name, ()))}
             for name, listener in self._listeners.items()

@@ -64,7 +64,7 @@ class Thrift1Handler:
         )
 
     def failure(self, method: str, arguments: Any, error: MetaClientError) -> Exception:
-        """An error of ours as HBase's gateway would send it: a whole stack trace."""
+        """Return a MetaClientError as HBase's gateway sends it: a whole stack trace."""
         return self._failed(method, error, _table_in(arguments))
 
     def _failed(self, method: str, error: MetaClientError, table: bytes | None) -> Exception:
@@ -415,7 +415,7 @@ def _table_in(arguments: Any) -> bytes | None:
 
 
 def _table_of(table_or_region: bytes) -> bytes:
-    """A region's name begins with its table's, and a table's name holds no comma."""
+    """Return the table of a region name: the part before the first comma."""
     return table_or_region.partition(b",")[0]
 
 
@@ -429,7 +429,7 @@ def _mark(column: bytes, timestamp: int) -> Cell:
 
 
 def _durability(mutations: Sequence[Any]) -> Durability:
-    """The last mutation's word counts for the row, as each sets it anew."""
+    """Return the durability of the last mutation, which counts for the row."""
     return Durability.SYNC_WAL if mutations[-1].writeToWAL in (None, True) else Durability.SKIP_WAL
 
 
@@ -444,7 +444,7 @@ def _put(row: bytes, mutations: Sequence[Any], timestamp: int) -> Put:
 
 
 def _row_to(result: Result, *, is_sorted: bool = False) -> Any:
-    """The newest version of each column: cells come in HBase's order, so that is the first."""
+    """Return the newest version of each column: cells come in HBase's order, so that is the first."""
     cell_type = T.TCell
     if is_sorted:
         column_type = T.TColumn

@@ -52,7 +52,7 @@ class Thrift2Handler:
         )
 
     def failure(self, method: str, arguments: Any, error: MetaClientError) -> Exception:
-        """An error of ours as the TIOError that HBase's gateway would send."""
+        """Return a MetaClientError as the TIOError that HBase's gateway sends."""
         return self._failed(method, error, _asked_by(arguments))
 
     def _failed(self, method: str, error: MetaClientError, asked: AskedCall) -> Exception:
@@ -336,7 +336,7 @@ def _namespace(table: bytes) -> bytes:
 
 
 def _asked_by(arguments: Any) -> AskedCall:
-    """What a call names, whichever way it does."""
+    """Return what a call names, whichever way it does."""
     table = _table_in(arguments)
     described = getattr(arguments, "namespaceDesc", None)
     namespace = described.name if described is not None else getattr(arguments, "name", None)

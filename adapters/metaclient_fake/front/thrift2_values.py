@@ -117,7 +117,7 @@ def _times(struct: Any) -> tuple[int, int]:
 
 
 def parsed_filter(text: bytes | None) -> bytes | None:
-    """The filter's text, if it can be read: the Java client parses it before anything is sent."""
+    """Return the filter's text, if it can be read: the Java client parses it before anything is sent."""
     if text is None:
         return None
     try:
@@ -234,7 +234,7 @@ def put_from(put: Any) -> Put:
 
 
 def delete_from(delete: Any) -> Delete:
-    """The delete that ThriftUtilities.deleteFromThrift makes.
+    """Return the delete that ThriftUtilities.deleteFromThrift makes.
 
     Its own timestamp is of the whole row: where columns are set, even to none, it counts for nothing. Delete.addFamily
     replaces what the delete had for that family, so that the last timestamp of a family wins.

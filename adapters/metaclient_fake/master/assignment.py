@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 def copy_of(node: RegionNode) -> balancer.Copy:
-    """A region as the balancer sees it."""
+    """Return a region as the balancer sees it."""
     info = node.info
     return balancer.Copy(node.name, (info.table, info.start_key, info.region_id), info.replica_id)
 
@@ -58,7 +58,7 @@ def _by_server(nodes: Iterable[RegionNode]) -> dict[ServerName, list[RegionNode]
 
 
 def _place_of(node: RegionNode, placed: Placement) -> ServerName | None:
-    """Where a copy is going or, if it is open, where it is."""
+    """Return where a copy is going or, if it is open, where it is."""
     return placed.get(node.name) or (node.server if node.state in _PLACED else None)
 
 

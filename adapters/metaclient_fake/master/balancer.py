@@ -59,7 +59,7 @@ def place(
     *,
     avoid: ServerName | None = None,
 ) -> dict[bytes, ServerName]:
-    """A server for each copy, by region name; ``avoid`` is a server to take only when no other is free.
+    """Return a server for each copy, by region name; ``avoid`` is a server to take only when no other is free.
 
     ``loads`` are the servers and how many regions each has, ``holders`` the servers with copies of these ranges.
     Linear: each copy looks at one server, or at a few more when that one already holds its range.
@@ -83,7 +83,7 @@ def place(
 def _next_server(
     servers: list[ServerName], turn: int, holders: set[ServerName], avoided: ServerName | None
 ) -> tuple[ServerName, int]:
-    """The next server in turn that holds no copy of the range, and how far the turn went on."""
+    """Return the next server in turn that holds no copy of the range, and how far the turn went on."""
     count = len(servers)
     fallback: tuple[ServerName, int] | None = None
     for step in range(count):

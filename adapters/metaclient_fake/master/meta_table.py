@@ -48,7 +48,7 @@ Row = tuple[bytes, Mapping[bytes, bytes]]
 
 
 def meta_descriptor(replicas: int) -> TableDescriptor:
-    """The table itself (FSTableDescriptors.createMetaTableDescriptorBuilder)."""
+    """Return the table itself (FSTableDescriptors.createMetaTableDescriptorBuilder)."""
     families = (
         FamilyDescriptor(b"info", max_versions=_META_VERSIONS, in_memory=True),
         FamilyDescriptor(b"ns", max_versions=_META_VERSIONS, in_memory=True),
@@ -175,7 +175,7 @@ class MetaTable:
 
 
 def _row(node: RegionNode) -> bytes:
-    """The row of a region is its primary's name."""
+    """Return the row of a region: the name of its primary."""
     return node.info.replica(0).name if node.info.replica_id else node.name
 
 

@@ -147,7 +147,7 @@ def _check_open(node: RegionNode) -> None:
 
 
 def _whole(master: Master, node: RegionNode) -> RegionGroup:
-    """The group of a primary all of whose copies are open."""
+    """Return the group of a primary all of whose copies are open."""
     if node.info.table == META_TABLE:
         raise RequestRefused("hbase:meta can be neither split nor merged", detail=_REFUSED)
     if node.info.replica_id:

@@ -36,7 +36,7 @@ class Orphans:
             self._batches.append(batch)
 
     def hold(self, first: int, sizes: Sequence[int]) -> int:
-        """The log forgets entries from position ``first`` on; return the bytes of those that are on their way."""
+        """Keep the entries in flight from position ``first`` on, which the log forgets; return their bytes."""
         bytes_before = self.held_bytes
         for position, size in enumerate(sizes, first):
             holders = sum(1 for batch in self._batches if batch.end - len(batch.entries) <= position < batch.end)
@@ -46,7 +46,7 @@ class Orphans:
         return self.held_bytes - bytes_before
 
     def forget(self, batch: Batch) -> int:
-        """The batch was answered; return the bytes that nothing holds any more."""
+        """Forget an answered batch; return the bytes that no batch holds any more."""
         self._batches.remove(batch)
         freed = 0
         for position in range(batch.end - len(batch.entries), batch.end):

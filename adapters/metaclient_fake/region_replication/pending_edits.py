@@ -241,7 +241,7 @@ class PendingEdits:
             queue.has_caught_up = True
 
     def statuses(self, now: float) -> list[ReplicaStatus]:
-        """The replicas as they are now."""
+        """Return the replicas as they are now."""
         end = self.end
         return [
             queue.status(

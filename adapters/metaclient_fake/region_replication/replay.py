@@ -76,7 +76,7 @@ class Replay:
                 self._turn.notify()
 
     def has_applied(self, epoch: int, sequence_id: int) -> bool:
-        """Whether this copy has all that its primary of this epoch knows that its replica has.
+        """Return True if this copy has all that its primary of this epoch knows that its replica has.
 
         A copy that was opened since then, or that was left behind on a server that is taken for dead, has not.
         """

@@ -80,7 +80,7 @@ class Batch:
 
 
 def _brings_files(entry: LoggedEntry, flush_sequence_id: int) -> bool:
-    """Whether a replica that has applied the entry has all files up to that flush.
+    """Return True if a replica that has applied the entry has all files up to that flush.
 
     A marker from before the flush does not count: it may be on its way while the flush makes the gap.
     """
@@ -143,7 +143,7 @@ class ReplicaQueue:
         self.state = state
 
     def status(self, *, end: int, queue_bytes: int, missing_since: float, now: float) -> ReplicaStatus:
-        """What can be said now; ``end`` is the position after the newest entry."""
+        """Return what can be said now; ``end`` is the position after the newest entry."""
         batch = self.batch
         return ReplicaStatus(
             replica_id=self.replica_id,

@@ -318,5 +318,5 @@ def _mark(index: MetaIndex, region: Region, changed: Replayed) -> None:
 
 
 def _later(one: float | None, other: float | None) -> float | None:
-    """The later of two instants of which either may be unknown."""
+    """Return the later of two instants of which either may be unknown."""
     return other if one is None else one if other is None else max(one, other)

@@ -129,7 +129,7 @@ class SendSlots:
                 following = self._next(key, line)
 
     def _next(self, key: object, line: _Line) -> Job | None:
-        """What the task that has told goes on with; None: it leaves."""
+        """Return the next job of the task; None if it ends."""
         with self._lock:
             line.telling -= 1
             if line.waiting:

@@ -88,13 +88,13 @@ class ReplicaDirectory(Protocol):
     def send_slots(self) -> SendSlots: ...
 
     def replica_host(self, name: bytes) -> str | None:
-        """The server that has, or is opening, this replica."""
+        """Return the server that has, or is opening, this replica."""
         ...
 
     def replica_count(self, table: bytes) -> int: ...
 
     def next_epoch(self) -> int:
-        """A number that grows with each open of a primary."""
+        """Return a number that grows with each open of a primary."""
         ...
 
 

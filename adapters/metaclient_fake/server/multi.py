@@ -24,7 +24,7 @@ def run_batch(
     mutate: Callable[[bytes, Mutation], Outcome],
     apply: Callable[[bytes, Hosted, Sequence[Put | Delete]], Sequence[Outcome]],
 ) -> list[Outcome]:
-    """An outcome for each action, in their order; a region that is not here fails all of its actions."""
+    """Return an outcome for each action, in their order; a region that is not here fails all of its actions."""
     outcomes: list[Outcome] = [None] * len(actions)
     for region_name, indexes in _by_region(actions).items():
         try:

@@ -30,7 +30,7 @@ class Chance(Protocol):
 
 
 def chance(seed: int, purpose: str) -> Chance:
-    """The dice of one purpose of one seed.
+    """Return the dice of one purpose of one seed.
 
     >>> chance(7, "faults").randrange(1000) == chance(7, "faults").randrange(1000)
     True

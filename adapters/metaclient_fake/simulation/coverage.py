@@ -39,7 +39,7 @@ _HEALTH = {
 
 
 def known_transitions() -> list[Transition]:
-    """All that the machines allow: (machine, from, to)."""
+    """Return all transitions that the machines allow: (machine, from, to)."""
     tables: Mapping[str, Mapping[Any, Any]] = {
         "server": region_server._TRANSITIONS,
         "region": region_states._TRANSITIONS,
@@ -137,7 +137,7 @@ def _wrapped(method: Callable[..., Any], machine: str, watch: _Watch) -> Callabl
 
 
 def _wrapped_value(method: Callable[..., Any], machine: str, watch: _Watch) -> Callable[..., Any]:
-    """The same for a machine that is a value: the answer is the next state."""
+    """Record the transitions of a machine that is a value: the function returns its next state."""
 
     def become(self: Any, *arguments: Any, **options: Any) -> Any:
         after = method(self, *arguments, **options)

@@ -101,7 +101,7 @@ def _shown(value: object) -> str:
 
 
 def _without_frames(error: MetaClientError) -> MetaClientError:
-    """The same error; a run keeps thousands, and each would hold all frames of its call and what is in them."""
+    """Return the error without its traceback: a run keeps thousands, and each would hold the frames of its call."""
     chain: list[BaseException | None] = [error]
     while chain:
         one = chain.pop()
@@ -144,7 +144,7 @@ class History:
         return [operation for operation in self.operations if operation.kind in kinds]
 
     def digest(self, more: Iterable[str] = ()) -> str:
-        """A hash of all that was done and seen; equal runs have equal ones on any machine."""
+        """Return a hash of all that was done and seen; equal runs have equal ones on any machine."""
         made = hashlib.sha256()
         for operation in self.operations:
             made.update(operation.describe().encode())

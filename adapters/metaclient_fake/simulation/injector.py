@@ -97,7 +97,7 @@ class Injector:
     # -- whom? ---------------------------------------------------------------------------------------------------
 
     def _server(self, pick: int, *, spares: int = 0) -> RegionServer:
-        """A running server; refused when fewer than ``spares`` others would be left."""
+        """Return a running server; refused when fewer than ``spares`` others would be left."""
         running = [server for server in self._cluster.servers_by_host.values() if server.is_running]
         if len(running) <= spares:
             raise RequestRefused(f"only {len(running)} servers are running")

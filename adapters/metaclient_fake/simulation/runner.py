@@ -91,7 +91,7 @@ class Summary:
 
 
 def cores() -> int:
-    """The processors that this process may use."""
+    """Return the processors that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

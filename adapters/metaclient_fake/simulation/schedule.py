@@ -84,7 +84,7 @@ _LASTS_S_MAX = 12.0
 
 
 def drawn_faults(dice: Chance, kinds: Sequence[str], duration_s: float) -> tuple[Fault, ...]:
-    """The faults of one run; all of them are over when it is."""
+    """Return the faults of one run; all of them are over when it is."""
     if not kinds:
         return ()
     gap_s = dice.choice(_GAPS_S)

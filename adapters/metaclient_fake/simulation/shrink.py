@@ -22,7 +22,7 @@ RUNS_MAX = 120
 
 
 def minimised(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """A part of the items with which it still fails, and from which no single one can be taken away.
+    """Return a part of the items with which it still fails, and from which no single one can be taken away.
 
     >>> minimised(range(20), lambda kept: 3 in kept and 17 in kept)
     [3, 17]
@@ -47,7 +47,7 @@ def minimised(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[
 
 
 def shrunk(report: Report, *, runs_max: int = RUNS_MAX, on_run: Callable[[int, Spec], None] | None = None) -> Report:
-    """The smallest run found that breaks one of the same promises; the report itself when nothing can go."""
+    """Return the smallest run found that breaks one of the same promises; the report itself when nothing can go."""
     wanted = {violation.checker for violation in report.violations}
     search = _Search(report, wanted, runs_max, on_run)
     search.over_faults()

@@ -103,7 +103,7 @@ class Spec:
 
 
 def drawn(seed: int, *, duration_s: float = DURATION_S, defect: str = "") -> Spec:
-    """The run of a seed.
+    """Return the run of a seed.
 
     >>> spec = drawn(1)
     >>> spec == drawn(1), len(spec.clients), spec.replay_line
@@ -134,7 +134,7 @@ def drawn(seed: int, *, duration_s: float = DURATION_S, defect: str = "") -> Spe
 
 
 def _kinds(dice: Chance) -> tuple[str, ...]:
-    """Each kind is in with the seed's own probability; a calm seed now and then shows what is wrong without faults."""
+    """Draw the kinds of faults of a seed; some seeds have none, to show what is wrong without faults."""
     share = dice.choice((0.0, 0.15, 0.3, 0.3, 0.5, 0.9))
     return tuple(kind for kind in KINDS if dice.random() < share)
 

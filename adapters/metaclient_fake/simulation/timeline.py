@@ -23,7 +23,7 @@ _NEAR_S = 3.0
 
 
 def text(world: World, violations: Sequence[Violation]) -> str:
-    """The faults and the operations that tell the story, in order of time."""
+    """Return the relevant faults and operations, in order of time."""
     entries: list[tuple[float, str]] = [(struck.began_at, str(struck)) for struck in world.injector.struck]
     entries += [(one.called_at, one.describe()) for one in relevant(world, violations)]
     entries += [(one.at_s, f"{one.at_s:8.3f} {'':11} VIOLATION     {_first_line(one)}") for one in violations]
@@ -35,7 +35,7 @@ def _first_line(violation: Violation) -> str:
 
 
 def relevant(world: World, violations: Sequence[Violation]) -> list[Operation]:
-    """What the violations name first; then what touched the same rows near them, up to a bound."""
+    """Return what the violations name first; then what touched the same rows near them, up to a bound."""
     by_number = {operation.number: operation for operation in world.history}
     named = {number: by_number[number] for one in violations for number in one.operations if number in by_number}
     rows = {operation.row for operation in named.values() if operation.row}
@@ -64,7 +64,7 @@ _FAULT, _REFUSED, _BROKEN = "#c0392b", "#e6b8b2", "#000000"
 
 
 def picture(world: World, violations: Sequence[Violation]) -> str:
-    """An SVG document: faults above, clients below, time from left to right, violations as vertical lines."""
+    """Return an SVG document: faults above, clients below, time from left to right, violations as vertical lines."""
     end_s = max(world.runtime.now(), 1.0)
     kinds = list(dict.fromkeys(struck.fault.kind for struck in world.injector.struck))
     clients = [client.name for client in world.clients]

@@ -207,7 +207,7 @@ class World:
         self.runtime.sleep(1.0)
 
     def connections(self) -> list[Connection]:
-        """Every connection that was made."""
+        """Return every connection that was made."""
         found = [client.connection for client in self.clients]
         found += [client.bystander for client in self.clients if hasattr(client, "bystander")]
         return found if self._helper is None else [*found, self._helper]
@@ -218,7 +218,7 @@ def _timeout_s(client: Workload) -> float:
 
 
 def _config(spec: Spec) -> dict[str, object]:
-    """The cluster's settings; those of the storage are a value of their own."""
+    """Return the cluster's settings; those of the storage are a value of their own."""
     storage = {name: value for name, value in spec.settings.items() if name in _STORAGE}
     rest = {name: value for name, value in spec.settings.items() if name not in _STORAGE}
     return {**rest, "storage": StorageConfig(**storage)}  # type: ignore[arg-type]  # numbers, by name

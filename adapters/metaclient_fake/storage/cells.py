@@ -139,7 +139,7 @@ class VersionedRow:
                 into[column] = into[column] + seen if column in into else list(seen)
 
     def newest(self) -> RowCells:
-        """The newest put of each column, as a plain row; only for a row without markers."""
+        """Return the newest put of each column, as a plain row; only for a row without markers."""
         if self._newest is None:
             columns = self.columns
             if columns:
@@ -153,7 +153,7 @@ class VersionedRow:
         return self._newest
 
     def cached_newest(self) -> RowCells | None:
-        """What :meth:`newest` answered, if nothing was written since; needs no lock."""
+        """Return what :meth:`newest` answered, if nothing was written since; needs no lock."""
         return self._newest
 
     def forget_older(self, column: bytes, row_length: int, smallest_read_point: int) -> int:
@@ -185,7 +185,7 @@ RowVersions: TypeAlias = PlainRow | VersionedRow
 
 
 def newest_cells(rows: Iterable[PlainRow]) -> tuple[Cell, ...]:
-    """The newest cell of each column over plain rows in order of their sequence ids: the newer one wins a tie."""
+    """Return the newest cell per column of plain rows in sequence order; the later row wins a tie."""
     newest: dict[bytes, Cell] = {}
     for row in rows:
         for cell in row.cells:
@@ -196,7 +196,7 @@ def newest_cells(rows: Iterable[PlainRow]) -> tuple[Cell, ...]:
 
 
 def row_of(row: bytes, cells: tuple[Cell, ...], sequence_id: int) -> PlainRow:
-    """A row of a file, or of a replica, from cells in order."""
+    """Return a row of a file, or of a replica, from cells in order."""
     size, is_plain = cells_size(len(row), cells), _is_plain(cells)
     if is_plain and is_packable(cells, size):
         return packed(row, cells, sequence_id)
@@ -204,7 +204,7 @@ def row_of(row: bytes, cells: tuple[Cell, ...], sequence_id: int) -> PlainRow:
 
 
 def cells_size(row_length: int, cells: Sequence[Cell]) -> int:
-    """The bytes of these cells as KeyValues (``MemStoreSize.dataSize``)."""
+    """Return the bytes of these cells as KeyValues (``MemStoreSize.dataSize``)."""
     total = (CELL_OVERHEAD_BYTES + row_length) * len(cells)
     for cell in cells:
         total += len(cell[0]) + len(cell[2])

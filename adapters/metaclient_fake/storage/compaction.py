@@ -19,7 +19,7 @@ RATIO = 1.2
 
 
 def selected_files(files: Sequence[StoreFile], min_files: int, max_files: int) -> tuple[StoreFile, ...]:
-    """A run of neighbours, none much bigger than the others together; most files first, then fewest bytes.
+    """Return a run of neighbours, none much bigger than the others together; most files first, then fewest bytes.
 
     Neighbours in sequence order only: a file in between would come out of order. A region with references takes all
     files up to the last of them, however many, because it cannot split while it has any.

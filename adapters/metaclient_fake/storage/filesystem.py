@@ -65,7 +65,7 @@ class RegionDirectory:
         return tuple(file for files in list(self._files.values()) for file in files)
 
     def has_references(self) -> bool:
-        """Whether files of a split or merge are still views on a parent: no further split before a compaction."""
+        """Return True if files are references to a parent's: the region cannot split before a compaction."""
         return any(file.is_reference for file in self.all_files())
 
     def add(self, family: bytes, file: StoreFile) -> None:
@@ -105,7 +105,7 @@ class FileSystem:
         return f"{next(self._file_numbers):08x}"
 
     def region(self, info: RegionInfo) -> RegionDirectory:
-        """The directory of a region, whichever replica is named; made when it is missing."""
+        """Return the directory of a region, whichever replica is named; made when it is missing."""
         primary = info.replica(0)
         encoded = primary.encoded_name
         found = self._regions.get(encoded)
@@ -168,7 +168,7 @@ class FileSystem:
         return len(expired)
 
     def create_wal(self, name: str, **options: int) -> Wal:
-        """A new log, kept here until :meth:`delete_wal`."""
+        """Return a new log, kept here until :meth:`delete_wal`."""
         if name in self._wals:
             raise ValueError(f"a log named {name!r} is already there")
         wal = self._wals[name] = Wal(name, **options)

@@ -133,7 +133,7 @@ class RegionFlusher:
     def files_of(
         self, stores: Sequence[Store], snapshots: Sequence[Snapshot], sequence_id: int
     ) -> list[StoreFile | None]:
-        """The file of each snapshot; None for a family that had nothing to flush."""
+        """Return the file of each snapshot; None for a family that had nothing to flush."""
         now_ms, name = self._region.time_ms(), self._region.filesystem.file_name
         return [
             store.flushed_file(segment, rows, name(), sequence_id=sequence_id, now_ms=now_ms) if segment.rows else None

@@ -89,7 +89,7 @@ class Segment:
             self.size -= found.forget_older(column, len(row), smallest_read_point)
 
     def sorted_rows(self) -> list[bytes]:
-        """The keys in order; the caller holds the region's lock, and must not change the list."""
+        """Return the keys in order; the caller holds the region's lock, and must not change the list."""
         new = self._new_rows
         if new:
             if len(new) > INSERTIONS_MAX or len(new) > len(self._sorted):

@@ -54,7 +54,7 @@ class Mutations:
         self.known_columns: dict[bytes, tuple[Store, bytes]] = {}
 
     def store(self, family: bytes) -> Store:
-        """The store of a family; NoSuchFamily names those that there are."""
+        """Return the store of a family; NoSuchFamily names those that there are."""
         found = self._stores.get(family)
         if found is None:
             there = ", ".join(f"{{NAME => '{keys.printable(name)}'}}" for name in self._stores)
@@ -65,7 +65,7 @@ class Mutations:
         return found
 
     def column(self, name: bytes) -> tuple[Store, bytes]:
-        """The store of a column and the one object that stands for its name; ``cf`` is ``cf:``."""
+        """Return the store of a column and the one object that stands for its name; ``cf`` is ``cf:``."""
         found = self.known_columns.get(name)
         if found is None:
             family, _, qualifier = name.partition(b":")
@@ -126,7 +126,7 @@ class Mutations:
         return [edit for _, cells in sorted(parts.items()) for edit in self.put(Put(put.row, tuple(cells)), now_ms)]
 
     def delete(self, delete: Delete, now_ms: int, read: ReadVersions) -> list[Edit]:
-        """The markers of a delete; without cells, one for each family."""
+        """Return the markers of a delete; without cells, one for each family."""
         row = delete.row
         check_timestamp(row, b"", delete.timestamp)
         stamp = now_ms if delete.timestamp == LATEST_TIMESTAMP else delete.timestamp
@@ -153,7 +153,7 @@ class Mutations:
         return (self.column(cell.column)[0], row, (cell,), size, False)
 
     def row_mutations(self, mutations: RowMutations, now_ms: int, read: ReadVersions, *, put_ms: int) -> list[Edit]:
-        """The edits of all parts, to be applied as one."""
+        """Return the edits of all parts, to be applied as one."""
         edits: list[Edit] = []
         for part in mutations.mutations:
             if part.row != mutations.row:
@@ -164,7 +164,7 @@ class Mutations:
         return edits
 
     def increment(self, increment: Increment, now_ms: int, read: ReadVersions) -> tuple[list[Edit], list[Cell]]:
-        """The edits, and the new values in the order of columns."""
+        """Return the edits, and the new values in the order of columns."""
         cells: list[Cell] = []
         # Families first: HBase finds one that is not there before it looks at any value.
         columns = [self.column(name)[1] for name, _ in increment.amounts]
@@ -175,7 +175,7 @@ class Mutations:
         return self._written(increment.row, cells, now_ms)
 
     def append(self, append: Append, now_ms: int, read: ReadVersions) -> tuple[list[Edit], list[Cell]]:
-        """The edits, and the new values in the order of columns."""
+        """Return the edits, and the new values in the order of columns."""
         cells: list[Cell] = []
         for name, value in append.values:
             column = self.column(name)[1]

@@ -27,7 +27,7 @@ def pieces_of(
 
 
 def _is_followed(cells: Sequence[Cell], stores: Sequence[tuple[StoreQuery, Columns]]) -> bool:
-    """Whether a cell is stored behind the last one that is read."""
+    """Return True if a cell is stored behind the last one that is read."""
     last = cells[-1]
     for query, stored in reversed(stores):
         if any(column.partition(b":")[0] == last.family for column in stored):

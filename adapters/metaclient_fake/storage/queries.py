@@ -29,7 +29,7 @@ class Queries:
         self._known: dict[object, FamilyQueries] = {}
 
     def of(self, asked: Get | Scan) -> FamilyQueries:
-        """What to ask of each family; NoSuchFamily for one that there is not, RequestRefused for a raw column."""
+        """Return the query of each family; raise NoSuchFamily, or RequestRefused for a column of a raw scan."""
         is_raw = isinstance(asked, Scan) and asked.is_raw
         has_filter = asked.filter is not None
         stamps = (asked.min_timestamp, asked.max_timestamp)
@@ -68,7 +68,7 @@ def _query(store: Store, asked: Get | Scan, columns: frozenset[bytes] | None, is
 
 
 def _by_family(columns: Sequence[bytes]) -> dict[bytes, frozenset[bytes] | None]:
-    """The columns wanted of each family; None = all of it."""
+    """Return the columns wanted of each family; None = all of it."""
     wanted: dict[bytes, set[bytes] | None] = {}
     for name in columns:
         family, colon, qualifier = name.partition(b":")

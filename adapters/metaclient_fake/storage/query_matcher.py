@@ -66,7 +66,7 @@ class StoreQuery:
         is_raw: bool,
         has_filter: bool,
     ) -> StoreQuery:
-        """The family's versions count before a filter, the reader's after it (HBASE-17125)."""
+        """Return the query of a family. A filter sees all of the family's versions (HBASE-17125)."""
         versions = family.max_versions if has_filter else min(max_versions, family.max_versions)
         time_to_live_ms = None if family.time_to_live_s is None else family.time_to_live_s * 1000
         has_range = min_timestamp > 0 or max_timestamp < LATEST_TIMESTAMP
@@ -124,7 +124,7 @@ class _Deletes:
 
 
 def plain_cells(row: PlainRow, query: StoreQuery, now_ms: int) -> tuple[Cell, ...]:
-    """What ``query`` shows of a plain row: nothing hides anything, so each cell is judged by itself."""
+    """Return what ``query`` shows of a plain row: nothing hides anything, so each cell is judged by itself."""
     if query.is_trivial:
         return row.cells
     # One version each: a minimum of versions, where there is one, protects all of them.
@@ -137,7 +137,7 @@ def plain_cells(row: PlainRow, query: StoreQuery, now_ms: int) -> tuple[Cell, ..
 
 
 def merged_plain(rows: Iterable[PlainRow]) -> tuple[Cell, ...]:
-    """The newest cell of each column over several plain rows; the newer sequence id wins a tie."""
+    """Return the newest cell of each column over several plain rows; the newer sequence id wins a tie."""
     return newest_cells(sorted(rows, key=_sequence_id))
 
 
@@ -146,7 +146,7 @@ def _sequence_id(row: RowVersions) -> int:
 
 
 def resolved(columns: Columns, query: StoreQuery, now_ms: int) -> list[Cell]:
-    """What ``query`` shows of the versions of one row, in order."""
+    """Return what ``query`` shows of the versions of one row, in order."""
     shown: list[Cell] = []
     deletes = _Deletes()
     oldest = query.oldest_unexpired(now_ms)
@@ -207,7 +207,7 @@ def _show_column(
 def compacted(
     columns: Columns, family: FamilyDescriptor, now_ms: int, *, drops_deletes: bool, earliest_put: int
 ) -> tuple[Cell, ...]:
-    """What a flush, a minor (keeps markers) or an all-files compaction (drops them) writes of one row.
+    """Return what a flush, a minor (keeps markers) or an all-files compaction (drops them) writes of one row.
 
     ``earliest_put``: no put of the compacted files is older; a kept marker from before it has nothing to hide.
     """

@@ -71,7 +71,7 @@ class RegionLog:
         return sequence_id
 
     def use_up(self) -> int:
-        """A sequence id that no entry has: for the files of a flush or bulk load."""
+        """Return a sequence id that no entry has: for the files of a flush or bulk load."""
         sequence_id = self.mvcc.begin()
         self.mvcc.complete(sequence_id)
         return sequence_id

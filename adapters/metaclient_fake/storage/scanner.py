@@ -98,14 +98,14 @@ class RegionScanner:
         return False
 
     def _plain_source(self) -> Source | None:
-        """The one source to read when a plain row is the answer as it stands."""
+        """Return the one source to read when a plain row is the answer as it stands."""
         if len(self._stores) != 1 or self._filter is not None or self._scan.batch is not None:
             return None
         sources, query = self._stores[0]
         return sources[0] if len(sources) == 1 and query.is_trivial else None
 
     def _take_plain(self, source: Source, results: list[Result], max_rows: int, room: int) -> int:
-        """The fast path: hand out plain rows as they are, until one is not."""
+        """Append plain rows as they are, until a row is not plain; return the remaining bytes."""
         rows, waiting, read_point = source.rows, self._waiting, self.read_point
         is_stale, append = self._is_stale, results.append
         for _ in range(min(len(waiting), max_rows - len(results))):
@@ -158,7 +158,7 @@ class RegionScanner:
         return [cell for cells in families for cell in cells]
 
     def _as_stored(self, row: bytes, families: Sequence[Sequence[Cell]]) -> list[FamilyCells]:
-        """The families of a row, with those of which a reader sees nothing although something is stored."""
+        """Return the families of a row, with those of which a reader sees nothing although something is stored."""
         return [
             FamilyCells(name, cells, bool(cells) or bool(self._stored(sources, row)))
             for name, cells, (sources, _) in zip(self._families, families, self._stores, strict=True)
@@ -182,7 +182,7 @@ class RegionScanner:
 
 
 def _rows_of(stores: Sequence[tuple[Sources, StoreQuery]], scan: Scan, region: Region) -> Iterator[list[bytes]]:
-    """The rows of the scan's range that some source has, in chunks that grow, in the scan's direction."""
+    """Yield the rows of the scan's range that some source has, in chunks that grow, in the scan's direction."""
     lists: list[tuple[list[bytes], int, int]] = []
     for sources, _ in stores:
         for source in sources:
@@ -198,7 +198,7 @@ def _rows_of(stores: Sequence[tuple[Sources, StoreQuery]], scan: Scan, region: R
 
 
 def _bounds(rows: list[bytes], scan: Scan, region: Region) -> tuple[int, int]:
-    """The positions of the scan's range, clipped to the region, in rows that are in order."""
+    """Return the positions of the scan's range, clipped to the region, in rows that are in order."""
     order = region.row_order
     first, last = (scan.stop_row, scan.start_row) if scan.is_reversed else (scan.start_row, scan.stop_row)
     with_first, with_last = (

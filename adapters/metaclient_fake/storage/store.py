@@ -25,7 +25,7 @@ NO_CELLS: tuple[Cell, ...] = ()
 def read_row(
     sources: Sequence[Source], row: bytes, query: StoreQuery, *, read_point: int, now_ms: int, lock: Lock
 ) -> Sequence[Cell]:
-    """What ``query`` shows of ``row`` at ``read_point``. Takes ``lock`` only for rows that are being written."""
+    """Return what ``query`` shows of ``row`` at ``read_point``. Takes ``lock`` only for rows that are being written."""
     found = [entry for source in sources if (entry := source.rows.get(row)) is not None]
     if not found:
         return NO_CELLS
@@ -59,7 +59,7 @@ def stored_columns(sources: Sequence[Source], row: bytes, *, read_point: int, lo
 
 
 def _newest(entry: VersionedRow, read_point: int, lock: Lock) -> RowCells | None:
-    """The newest put of each column as a plain row, where a reader at ``read_point`` sees just that."""
+    """Return the newest put of each column as a plain row, where a reader at ``read_point`` sees just that."""
     newest = entry.cached_newest()
     if newest is None:
         with lock:
@@ -111,13 +111,13 @@ class Store:
     def flushed_file(
         self, segment: Segment, segment_keys: list[bytes], name: str, *, sequence_id: int, now_ms: int
     ) -> StoreFile:
-        """The file that a snapshot becomes. It is written even when empty: its sequence id covers the log."""
+        """Return the file that a snapshot becomes. It is written even when empty: its sequence id covers the log."""
         rows, is_changed = _flushed_rows(segment.rows, self.family, now_ms)
         keys = sorted(rows, key=self.order) if is_changed else segment_keys
         return StoreFile.of(name, sequence_id, rows, keys=keys)
 
     def compacted_file(self, files: Sequence[StoreFile], name: str, now_ms: int, *, drops_deletes: bool) -> StoreFile:
-        """The one file that replaces ``files``, even when empty (HBASE-6059: or old edits would be replayed)."""
+        """Return the one file that replaces ``files``, even when empty (HBASE-6059: or old edits would be replayed)."""
         keys = _union(files, self.order)
         keeps_deleted = drops_deletes and self.family.keep_deleted_cells != "FALSE"
         earliest = min(file.earliest_put() for file in files) if keeps_deleted else 0
@@ -134,7 +134,7 @@ class Store:
 def _flushed_rows(
     rows: Mapping[bytes, RowVersions], family: FamilyDescriptor, now_ms: int
 ) -> tuple[Mapping[bytes, PlainRow], bool]:
-    """The rows of a file, and whether they differ from the memstore's; the same mapping where all are plain."""
+    """Return the rows of a file, and whether they differ from the memstore's; the same mapping where all are plain."""
     if family.time_to_live_s is None and all(entry.is_plain for entry in rows.values()):
         return cast("Mapping[bytes, PlainRow]", rows), False
     written: dict[bytes, PlainRow] = {}
@@ -166,7 +166,7 @@ def _compacted_row(
 
 
 def _union(files: Sequence[StoreFile], order: RowOrder) -> list[bytes]:
-    """The rows of several files, each once, in order."""
+    """Return the rows of several files, each once, in order."""
     if len(files) == 1:
         return files[0].keys
     rows: set[bytes] = set()

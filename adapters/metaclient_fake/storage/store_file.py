@@ -41,12 +41,12 @@ class StoreFile:
         keys: list[bytes],
         is_bulk_loaded: bool = False,
     ) -> StoreFile:
-        """A file over these rows; ``keys`` are theirs, in order."""
+        """Return a file over these rows; ``keys`` are theirs, in order."""
         size = sum([row.size for row in rows.values()])
         return cls(name, sequence_id, rows, keys, size, is_bulk_loaded=is_bulk_loaded)
 
     def earliest_put(self) -> int:
-        """The oldest timestamp of a put in this file (HBase keeps it in the file's metadata)."""
+        """Return the oldest timestamp of a put in this file (HBase keeps it in the file's metadata)."""
         stamps = [cell[1] for row in self.rows.values() for cell in row.cells if cell[3] == CellType.PUT]
         return min(stamps, default=LATEST_TIMESTAMP)
 
@@ -54,7 +54,7 @@ class StoreFile:
         return self.keys
 
     def half(self, name: str, start: bytes, stop: bytes, order: RowOrder) -> StoreFile | None:
-        """The part ``[start, stop)`` as a reference; None when nothing of it is in this file."""
+        """Return the part ``[start, stop)`` as a reference; None when nothing of it is in this file."""
         low = position(self.keys, start, order) if start else 0
         high = position(self.keys, stop, order) if stop else len(self.keys)
         if low >= high:
@@ -67,7 +67,7 @@ class StoreFile:
 
 
 def position(rows: list[bytes], row: bytes, order: RowOrder) -> int:
-    """Where ``row`` is, or would be, in rows that are in ``order``."""
+    """Return where ``row`` is, or would be, in rows that are in ``order``."""
     if order is None:
         return bisect_left(rows, row)
     return bisect_left(rows, order(row), key=order)

@@ -147,7 +147,7 @@ class RegionEdits:
         return lost
 
     def read(self, count: int | None = None) -> Iterator[WalEntry]:
-        """The first ``count`` entries, all by default."""
+        """Yield the first ``count`` entries, all by default."""
         for kept, now_ms in zip(self.entries[:count], self.times, strict=False):
             if isinstance(kept, PackedRow):
                 yield WalEntry(self.region, self.table, kept.sequence_id, now_ms, (kept,), None, kept.size)
@@ -376,7 +376,7 @@ class Wal:
             self._closed_because = "it was closed"
 
     def entries(self) -> Iterator[WalEntry]:
-        """All durable entries that are still kept: file by file, region by region, in sequence order."""
+        """Yield all durable entries that are still kept: file by file, region by region, in sequence order."""
         for file in self._files:
             for edits in list(file.regions.values()):
                 yield from self._durable(file, edits)
@@ -385,12 +385,12 @@ class Wal:
         return edits.read(edits.synced if file is self._file else None)
 
     def entries_for(self, encoded_region: str) -> list[WalEntry]:
-        """The durable entries of one region, for its recovery."""
+        """Return the durable entries of one region, for its recovery."""
         found = [(file, file.regions[encoded_region]) for file in self.files if encoded_region in file.regions]
         return [entry for file, edits in found for entry in self._durable(file, edits)]
 
     def by_region(self) -> dict[str, list[WalEntry]]:
-        """The durable entries of every region (WALSplitter)."""
+        """Return the durable entries of every region (WALSplitter)."""
         grouped: dict[str, list[WalEntry]] = {}
         for entry in self.entries():
             grouped.setdefault(entry.region, []).append(entry)

@@ -37,12 +37,12 @@ class Addresses:
         return ServerName(self.host, self._port_of(server.host), server.start_code)
 
     def inside(self, server: ServerName) -> ServerName:
-        """A name that is no server of ours stays as it is: a move may ask for one that never existed."""
+        """Return the name inside; an unknown name stays as it is: a move may ask for a server that never existed."""
         found = self._server_at(server.port)
         return server if found is None else ServerName(*found, server.start_code)
 
     def outside_cell(self, qualifier: bytes, value: bytes) -> bytes:
-        """The value of a cell of family ``info`` of hbase:meta, for a reader outside."""
+        """Return the value of a cell of family ``info`` of hbase:meta, for a reader outside."""
         column = qualifier.partition(b"_")[0]
         if column == b"server" and value:
             host, _, port = value.decode().rpartition(":")

@@ -66,7 +66,7 @@ class Methods(Protocol):
     def method(self, name: str) -> Callable[[Incoming], Answer] | None: ...
 
     def may_wait(self, name: str) -> bool:
-        """Whether this call may take long even when nothing is in its way."""
+        """Return True if this call may take long even when nothing is in its way."""
         ...
 
 
@@ -76,7 +76,7 @@ class Endpoint(Protocol):
     services: Mapping[str, Methods]
 
     def listens(self) -> bool:
-        """Whether anybody is there to take a call."""
+        """Return True if a server listens here."""
         ...
 
     @property
@@ -129,7 +129,7 @@ class Channel:
     # -- hello -------------------------------------------------------------------------------------------------
 
     def _greeted(self, sock: Client) -> Methods | None:
-        """The service that the client wants; None when it gets none."""
+        """Return the service that the client wants; None when it gets none."""
         if not self._preamble_read(sock):
             return None
         size = _exactly(sock, 4)

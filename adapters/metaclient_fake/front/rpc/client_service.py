@@ -278,7 +278,7 @@ class ClientService:
         return self._backend.at_server(self._server.name, DataCalls.scan_open, name, scan, deadline=call.deadline)
 
     def _answer(self, page: ScanPage, scanner_id: int | None, request: Mapping[str, Any], call: Incoming) -> Answer:
-        """A page as the client reads it; its scanner is kept for the next one, or forgotten."""
+        """Return a page as the client reads it; its scanner is kept for the next one, or forgotten."""
         is_open = page.scanner is not None
         if is_open and request.get("close_scanner"):
             self._close(-1, page.scanner)
@@ -345,7 +345,7 @@ _ANY = RegionInfo(b"hbase:none")
 
 
 def _is_at_limit(page: ScanPage, rows: int) -> bool:
-    """Whether a page ends at the limit of ``rows``; 0 = there is none."""
+    """Return True if a page ends at the limit of ``rows``; 0 = there is none."""
     if not rows:
         return False
     limit = RowLimit(rows)
@@ -354,7 +354,7 @@ def _is_at_limit(page: ScanPage, rows: int) -> bool:
 
 
 def _region(message: Mapping[str, Any]) -> bytes:
-    """The full name; an encoded one is the name of no region, as in HBase."""
+    """Return the full name; an encoded one is the name of no region, as in HBase."""
     name: bytes = message["region"]["value"]
     return name
 

@@ -97,7 +97,7 @@ class RpcFront:
         )
 
     def clients(self) -> int:
-        """How many are connected, to all servers."""
+        """Return how many are connected, to all servers."""
         with self._lock:
             return sum(one.stats()["clients"] for one in (self.listener, *self._listeners.values()))
 
@@ -113,7 +113,7 @@ class RpcFront:
         return ServerName(self._host, self.listener.port, self._start_code)
 
     def _port_of(self, host: str) -> int:
-        """The port of a server of ours; 1, where nobody listens, for one that never existed (a move's bad target)."""
+        """Return the port of a server; 1, where no server listens, for one that never existed (a move's bad target)."""
         with self._lock:
             listener = self._listeners.get(host)
             if listener is None:

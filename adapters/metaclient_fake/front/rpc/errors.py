@@ -31,7 +31,7 @@ class Thrown:
         return f"{self.java_class}: {self.text}\n{FRAME.format(where='Server')}"
 
     def frame(self, call_id: int) -> bytes:
-        """The whole answer to a call."""
+        """Return the whole answer to a call."""
         return error_response(
             call_id,
             self.java_class,
@@ -48,7 +48,7 @@ class Thrown:
 
 
 def thrown(error: MetaClientError, addresses: Addresses) -> Thrown:
-    """What HBase would throw. Scanner errors are "do not retry" there, although a new scanner helps."""
+    """Return what HBase would throw. Scanner errors are "do not retry" there, although a new scanner helps."""
     if isinstance(error, Unsupported | ProtocolError):
         return Thrown(DO_NOT_RETRY, f"java.lang.UnsupportedOperationException: {error}", do_not_retry=True)
     if isinstance(error, RegionMoved) and error.server is not None:

@@ -116,7 +116,7 @@ class MasterService:
         return encode(messages.GET_PROCEDURE_RESULT_RESPONSE, self._procedures.result(request["proc_id"]))
 
     def _get_cluster_status(self, request: Fields) -> bytes:
-        """All of it, whatever was asked for: options only leave out."""
+        """Return the whole status, whatever options were asked for: they only leave fields out."""
         live = []
         for name, server in self._cluster.master.live.items():
             loads = [region_load(region, held) for region, held in list(server.regions.items())]
@@ -155,7 +155,7 @@ class MasterService:
         return encode(messages.GET_TABLE_NAMES_RESPONSE, {"table_names": names})
 
     def _get_table_descriptors(self, request: Fields) -> bytes:
-        """An unknown table is left out: that is how a client learns that it is not there."""
+        """Return the descriptors of the known tables. A client takes a table that is left out as missing."""
         wanted = [table_from(one) for one in request.get("table_names", ())] or self._names(request)
         known = self._cluster.master.tables
         schemas = [table_schema_message(known[name].descriptor) for name in wanted if name in known]
@@ -287,7 +287,7 @@ class MasterService:
         return encode(messages.BALANCE_RESPONSE, message)
 
     def _set_balancer_running(self, request: Fields) -> bytes:
-        """Whether Balance does anything: the fake has no balancer that runs by itself."""
+        """Return whether Balance does anything: the fake has no balancer that runs by itself."""
         before, self._is_balancer_on = self._is_balancer_on, request["on"]
         return encode(messages.SET_BALANCER_RUNNING_RESPONSE, {"prev_balance_value": before})
 

@@ -38,7 +38,7 @@ class Procedures:
             return self._last
 
     def result(self, number: int) -> dict[str, Any]:
-        """The fields of a GetProcedureResultResponse."""
+        """Return the fields of a GetProcedureResultResponse."""
         with self._lock:
             task = self._tasks.get(number)
         if task is None:

@@ -118,7 +118,7 @@ def _found(server: RegionServer, request: Mapping[str, Any]) -> Region:
 
 
 def region_load(name: bytes, region: Region) -> dict[str, Any]:
-    """A region's size as HBase tells it: in megabytes, rounded up."""
+    """Return a region's size as HBase tells it: in megabytes, rounded up."""
     files_mb, memstore_mb = _megabytes(region.store_file_bytes), _megabytes(region.memstore_bytes)
     return {
         "region_specifier": region_message(name),

@@ -58,7 +58,7 @@ class RegistryService:
         return Answer(encode(messages.GET_MASTERS_RESPONSE, {"master_servers": [entry]}))
 
     def _get_meta_region_locations(self, call: Incoming) -> Answer:
-        """All copies that have a place, in order; their sequence number is never told."""
+        """Return all copies that have a place, in order; their sequence number is never told."""
         locations = [
             RegionLocation(_META.replica(replica.replica_id), self._addresses.outside(replica.server))
             for replica in self._replicas(call.deadline)

@@ -54,7 +54,7 @@ class _Pipe:
             self._changed.notify_all()
 
     def read(self, limit: int, deadline: float | None) -> bytes | None:
-        """What is there; None when nothing came in time, b"" at the end."""
+        """Return what is there; None when nothing came in time, b"" at the end."""
         with self._lock:
             while not self._data and not self._is_closed:
                 if not self._changed.wait(deadline):
@@ -147,7 +147,7 @@ class VirtualPorts:
     def listen(
         self, host: str, port: int, *, serve: Callable[[VirtualEnd], None], **options: object
     ) -> VirtualListener:
-        """The options are those of a real listener, and mean nothing here."""
+        """Return a listener; the options of a real one have no effect."""
         number = port or _FIRST_PORT + len(self.listeners)
         made = self.listeners[number] = VirtualListener(host, number, serve)
         return made

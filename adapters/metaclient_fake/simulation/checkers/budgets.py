@@ -95,7 +95,7 @@ def _check_race(operation: Operation, made: list[SeenCall]) -> Iterator[Violatio
 def _check_retries(
     client: Workload, operations: dict[int, Operation], calls: dict[int, list[SeenCall]]
 ) -> Iterator[Violation]:
-    """A client does one thing at a time, so nothing is earned while an operation fails: each retry is counted in it."""
+    """Count the retries of each operation: a client does one operation at a time, and earns nothing while it fails."""
     burst = client.connection.config.retry_budget_burst
     for number, made in calls.items():
         operation = operations[number]
@@ -111,7 +111,7 @@ def _check_retries(
 
 
 def _canaries(seconds: float) -> int:
-    """How many fit: one after a second of silence, the next after two more, then four, ...
+    """Return how many fit: one after a second of silence, the next after two more, then four, ...
 
     >>> [_canaries(seconds) for seconds in (0.9, 1.0, 2.9, 3.0, 7.0)]
     [0, 1, 1, 2, 3]

@@ -55,5 +55,5 @@ def _missing(read: Operation, writes: Iterable[Operation]) -> Operation | None:
 
 
 def _may_show(write: Operation, read: Operation) -> bool:
-    """Whether the answer may be what this write left: its value, or nothing after a delete."""
+    """Return True if the answer may be what this write left: its value, or nothing after a delete."""
     return write.outcome is not Status.FAILED and write.argument == read.value and write.called_at <= read.returned_at

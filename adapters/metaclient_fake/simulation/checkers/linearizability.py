@@ -32,7 +32,7 @@ _WRITES = ("put", "delete")
 
 
 def check(world: World) -> Iterator[Violation]:
-    """Each register, and each cell that is only ever changed by check-and-put."""
+    """Check each register, and each cell that is changed by check-and-put alone."""
     rows: dict[bytes, list[Operation]] = {row: [] for row in (*world.registers, *world.cells)}
     misled = world.misled()
     for operation in world.history:
@@ -56,7 +56,7 @@ def check(world: World) -> Iterator[Violation]:
 
 
 def _is_fresh(operation: Operation) -> bool:
-    """A TIMELINE read that says it is not stale is a STRONG read."""
+    """Return True for a STRONG read, and for a TIMELINE read that is not stale."""
     return operation.kind in ("timeline_get", "replica_get", "timeline_rows") and operation.stale is False
 
 
@@ -129,7 +129,7 @@ def _matters(operation: Operation, seen: set[object]) -> bool:
 
 
 def _events(operations: Sequence[Operation]) -> _Event:
-    """The list of calls and returns in time; a call comes before a return of the same instant."""
+    """Return the list of calls and returns in time; a call comes before a return of the same instant."""
     moments: list[tuple[float, int, int, _Event]] = []
     for index, operation in enumerate(operations):
         called = _Event(operation, index, True)
@@ -174,7 +174,7 @@ def _only_unknown(head: _Event) -> bool:
 
 
 def _applied(operation: Operation, state: object) -> tuple[bool, object]:
-    """Whether the operation can have returned what it did, done on this value; the value after it."""
+    """Return whether the operation can have returned what it did, done on this value; the value after it."""
     if operation.kind in _WRITES:
         return True, operation.argument
     if operation.kind != "check_and_put":
@@ -187,7 +187,7 @@ def _applied(operation: Operation, state: object) -> tuple[bool, object]:
 
 
 def _around(event: _Event | None, operations: Sequence[Operation]) -> list[Operation]:
-    """The operation that could not be placed, and those that overlap it."""
+    """Return the operation that could not be placed, and those that overlap it."""
     if event is None or event.operation is None:
         return list(operations[-3:])
     stuck = event.operation

@@ -51,7 +51,7 @@ def _complete(
 
 
 def _is_inside(row: bytes, start: bytes | None, stop: bytes | None, is_reversed: bool) -> bool:
-    """A forward scan is [start, stop), a reversed one (start, stop]."""
+    """Return True if the row is in the range: [start, stop) of a forward scan, (start, stop] of a reversed one."""
     if is_reversed:
         return (start is None or row > start) and (stop is None or row <= stop)
     return (start is None or row >= start) and (stop is None or row < stop)

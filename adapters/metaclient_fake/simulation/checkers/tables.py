@@ -16,7 +16,7 @@ __all__ = ["check"]
 
 
 def check(world: World) -> Iterator[Violation]:
-    """Each table has one client, so its operations are one after the other."""
+    """Check each table by itself: it has one client, so its operations are one after the other."""
     tables: dict[str, list[Operation]] = {}
     for operation in world.history.of_kinds("create", "drop", "table_put", "table_get"):
         tables.setdefault(operation.table, []).append(operation)

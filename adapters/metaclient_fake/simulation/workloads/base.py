@@ -74,7 +74,7 @@ class Workload(ABC):
     # -- for subclasses ------------------------------------------------------------------------------------------
 
     def table(self, name: str) -> Table:
-        """The client's table of this name; made once, as users do."""
+        """Return the client's table of this name; made once, as users do."""
         made = self._tables.get(name)
         if made is None:
             made = self._tables[name] = self.connection.table(name)

@@ -24,7 +24,7 @@ def column_of(node: int) -> bytes:
 
 
 def whole_cycle() -> dict[bytes, bytes]:
-    """The row to begin with: each node points to the next.
+    """Return the row to begin with: each node points to the next.
 
     >>> is_cycle(whole_cycle())
     True

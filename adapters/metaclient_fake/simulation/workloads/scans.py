@@ -100,7 +100,7 @@ class Scans(Workload):
         return operation
 
     def _passed(self, scan: Operation, keys: list[bytes]) -> list[bytes]:
-        """The registers that the scan has gone by, whether or not they were there."""
+        """Return the registers that the scan has gone by, whether or not they were there."""
         start, stop, is_reversed, limit = asked_of(scan)
         is_complete = scan.expected == "complete" and limit is None
         found = [

@@ -96,7 +96,7 @@ class MultipleColumnPrefixFilter(Filter):
         return Code.SEEK_TO_HINT
 
     def hint(self, cell: Cell) -> Hint | None:
-        """The prefix that the last cell was before, whatever ``cell`` is: in a reversed scan OR asks again."""
+        """Return the prefix that the last cell was before, whatever ``cell`` is: in a reversed scan OR asks again."""
         return first_of(cell.family, self._hint)
 
 

@@ -64,7 +64,7 @@ def _regex_string(given: bytes, flags: re.RegexFlag = re.NOFLAG) -> Comparator:
 
 
 def _regex_string_no_case(given: bytes) -> Comparator:
-    """The same; only the case of ASCII letters is ignored (Pattern.CASE_INSENSITIVE without UNICODE_CASE)."""
+    """Do the same, ignoring the case of ASCII letters (Pattern.CASE_INSENSITIVE without UNICODE_CASE)."""
     return _regex_string(given, re.IGNORECASE)
 
 

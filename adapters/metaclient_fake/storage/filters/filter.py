@@ -44,7 +44,7 @@ def place_of(cell: Cell) -> Hint:
 
 
 def first_of(family: bytes, qualifier: bytes) -> Hint:
-    """Where a column begins."""
+    """Return where a column begins."""
     return (family + b":" + qualifier, -LATEST_TIMESTAMP)
 
 
@@ -62,7 +62,7 @@ class Filter:
         self.is_reversed = is_reversed
 
     def needs_family(self, family: bytes) -> bool:
-        """Whether it must see this family's cells before it can decide (isFamilyEssential)."""
+        """Return True if it must see this family's cells before it can decide (isFamilyEssential)."""
         return True
 
     def reset(self) -> None:
@@ -80,7 +80,7 @@ class Filter:
         return Code.INCLUDE
 
     def hint(self, cell: Cell) -> Hint | None:
-        """Where to go on after SEEK_TO_HINT."""
+        """Return where to go on after SEEK_TO_HINT."""
         return None
 
     def transformed(self, cell: Cell) -> Cell:

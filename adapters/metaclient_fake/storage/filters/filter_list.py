@@ -68,7 +68,7 @@ class AndFilter(_FilterList):
         return any(part.all_remaining() for part in self._filters)
 
     def drops_row_key(self, row: bytes) -> bool:
-        """All parts are asked: they follow the rows. A part that may give a hint keeps the row, to be able to."""
+        """Ask all parts, because they follow the rows. A part that may give a hint keeps the row."""
         is_dropped = is_kept = False
         for part in self._filters:
             if part.all_remaining():
@@ -88,7 +88,7 @@ class AndFilter(_FilterList):
         return Code.SEEK_TO_HINT if self._hinting else code
 
     def _code(self, row: bytes, cell: Cell) -> tuple[int, Code]:
-        """How many parts were asked until one let the cell not pass, and the longest step of those."""
+        """Return how many parts were asked until one let the cell not pass, and the longest step of those."""
         step = 0
         for asked, part in enumerate(self._filters, 1):
             if part.all_remaining():
@@ -149,7 +149,7 @@ class OrFilter(_FilterList):
         return _shortest(codes)
 
     def _still(self, index: int, cell: Cell) -> Code | None:
-        """The code of a part that has not been reached yet: it asked to go further than this cell."""
+        """Return the code of a part that has not been reached yet: it asked to go further than this cell."""
         previous = self._previous[index]
         if previous is None:
             return None
