@@ -153,12 +153,7 @@ class Call(Generic[T]):
         network, source, target = self._network, self._caller.party, self._station.party
         if network.is_quiet:
             return
-        if network.has_partitions and network.is_cut(source, target):
-            self._wait(lambda: not network.is_cut(source, target), "no route to it")
-        delay = network.message_delay(source, target)
-        if delay is None:
-            self._wait(_never, "the request was lost")
-            return
+        delay = self._delay(source, target, cut="no route to it", lost="the request was lost")
         if self._may_repeat and network.has_rules and network.repeats(source, target):
             self._repeat(network.message_delay(source, target))
         if delay and not self._sleep(delay):
@@ -268,16 +263,22 @@ class Call(Generic[T]):
         network, source, target = self._network, self._station.party, self._caller.party
         if network.is_quiet:
             return
-        if network.has_partitions and network.is_cut(source, target):
-            self._wait(lambda: not network.is_cut(source, target), "the answer cannot come back")
-        delay = network.message_delay(source, target)
-        if delay is None:
-            self._wait(_never, "the answer was lost")
-            return
+        delay = self._delay(source, target, cut="the answer cannot come back", lost="the answer was lost")
         if delay and not self._sleep(delay):
             raise self._timeout("the answer is still on its way", may_have_applied=self._is_write)
         if not self._station.is_listening:
             raise ServerUnreachable(f"connection reset by {source}", may_have_applied=self._is_write)
+
+    def _delay(self, source: str, target: str, *, cut: str, lost: str) -> float:
+        """Return the delay of a message. Wait while a partition holds it; a lost one waits for the deadline."""
+        network = self._network
+        if network.has_partitions and network.is_cut(source, target):
+            self._wait(lambda: not network.is_cut(source, target), cut)
+        delay = network.message_delay(source, target)
+        if delay is None:
+            self._wait(_never, lost)
+        assert delay is not None, "a lost message has raised CallTimeout or ConnectionClosed"
+        return delay
 
     # -- time --------------------------------------------------------------------------------------------------
 
