@@ -42,7 +42,7 @@ from metaclient.model import (
     RegionLocations,
     TableDescriptor,
 )
-from metaclient.runtime import Runtime, ThreadRuntime
+from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime, refuse_green_threads
 from metaclient.table import Table
 from metaclient.telemetry import Listener, Telemetry
 
@@ -153,6 +153,8 @@ class Connection:
         _by_gateway: bool = True,
         **options: Any,
     ) -> None:
+        if not isinstance(runtime, SimRuntime):
+            refuse_green_threads()
         _check_one_of("transport", transport, TRANSPORTS)
         _check_one_of("protocol", protocol, PROTOCOLS)
         _check_one_of("compat", compat, COMPAT_MODES)

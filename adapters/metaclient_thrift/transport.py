@@ -23,7 +23,7 @@ from thriftpy2.thrift import TMessageType
 from thriftpy2.transport import TBufferedTransport, TFramedTransport
 
 from metaclient.errors import ServerUnreachable
-from metaclient.runtime import close_descriptor
+from metaclient.runtime import close_descriptor, refuse_green_threads
 from metaclient.wire.stream import end_when_unacknowledged
 from metaclient.wire.thrift.idl import server_type
 from metaclient.wire.thrift.message_walk import MalformedMessage, walk_of
@@ -514,6 +514,7 @@ def dial(
     deadline: float,
 ) -> Link:
     """Connect to a gateway; every failure is ServerUnreachable, because nothing was sent yet."""
+    refuse_green_threads()  # also when the process was patched after the first connections
     try:
         stream = _http(url, gateway, now, deadline) if url.is_http else _tcp(url, gateway, now, deadline)
     except (OSError, ssl.SSLError) as error:

@@ -24,6 +24,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from metaclient.runtime.forks import close_descriptor, inherited_error
+from metaclient.runtime.green_threads import refuse_green_threads
 from metaclient.runtime.simulation import SimDeadlock, SimRuntime
 from metaclient.runtime.threads import ThreadRuntime
 from metaclient.runtime.timers import Timer
@@ -42,6 +43,7 @@ __all__ = [
     "Timer",
     "close_descriptor",
     "inherited_error",
+    "refuse_green_threads",
 ]
 
 T = TypeVar("T")

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from metaclient.errors import ConnectionClosed, Overloaded
 from metaclient.runtime.forks import inherited_error, on_fork
+from metaclient.runtime.green_threads import refuse_green_threads
 from metaclient.runtime.timers import SharedTimers, Timer
 from metaclient.runtime.waiting import Blocking, Lock, Task, closed_error
 
@@ -170,6 +171,7 @@ class ThreadRuntime(Blocking):
         return task
 
     def _launch(self, target: Callable[..., None], task: Task[Any] | None, name: str) -> threading.Thread:
+        refuse_green_threads()
         thread = threading.Thread(target=target, args=(task,), name=name, daemon=True)
         try:
             thread.start()
