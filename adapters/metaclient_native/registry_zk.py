@@ -2,6 +2,10 @@
 
 ``<parent>/meta-region-server`` is the primary's, ``meta-region-server-N`` replica N's; a copy whose state is not OPEN
 is known and not placed. Kazoo keeps the session and its own threads; every question here has a deadline.
+
+Two methods of kazoo 2.11 wait for its threads without a bound while a server is silent: ``stop``, and ``start_async``
+of a client that was connected once. No caller runs them. Kazoo itself connects again after a break; a session that
+stays silent is cut, ended in the background, and replaced.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 import atexit
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 from weakref import WeakSet
 
@@ -27,6 +31,7 @@ from metaclient.runtime import Pending, Runtime, close_descriptor
 from metaclient.wire.rpc.messages import ZK_MASTER
 from metaclient.wire.rpc.names import server_from
 from metaclient.wire.rpc.protobuf import ProtocolError, decode
+from metaclient.wire.stream import shut_down
 from metaclient_native.url import Endpoint
 
 __all__ = ["ZooKeeperRegistry"]
@@ -41,8 +46,48 @@ _MAGIC = b"PBUF"
 #: A session of a client that only reads; ZooKeeper shortens or lengthens it to what it allows. Kazoo waits as long for
 #: a server that is silent: less than ``open_timeout_s``, so that the next server is tried in time.
 SESSION_S = 10.0
-#: How long close() waits for the end of the session.
-CLOSE_S = 0.5
+#: How long close() waits for the end of the session, and then for the end of one that was cut.
+CLOSE_S = 0.25
+#: A session that did not answer for so long is replaced: the network may have swallowed its TCP flow.
+SILENT_S = 1.0
+
+
+class _Session:
+    """One client of kazoo, the event that is set while it is connected, and the sockets that it has opened."""
+
+    def __init__(self, kazoo: Any, hosts: str) -> None:
+        self.pairs: WeakSet[Any] = WeakSet()
+        self.connections: WeakSet[Any] = WeakSet()
+        self._is_cut = False
+        handler = kazoo.handlers.threading.SequentialThreadingHandler()
+        self._create_connection, self._create_pair = handler.create_connection, handler.create_socket_pair
+        handler.create_connection, handler.create_socket_pair = self._connection, self._pair
+        self.client = kazoo.client.KazooClient(hosts=hosts, timeout=SESSION_S, read_only=True, handler=handler)
+        self.connected = self.client.start_async()
+
+    def _connection(self, *args: Any, **options: Any) -> Any:
+        made = self._create_connection(*args, **options)
+        self.connections.add(made)
+        if self._is_cut:
+            shut_down(made)
+        return made
+
+    def _pair(self) -> tuple[Any, Any]:
+        pair: tuple[Any, Any] = self._create_pair()
+        self.pairs.update(pair)
+        return pair
+
+    def cut(self) -> None:
+        """End the TCP connection, for which kazoo's threads wait, and each one that they still make."""
+        self._is_cut = True
+        for sock in list(self.connections):
+            shut_down(sock)
+
+    def leave_to_parent(self) -> None:
+        """Close the descriptors of a child process. The client is not stopped, which would close the session."""
+        atexit.unregister(self.client.handler.stop)  # it would wait for threads that exist in the parent only
+        for sock in (*self.connections, *self.pairs):
+            close_descriptor(sock)
 
 
 class ZooKeeperRegistry:
@@ -55,23 +100,18 @@ class ZooKeeperRegistry:
         self._kazoo = _import_kazoo()  # before anybody waits: its absence is a mistake of the installation
         self._lock = runtime.lock()
         # Guarded by the lock:
-        self._client: Any = None
+        self._session: _Session | None = None
         self._is_closed = False
-        self._sockets: WeakSet[Any] = WeakSet()  # all that kazoo has opened
+        self._ending: WeakSet[_Session] = WeakSet()
         runtime.on_fork(self._renew)
 
     def _renew(self) -> None:
-        """In a child process: a session of its own, when it is needed; the parent's session and threads go on there.
-
-        Kazoo's client is not stopped, which would close the session, and its threads are not waited for at exit.
-        """
+        """In a child process: a session of its own, when it is needed; the parent's session and threads go on there."""
         self._lock = self._runtime.lock()
-        client, self._client = self._client, None
-        if client is not None:
-            atexit.unregister(client.handler.stop)
-        sockets, self._sockets = list(self._sockets), WeakSet()
-        for sock in sockets:
-            close_descriptor(sock)
+        ending, self._ending = list(self._ending), WeakSet()
+        session, self._session = self._session, None
+        for one in (*ending, *([session] if session is not None else [])):
+            one.leave_to_parent()
 
     def __repr__(self) -> str:
         return f"<ZooKeeperRegistry {self._hosts}{self._parent}>"
@@ -79,10 +119,13 @@ class ZooKeeperRegistry:
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-            client, self._client = self._client, None
-        ended = self._end(client) if client is not None else None
-        if ended is not None:
-            self._runtime.wait_first((ended,), self._runtime.now() + CLOSE_S)
+            session, self._session = self._session, None
+        ended = self._end(session) if session is not None else None
+        if session is not None and ended is not None:
+            wait_first, now = self._runtime.wait_first, self._runtime.now
+            if wait_first((ended,), now() + CLOSE_S) is None:
+                session.cut()
+                wait_first((ended,), now() + CLOSE_S)
 
     def meta_replicas(self, deadline: float) -> list[MetaReplica]:
         names = self._ask("get_children_async", self._parent, deadline)
@@ -117,18 +160,21 @@ class ZooKeeperRegistry:
         return found[0].decode() if found else None
 
     def _ask(self, method: str, path: str, deadline: float) -> Any:
-        client = self._connected(deadline)
+        session = self._connected(deadline)
         exceptions = self._kazoo.exceptions
+        left_s = self._left_s(deadline, path)
         try:
-            return getattr(client, method)(path).get(timeout=self._left_s(deadline, path))
+            return getattr(session.client, method)(path).get(timeout=left_s)
         except exceptions.NoNodeError as error:
             raise ServerNotRunning(
                 f"ZooKeeper at {self._hosts} has no {path}: HBase is starting, or its zookeeper.znode.parent is another"
             ) from error
         except self._kazoo.handlers.threading.KazooTimeoutError as error:
+            if left_s >= SILENT_S:
+                self._drop(session)
             raise CallTimeout(f"ZooKeeper at {self._hosts} did not answer about {path} in time") from error
         except exceptions.KazooException as error:
-            self._drop(client)
+            self._drop(session)
             raise ServerUnreachable(f"ZooKeeper at {self._hosts}: {type(error).__name__} {error}".rstrip()) from error
 
     def _left_s(self, deadline: float, what: str) -> float:
@@ -137,51 +183,31 @@ class ZooKeeperRegistry:
             raise CallTimeout(f"there was no time left to ask ZooKeeper about {what}")
         return left_s
 
-    def _connected(self, deadline: float) -> Any:
+    def _connected(self, deadline: float) -> _Session:
+        """Return the session, connected; it is made if there is none."""
         with self._lock:
             if self._is_closed:
                 raise ConnectionClosed("the connection to HBase is closed")
-            client = self._client
-            if client is None:
-                client = self._client = self._kazoo.client.KazooClient(
-                    hosts=self._hosts, timeout=SESSION_S, read_only=True, handler=self._handler()
-                )
-                started = client.start_async()
-            else:
-                started = None
-        if started is not None or not client.connected:
-            event = client.start_async() if started is None else started
-            event.wait(self._left_s(deadline, "hbase:meta"))
-            if not client.connected:
-                self._drop(client)
+            session = self._session
+            if session is None:
+                session = self._session = _Session(self._kazoo, self._hosts)
+        if not session.client.connected:
+            session.connected.wait(self._left_s(deadline, "hbase:meta"))
+            if not session.client.connected:
+                self._drop(session)
                 raise ServerUnreachable(
                     f"no ZooKeeper can be reached at {self._hosts}; check the address, and that ZooKeeper runs there"
                 )
-        return client
+        return session
 
-    def _handler(self) -> Any:
-        """Kazoo's own handler; the sockets that it makes are known, so that a child process can close its copies."""
-        handler = self._kazoo.handlers.threading.SequentialThreadingHandler()
-
-        def noting(make: Callable[..., Any]) -> Callable[..., Any]:
-            def made(*args: Any, **options: Any) -> Any:
-                found = make(*args, **options)
-                self._sockets.update(found if isinstance(found, tuple) else (found,))
-                return found
-
-            return made
-
-        handler.create_connection = noting(handler.create_connection)
-        handler.create_socket_pair = noting(handler.create_socket_pair)
-        return handler
-
-    def _drop(self, client: Any) -> None:
+    def _drop(self, session: _Session) -> None:
         with self._lock:
-            if self._client is client:
-                self._client = None
-        self._end(client)
+            if self._session is session:
+                self._session = None
+        session.cut()
+        self._end(session)
 
-    def _end(self, client: Any) -> Pending[None] | None:
+    def _end(self, session: _Session) -> Pending[None] | None:
         """End a session in the background: kazoo waits for its threads, for as long as a server is silent to them.
 
         None: the runtime is closed, and the session was ended here.
@@ -189,14 +215,16 @@ class ZooKeeperRegistry:
 
         def end() -> None:
             try:
-                client.stop()
-                client.close()
+                session.client.stop()
+                session.client.close()
             except self._kazoo.exceptions.KazooException as error:
                 _log.debug("the session with ZooKeeper at %s did not end: %s", self._hosts, error)
 
+        self._ending.add(session)
         try:
             return self._runtime.start_daemon(end, name="zookeeper-end")
         except (ConnectionClosed, Overloaded):
+            session.cut()
             end()
             return None
 

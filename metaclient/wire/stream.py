@@ -10,7 +10,7 @@ from struct import Struct
 from metaclient.errors import ServerUnreachable
 from metaclient.runtime import close_descriptor
 
-__all__ = ["Stream", "dial", "end_when_unacknowledged"]
+__all__ = ["Stream", "dial", "end_when_unacknowledged", "shut_down"]
 
 #: An answer of a get fits; a page of a scan arrives in few reads.
 READ_BYTES_MIN = 64 * 1024
@@ -83,14 +83,19 @@ class Stream:
         return False
 
     def close(self) -> None:
-        """Also wakes whoever is reading."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        """Close the socket; a thread that reads from it wakes up."""
+        shut_down(self._socket)
         self._socket.close()
 
     def leave_to_parent(self) -> None:
         """In a child process: close our descriptor, so that the parent's connection goes on."""
         close_descriptor(self._socket)
+
+
+def shut_down(sock: socket.socket) -> None:
+    """End both directions, which wakes a thread that waits in ``recv``; closing alone does not."""
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
 
 
 def end_when_unacknowledged(sock: socket.socket) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from kazoo.handlers.threading import KazooTimeoutError
 
 import metaclient_thrift  # noqa: F401 - sets up the loggers of happybase and thriftpy2
 from metaclient.errors import (
@@ -29,9 +31,10 @@ from metaclient.wire.rpc.framing import Request
 from metaclient.wire.rpc.names import server_message, table_message
 from metaclient.wire.rpc.protobuf import Message, encode
 from metaclient.wire.rpc.schemas import table_schema_message
-from metaclient_native import NativeBackend, native_factory
+from metaclient_native import NativeBackend, native_factory, registry_zk
 from metaclient_native.connections import Connections
 from metaclient_native.registry_rpc import RpcRegistry
+from metaclient_native.registry_zk import ZooKeeperRegistry
 from metaclient_native.security import Security
 from metaclient_native.url import Endpoint, NativeUrl
 from tests.unit.native.peer import WAIT_S, Caller, Peer, serving
@@ -380,6 +383,129 @@ def test_giving_up_on_a_silent_zookeeper_does_not_wait_for_it(
     made[0].is_released.set()
     assert made[0].is_ended.wait(WAIT_S)
     backend.close()
+
+
+# -- a ZooKeeper that falls silent later -------------------------------------------------------------------------------
+
+
+class SilencedKazoo(SilentKazoo):
+    """Stands for a KazooClient whose session was established, and whose server then falls silent."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.connected = True
+        self.starts = 0
+        self.timeouts: list[float] = []
+
+    def start_async(self) -> SilencedKazoo:
+        self.starts += 1
+        assert self.starts == 1, "kazoo waits for its threads here, without a bound"
+        return self
+
+    def wait(self, timeout: float) -> None:
+        """As an event that is not set within the time."""
+        self.timeouts.append(timeout)
+
+    def get_children_async(self, path: str) -> SilencedKazoo:
+        return self
+
+    def get(self, timeout: float) -> None:
+        self.timeouts.append(timeout)
+        raise KazooTimeoutError
+
+
+@pytest.fixture
+def silenced(runtime: ThreadRuntime, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[SilencedKazoo]]:
+    made: list[SilencedKazoo] = []
+    monkeypatch.setattr("kazoo.client.KazooClient", lambda **options: made.append(SilencedKazoo(**options)) or made[-1])
+    yield made
+    for client in made:
+        client.is_released.set()
+
+
+def test_zookeeper_that_breaks_off_later_does_not_hold_a_call_beyond_its_deadline(
+    runtime: ThreadRuntime, silenced: list[SilencedKazoo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client of kazoo that was connected once is not started again: that waits for a silent server."""
+    monkeypatch.setattr(registry_zk, "SILENT_S", float("inf"))
+    asked = ZooKeeperRegistry([Endpoint("zk", 1)], "/hbase", runtime)
+    with pytest.raises(CallTimeout, match="did not answer about /hbase"):
+        asked.meta_replicas(runtime.now() + WAIT_S)
+    (client,) = silenced
+    client.connected = False
+    with pytest.raises(ServerUnreachable, match="no ZooKeeper can be reached"):
+        asked.meta_replicas(runtime.now() + WAIT_S / 2)
+    assert len(client.timeouts) == 2
+    assert WAIT_S / 2 < client.timeouts[0] <= WAIT_S
+    assert 0 < client.timeouts[1] <= WAIT_S / 2, "it waits no longer than the call may take"
+    client.is_released.set()
+    assert client.is_ended.wait(WAIT_S)
+    with pytest.raises(CallTimeout):
+        asked.meta_replicas(runtime.now() + WAIT_S)
+    assert len(silenced) == 2, "the session that could not be used is replaced"
+
+
+def test_session_of_a_swallowed_flow_is_replaced(
+    runtime: ThreadRuntime, silenced: list[SilencedKazoo], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A session that did not answer for long is not asked again; a call with little time left does not end it."""
+    monkeypatch.setattr(registry_zk, "SILENT_S", WAIT_S / 2)
+    asked = ZooKeeperRegistry([Endpoint("zk", 1)], "/hbase", runtime)
+    for seconds, sessions in ((WAIT_S / 3, 1), (WAIT_S, 1), (WAIT_S / 3, 2)):
+        with pytest.raises(CallTimeout):
+            asked.meta_replicas(runtime.now() + seconds)
+        assert len(silenced) == sessions
+
+
+ZK_SESSION = struct.pack(">iiqi16sb", 0, 10_000, 77, 16, b"p" * 16, 0)
+
+
+def zk_frame(caller: Caller) -> bytes:
+    """Read one request to ZooKeeper."""
+    parts = [b"", b""]
+    for at, size in ((0, lambda: 4), (1, lambda: int.from_bytes(parts[0], "big"))):
+        while len(parts[at]) < size():
+            data = caller.sock.recv(size() - len(parts[at]))
+            if not data:
+                raise ConnectionResetError("the client hung up")
+            parts[at] += data
+    return parts[1]
+
+
+def test_threads_of_a_session_with_a_silent_zookeeper_end_with_the_registry(runtime: ThreadRuntime) -> None:
+    """With the real kazoo: the session is established, broken off, and each later connection stays without a byte."""
+    pytest.importorskip("kazoo")
+    connections: list[Caller] = []
+
+    def script(caller: Caller) -> None:
+        connections.append(caller)
+        zk_frame(caller)
+        if len(connections) == 1:
+            caller.sock.sendall(len(ZK_SESSION).to_bytes(4, "big") + ZK_SESSION)
+            xid = zk_frame(caller)[:4]
+            answer = xid + struct.pack(">qii", 1, 0, 0)  # no children
+            caller.sock.sendall(len(answer).to_bytes(4, "big") + answer)
+            return
+        while True:
+            zk_frame(caller)
+
+    before = set(threading.enumerate())
+    with serving(runtime, script, is_raw=True) as peer:
+        asked = ZooKeeperRegistry([Endpoint("127.0.0.1", peer.port)], "/hbase", runtime)
+        until = runtime.now() + WAIT_S
+        with pytest.raises(ServerNotRunning, match="knows no hbase:meta"):
+            asked.meta_replicas(until)
+        while len(connections) < 2:  # kazoo connects again by itself
+            assert runtime.now() < until
+            runtime.sleep(0.001)
+        kazoo_threads = [one for one in set(threading.enumerate()) - before if "zk_loop" in one.name]
+        assert kazoo_threads
+        with pytest.raises((ServerUnreachable, CallTimeout)):
+            asked.meta_replicas(runtime.now() + 0.05)
+        asked.close()
+        for thread in kazoo_threads:
+            thread.join(WAIT_S)
+            assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("name", ["kazoo", "happybase", "thriftpy2"])
