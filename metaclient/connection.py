@@ -42,7 +42,7 @@ from metaclient.model import (
     RegionLocations,
     TableDescriptor,
 )
-from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime, refuse_green_threads
+from metaclient.runtime import Closing, Runtime, SimRuntime, ThreadRuntime, close_dropped, refuse_green_threads
 from metaclient.table import Table
 from metaclient.telemetry import Listener, Telemetry
 
@@ -128,8 +128,12 @@ class Connection:
     """A connection to an HBase cluster; a context manager, and safe to share between threads.
 
     The first nine arguments are happybase's: without others the connection uses a Thrift 1 gateway, as happybase does.
-    ``url=`` or :func:`connect` selects any other backend.
+    ``url=`` or :func:`connect` selects any other backend. A connection that is dropped without ``close()`` is closed in
+    the background, with a ResourceWarning.
     """
+
+    _is_closed = True  # until all parts are there: a constructor that fails leaves nothing to close
+    _owner_name = ""  # of a pool, which the user was to close
 
     def __init__(
         self,
@@ -184,8 +188,9 @@ class Connection:
         self._owns_backend = _owns_backend
         self._backend: Backend = _backend or backend_for(self.url, self._runtime, self.config)
         self._is_open = False
-        self._is_closed = False
+        self._closing = Closing()
         self._put_together()
+        self._is_closed = False
         if autoconnect:
             try:
                 self.open()
@@ -230,8 +235,7 @@ class Connection:
 
     def open(self) -> None:
         """Open the backend; done by the constructor unless ``autoconnect=False``."""
-        if self._is_closed:
-            raise ConnectionClosed("this connection was closed; make a new one")
+        self._check_open()
         if self._is_open:
             return
         self._check_meta_mode()
@@ -257,14 +261,24 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection and what it owns; calls in progress raise ConnectionClosed. Idempotent."""
-        if self._is_closed:
+        if not self._closing.begin():
             return
-        self._is_closed = True
+        try:
+            self._is_closed = True
+            self._close_parts()
+        finally:
+            self._closing.end()
+
+    def _close_parts(self) -> None:
         self._locator.close()
         if self._owns_backend:
             self._backend.close()
         if self._owns_runtime:
             self._runtime.close(CLOSE_S)
+
+    def __del__(self) -> None:
+        if not self._is_closed and not isinstance(self._runtime, SimRuntime):  # on virtual time nothing is left open
+            close_dropped(f"{self._owner_name}{self!r}", self.close)
 
     def __enter__(self) -> Connection:
         self.open()
@@ -284,6 +298,7 @@ class Connection:
 
     def _check_open(self) -> None:
         if self._is_closed:
+            self._closing.wait()
             raise ConnectionClosed("this connection is closed; make a new one")
 
     def _observed(self, operation: str, table: bytes) -> AbstractContextManager[object]:

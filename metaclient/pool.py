@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 
 from metaclient.connection import Connection
 from metaclient.errors import ConnectionClosed, NoConnectionsAvailable
-from metaclient.runtime import ThreadRuntime
+from metaclient.runtime import Closing, ThreadRuntime
 
 __all__ = ["ConnectionPool"]
 
@@ -25,6 +25,8 @@ _HELD: ContextVar[frozenset[int]] = ContextVar("metaclient_pools_held", default=
 
 class ConnectionPool:
     """A pool of permits for one connection; ``kwargs`` are those of :class:`Connection`.
+
+    A pool that is dropped without ``close()`` is closed in the background, with a ResourceWarning.
 
     >>> pool = ConnectionPool(size=2, url="scripted:")
     >>> with pool.connection() as connection:
@@ -44,9 +46,11 @@ class ConnectionPool:
         # Guarded by the condition's lock:
         self._free = size
         self._is_closed = False
+        self._closing = Closing()
         self._runtime.on_fork(self._renew)
         kwargs["autoconnect"] = False
         self._connection = Connection(**kwargs)
+        self._connection._owner_name = f"ConnectionPool(size={size}) with its "
         # A wrong address raises here and not at the first use.
         try:
             with self.connection():
@@ -95,16 +99,23 @@ class ConnectionPool:
                     f"no connection of the pool of {self.size} was returned within {wait_s:g} s; "
                     "return connections sooner or make the pool larger"
                 )
-            if self._is_closed:
-                raise ConnectionClosed("this pool is closed; make a new one")
-            self._free -= 1
+            if not self._is_closed:
+                self._free -= 1
+                return
+        self._closing.wait()
+        raise ConnectionClosed("this pool is closed; make a new one")
 
     def close(self) -> None:
         """Close the pool's connection; callers that wait for a permit get ConnectionClosed. Idempotent."""
-        with self._returned:
-            self._is_closed = True
-            self._returned.notify_all()
-        self._connection.close()
+        if not self._closing.begin():
+            return
+        try:
+            with self._returned:
+                self._is_closed = True
+                self._returned.notify_all()
+            self._connection.close()
+        finally:
+            self._closing.end()
 
     def __enter__(self) -> ConnectionPool:
         return self

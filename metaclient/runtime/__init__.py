@@ -23,6 +23,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from metaclient.runtime.closing import Closing, close_dropped
 from metaclient.runtime.forks import close_descriptor, inherited_error
 from metaclient.runtime.green_threads import refuse_green_threads
 from metaclient.runtime.simulation import SimDeadlock, SimRuntime
@@ -31,6 +32,7 @@ from metaclient.runtime.timers import Timer
 from metaclient.runtime.waiting import Condition, Lock, Pending, Task, TaskCancelled
 
 __all__ = [
+    "Closing",
     "Condition",
     "Lock",
     "Pending",
@@ -42,6 +44,7 @@ __all__ = [
     "ThreadRuntime",
     "Timer",
     "close_descriptor",
+    "close_dropped",
     "inherited_error",
     "refuse_green_threads",
 ]

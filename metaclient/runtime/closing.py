@@ -1,0 +1,81 @@
+"""Decides what callers do while an object is being closed, and what happens to an object that is dropped unclosed."""
+
+from __future__ import annotations
+
+import _thread
+import logging
+import sys
+import threading
+import warnings
+from collections.abc import Callable
+
+__all__ = ["Closing", "close_dropped"]
+
+_log = logging.getLogger(__name__)
+#: The longest wait of a caller for the end of a close, which takes about as long (``CLOSE_S`` of a connection).
+WAIT_S_MAX = 1.0
+
+
+class Closing:
+    """The close of one object: one thread does it, and callers that come meanwhile wait for its end.
+
+    Without the wait, hundreds of callers that catch ConnectionClosed and call again at once keep the interpreter's lock
+    busy. The closing thread releases that lock with each socket that it closes, and each time waits for all the callers
+    (5 ms for each, ``sys.getswitchinterval``). No caller holds a lock that the closing thread needs.
+    """
+
+    __slots__ = ("_closer", "_gate", "_is_begun", "_is_over")
+
+    def __init__(self) -> None:
+        self._gate = threading.Lock()  # held by the closing thread
+        self._closer = 0
+        self._is_begun = False
+        self._is_over = False
+
+    def begin(self) -> bool:
+        """Return True to the one caller that is to close the object, and to call :meth:`end` afterwards."""
+        if not self._gate.acquire(blocking=False):
+            return False
+        if self._is_begun:
+            self._gate.release()
+            return False
+        self._closer = _thread.get_ident()
+        self._is_begun = True
+        return True
+
+    def end(self) -> None:
+        self._is_over = True
+        self._gate.release()
+
+    def wait(self) -> None:
+        """Return when the close is over, at once in the thread that does it, and after ``WAIT_S_MAX`` in any case."""
+        if self._is_over or self._closer == _thread.get_ident():
+            return
+        if self._gate.acquire(timeout=WAIT_S_MAX):
+            self._gate.release()
+
+
+def close_dropped(name: str, close: Callable[[], None]) -> None:
+    """Close an object that is being collected, and warn that its user did not; for a ``__del__``.
+
+    ``close`` runs in a thread of its own. The collector may run in any thread at any moment, also in one that holds a
+    lock which ``close`` needs. Nothing is done when the interpreter ends, because sockets and threads end with it.
+    """
+    if sys.is_finalizing():
+        return
+    text = f"unclosed {name}: call its close(), or use it in a with statement"
+
+    def closed() -> None:
+        try:
+            close()
+        except Exception:
+            _log.exception("closing a dropped object failed (%s)", text)
+
+    def start() -> None:  # Thread.start() takes a lock of Python's, which the thread of the collector may hold
+        threading.Thread(target=closed, name="metaclient-close", daemon=True).start()
+
+    try:
+        _thread.start_new_thread(start, ())
+    except RuntimeError as error:
+        _log.warning("%s; it stays open, because no thread can be started: %s", text, error)
+    warnings.warn(text, ResourceWarning, stacklevel=3)
