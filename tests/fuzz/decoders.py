@@ -198,7 +198,7 @@ _service = Service(
     _Refusing(),
     failure=lambda method, args, error: error,
     now=lambda: 0.0,
-    pending=PendingBytes(_runtime.lock(), 1 << 20),
+    pending=PendingBytes(_runtime, 1 << 20),
     message_bytes_max=1 << 20,
 )
 

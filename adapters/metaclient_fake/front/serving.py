@@ -27,7 +27,7 @@ PORT_MAX = 65_535
 
 @dataclass(frozen=True, slots=True)
 class FrontLimits:
-    """What clients of the network may use; each front has as much."""
+    """What clients of the network may use; each front has as much, except that incomplete messages share one bound."""
 
     connections_max: int = CONNECTIONS_MAX
     idle_timeout_s: float = IDLE_TIMEOUT_S
@@ -66,6 +66,7 @@ class Front:
         self.cluster = cluster
         self.host = host
         self._limits = limits
+        self._pending = PendingBytes(cluster.runtime, limits.message_bytes_max)
         self._gateway_config = gateway
         self._transport, self._protocol = transport, protocol
         self._lease_s = limits.scanner_lease_s or cluster.config.scanner_lease_s
@@ -211,7 +212,7 @@ class Front:
             self.host,
             port,
             connections_max=limits.connections_max,
-            frame_bytes_max=limits.message_bytes_max,
+            pending=self._pending,
         )
         self._listeners["rpc"] = front.listener
         self._closers.append(front.close)
@@ -240,7 +241,7 @@ class Front:
             handler,
             failure=failure,
             now=self.cluster.runtime.now,
-            pending=PendingBytes(self.cluster.runtime.lock(), self._limits.message_bytes_max),
+            pending=self._pending,
             transport=self._transport,
             protocol=self._protocol,
             message_bytes_max=self._limits.message_bytes_max,

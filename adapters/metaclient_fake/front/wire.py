@@ -43,7 +43,7 @@ PROTOCOLS = ("auto", "binary", "compact")
 #: One read of a socket; a reply of more is put together from pieces of this size, and sent as one.
 BUFFER_BYTES = 64 * 1024
 #: The rest of a large frame is received in larger pieces.
-_READ_BYTES_MAX = 1 << 20
+_READ_BYTES_MAX = 1 << 18
 _BINARY, _COMPACT = 0x80, 0x82
 _length = Struct(">i")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 import struct
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from metaclient.model import Cell, FamilyDescriptor, Put, TableDescriptor
-from metaclient.runtime import ThreadRuntime
+from metaclient.runtime import SimRuntime
 from metaclient.wire.rpc import messages
 from metaclient.wire.rpc.framing import connection_header, preamble
 from metaclient.wire.rpc.mutations import MutationError, mutation_from, mutation_message
@@ -21,6 +22,8 @@ from metaclient_fake.front.status_page import StatusPage
 from tests.unit.fake_front.gateway_client import raw, rest_of, thrift2_client
 
 CONNECTIONS_MAX = 8
+#: For what happens at once, or never; a slow machine must not miss it.
+JOIN_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -79,21 +82,46 @@ class Peer:
 
 
 def test_half_frames_of_many_clients_share_one_bound() -> None:
-    with ThreadRuntime() as runtime:
-        pending = PendingBytes(runtime.lock(), 64 << 20)
-        hostile = [Peer() for _ in range(10)]
-        for size in range(1 << 20, 60 << 20, 1 << 20):
-            for one in hostile:
-                if not one.is_shut_down:
-                    pending.hold(one, size)  # type: ignore[arg-type]  # all that it uses
-                    assert pending.total <= 64 << 20
-        small = Peer()
-        pending.hold(small, 10 << 20)  # type: ignore[arg-type]
-        assert not small.is_shut_down, "a small message was lost to a large one"
-        assert sum(one.is_shut_down for one in hostile) >= 8
-        for one in (*hostile, small):
-            pending.hold(one, 0)  # type: ignore[arg-type]
+    """Also while a disconnected client has not released its bytes: the others wait for that."""
+    step, held = 1 << 20, dict[Peer, int]()
+    hostile, small = [Peer() for _ in range(10)], Peer()
+    peak = 0
+    with SimRuntime(seed=1) as runtime:
+        pending = PendingBytes(runtime, 64 << 20)
+
+        def send(peer: Peer, size: int) -> None:
+            nonlocal peak
+            try:
+                for held[peer] in range(step, size, step):
+                    peak = max(peak, sum(held.values()))
+                    pending.hold(peer, held[peer])  # type: ignore[arg-type]  # all that it uses
+                    runtime.sleep(0.001)
+            except ConnectionAbortedError:
+                assert peer.is_shut_down
+                runtime.sleep(1.0)  # its thread is slow to wake up
+            finally:
+                del held[peer]
+                pending.hold(peer, 0)  # type: ignore[arg-type]
+
+        tasks = [runtime.start(send, peer, 60 << 20) for peer in hostile]
+        tasks.append(runtime.start(send, small, 5 << 20))
+        for task in tasks:
+            task.result()
         assert pending.total == 0
+    assert not small.is_shut_down, "a small message was lost to a large one"
+    assert 0 < sum(one.is_shut_down for one in hostile) < 10, "one alone may send the largest message"
+    assert peak <= (48 << 20) + len(tasks) * step
+
+
+def test_half_frames_of_all_fronts_share_one_bound() -> None:
+    with FakeCluster(servers=1) as cluster:
+        front = cluster.serve(rpc_port=0, limits=FrontLimits(message_bytes_max=1 << 20))
+        with raw(front.thrift1_port) as one, raw(front.thrift2_port) as two, raw(front.rpc_port) as three:
+            three.sendall(preamble() + connection_header("ClientMetaService"))
+            for client in (one, two, three):
+                with contextlib.suppress(OSError):
+                    client.sendall(struct.pack(">i", 900_000) + b"\x80\x01" + bytes(500_000))
+            assert any(select.select([one, two, three], [], [], JOIN_S)[0]), "none of the three was disconnected"
 
 
 @pytest.mark.parametrize("framing", ["thrift", "rpc"])

@@ -233,7 +233,7 @@ def test_message_must_be_complete_in_time() -> None:
     ours, accepted = socket.socketpair()
     clock = iter([0.0, 59.0, 61.0])
     with ours, Drip(fileno=accepted.detach()) as theirs, ThreadRuntime() as runtime:
-        pending = PendingBytes(runtime.lock(), MESSAGE_BYTES_MAX)
+        pending = PendingBytes(runtime, MESSAGE_BYTES_MAX)
         wire = Wire(theirs, now=lambda: next(clock), pending=pending)
         ours.sendall(b"\x80\x01\x00")
         assert wire.open() is not None  # 0.0: the first byte is here

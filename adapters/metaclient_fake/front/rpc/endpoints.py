@@ -76,13 +76,13 @@ class RpcFront:
         port: int,
         *,
         connections_max: int = CONNECTIONS_MAX,
-        frame_bytes_max: int = FRAME_BYTES_MAX,
+        pending: PendingBytes | None = None,
         listen: Callable[..., Listening] = Listener,
     ) -> None:
         self._cluster = cluster
         self._host = host
         self._connections_max = connections_max
-        self._pending = PendingBytes(cluster.runtime.lock(), frame_bytes_max)
+        self._pending = pending or PendingBytes(cluster.runtime, FRAME_BYTES_MAX)
         self._make_listener = listen
         self._backend = cluster.backend("rpc")
         self._start_code = cluster.runtime.time_ms()
