@@ -6,6 +6,8 @@ import gc
 import threading
 import warnings
 from collections.abc import Iterator
+from typing import Any
+from urllib.request import urlopen
 
 import pytest
 
@@ -165,6 +167,42 @@ def test_threads_and_sockets_of_a_dropped_pool_end(urls: dict[str, str], backend
         drop(held)
     assert len([one for one in caught if urls[backend] in str(one.message)]) == 1
     join(threads)
+
+
+@pytest.mark.parametrize("is_served", [False, True])
+def test_threads_and_sockets_of_a_dropped_cluster_end(is_served: bool) -> None:
+    before = set(threading.enumerate())
+    held: list[Any] = [FakeCluster(servers=2, meta_replicas=2)]
+    with held[0].connect() as connection:
+        connection.create_table("t", {"cf": {}}, region_replication=2)
+        connection.table("t").put(b"r", {b"cf:q": b"v"})
+    if is_served:
+        front = held[0].serve(rpc_port=0, status_port=0)
+        for url in (front.thrift1_url, front.thrift2_url, front.rpc_url):
+            with metaclient.connect(url) as connection:
+                assert connection.table("t").row(b"r") == {b"cf:q": b"v"}
+        with urlopen(front.status_url, timeout=JOIN_S) as page:
+            assert b"Fake HBase" in page.read()
+        del front
+    threads = started_since(before)
+    assert threads
+    del connection
+    with pytest.warns(ResourceWarning, match=r"unclosed FakeCluster\(2 of 2 servers live, .*: call its close\(\)"):
+        drop(held)
+    join(threads)
+
+
+def test_a_front_and_a_connection_keep_their_cluster() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        front, connection = FakeCluster(servers=1).serve(), FakeCluster(servers=1).connect()
+        gc.collect()
+        with metaclient.connect(front.thrift2_url) as served:
+            assert served.tables() == connection.tables() == []
+        assert front.cluster.front is front
+        front.cluster.close()
+        connection._backend.cluster.close()  # type: ignore[attr-defined]  # of the fake
+        connection.close()
 
 
 def test_a_table_keeps_its_connection(urls: dict[str, str]) -> None:

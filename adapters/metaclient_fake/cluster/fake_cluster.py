@@ -10,15 +10,16 @@ a server's ``host:port`` or ``host,port,startcode``, and a region's full name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
 from uuid import NAMESPACE_URL, uuid5
+from weakref import ref
 
 from metaclient import keys
 from metaclient.errors import ConfigError, ConnectionClosed, RequestRefused
 from metaclient.model import RegionInfo, ServerName, TableDescriptor
-from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime
+from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime, close_dropped
 from metaclient.wording import counted
 from metaclient_fake.backend import FakeBackend
 from metaclient_fake.chores import Chores, Sessions
@@ -78,7 +79,14 @@ class FakeCluster:
 
     It has more than 30 methods because it is the one handle that tests hold: each forwards to the part that does the
     work, in a line or two.
+
+    A cluster that is dropped without ``close()`` is closed in the background, with a ResourceWarning. For that no
+    thread may refer to the handle: parts and fronts get ``inside``, a second object with the same attributes.
     """
+
+    __slots__ = ("__dict__", "__weakref__", "_front")  # _front is the only attribute that the handle has for itself
+
+    _is_closed = True  # until all parts are there
 
     def __init__(
         self,
@@ -94,6 +102,10 @@ class FakeCluster:
         if meta_replicas is not None:
             settings = settings.replace(meta_replicas=meta_replicas)
         settings.warn_of_settings_without_effect()
+        self._front: Front | None = None
+        #: What threads refer to instead of the handle.
+        self.inside: FakeCluster = object.__new__(_Inside)
+        self.inside.__dict__ = self.__dict__
         self._owns_runtime = runtime is None
         self.runtime: Runtime = ThreadRuntime(seed=seed, name="fake-hbase") if runtime is None else runtime
         self.config = settings.settled(isinstance(self.runtime, SimRuntime))
@@ -107,14 +119,13 @@ class FakeCluster:
             self.network,
             self.config.session_timeout_s,
             expire=self.master.expire,
-            is_dead=lambda name: name in self.master.dead,
+            is_dead=self.inside._is_dead,
         )
-        self.faults = Faults(self)
+        self.faults = Faults(self.inside)
         #: Host -> the incarnation that listens there (or the last one that did); the backends' address book.
         self.servers_by_host: dict[str, RegionServer] = {}
-        self.front: Front | None = None
+        self._front_ref: Callable[[], Front | None] = _no_front
         self._make_parts()
-        self._is_closed = False
         #: True in a child process after ``os.fork()``, which cannot use the cluster; see ``inherited.py``.
         self.is_inherited = False
         self.runtime.on_fork(self._leave_to_parent)
@@ -126,6 +137,7 @@ class FakeCluster:
         self._chores.start()
         self._tables.let_replicas_open(is_start=True)
         observe(self)
+        self._is_closed = False
 
     def _make_parts(self) -> None:
         runtime, config, master, by_host = self.runtime, self.config, self.master, self.servers_by_host
@@ -135,8 +147,8 @@ class FakeCluster:
             self.network,
             master,
             by_host,
-            on_waiting=lambda: self._chores.wake(),
-            restart=lambda server: self._servers.restart_soon(server),
+            on_waiting=self.inside._wake_chores,
+            restart=self.inside._restart_soon,
         )
         self._servers = Servers(
             by_host,
@@ -162,9 +174,28 @@ class FakeCluster:
             master=master,
             servers=self._servers,
             balance=self._regions.balance,
-            expire_front=self._expire_front,
+            expire_front=self.inside._expire_front,
         )
         self._chores = Chores(runtime, self._housekeeping.chores())
+
+    def _is_dead(self, server: ServerName) -> bool:
+        return server in self.master.dead
+
+    def _restart_soon(self, server: RegionServer) -> None:
+        self._servers.restart_soon(server)
+
+    def _wake_chores(self) -> None:
+        self._chores.wake()
+
+    @property
+    def front(self) -> Front | None:
+        """What :meth:`serve` returned, until it is closed."""
+        return self._front or self._front_ref()
+
+    @front.setter
+    def front(self, front: Front | None) -> None:
+        self._front = front
+        self._front_ref = _no_front if front is None else ref(front)
 
     def _expire_front(self) -> None:
         if self.front is not None:
@@ -206,6 +237,10 @@ class FakeCluster:
             server.replication.close_all()
         if self._owns_runtime:
             self.runtime.close()
+
+    def __del__(self) -> None:
+        if not self._is_closed and not self.is_inherited and not isinstance(self.runtime, SimRuntime):
+            close_dropped(repr(self), self.close)
 
     # -- clients -----------------------------------------------------------------------------------------------
 
@@ -451,3 +486,22 @@ class FakeCluster:
     def refresh(self) -> None:
         """Run the refresher for user tables once: replicas load new files, primaries are not flushed."""
         self._housekeeping.refresh()
+
+
+class _Inside(FakeCluster):
+    """A cluster as its own parts and fronts refer to it: all attributes are the handle's, and it may be dropped.
+
+    ``_front`` is always None here. A front refers to the handle, so that a user who has only the front keeps the
+    cluster; if ``inside`` referred to the front, the handle would never be dropped.
+    """
+
+    __slots__ = ()
+
+    _front = None
+
+    def __del__(self) -> None:
+        """Nothing: the handle closes the cluster."""
+
+
+def _no_front() -> None:
+    return None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Front", "FrontLimits"]
 
 PORT_MAX = 65_535
+_SCHEMES = {"thrift1": "thrift1", "thrift2": "thrift2", "rpc": "hbase+rpc", "status": "http"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,38 +113,30 @@ class Front:
 
     @property
     def thrift1_url(self) -> str | None:
-        return self._url("thrift1", "thrift1")
+        return self._url("thrift1")
 
     @property
     def thrift2_url(self) -> str | None:
-        return self._url("thrift2", "thrift2")
+        return self._url("thrift2")
 
     @property
     def rpc_url(self) -> str | None:
-        return self._url("rpc", "hbase+rpc")
+        return self._url("rpc")
 
     @property
     def status_url(self) -> str | None:
-        return self._url("status", "http")
+        return self._url("status")
 
     def _port(self, name: str) -> int | None:
         listener = self._listeners.get(name)
         return listener.port if listener is not None else None
 
-    def _url(self, name: str, scheme: str) -> str | None:
-        port = self._port(name)
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return None if port is None else f"{scheme}://{host}:{port}"
+    def _url(self, name: str) -> str | None:
+        return self.addresses().get(name)
 
     def addresses(self) -> dict[str, str]:
         """Return what is served -> its url."""
-        urls = {
-            "thrift1": self.thrift1_url,
-            "thrift2": self.thrift2_url,
-            "rpc": self.rpc_url,
-            "status": self.status_url,
-        }
-        return {name: url for name, url in urls.items() if url is not None}
+        return _addresses(self.host, self._listeners)
 
     def stats(self) -> dict[str, dict[str, int]]:
         """Return each front's clients (see :meth:`Listener.stats`) and open scanners."""
@@ -208,7 +201,7 @@ class Front:
 
         limits = self._limits
         front = RpcFront(
-            self.cluster,
+            self.cluster.inside,
             self.host,
             port,
             connections_max=limits.connections_max,
@@ -218,7 +211,8 @@ class Front:
         self._closers.append(front.close)
 
     def _start_status(self, port: int) -> None:
-        page = StatusPage(self.cluster.status, self.addresses, self.host)
+        listeners, host = self._listeners, self.host
+        page = StatusPage(self.cluster.inside.status, lambda: _addresses(host, listeners), host)
         self._listeners["status"] = Listener(
             self.host,
             port,
@@ -231,7 +225,7 @@ class Front:
         )
 
     def _client(self, name: str) -> GatewayClient:
-        client = GatewayClient(self.cluster, name, self._gateway_config)
+        client = GatewayClient(self.cluster.inside, name, self._gateway_config)
         self._closers.append(client.close)
         return client
 
@@ -257,6 +251,12 @@ class Front:
             connections_max=self._limits.connections_max,
             idle_timeout_s=self._limits.idle_timeout_s,
         )
+
+
+def _addresses(host: str, listeners: Mapping[str, Listening]) -> dict[str, str]:
+    """What is served -> its url. No method of the front, which the thread of a listener must not refer to."""
+    shown = f"[{host}]" if ":" in host else host
+    return {name: f"{_SCHEMES[name]}://{shown}:{listener.port}" for name, listener in list(listeners.items())}
 
 
 def _checked(name: str, port: int) -> int:
