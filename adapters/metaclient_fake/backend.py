@@ -89,6 +89,7 @@ class FakeBackend:
     def _check_open(self) -> None:
         """Raise ConnectionClosed when the connection or the cluster is closed, or the cluster is a parent process's."""
         if self.is_closed or self.cluster.network.is_closed:
+            self.cluster.closing.wait()
             raise ConnectionClosed("the connection to the fake cluster is closed")
 
     # -- hbase:meta --------------------------------------------------------------------------------------------

@@ -89,6 +89,31 @@ def test_callers_of_a_pool_wait_for_the_end_of_its_close() -> None:
     assert not caller.is_alive()
 
 
+def test_callers_of_a_fake_cluster_wait_for_the_end_of_its_close() -> None:
+    """200 of them made the close of the cluster take 40 s."""
+    cluster = FakeCluster(servers=1)
+    connection = cluster.connect()
+    gate = watched(cluster.closing)
+
+    def call() -> None:
+        with pytest.raises(ConnectionClosed):
+            connection.tables()
+
+    caller = threading.Thread(target=call)
+    close_network = cluster.network.close
+
+    def close() -> None:
+        close_network()
+        caller.start()
+        assert gate.is_waited_for.wait(JOIN_S), "the caller went on without waiting"
+
+    cluster.network.close = close  # type: ignore[method-assign]
+    cluster.close()
+    caller.join(JOIN_S)
+    assert not caller.is_alive()
+    connection.close()
+
+
 def test_a_close_that_calls_its_own_connection_does_not_wait_for_itself() -> None:
     connection = metaclient.connect("scripted:")
 

@@ -19,7 +19,7 @@ from weakref import ref
 from metaclient import keys
 from metaclient.errors import ConfigError, ConnectionClosed, RequestRefused
 from metaclient.model import RegionInfo, ServerName, TableDescriptor
-from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime, close_dropped
+from metaclient.runtime import Closing, Runtime, SimRuntime, ThreadRuntime, close_dropped
 from metaclient.wording import counted
 from metaclient_fake.backend import FakeBackend
 from metaclient_fake.chores import Chores, Sessions
@@ -106,6 +106,8 @@ class FakeCluster:
         #: What threads refer to instead of the handle.
         self.inside: FakeCluster = object.__new__(_Inside)
         self.inside.__dict__ = self.__dict__
+        #: For callers that get ConnectionClosed.
+        self.closing = Closing()
         self._owns_runtime = runtime is None
         self.runtime: Runtime = ThreadRuntime(seed=seed, name="fake-hbase") if runtime is None else runtime
         self.config = settings.settled(isinstance(self.runtime, SimRuntime))
@@ -224,9 +226,15 @@ class FakeCluster:
 
     def close(self) -> None:
         """End everything: calls in progress get ConnectionClosed. Idempotent."""
-        if self._is_closed or self.is_inherited:
+        if self.is_inherited or not self.closing.begin():
             return
         self._is_closed = True
+        try:
+            self._close_parts()
+        finally:
+            self.closing.end()
+
+    def _close_parts(self) -> None:
         if self.front is not None:
             self.front.close()
         self._chores.stop()
