@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 
 from metaclient import keys
 from metaclient.arguments import Data, make_delete, make_put, timestamp_of
-from metaclient.calls import multi
 from metaclient.errors import BatchError, MetaClientError
 from metaclient.model import Delete, Put, RowMutations
 from metaclient.runtime import inherited_error
@@ -56,6 +55,7 @@ class Batch:
             if not batch_size > 0:
                 raise ValueError(f"'batch_size' must be > 0, got {batch_size!r}")
         self._table = table
+        self._engine = table.connection.engine
         self._timestamp = timestamp_of(timestamp)
         self._batch_size = batch_size
         self._transaction = transaction
@@ -76,7 +76,7 @@ class Batch:
         if self._rows:
             self._check_process()
         else:
-            self._fork_count = self._table.connection._runtime.fork_count
+            self._fork_count = self._engine.runtime.fork_count
         queued = self._rows.get(mutation.row)
         if queued is None:
             self._rows[mutation.row] = [mutation]
@@ -92,13 +92,12 @@ class Batch:
         if not rows:
             return
         self._check_process()
-        connection = self._table.connection
-        can_combine = connection.capabilities.row_mutations
+        can_combine = self._engine.capabilities.row_mutations
         operations: list[Put | Delete | RowMutations] = []
         for row, mutations in rows.items():
             operations += _combined(row, mutations) if can_combine else mutations
-        with connection._observed("batch", self._table.name):
-            outcomes = multi.batch(connection._operations, self._table.name, operations)
+        with self._engine.observed("batch", self._table.name):
+            outcomes = self._engine.batch(self._table.name, operations)
             failed = {
                 operation.row: outcome
                 for operation, outcome in zip(operations, outcomes, strict=True)
@@ -110,7 +109,7 @@ class Batch:
                 raise BatchError(_summary(failed, len(rows), self._table.name), failed=failed)
 
     def _check_process(self) -> None:
-        if self._fork_count != self._table.connection._runtime.fork_count:
+        if self._fork_count != self._engine.runtime.fork_count:
             raise inherited_error(
                 f"a batch of {len(self._rows)} queued rows on '{keys.printable(self._table.name)}'",
                 "the parent sends them; make a new batch in this process, or send() before the fork",

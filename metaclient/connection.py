@@ -1,7 +1,8 @@
 """The connection to a cluster: ``connect`` and ``Connection``, with happybase's API; threads may share a connection.
 
-A connection creates and owns its parts (backend, locator, policies, retries, telemetry). It finds its backend by the
-url's scheme under the entry point group ``metaclient.backends``.
+A connection converts and checks the arguments of users, and owns a backend and an engine, which makes the calls
+(:mod:`metaclient.engine`). It finds its backend by the url's scheme under the entry point group
+``metaclient.backends``.
 """
 
 from __future__ import annotations
@@ -9,32 +10,23 @@ from __future__ import annotations
 import difflib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from importlib.metadata import entry_points
 from os import PathLike
 from types import TracebackType
 from typing import Any, NoReturn
 
 from metaclient import keys
-from metaclient.attempts.executor import Executor
-from metaclient.attempts.retry import Retrier
 from metaclient.backend import Backend, BackendFactory, Capabilities
-from metaclient.calls.operations import Operations
 from metaclient.config import Config, MetaMode
 from metaclient.config.cluster_url import chosen_url
+from metaclient.engine import Engine, Life
 from metaclient.errors import (
     CallTimeout,
     ConfigError,
-    ConnectionClosed,
-    LocationUnknown,
     TableNotDisabled,
     Unsupported,
 )
-from metaclient.lookup.location_export import decode_locations, export_locations
-from metaclient.lookup.locator import Locator
-from metaclient.lookup.region_listing import RegionListing
 from metaclient.meta.health_tracker import MetaReplicaStatus
-from metaclient.meta.reader import MetaReader
 from metaclient.model import (
     TTL_FOREVER,
     FamilyDescriptor,
@@ -42,9 +34,9 @@ from metaclient.model import (
     RegionLocations,
     TableDescriptor,
 )
-from metaclient.runtime import Closing, Runtime, SimRuntime, ThreadRuntime, close_dropped, refuse_green_threads
+from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime, close_dropped, refuse_green_threads
 from metaclient.table import Table
-from metaclient.telemetry import Listener, Telemetry
+from metaclient.telemetry import Listener
 
 __all__ = ["Connection", "backend_for", "connect", "connect_to"]
 
@@ -58,8 +50,6 @@ PROTOCOLS = ("binary", "compact")
 HAPPYBASE_MAX_VERSIONS = 3
 #: How long close() waits for threads; close() takes at most a second, and the rest of it is for the other parts.
 CLOSE_S = 0.8
-#: A region that splits or merges between two pages of a listing looks like a hole; the next listing is complete.
-LISTINGS_AGAIN = 2
 ConfigSource = str | PathLike[str] | Mapping[str, object] | Config | None
 
 #: happybase's column options and ours: argument -> field of FamilyDescriptor.
@@ -132,7 +122,6 @@ class Connection:
     the background, with a ResourceWarning.
     """
 
-    _is_closed = True  # until all parts are there: a constructor that fails leaves nothing to close
     _owner_name = ""  # of a pool, which the user was to close
 
     def __init__(
@@ -187,10 +176,9 @@ class Connection:
         )
         self._owns_backend = _owns_backend
         self._backend: Backend = _backend or backend_for(self.url, self._runtime, self.config)
-        self._is_open = False
-        self._closing = Closing()
-        self._put_together()
-        self._is_closed = False
+        #: The interface for code of this repository; see :mod:`metaclient.engine`. It may change in any release.
+        self.engine = Engine(self._backend, self._runtime, self.config)
+        self._cached_tables = self.engine.locator.cache.tables
         if autoconnect:
             try:
                 self.open()
@@ -198,21 +186,8 @@ class Connection:
                 self.close()  # the caller has no connection to close
                 raise
 
-    def _put_together(self) -> None:
-        backend, runtime, config = self._backend, self._runtime, self.config
-        self._telemetry = Telemetry(runtime, backend.name)
-        self._executor = Executor(runtime, backend.capabilities, abandoned_max=config.abandoned_calls_max)
-        self._retrier = Retrier(runtime, config, self._telemetry, inside_s=backend.capabilities.retries_inside_s)
-        self._reader = MetaReader(backend, runtime, config, self._executor, self._telemetry)
-        self._locator = Locator(backend, runtime, config, self._reader, self._telemetry)
-        self._operations = Operations(
-            backend, runtime, config, self._executor, self._locator, self._retrier, self._telemetry
-        )
-        self._cached_tables = self._locator.cache.tables
-
     def __repr__(self) -> str:
-        state = "closed" if self._is_closed else "open" if self._is_open else "new"
-        return f"<metaclient.Connection {self.url} {self.meta_mode.value} {state}>"
+        return f"<metaclient.Connection {self.url} {self.meta_mode.value} {self.engine.life.value}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -231,24 +206,24 @@ class Connection:
     @property
     def meta_mode(self) -> MetaMode:
         """The mode in which hbase:meta is read."""
-        return self._reader.mode
+        return self.engine.reader.mode
 
     def open(self) -> None:
         """Open the backend; done by the constructor unless ``autoconnect=False``."""
-        self._check_open()
-        if self._is_open:
+        self.engine.check_open()
+        if self.engine.life is Life.OPEN:
             return
         self._check_meta_mode()
         timeout_s = min(self.config.open_timeout_s, self.config.operation_timeout_s)
         try:
-            self._executor.call(self._backend.open, deadline=self._runtime.now() + timeout_s)
+            self.engine.executor.call(self._backend.open, deadline=self._runtime.now() + timeout_s)
         except CallTimeout as error:
             raise CallTimeout(
                 f"{self.url} did not answer within {timeout_s:g} s: {error}; check the address and the server, or "
                 "raise open_timeout_s"
             ) from error
-        self._telemetry.look_for_sdk()
-        self._is_open = True
+        self.engine.telemetry.look_for_sdk()
+        self.engine.life = Life.OPEN
 
     def _check_meta_mode(self) -> None:
         """Raise if the backend does not support the requested mode: the user would assume that replicas are read."""
@@ -261,23 +236,26 @@ class Connection:
 
     def close(self) -> None:
         """Close the connection and what it owns; calls in progress raise ConnectionClosed. Idempotent."""
-        if not self._closing.begin():
+        if not self.engine.closing.begin():
             return
         try:
-            self._is_closed = True
+            self.engine.life = Life.CLOSED
             self._close_parts()
         finally:
-            self._closing.end()
+            self.engine.closing.end()
 
     def _close_parts(self) -> None:
-        self._locator.close()
+        self.engine.locator.close()
         if self._owns_backend:
             self._backend.close()
         if self._owns_runtime:
             self._runtime.close(CLOSE_S)
 
     def __del__(self) -> None:
-        if not self._is_closed and not isinstance(self._runtime, SimRuntime):  # on virtual time nothing is left open
+        engine = self.__dict__.get("engine")
+        if engine is None or engine.life is Life.CLOSED:  # a constructor that fails leaves nothing to close
+            return
+        if not isinstance(self._runtime, SimRuntime):  # on virtual time nothing is left open
             close_dropped(f"{self._owner_name}{self!r}", self.close)
 
     def __enter__(self) -> Connection:
@@ -289,28 +267,11 @@ class Connection:
     ) -> None:
         self.close()
 
-    def _deadline(self) -> float:
-        return self._runtime.now() + self.config.operation_timeout_s
-
-    def _meta_deadline(self) -> float:
-        """Return the deadline of an explicit read of hbase:meta or the registry that starts now."""
-        return self._runtime.now() + self.config.meta_operation_timeout_s
-
-    def _check_open(self) -> None:
-        if self._is_closed:
-            self._closing.wait()
-            raise ConnectionClosed("this connection is closed; make a new one")
-
-    def _observed(self, operation: str, table: bytes) -> AbstractContextManager[object]:
-        if self._is_closed:
-            self._check_open()
-        return self._telemetry.operation(operation, table) if self._telemetry.is_on else _NOTHING
-
     # -- tables ----------------------------------------------------------------------------------------------
 
     def table(self, name: bytes | str, use_prefix: bool = True) -> Table:
         """Return a table by name; no call is made, and the table need not exist."""
-        self._check_open()
+        self.engine.check_open()
         return Table(self._table_name(name) if use_prefix else keys.table_name(name), self)
 
     def _table_name(self, name: bytes | str) -> bytes:
@@ -321,7 +282,7 @@ class Connection:
 
     def tables(self) -> list[bytes]:
         """Return the names of the tables, without the prefix if the connection has one."""
-        names = self._admin("tables", self._backend.table_names)
+        names = self.engine.admin("tables", self._backend.table_names)
         if self.table_prefix is None:
             return list(names)
         prefix = self.table_prefix + self.table_prefix_separator
@@ -355,7 +316,7 @@ class Connection:
             tuple(_family(family, options or {}) for family, options in families.items()),
             region_replication,
         )
-        self._admin("create_table", self._backend.create_table, descriptor, points)
+        self.engine.create_table(descriptor, points)
 
     def delete_table(self, name: bytes | str, disable: bool = False) -> None:
         """Delete a table, which must be disabled; ``disable=True`` disables it first."""
@@ -363,7 +324,7 @@ class Connection:
             self.disable_table(name)
         table = self._table_name(name)
         try:
-            self._admin("delete_table", self._backend.delete_table, table)
+            self.engine.admin("delete_table", self._backend.delete_table, table)
         except TableNotDisabled as error:
             raise TableNotDisabled(
                 f"cannot delete table {keys.printable(table)!r}: it is not disabled; call disable_table() first, or "
@@ -371,48 +332,20 @@ class Connection:
                 attempts=error.attempts,
                 detail=error.detail,
             ) from error
-        self._locator.cache.clear(table)
+        self.engine.locator.cache.clear(table)
 
     def enable_table(self, name: bytes | str) -> None:
-        self._admin("enable_table", self._backend.enable_table, self._table_name(name))
+        self.engine.admin("enable_table", self._backend.enable_table, self._table_name(name))
 
     def disable_table(self, name: bytes | str) -> None:
-        self._admin("disable_table", self._backend.disable_table, self._table_name(name))
+        self.engine.admin("disable_table", self._backend.disable_table, self._table_name(name))
 
     def is_table_enabled(self, name: bytes | str) -> bool:
-        return bool(self._admin("is_table_enabled", self._backend.is_table_enabled, self._table_name(name)))
+        return bool(self.engine.admin("is_table_enabled", self._backend.is_table_enabled, self._table_name(name)))
 
     def compact_table(self, name: bytes | str, major: bool = False) -> None:
         """Request a compaction; HBase performs it in the background."""
-        self._admin("compact_table", self._backend.compact_table, self._table_name(name), bool(major))
-
-    def _describe(self, table: bytes) -> TableDescriptor:
-        found: TableDescriptor = self._admin("describe_table", self._backend.describe_table, table)
-        return found
-
-    def _admin(self, what: str, call: Callable[..., Any], *args: object) -> Any:
-        """Make an admin call.
-
-        It is not repeated if it may have been applied: the second attempt would fail with TableExists, for example.
-        """
-        self._check_open()
-        deadline = self._deadline()
-        table = next((arg for arg in args if isinstance(arg, bytes)), b"")
-        is_write = what not in ("tables", "describe_table", "is_table_enabled", "namespaces")
-        # A read has the timeout of one RPC; a change may take the master as long as the whole operation may take.
-        timeout_s = self.config.operation_timeout_s if is_write else self.config.rpc_timeout_s
-
-        def attempt() -> Any:
-            until = min(deadline, self._runtime.now() + timeout_s)
-            return self._executor.call(call, *args, deadline=until, is_write=is_write)
-
-        with self._observed(what, table):
-            return self._retrier.call(
-                attempt,
-                deadline=deadline,
-                what=lambda: f"{what} {keys.printable(table)}".rstrip(),
-                is_repeatable=not is_write,
-            )
+        self.engine.admin("compact_table", self._backend.compact_table, self._table_name(name), bool(major))
 
     # -- locations -------------------------------------------------------------------------------------------
 
@@ -435,21 +368,12 @@ class Connection:
                     if location is not None:
                         known.hits += 1
                         return location
-        return self._locate(table, row, replica_id, reload)
-
-    def _locate(self, table: bytes | str, row: bytes | str, replica_id: int, reload: bool) -> RegionLocation:
-        self._check_open()
+        self.engine.check_open()
         name = self._table_name(table)
         if not isinstance(replica_id, int) or isinstance(replica_id, bool) or replica_id < 0:
             raise ValueError(f"'replica_id' must be a number from 0 on, got {replica_id!r}")
-        key = _as_bytes(row, "row")  # the empty row is valid here: it is in the first region
-        deadline = self._meta_deadline()
-        with self._observed("locate", name):
-            return self._retrier.call(
-                lambda: self._locator.locate(name, key, deadline=deadline, replica_id=replica_id, reload=reload),
-                deadline=deadline,
-                what=lambda: f"locate row {keys.printable(key)!r} of table {keys.printable(name)!r}",
-            )
+        # The empty row is valid here: it is in the first region.
+        return self.engine.locate(name, _as_bytes(row, "row"), replica_id, reload=reload)
 
     def regions(self, table: bytes | str, *, complete: bool = False) -> list[RegionLocations]:
         """Return all regions of a table with their replicas, read from hbase:meta in pages.
@@ -457,61 +381,27 @@ class Connection:
         ``complete``: raise LocationUnknown if some rows are in no region of hbase:meta, or in two. A reader that goes
         from region to region would otherwise omit or repeat rows.
         """
-        return self._regions(self._table_name(table), complete=complete)
-
-    def _regions(
-        self, table: bytes, on_page: Callable[[int], None] | None = None, *, complete: bool = False
-    ) -> list[RegionLocations]:
-        self._check_open()
-        deadline = self._meta_deadline()
-        with self._observed("regions", table):
-            found = self._listing(table, deadline, on_page)
-            for _ in range(LISTINGS_AGAIN if complete else 0):
-                if found.fault is None:
-                    break
-                self._runtime.sleep(self.config.pause_s)
-                found = self._listing(table, deadline, on_page)
-            if complete and found.fault is not None:
-                raise LocationUnknown(found.fault)
-        return list(found.regions)
-
-    def _listing(self, table: bytes, deadline: float, on_page: Callable[[int], None] | None) -> RegionListing:
-        return self._retrier.call(
-            lambda: self._locator.listing(table, deadline=deadline, on_page=on_page),
-            deadline=deadline,
-            what=lambda: f"list the regions of table {keys.printable(table)!r}",
-        )
+        return self.engine.regions(self._table_name(table), complete=complete)
 
     def warm_up(self, table: bytes | str, *, on_page: Callable[[int], None] | None = None) -> int:
         """Read a table's locations into the cache, in a few pages; return the number of regions."""
-        return len(self._regions(self._table_name(table), on_page))
+        return len(self.engine.regions(self._table_name(table), on_page))
 
     def export_locations(self, *tables: bytes | str) -> bytes:
         """Return the cached locations of these tables (default: all) for :meth:`import_locations` in another process.
 
         The servers of hbase:meta's replicas are included, so that the importing process need not read the registry.
         """
-        self._check_open()
-        names = [self._table_name(table) for table in tables]
-        return export_locations(self._locator.cache, names, self._reader.registry.known())
+        return self.engine.export_locations([self._table_name(table) for table in tables])
 
     def import_locations(self, data: bytes) -> int:
         """Add exported locations to the cache, so that they need no lookup; return the number of regions."""
-        self._check_open()
-        tables, replicas = decode_locations(data)
-        self._reader.registry.assume(replicas)
-        return self._locator.cache.take(tables)
+        return self.engine.import_locations(data)
 
     def meta_replicas(self) -> list[MetaReplicaStatus]:
         """Return the copies of hbase:meta: server, health, and the number of lookups of this connection."""
-        self._check_open()
-        deadline = self._meta_deadline()
-        self._retrier.call(
-            lambda: self._reader.registry.refresh(deadline),
-            deadline=deadline,
-            what=lambda: "ask the registry for the meta replicas",
-        )
-        return self._reader.status()
+        self.engine.refresh_meta_replicas()
+        return self.engine.reader.status()
 
     # -- events and counters ---------------------------------------------------------------------------------
 
@@ -519,50 +409,11 @@ class Connection:
         """Call a listener for ejections, fallbacks, lost locations and retries; return a function that removes it."""
         if not callable(listener):
             raise TypeError(f"on_event() takes a function of one event, got {listener!r}")
-        return self._telemetry.add_listener(listener)
+        return self.engine.telemetry.add_listener(listener)
 
     def stats(self) -> dict[str, Any]:
         """Return the counters of this connection, ready for ``json.dumps``."""
-        telemetry = self._telemetry
-        hits, misses = self._locator.cache.hits_and_misses()
-        reads = telemetry.by("metaclient.meta.reads", "replica")
-        return {
-            "meta_mode": self.meta_mode.value,
-            "meta": {
-                "reads_by_replica": {str(replica): count for replica, count in sorted(reads.items(), key=str)},
-                "fallbacks": telemetry.total("metaclient.meta.fallbacks"),
-                "hedges": telemetry.total("metaclient.meta.hedges"),
-                "ejections": telemetry.total("metaclient.meta.ejections"),
-                "refreshes": telemetry.total("metaclient.meta.refreshes"),
-            },
-            "lookups": {
-                "flights": telemetry.total("metaclient.lookups"),
-                "joined": telemetry.total("metaclient.lookups.joined"),
-            },
-            "cache": {
-                "hits": hits,
-                "misses": misses,
-                "regions": self._locator.cache.regions_cached(),
-                "evictions": self._locator.cache.evictions,
-                "lost": telemetry.total("metaclient.locations.lost"),
-                "moved": telemetry.total("metaclient.locations.moved"),
-            },
-            "hedges": {
-                "started": telemetry.total("metaclient.hedges"),
-                "won": telemetry.total("metaclient.hedges.won"),
-                "failovers": telemetry.total("metaclient.failovers"),
-            },
-            "retries": telemetry.total("metaclient.retries"),
-            "calls": {
-                "abandoned": self._executor.abandoned,
-                "drained": self._executor.drained,
-                "cancelled": self._executor.cancelled,
-            },
-            "runtime": dict(self._runtime.stats()),
-        }
-
-
-_NOTHING: AbstractContextManager[object] = nullcontext()
+        return self.engine.stats()
 
 
 def backend_for(url: object, runtime: Runtime, config: Config) -> Backend:

@@ -30,7 +30,7 @@ from metaclient.arguments import (
     value_of,
 )
 from metaclient.batch import Batch
-from metaclient.calls import multi
+from metaclient.engine import Life
 from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import (
     LATEST_TIMESTAMP,
@@ -60,7 +60,7 @@ __all__ = ["Table"]
 _int64 = Struct(">q")
 #: The largest i32 of happybase; HBase reads it as "all versions".
 ALL_VERSIONS = 2**31 - 1
-_STRONG = Consistency.STRONG
+_CLOSED = Life.CLOSED
 _new_row: Callable[[type[Row]], Row] = dict.__new__
 
 
@@ -90,6 +90,7 @@ class Table:
     def __init__(self, name: bytes, connection: Connection) -> None:
         self.name = name
         self.connection = connection
+        self._engine = connection.engine
 
     def __repr__(self) -> str:
         return f"<{type(self).__module__}.{type(self).__name__} name={self.name!r}>"
@@ -98,7 +99,7 @@ class Table:
 
     def families(self) -> dict[bytes, dict[str, Any]]:
         """Return the settings by column family, under happybase's names."""
-        descriptor = self.connection._describe(self.name)
+        descriptor = self._engine.describe(self.name)
         return {
             family.name: {
                 "name": family.name + b":",
@@ -126,7 +127,7 @@ class Table:
                 "server_name": location.server.host.encode(),
                 "port": location.server.port,
             }
-            for entry in self.connection._regions(self.name)
+            for entry in self._engine.regions(self.name)
             for location in entry.placed()
         ]
 
@@ -155,12 +156,12 @@ class Table:
             if columns is None and timestamp is None and filter is None
             else make_get(row, columns, timestamp, filter)
         )
-        connection = self.connection
+        engine = self._engine
         if filter is not None:
             self._needs("filters", "filters")
-        if connection._is_closed or connection._telemetry.is_on or consistency is not None or replica_id is not None:
+        if engine.life is _CLOSED or engine.telemetry.is_on or consistency is not None or replica_id is not None:
             return self._read(get, "row", consistency, replica_id, include_timestamp)
-        result, place = connection._operations.get_strong(self.name, get)
+        result, place = engine.get_strong(self.name, get)
         return _row(result, place, include_timestamp)
 
     def _read(
@@ -172,8 +173,8 @@ class Table:
         include_timestamp: bool,
     ) -> Row:
         level, replica_id = level_of(consistency, replica_id)
-        with self.connection._observed(operation, self.name) as seen:
-            result, place = self.connection._operations.get(self.name, get, level, replica_id)
+        with self._engine.observed(operation, self.name) as seen:
+            result, place = self._engine.get(self.name, get, level, replica_id)
             _answered(seen, result, place)
             return _row(result, place, include_timestamp)
 
@@ -195,10 +196,10 @@ class Table:
             raise TypeError(f"'rows' must be a list of row keys, got one {type(rows).__name__}; did you mean row()?")
         wanted = [make_get(keys.row_key(row, "rows"), columns, timestamp, None) for row in rows]
         level, replica_id = level_of(consistency, replica_id)
-        with self.connection._observed("rows", self.name):
+        with self._engine.observed("rows", self.name):
             if not wanted:
                 return {}  # type: ignore[return-value]  # happybase returns an empty dict here, too
-            found = multi.get_many(self.connection._operations, self.name, wanted, level, replica_id)
+            found = self._engine.get_many(self.name, wanted, level, replica_id)
             return [
                 (get.row, _row(result, place, include_timestamp))
                 for get, (result, place) in zip(wanted, found, strict=True)
@@ -226,8 +227,8 @@ class Table:
         name = keys.column_name(column, "column", family_only_ok=True)
         get = Get(keys.row_key(row), (name,), max_versions=versions, max_timestamp=max_timestamp_of(timestamp))
         level, replica_id = level_of(consistency, replica_id)
-        with self.connection._observed("cells", self.name) as seen:
-            result, place = self.connection._operations.get(self.name, get, level, replica_id)
+        with self._engine.observed("cells", self.name) as seen:
+            result, place = self._engine.get(self.name, get, level, replica_id)
             _answered(seen, result, place)
         return [(cell.value, cell.timestamp) if include_timestamp else cell.value for cell in result.cells]
 
@@ -243,8 +244,8 @@ class Table:
         plain = make_get(keys.row_key(row), columns, None, None)
         get = Get(plain.row, plain.columns, existence_only=True)
         level, replica_id = level_of(consistency, replica_id)
-        with self.connection._observed("exists", self.name) as seen:
-            result, place = self.connection._operations.get(self.name, get, level, replica_id)
+        with self._engine.observed("exists", self.name) as seen:
+            result, place = self._engine.get(self.name, get, level, replica_id)
             _answered(seen, result, place)
         return result.exists if result.exists is not None else bool(result.cells)
 
@@ -285,15 +286,15 @@ class Table:
             self._needs("reversed_scan", "scans in reverse")
         if filter is not None:
             self._needs("filters", "filters")
-        self.connection._check_open()
-        scanner = TableScanner(self.connection._operations, self.name, scan, level, replica_id)
+        self._engine.check_open()
+        scanner = self._engine.scan_rows(self.name, scan, level, replica_id)
         return self._scanned(scanner, include_timestamp, sorted_columns)
 
     def _scanned(
         self, scanner: TableScanner, include_timestamp: bool, sorted_columns: bool
     ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
-        connection = self.connection
-        telemetry = connection._telemetry
+        engine = self._engine
+        telemetry = engine.telemetry
         # Not the current span, because the caller does other work between two rows.
         observed = telemetry.operation("scan", self.name, is_current=False) if telemetry.is_on else nullcontext()
         try:
@@ -302,8 +303,8 @@ class Table:
                     row = _row(result, place, include_timestamp)
                     # happybase promises an OrderedDict here; cells arrive in HBase's order, which is sorted.
                     yield result.row, OrderedDict(row) if sorted_columns else row
-                    if connection._is_closed:
-                        connection._check_open()
+                    if engine.life is _CLOSED:
+                        engine.check_open()
         finally:
             scanner.close()
 
@@ -318,18 +319,18 @@ class Table:
     ) -> None:
         """Store column -> value in one row, all or nothing."""
         put = make_put(row, data, LATEST_TIMESTAMP if timestamp is None else timestamp_of(timestamp), wal)
-        connection = self.connection
-        if connection._is_closed or connection._telemetry.is_on:
-            with connection._observed("put", self.name):
-                connection._operations.mutate(self.name, put)
+        engine = self._engine
+        if engine.life is _CLOSED or engine.telemetry.is_on:
+            with engine.observed("put", self.name):
+                engine.mutate(self.name, put)
         else:
-            connection._operations.mutate(self.name, put)
+            engine.mutate(self.name, put)
 
     def delete(self, row: bytes | str, columns: Columns = None, timestamp: int | None = None, wal: bool = True) -> None:
         """Delete the row, or all versions (up to ``timestamp``) of these columns or families of it."""
         delete = make_delete(row, columns, timestamp_of(timestamp), wal)
-        with self.connection._observed("delete", self.name):
-            self.connection._operations.mutate(self.name, delete)
+        with self._engine.observed("delete", self.name):
+            self._engine.mutate(self.name, delete)
 
     def batch(
         self,
@@ -339,7 +340,7 @@ class Table:
         wal: bool = True,
     ) -> Batch:
         """Collect puts and deletes and send them together; see :class:`Batch`."""
-        self.connection._check_open()
+        self._engine.check_open()
         return Batch(self, timestamp, batch_size, transaction, wal)
 
     def append(self, row: bytes | str, data: Data) -> Row:
@@ -348,8 +349,8 @@ class Table:
         append = Append(
             keys.row_key(row), tuple((cell.column, cell.value) for cell in cells_of(data, LATEST_TIMESTAMP))
         )
-        with self.connection._observed("append", self.name):
-            result = self.connection._operations.mutate(self.name, append)
+        with self._engine.observed("append", self.name):
+            result = self._engine.mutate(self.name, append)
         return _row(result or Result(append.row), None, False)
 
     def mutate_row(
@@ -369,8 +370,8 @@ class Table:
             mutations.append(make_put(row, put, timestamp_of(timestamp), wal))
         if not mutations:
             raise ValueError("mutate_row() needs 'put', 'delete' or both")
-        with self.connection._observed("mutate_row", self.name):
-            self.connection._operations.mutate(self.name, RowMutations(mutations[0].row, tuple(mutations)))
+        with self._engine.observed("mutate_row", self.name):
+            self._engine.mutate(self.name, RowMutations(mutations[0].row, tuple(mutations)))
 
     def check_and_put(
         self,
@@ -386,8 +387,8 @@ class Table:
         """Put if *stored value* ``op`` ``value``; None = if the column is absent. Return True if it was put."""
         check = self._check(row, column, value, op)
         put = make_put(row, data, timestamp_of(timestamp), wal)
-        with self.connection._observed("check_and_put", self.name):
-            return self.connection._operations.check_and_mutate(self.name, check, put)
+        with self._engine.observed("check_and_put", self.name):
+            return self._engine.check_and_mutate(self.name, check, put)
 
     def check_and_delete(
         self,
@@ -403,8 +404,8 @@ class Table:
         """Delete if *stored value* ``op`` ``value``; None = if the column is absent. Return True if it was deleted."""
         check = self._check(row, column, value, op)
         delete = make_delete(row, columns, timestamp_of(timestamp), wal)
-        with self.connection._observed("check_and_delete", self.name):
-            return self.connection._operations.check_and_mutate(self.name, check, delete)
+        with self._engine.observed("check_and_delete", self.name):
+            return self._engine.check_and_mutate(self.name, check, delete)
 
     def _check(self, row: bytes | str, column: bytes | str, value: bytes | str | None, op: CompareOp | str) -> Check:
         self._needs("check_and_mutate", "check-and-mutate")
@@ -418,7 +419,7 @@ class Table:
 
     def _needs(self, capability: str, what: str) -> None:
         if not getattr(self.connection.capabilities, capability):
-            raise Unsupported(f"the backend {self.connection._backend.name!r} has no {what}")
+            raise Unsupported(f"the backend {self._engine.backend.name!r} has no {what}")
 
     # -- counters --------------------------------------------------------------------------------------------
 
@@ -439,8 +440,8 @@ class Table:
         """
         name = keys.column_name(column, "column", family_only_ok=False)
         increment = Increment(keys.row_key(row), ((name, amount_of(value)),))
-        with self.connection._observed("counter_inc", self.name):
-            result = self.connection._operations.mutate(self.name, increment)
+        with self._engine.observed("counter_inc", self.name):
+            result = self._engine.mutate(self.name, increment)
         try:
             values = {cell.column: cell.value for cell in result.cells} if result is not None else {}
             return int(_int64.unpack(values[name])[0])

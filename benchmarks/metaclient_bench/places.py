@@ -99,13 +99,14 @@ def _prepared(made: Place) -> Place:
 
 def _wait_for_meta(connection: Connection) -> None:
     """Until each copy of meta places every region: a lookup that must go on to the primary would blur the figures."""
-    runtime, backend = connection._runtime, connection._backend
+    engine = connection.engine
+    runtime, backend = engine.runtime, engine.backend
     deadline = runtime.now() + KNOWN_S_MAX
     scan = MetaScan(meta_table_start(TABLE), meta_table_stop(TABLE), is_reversed=False, limit=len(SPLITS) + 1)
-    for replica in connection._reader.registry.replicas(deadline):
+    for replica in engine.reader.registry.replicas(deadline):
         while True:
             try:
-                page = connection._executor.call(backend.read_meta, replica, scan, deadline=runtime.now() + 5)
+                page = engine.executor.call(backend.read_meta, replica, scan, deadline=runtime.now() + 5)
                 if sum(b"info:server" in row.columns for row in page.rows) == len(SPLITS) + 1:
                     break
             except MetaClientError:

@@ -120,7 +120,7 @@ def _secondary(connection: Connection, replica_id: int, primary: Rows | None) ->
     about = f"replica {replica_id}"
     for look in range(LOOKS):
         if look:  # the primary may have been read too early
-            connection._runtime.sleep(PAUSE_S)
+            connection.engine.runtime.sleep(PAUSE_S)
             primary = _primary(connection)[1]
         try:
             rows = _rows(connection, replica_id)

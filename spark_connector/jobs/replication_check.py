@@ -21,10 +21,8 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from metaclient import keys
-from metaclient.calls import multi
 from metaclient.errors import ConfigError
 from metaclient.model import Consistency, Result
-from metaclient.scanner import TableScanner
 from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
 from spark_connector.jobs.comparison import Block, Compared, Verdict, blocks, digest_of, judged, merged
@@ -97,7 +95,7 @@ class _Side:
     def scanned(self, connection: Connection, where: KeyRange) -> Iterator[Result]:
         scan = self.query.scan(where, self.query.options.cached_rows or reading.CACHING)
         level = Consistency.STRONG if self.replica_id is None else Consistency.TIMELINE
-        scanner = TableScanner(connection._operations, self.query.table, scan, level, self.replica_id)
+        scanner = connection.engine.scan_rows(self.query.table, scan, level, self.replica_id)
         with closing(iter(scanner)) as found:  # type: ignore[type-var]  # a generator
             for result, _ in found:
                 kept = self._kept(result)
@@ -107,7 +105,7 @@ class _Side:
     def got(self, connection: Connection, rows: Sequence[bytes]) -> list[Result]:
         level = Consistency.STRONG if self.replica_id is None else Consistency.TIMELINE
         gets = [self.query.get(row) for row in rows]
-        found = multi.get_many(connection._operations, self.query.table, gets, level, self.replica_id)
+        found = connection.engine.get_many(self.query.table, gets, level, self.replica_id)
         return [self._kept(result) for result, _ in found]
 
     def _kept(self, result: Result) -> Result:
@@ -242,7 +240,7 @@ def _sides(query: Query, peer_url: str | None, peer_table: Key | None, replica_i
 def _check_peer(peer: _Side) -> None:
     """The table is there, and has the replica; else every task would find it out by itself."""
     with clients.lease(peer.query.options) as connection:
-        descriptor = connection._describe(peer.query.table)
+        descriptor = connection.engine.describe(peer.query.table)
     if peer.replica_id is not None and peer.replica_id >= descriptor.region_replication:
         raise ConfigError(
             f"table '{keys.printable(descriptor.name)}' has {counted(descriptor.region_replication, 'copy', 'copies')} "
@@ -346,7 +344,7 @@ def _recompared(
 ) -> Iterator[Compared]:
     if not rows:
         return
-    here._runtime.sleep(pause_s)
+    here.engine.runtime.sleep(pause_s)
     size = source.query.options.bulkget_size
     for first in range(0, len(rows), size):
         some = rows[first : first + size]

@@ -134,7 +134,7 @@ def _prepare(query: Query, target: Options, name: bytes, renamed: dict[bytes, by
         if create and name not in there.tables():
             destination.copy_of(here, query.table, there, name, renamed)
             return
-        wanted = [family.name for family in here._describe(query.table).families]
+        wanted = [family.name for family in here.engine.describe(query.table).families]
         missing = [family for family in renamed if family not in wanted]
         if missing:
             raise ConfigError(
@@ -142,7 +142,7 @@ def _prepare(query: Query, target: Options, name: bytes, renamed: dict[bytes, by
                 + ", ".join(keys.printable(family) for family in wanted)
             )
         written = [renamed.get(family, family) for family in wanted if not renamed or family in renamed]
-        destination.check_families(there._describe(name), written)
+        destination.check_families(there.engine.describe(name), written)
 
 
 def _copied(

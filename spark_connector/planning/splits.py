@@ -100,7 +100,7 @@ def plan(connection: Connection, query: Query, *, whole: bool = False) -> list[T
         parts = [piece for part in parts for piece in _cut(part, options.partition_split_mb)]
         parts = _merged(parts, options.partition_min_mb, options.bulkget_size)
         parts = _chunked(parts, options.partition_max)
-    replicas = connection._reader.registry.known()
+    replicas = connection.engine.known_meta_replicas()
     ships = options.locations == "ship"
     splits = [_split(part, query.table, replicas, ships) for part in parts]
     return _interleaved(splits) or [TableSplit()]
@@ -130,10 +130,10 @@ def _clipped(regions: Sequence[RegionLocations], query: Query) -> list[_Part]:
 
 
 def _sizes(connection: Connection, table: bytes) -> Mapping[bytes, int]:
-    backend = connection._backend
+    backend = connection.engine.backend
     if not isinstance(backend, TellsRegionSizes):
         return {}
-    return backend.region_sizes(table, connection._deadline())
+    return backend.region_sizes(table, connection.engine.deadline())
 
 
 def _size_of(part: _Part, sizes: Mapping[bytes, int]) -> int:

@@ -23,9 +23,7 @@ from typing import TYPE_CHECKING
 
 from metaclient import Connection
 from metaclient.backend import CellPage
-from metaclient.calls import multi
 from metaclient.model import RegionLocation, Result
-from metaclient.scanner import CellScanner, TableScanner
 from spark_connector.conditions.expressions import evaluate
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import TableSplit
@@ -121,7 +119,7 @@ def _read(connection: Connection, query: Query, split: TableSplit, attempt: int)
 
 def _has_cells(connection: Connection, query: Query) -> bool:
     """Whether the backend answers cells in Arrow, and this read can use them."""
-    if not connection._backend.capabilities.cell_pages or query.is_in_pieces:
+    if not connection.capabilities.cell_pages or query.is_in_pieces:
         return False
     return find_spec("numpy") is not None
 
@@ -184,7 +182,7 @@ def _caching(query: Query) -> int:
 
 def _scanned(connection: Connection, query: Query, where: KeyRange) -> Rows:
     scan = query.scan(where, _caching(query))
-    scanner = TableScanner(connection._operations, query.table, scan, query.consistency, None)
+    scanner = connection.engine.scan_rows(query.table, scan, query.consistency)
     yield from _projected(scanner, query)
 
 
@@ -212,7 +210,7 @@ def _pages_of(connection: Connection, query: Query, split: TableSplit) -> Pages:
 
 def _pages(connection: Connection, query: Query, where: KeyRange) -> Pages:
     scan = query.scan(where, _caching(query))
-    for page, place in CellScanner(connection._operations, query.table, scan, query.consistency, None):
+    for page, place in connection.engine.scan_cells(query.table, scan, query.consistency):
         kept = page if query.kept is None else query.kept.of_page(page)
         if kept is not None:
             yield kept, place
@@ -223,7 +221,7 @@ def get_rows(connection: Connection, query: Query, points: Iterable[bytes]) -> R
     rows = iter(points)
     while some := list(islice(rows, query.options.bulkget_size)):
         gets = [query.get(row) for row in some]
-        found = multi.get_many(connection._operations, query.table, gets, query.consistency, None)
+        found = connection.engine.get_many(query.table, gets, query.consistency)
         yield from _projected(((result, place) for result, place in found if result.cells), query)
 
 
@@ -238,7 +236,7 @@ def learn_locations(connection: Connection, query: Query, split: TableSplit, *, 
         connection.import_locations(split.locations)
         return
     if attempt:
-        runtime = connection._runtime
+        runtime = connection.engine.runtime
         runtime.sleep(runtime.rng.uniform(0.0, JITTER_S))
     if query.options.locations == "lookup":
         for where in (*union(split.ranges), *(KeyRange.of_row(row) for row in split.points)):
@@ -247,19 +245,11 @@ def learn_locations(connection: Connection, query: Query, split: TableSplit, *, 
 
 def _look_up(connection: Connection, table: bytes, where: KeyRange) -> None:
     """From the upper end down, as pages of hbase:meta are read: one page for as many regions as it brings."""
-    operations = connection._operations
-    deadline = operations.deadline(table)
+    engine = connection.engine
+    deadline = engine.operations.deadline(table)
     at, is_first = where.stop, True
     while True:
-        entry = operations.retried(
-            lambda at=at, is_first=is_first: operations.locator.locate_region(  # type: ignore[misc]  # bound now
-                table, at, deadline=deadline, reload=is_first, before=True
-            ),
-            deadline,
-            table,
-            "locate",
-            at,
-        )
+        entry = engine.locate_region_before(table, at, deadline, reload=is_first)
         at, is_first = entry.region.start_key, False
         if at <= where.start:
             return

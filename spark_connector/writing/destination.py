@@ -62,8 +62,8 @@ def prepare(
         )
     if options.write_ttl_ms is not None and not connection.capabilities.cell_ttl:
         raise Unsupported(
-            f"the backend {connection._backend.name!r} cannot give cells a TTL of their own (hbase.spark.write.ttl): "
-            "use thrift2:, or set one on the family"
+            f"the backend {connection.engine.backend.name!r} cannot give cells a TTL of their own "
+            "(hbase.spark.write.ttl): use thrift2:, or set one on the family"
         )
     descriptor = _described(connection, table)
     if descriptor is None:
@@ -76,7 +76,7 @@ def prepare(
 
 def _described(connection: Connection, table: bytes) -> TableDescriptor | None:
     try:
-        return connection._describe(table)
+        return connection.engine.describe(table)
     except TableNotFound:
         return None
 
@@ -117,7 +117,7 @@ def copy_of(source: Connection, table: bytes, target: Connection, name: bytes, r
     """Make a table with the settings and regions of another one, perhaps elsewhere; families may be renamed."""
     from dataclasses import replace
 
-    descriptor = source._describe(table)
+    descriptor = source.engine.describe(table)
     kept = [family for family in descriptor.families if not renamed or family.name in renamed]
     families = tuple(replace(family, name=renamed.get(family.name, family.name)) for family in kept)
     made = replace(descriptor, name=name, families=families, attributes=())
@@ -129,10 +129,10 @@ def _splits_of(connection: Connection, table: bytes) -> list[bytes]:
     if splits and not connection.capabilities.create_with_splits:
         raise Unsupported(
             f"table '{keys.printable(table)}' has {len(splits) + 1} regions, and the backend "
-            f"{connection._backend.name!r} cannot make a table with splits: use thrift2: or hbase:"
+            f"{connection.engine.backend.name!r} cannot make a table with splits: use thrift2: or hbase:"
         )
     return splits
 
 
 def _create(connection: Connection, descriptor: TableDescriptor, splits: list[bytes]) -> None:
-    connection._admin("create_table", connection._backend.create_table, descriptor, splits)
+    connection.engine.create_table(descriptor, splits)

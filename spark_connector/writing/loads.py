@@ -12,14 +12,13 @@ from itertools import chain
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from metaclient.calls import multi
-from metaclient.calls.put_pages import PageRows, put_page
+from metaclient.calls.put_pages import PageRows
 from metaclient.errors import MetaClientError
 from metaclient.model import Delete, Increment, Put, PutCells
 
 if TYPE_CHECKING:
     from metaclient.backend import PutPage
-    from metaclient.calls.operations import Operations
+    from metaclient.engine import Engine
 
 __all__ = ["Load", "Mutation", "Mutations", "Page", "bytes_of_mutation", "cells_of_mutation"]
 
@@ -84,7 +83,7 @@ class Load(Protocol):
         """The end of a part that has so many rows, or just so many bytes, whichever is less."""
         ...
 
-    def write(self, operations: Operations, table: bytes) -> dict[bytes, MetaClientError]:
+    def write(self, engine: Engine, table: bytes) -> dict[bytes, MetaClientError]:
         """Write all; the rows that could not be written, and why."""
         ...
 
@@ -141,9 +140,9 @@ class Mutations:
                 return index + 1
         return last
 
-    def write(self, operations: Operations, table: bytes) -> dict[bytes, MetaClientError]:
+    def write(self, engine: Engine, table: bytes) -> dict[bytes, MetaClientError]:
         mutations = [mutation for _, _, mutation in self._waiting]
-        outcomes = multi.batch(operations, table, mutations)
+        outcomes = engine.batch(table, mutations)
         return {
             mutation.row: outcome
             for mutation, outcome in zip(mutations, outcomes, strict=True)
@@ -206,8 +205,8 @@ class Page:
         full = int(self._ends.searchsorted(self._ends[begin] + byte_count))
         return min(max(full, begin + 1), begin + rows, len(self))
 
-    def write(self, operations: Operations, table: bytes) -> dict[bytes, MetaClientError]:
-        return put_page(operations, table, self._page)
+    def write(self, engine: Engine, table: bytes) -> dict[bytes, MetaClientError]:
+        return engine.put_page(table, self._page)
 
 
 def _ends(page: PutPage) -> Any:

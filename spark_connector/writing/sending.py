@@ -76,12 +76,12 @@ class Sender:
         concurrency: int = 2,
         bytes_per_s: float | None = None,
     ) -> None:
-        self._connection = connection
+        self._engine = connection.engine
         self._table = table
         self._batch_rows = batch_rows
         self._batch_bytes = batch_bytes
         self._concurrency = concurrency
-        self._runtime: Runtime = connection._runtime
+        self._runtime: Runtime = connection.engine.runtime
         self._pace = _Pace(self._runtime, bytes_per_s) if bytes_per_s is not None else None
         self._mutations = Mutations()  # what waits, with the pages
         self._pages: list[Page] = []
@@ -188,7 +188,7 @@ class Sender:
 
     def _by_server(self, load: L) -> dict[ServerName | None, L]:
         """One look at the map for each region: its rows are neighbours."""
-        cached = self._connection._operations.locator.cache.cached
+        cached = self._engine.cached_location
         rows = load.rows()
         runs: dict[ServerName | None, list[tuple[int, int]]] = {}
         begin = 0
@@ -218,7 +218,7 @@ class Sender:
 
     def _collect_one(self) -> None:
         """Wait for one batch that is on its way; its error is raised after the others have ended."""
-        deadline = self._runtime.now() + self._connection.config.operation_timeout_s + GRACE_S
+        deadline = self._runtime.now() + self._engine.config.operation_timeout_s + GRACE_S
         done: Any = self._runtime.wait_first(self._running, deadline)
         if done is None:
             raise DeadlineExceeded(
@@ -234,7 +234,7 @@ class Sender:
 
     def _settle(self) -> None:
         """Wait for what is on its way, whatever becomes of it: a first error is already being raised."""
-        deadline = self._runtime.now() + self._connection.config.operation_timeout_s + GRACE_S
+        deadline = self._runtime.now() + self._engine.config.operation_timeout_s + GRACE_S
         while self._running:
             done: Any = self._runtime.wait_first(self._running, deadline)
             if done is None:
@@ -243,7 +243,7 @@ class Sender:
 
     def _write(self, batch: Load) -> None:
         """Runs in a task of the runtime, one of several."""
-        failed = batch.write(self._connection._operations, self._table)
+        failed = batch.write(self._engine, self._table)
         if failed:
             raise BatchError(_summary(failed, len(batch), self._table), failed=failed)
         with self._sent_lock:
@@ -254,7 +254,7 @@ class Sender:
             sent.batches += 1
 
     def _retries(self) -> int:
-        return int(self._connection._telemetry.total("metaclient.retries"))
+        return self._engine.retries()
 
 
 class _Pace:

@@ -208,7 +208,7 @@ def learn(connection: Connection, table: bytes, locations: bytes) -> None:
         connection.import_locations(locations)
         return
     if attempt:
-        runtime = connection._runtime
+        runtime = connection.engine.runtime
         runtime.sleep(runtime.rng.uniform(0.0, JITTER_S))
     connection.warm_up(table)
 

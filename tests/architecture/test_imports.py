@@ -38,7 +38,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("meta", ("meta",)),
         ("lookup", ("lookup",)),
         ("calls", ("calls",)),
-        ("client", ("arguments", "batch", "connection", "metaclient", "pool", "scanner", "table")),
+        ("client", ("arguments", "batch", "connection", "engine", "metaclient", "pool", "scanner", "table")),
         ("front ends", ("__main__", "cli", "testing")),
     ),
     "metaclient_fake": (

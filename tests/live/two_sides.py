@@ -32,7 +32,7 @@ class Side:
     """One of the two clusters; rows of an example have its prefix, so that no two examples meet."""
 
     def __init__(self, connection: Connection) -> None:
-        self._operations = connection._operations
+        self._operations = connection.engine.operations
 
     def run(self, operation: object, prefix: bytes) -> Any:
         """The answer, comparable: cells, a truth, None, or the class of the error."""

@@ -188,7 +188,7 @@ def raw_cells(connection: Connection, table: str) -> list[tuple[bytes, Any]]:
     from metaclient.scanner import TableScanner
 
     scan = Scan(max_versions=2**31 - 1, is_raw=True)
-    found = TableScanner(connection._operations, table.encode(), scan, Consistency.STRONG, None)
+    found = TableScanner(connection.engine.operations, table.encode(), scan, Consistency.STRONG, None)
     return [(result.row, tuple(result.cells)) for result, _ in found if result.cells]
 
 

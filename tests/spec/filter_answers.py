@@ -25,14 +25,14 @@ def fill(connection: Connection) -> None:
     if TABLE not in connection.tables():
         connection.create_table(TABLE, FAMILIES)
         for put in ROWS:
-            connection._operations.mutate(TABLE, put)
+            connection.engine.operations.mutate(TABLE, put)
 
 
 def answer(connection: Connection, text: str) -> Answer:
     """What a scan with this filter gives."""
     scan = Scan(filter=text.encode(), max_versions=3)
     try:
-        results = list(TableScanner(connection._operations, TABLE, scan, Consistency.STRONG, None))
+        results = list(TableScanner(connection.engine.operations, TABLE, scan, Consistency.STRONG, None))
     except RequestRefused:
         return REFUSED
     return {

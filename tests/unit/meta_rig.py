@@ -30,7 +30,7 @@ class Rig:
 
     @property
     def locator(self) -> Locator:
-        return self.connection._locator
+        return self.connection.engine.locator
 
     def deadline(self, seconds: float = 10.0) -> float:
         return self.runtime.now() + seconds
@@ -56,7 +56,7 @@ class Rig:
             self.runtime.wait_first((task,), None)
 
     def replica(self, replica_id: int) -> MetaReplicaStatus:
-        return next(one for one in self.connection._reader.status() if one.id == replica_id)
+        return next(one for one in self.connection.engine.reader.status() if one.id == replica_id)
 
     def seen(self, kind: str) -> list[dict[str, object]]:
         return [dict(event.details) for event in self.events if event.kind == kind]

@@ -315,7 +315,7 @@ def test_change_in_a_batch_that_may_have_been_applied_is_not_repeated(backend: S
         Append(b"b", ((b"cf:n", b"1"),)),
         Increment(b"h", ((b"cf:n", 1),)),
     ]
-    first, second, third = multi.batch(connection._operations, b"t", operations)
+    first, second, third = multi.batch(connection.engine.operations, b"t", operations)
     assert isinstance(first, CallTimeout)
     assert isinstance(second, CallTimeout)
     assert first.may_have_applied

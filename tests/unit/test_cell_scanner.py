@@ -88,7 +88,7 @@ def connected(backend: ScriptedBackend, **options: Any) -> Connection:
 
 def scanner(connection: Connection, scan: Scan, *, timeline: bool = False, replica_id: int | None = None) -> Any:
     consistency = Consistency.TIMELINE if timeline or replica_id is not None else Consistency.STRONG
-    return iter(CellScanner(connection._operations, b"t", scan, consistency, replica_id))
+    return iter(CellScanner(connection.engine.operations, b"t", scan, consistency, replica_id))
 
 
 def rows_of(pages: Iterator[Placed]) -> list[bytes]:

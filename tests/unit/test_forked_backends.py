@@ -65,7 +65,7 @@ class World:
             tls = ways.enter_context(tls_bridge(port, certificate, self.tls_ends))
             self.urls["thrift2+tls"] = f"thrift2+tls://127.0.0.1:{tls}?ca={certificate[0]}"
         with metaclient.connect(self.urls["hbase+rpc"]) as connection:
-            replicas = connection._backend.meta_replicas(connection._deadline())
+            replicas = connection._backend.meta_replicas(connection.engine.deadline())
         nodes = {
             f"/hbase/meta-region-server{f'-{one.replica_id}' if one.replica_id else ''}": encode_meta_region_server(
                 MetaRegionServer(one.server)
@@ -326,7 +326,7 @@ def test_child_waits_for_no_lookup_that_a_thread_of_its_parent_makes(world: Worl
             world.cluster.pause(host, keeps_session=True)
         try:
             waiting = runtime.start(connection.locate, "t", b"r005")
-            until(lambda: bool(connection._locator._flights))
+            until(lambda: bool(connection.engine.locator._flights))
             child = Child(lambda: (connection.locate("t", b"r005").region.start_key, connection.stats()["lookups"]))
         finally:
             for host in hosts:

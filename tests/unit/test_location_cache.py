@@ -406,7 +406,7 @@ def test_hundred_tasks_that_hear_of_one_failure_remove_it_once() -> None:
         with connect_to(backend, runtime=runtime) as connection:
             place = connection.locate(TABLE, b"a")
             error = NotServingRegion("gone")
-            tasks = [runtime.start(connection._locator.on_error, place, error) for _ in range(100)]
+            tasks = [runtime.start(connection.engine.locator.on_error, place, error) for _ in range(100)]
             for task in tasks:
                 task.result(runtime.now() + 60)
             assert connection.stats()["cache"]["lost"] == 1

@@ -518,13 +518,13 @@ def test_threads_share_flights_as_well() -> None:
                     place = connection.locate(TABLE, row)
                     assert place.region.contains(row)
                     if count % 200 == 199:
-                        connection._locator.cache.clear(TABLE)
+                        connection.engine.locator.cache.clear(TABLE)
                     if count % 100 == 50:
-                        connection._locator.on_error(place, NotServingRegion("not really"))
+                        connection.engine.locator.on_error(place, NotServingRegion("not really"))
 
             for task in [runtime.start(work, seed) for seed in range(32)]:
                 task.result(runtime.now() + 60)
-            assert not connection._locator._flights
+            assert not connection.engine.locator._flights
             assert backend.count("read_meta") < 32 * 600 / 10
 
 

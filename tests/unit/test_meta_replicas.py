@@ -405,7 +405,7 @@ def test_one_hung_replica_does_not_make_everybody_patient() -> None:
         for _ in range(50):
             look(r)
             r.runtime.run_for(1.0)
-        assert r.connection._reader.health.try_s() == pytest.approx(0.05)
+        assert r.connection.engine.reader.health.try_s() == pytest.approx(0.05)
 
 
 def test_primary_that_says_a_region_is_on_the_move_is_not_ejected_for_it() -> None:
@@ -835,7 +835,7 @@ def test_probe_of_a_cluster_without_tables_heals_an_ejected_replica() -> None:
             with pytest.raises(TableNotFound):
                 connection.locate("t", b"a")
             runtime.run_for(3.0)
-        assert connection._reader.status()[1].state == "healthy"
+        assert connection.engine.reader.status()[1].state == "healthy"
 
 
 def test_lag_that_a_replica_tells_is_shown_beside_it() -> None:

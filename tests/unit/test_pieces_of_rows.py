@@ -40,7 +40,7 @@ def connections() -> Iterator[Mapping[str, Connection]]:
             metaclient.connect(f"hbase+rpc://127.0.0.1:{cluster.rpc_port}", config=QUICK) as native,
         ):
             fake.create_table(TABLE, {"a": {"max_versions": 3}})
-            write = fake._operations.mutate
+            write = fake.engine.operations.mutate
             for row in ROWS:
                 write(TABLE, Put(row, (Cell(b"a:p", 5, b"1"), Cell(b"a:q", 5, b"2"))))
             write(TABLE, Put(b"r2", (Cell(b"a:q", 4, b"old"),)))
@@ -52,7 +52,7 @@ def connections() -> Iterator[Mapping[str, Connection]]:
 def scanned(
     connection: Connection, scan: Scan, after_each: Callable[[TableScanner], None] | None = None
 ) -> list[Result]:
-    scanner = TableScanner(connection._operations, TABLE, scan, Consistency.STRONG, None)
+    scanner = TableScanner(connection.engine.operations, TABLE, scan, Consistency.STRONG, None)
     found: list[Result] = []
     for result, _ in scanner:
         found.append(result)

@@ -78,7 +78,7 @@ def page_of(rows: Sequence[bytes] = ROWS, column: bytes = b"cf:a") -> PutPage:
 
 
 def write(connection: Connection, page: PutPage) -> dict[bytes, MetaClientError]:
-    return put_page(connection._operations, b"t", page)
+    return put_page(connection.engine.operations, b"t", page)
 
 
 def batches(backend: ScriptedBackend) -> list[list[bytes]]:
@@ -142,7 +142,7 @@ def test_region_that_has_moved_is_found_and_all_rows_are_written(runtime: SimRun
     assert write(connection, page_of()) == {}
     assert written(connection) == ALL
     assert connection.locate("t", b"h").server == new
-    assert connection._telemetry.total("metaclient.retries") == 1, "the second attempt knows where to go"
+    assert connection.engine.telemetry.total("metaclient.retries") == 1, "the second attempt knows where to go"
 
 
 def test_only_the_row_that_is_wrong_fails(runtime: SimRuntime) -> None:
@@ -215,7 +215,7 @@ def test_hints_that_were_right_are_confirmed(runtime: SimRuntime) -> None:
     connection = connected(backend)
     connection.import_locations(source.export_locations("t"))
     assert write(connection, page_of()) == {}
-    places = [connection._operations.locator.cache.cached(b"t", row) for row in ROWS]
+    places = [connection.engine.operations.locator.cache.cached(b"t", row) for row in ROWS]
     assert [place is not None and place.is_hint for place in places] == [False] * len(ROWS)
 
 

@@ -425,7 +425,7 @@ def test_own_selector_that_raises_is_named_in_the_error() -> None:
 
 def test_own_selector_may_look_at_the_connection() -> None:
     with rig(
-        meta_mode="LoadBalance", meta_selector=lambda lookup, view: [1 + len(r.connection._reader.status()) % 2]
+        meta_mode="LoadBalance", meta_selector=lambda lookup, view: [1 + len(r.connection.engine.reader.status()) % 2]
     ) as r:
         r.locate(b"a")
         assert r.reads() == 1

@@ -128,7 +128,7 @@ def test_nothing_is_paid_without_an_sdk(runtime: SimRuntime, monkeypatch: pytest
     """Nothing is paid when no SDK is set up: no span object, no observed call, nothing recorded."""
     backend = cluster(runtime)
     connection = connect_to(backend, runtime=runtime)
-    assert not connection._telemetry.is_on
+    assert not connection.engine.telemetry.is_on
 
     def never(*args: object, **kwargs: object) -> None:
         raise AssertionError("paid for nobody")
@@ -148,10 +148,10 @@ def test_nothing_is_paid_without_an_sdk(runtime: SimRuntime, monkeypatch: pytest
 
 def test_sdk_that_is_set_up_later_is_found_when_the_connection_opens(runtime: SimRuntime, request: Any) -> None:
     connection = connect_to(cluster(runtime), runtime=runtime, autoconnect=False)
-    assert not connection._telemetry.is_on
+    assert not connection.engine.telemetry.is_on
     request.getfixturevalue("sdk")
     connection.open()
-    assert connection._telemetry.is_on
+    assert connection.engine.telemetry.is_on
 
 
 # -- spans -----------------------------------------------------------------------------------------------------
@@ -314,7 +314,7 @@ def test_cache_is_seen_by_the_sdk_and_costs_the_fast_path_nothing(connection: Co
     for _ in range(5):
         connection.locate("t", b"a")
     connection.locate(b"t", b"a")
-    hits, misses = connection._locator.cache.hits_and_misses()
+    hits, misses = connection.engine.locator.cache.hits_and_misses()
     assert hits == 6
     assert _sum(sdk, "metaclient.cache.misses", connection) == misses == 1
     assert _sum(sdk, "metaclient.cache.hits", connection) == 6
@@ -323,5 +323,5 @@ def test_cache_is_seen_by_the_sdk_and_costs_the_fast_path_nothing(connection: Co
 
 def _sum(sdk: Sdk, name: str, connection: Connection) -> int:
     """What the SDK collects, less what other living connections of this process add."""
-    others = [one for one in list(telemetry._alive) if one is not connection._telemetry and name in one._watched]
+    others = [one for one in list(telemetry._alive) if one is not connection.engine.telemetry and name in one._watched]
     return sum(point.value for point in sdk.points(name)) - sum(one._watched[name]() for one in others)

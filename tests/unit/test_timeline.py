@@ -303,7 +303,7 @@ def test_secondaries_answer_while_the_primary_cannot_be_located(runtime: SimRunt
     connection = connected(backend, retries=0)
     table = connection.table("t")
     place = connection.locate("t", b"a")
-    connection._locator.on_error(place, NotServingRegion("gone"))
+    connection.engine.locator.on_error(place, NotServingRegion("gone"))
     backend.on("read_meta").raises(lambda: RegionOffline("the primary has no server"))
     assert table.row(b"a", consistency="TIMELINE").stale
     assert [row.stale for _, row in table.rows([b"a"], consistency="TIMELINE")] == [True]

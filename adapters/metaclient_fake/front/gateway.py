@@ -14,7 +14,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from metaclient.backend import Outcome
-from metaclient.calls import multi
 from metaclient.calls.operations import Operation
 from metaclient.config import Config, fields_given
 from metaclient.config.hbase_properties import warn_unread
@@ -64,8 +63,9 @@ class GatewayClient:
         self.backend = cluster.backend(name)
         self.connection = connect_to(self.backend, runtime=cluster.runtime, config=_settings(config or {}))
         self.config = self.connection.config
-        self._operations = self.connection._operations
-        self._locator = self.connection._locator
+        self._engine = self.connection.engine
+        self._operations = self._engine.operations
+        self._locator = self._engine.locator
 
     def close(self) -> None:
         self.connection.close()
@@ -81,8 +81,8 @@ class GatewayClient:
         if table == META_TABLE:
             return self._get_meta(get, (replica_id or 0) if is_timeline else 0)
         if is_timeline:
-            return self._operations.get(table, get, Consistency.TIMELINE, replica_id)[0]
-        return self._operations.get(table, get, Consistency.STRONG, None)[0]
+            return self._engine.get(table, get, Consistency.TIMELINE, replica_id)[0]
+        return self._engine.get(table, get, Consistency.STRONG, None)[0]
 
     def _get_meta(self, get: Get, replica_id: int) -> Result:
         operations = self._operations
@@ -100,17 +100,17 @@ class GatewayClient:
     def get_many(self, table: bytes, gets: Sequence[Get], *, is_timeline: bool = False) -> list[Result]:
         """Return a result for each get. TIMELINE is hedged over all replicas, as in HBase's batches."""
         level = Consistency.TIMELINE if is_timeline else Consistency.STRONG
-        return [result for result, _ in multi.get_many(self._operations, table, gets, level, None)]
+        return [result for result, _ in self._engine.get_many(table, gets, level)]
 
     def mutate(self, table: bytes, mutation: Mutation) -> Result | None:
-        return self._operations.mutate(table, mutation)
+        return self._engine.mutate(table, mutation)
 
     def check_and_mutate(self, table: bytes, check: Check, mutation: Mutation) -> bool:
-        return self._operations.check_and_mutate(table, check, mutation)
+        return self._engine.check_and_mutate(table, check, mutation)
 
     def batch(self, table: bytes, actions: Sequence[Operation]) -> list[Outcome]:
         """Return an outcome for each action; none is raised."""
-        return multi.batch(self._operations, table, actions)
+        return self._engine.batch(table, actions)
 
     # -- scans -------------------------------------------------------------------------------------------------
 
@@ -123,8 +123,8 @@ class GatewayClient:
         """
         level = Consistency.TIMELINE if is_timeline or replica_id is not None else Consistency.STRONG
         if scan.batch is None or scan.limit is None:
-            return _results(TableScanner(self._operations, table, scan, level, replica_id))
-        pieces = TableScanner(self._operations, table, replace(scan, limit=None), level, replica_id)
+            return _results(self._engine.scan_rows(table, scan, level, replica_id))
+        pieces = self._engine.scan_rows(table, replace(scan, limit=None), level, replica_id)
         return _whole_rows(_results(pieces), scan.limit)
 
     # -- places ------------------------------------------------------------------------------------------------
@@ -152,10 +152,10 @@ class GatewayClient:
         return [name for name in names if matcher.fullmatch(name) or matcher.fullmatch(b"default:" + name)]
 
     def describe(self, table: bytes) -> TableDescriptor:
-        return self.connection._describe(table)
+        return self._engine.describe(table)
 
     def is_enabled(self, table: bytes) -> bool:
-        return bool(self.connection._admin("is_table_enabled", self.backend.is_table_enabled, table))
+        return bool(self._engine.admin("is_table_enabled", self.backend.is_table_enabled, table))
 
     def create_table(self, descriptor: TableDescriptor, splits: Sequence[bytes] = ()) -> None:
         self._change("create_table", descriptor.name, lambda: self.cluster.create_table(descriptor, splits))
@@ -188,12 +188,12 @@ class GatewayClient:
 
     def namespaces(self) -> list[str]:
         """Ask the master, as everything else does: over the network, with retries."""
-        found = self.connection._admin("namespaces", self.backend.namespaces)
+        found = self._engine.admin("namespaces", self.backend.namespaces)
         return sorted(name.decode() for name in found)
 
     def _change(self, what: str, table: bytes, procedure: object) -> None:
         """A procedure of the master: asked for over the network, and waited for; its regions are others afterwards."""
-        self.connection._admin(what, self.backend._procedure, procedure)
+        self._engine.admin(what, self.backend._procedure, procedure)
         if table:
             self._locator.cache.clear(table)
 

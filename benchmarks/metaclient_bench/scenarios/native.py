@@ -101,7 +101,7 @@ def _one_caller(connection: Connection) -> Callable[[], None]:
 
 
 def _many_callers(connection: Connection) -> Callable[[], None]:
-    read, runtime = connection.table(TABLE).row, connection._runtime
+    read, runtime = connection.table(TABLE).row, connection.engine.runtime
     each = CALLS * 8 // CALLERS
 
     def caller(number: int) -> None:
@@ -162,7 +162,7 @@ def _scanned(number: str, what: str, cpu: dict[str, float], goal: str) -> Figure
 
 def _cpu(connection: Connection, rounds: int) -> dict[str, float]:
     """CPU microseconds of each, the best round; of all threads of this process."""
-    backend, now = connection._backend, connection._runtime.now
+    backend, now = connection.engine.backend, connection.engine.runtime.now
     assert isinstance(backend, NativeBackend)
     place: RegionLocation = connection.locate(TABLE, ROWS[0])
     read = connection.table(TABLE).row

@@ -8,11 +8,8 @@ from typing import Any
 import pytest
 
 from metaclient.backend import PutPage
-from metaclient.calls import multi
-from metaclient.calls.put_pages import put_page
 from metaclient.errors import Unsupported
 from metaclient.model import LATEST_TIMESTAMP, Consistency, Durability, Scan
-from metaclient.scanner import CellScanner, TableScanner
 from metaclient.table import Table
 from metaclient.testing.contract.suite import (
     LETTER_SPLITS,
@@ -243,13 +240,13 @@ class Scans(ContractSuite):
             table.put(b"%02d" % number, {b"cf:a": b"older"}, timestamp=4)
         self.disturb(table.connection, table)
         scan = Scan(**{"caching": 4, **options})
-        operations = table.connection._operations
+        engine = table.connection.engine
         rows = [
             (result.row, cell.family, cell.qualifier, cell.timestamp, int(cell.type), cell.value)
-            for result, _ in TableScanner(operations, table.name, scan, Consistency.STRONG, None)
+            for result, _ in engine.scan_rows(table.name, scan, Consistency.STRONG)
             for cell in result.cells
         ]
-        pages = [page for page, _ in CellScanner(operations, table.name, scan, Consistency.STRONG, None)]
+        pages = [page for page, _ in engine.scan_cells(table.name, scan, Consistency.STRONG)]
         assert [tuple(cell.values()) for page in pages for cell in page.cells.to_pylist()] == rows
         assert sum(page.rows for page in pages) == len({row for row, *_ in rows})
 
@@ -274,8 +271,8 @@ class Scans(ContractSuite):
             Durability.SKIP_WAL,
         )
         self.disturb(by_page.connection, by_page)
-        assert put_page(by_page.connection._operations, by_page.name, page) == {}
-        assert multi.batch(by_rows.connection._operations, by_rows.name, page.puts()) == [None] * len(rows)
+        assert by_page.connection.engine.put_page(by_page.name, page) == {}
+        assert by_rows.connection.engine.batch(by_rows.name, page.puts()) == [None] * len(rows)
         assert scanned(by_page, include_timestamp=is_timed) == scanned(by_rows, include_timestamp=is_timed)
         there = [3 - given.count(None) for given in zip(*values, strict=True)]
         assert [len(row) for _, row in scanned(by_page)] == there

@@ -135,7 +135,7 @@ def until_clock_moves(table: Table, row: bytes) -> int:
 
 def together(connection: Connection, *functions: Callable[[], T]) -> list[T]:
     """Run functions concurrently, on the runtime of the connection; return their results in order."""
-    tasks = [connection._runtime.start(function, name="contract") for function in functions]
+    tasks = [connection.engine.runtime.start(function, name="contract") for function in functions]
     return [task.result() for task in tasks]
 
 

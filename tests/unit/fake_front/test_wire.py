@@ -82,8 +82,8 @@ def test_pages_of_puts_in_every_dialect(cluster: FakeCluster, table: bytes, fram
     page = PutPage(rows, arrow.array([5, 6, 7]), (b"cf:a",), (rows,))
     dialect = f"transport={'framed' if framed else 'buffered'}&protocol={'compact' if compact else 'binary'}"
     with metaclient.connect(f"thrift2://127.0.0.1:{cluster.thrift2_port}?{dialect}") as connection:
-        assert put_page(connection._operations, table, page) == {}
-        assert connection._telemetry.total("metaclient.retries") == 0
+        assert put_page(connection.engine.operations, table, page) == {}
+        assert connection.engine.telemetry.total("metaclient.retries") == 0
         found = dict(connection.table(table).scan(include_timestamp=True))
     assert found == {row: {b"cf:a": (row, stamp)} for row, stamp in zip((b"a", b"b", b"z"), (5, 6, 7), strict=True)}
 

@@ -37,7 +37,7 @@ class Rig:
     def scanner(self, *, timeline: bool = False, **scan: Any) -> Any:
         """An iterator over lists of (row, value) of each page."""
         consistency = Consistency.TIMELINE if timeline else Consistency.STRONG
-        scanner = CellScanner(self.connection._operations, b"t", Scan(**scan), consistency, None)
+        scanner = CellScanner(self.connection.engine.operations, b"t", Scan(**scan), consistency, None)
         for page, place in scanner:
             rows = [(cell["row"], cell["value"]) for cell in page.cells.to_pylist()]
             keys = sorted({row for row, _ in rows})

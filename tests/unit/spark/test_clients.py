@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import metaclient
+from metaclient.engine import Life
 from metaclient.errors import ConfigError
 from metaclient.meta import Lookup, MetaView, ReplicaView
 from metaclient.meta.selector import RoundRobin
@@ -68,7 +69,7 @@ def test_what_nobody_uses_is_closed_by_age(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(clients._runtime, "now", lambda: now + clients.IDLE_S + 1)
     with clients.lease(options("thrift2://b:1")):
         pass
-    assert old._is_closed
+    assert old.engine.life is Life.CLOSED
 
 
 def test_what_a_task_still_uses_is_not_closed_by_age(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -76,7 +77,7 @@ def test_what_a_task_still_uses_is_not_closed_by_age(monkeypatch: pytest.MonkeyP
         now = clients._runtime.now()
         monkeypatch.setattr(clients._runtime, "now", lambda: now + clients.IDLE_S + 1)
         with clients.lease(options("thrift2://b:1")):
-            assert not old._is_closed
+            assert old.engine.life is not Life.CLOSED
 
 
 def test_there_are_never_more_clients_than_the_bound(opened: list[str]) -> None:

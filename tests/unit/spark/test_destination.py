@@ -84,11 +84,11 @@ def test_truncating_keeps_settings_and_regions(connection: Connection) -> None:
         "t", {"cf": {"max_versions": 7, "time_to_live": 100}}, splits=[b"g", b"p"], region_replication=2
     )
     connection.table("t").put(b"r", {b"cf:a": b"1"})
-    before = connection._describe(b"t")
+    before = connection.engine.describe(b"t")
     destination.prepare(connection, b"t", [b"cf"], options(hbase_spark_write_truncate="true"), overwrite=True)
     assert list(connection.table("t").scan()) == []
     assert starts(connection) == [b"", b"g", b"p"]
-    assert connection._describe(b"t") == before
+    assert connection.engine.describe(b"t") == before
 
 
 def test_what_cannot_be_made_again_is_not_deleted(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,4 +106,4 @@ def test_a_copy_has_renamed_families(connection: Connection) -> None:
     connection.create_table("t", {"a": {"max_versions": 3}, "b": {}}, splits=[b"m"])
     destination.copy_of(connection, b"t", connection, b"u", {b"a": b"z"})
     assert starts(connection, "u") == [b"", b"m"]
-    assert [(family.name, family.max_versions) for family in connection._describe(b"u").families] == [(b"z", 3)]
+    assert [(family.name, family.max_versions) for family in connection.engine.describe(b"u").families] == [(b"z", 3)]

@@ -117,7 +117,7 @@ def test_a_task_that_imports_its_hints_needs_no_lookup_and_no_registry(connected
             other.locate("t", piece.start)
     assert other.stats()["meta"]["reads_by_replica"] == {}
     assert other.stats()["meta"]["refreshes"] == 0
-    assert len(other._reader.registry.known()) == 3
+    assert len(other.engine.reader.registry.known()) == 3
 
 
 def test_hints_are_those_of_the_split_alone(connected: Any) -> None:

@@ -61,7 +61,7 @@ class Calls:
             finally:
                 self.running -= 1
 
-        monkeypatch.setattr(connection._operations.backend, "batch", batch)
+        monkeypatch.setattr(connection.engine.operations.backend, "batch", batch)
 
 
 def put(number: int, size: int = 10, timestamp: int = 7) -> Put:
@@ -215,7 +215,7 @@ def test_rate_is_kept_on_average(connection: Connection, monkeypatch: pytest.Mon
 
 
 def test_rows_that_a_region_refuses_are_tried_again(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    backend, real = connection._operations.backend, connection._operations.backend.batch
+    backend, real = connection.engine.operations.backend, connection.engine.operations.backend.batch
     refusals = iter([True, True])
 
     def batch(server, table, actions, deadline):  # type: ignore[no-untyped-def]  # the SPI's

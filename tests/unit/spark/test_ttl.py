@@ -49,5 +49,5 @@ def test_the_fake_over_thrift_2_refuses_it_rather_than_forget_it() -> None:
         connection.create_table("t", {"cf": {}})
         destination.prepare(connection, b"t", [b"cf"], OPTIONS)
         with pytest.raises(MetaClientError, match="no TTL of single cells"):
-            connection._operations.mutate(b"t", WITH_TTL)
+            connection.engine.operations.mutate(b"t", WITH_TTL)
         assert connection.table("t").row(b"r") == {}

@@ -31,7 +31,7 @@ def test_several_markers_of_one_family_all_count(
 ) -> None:
     """In one TDelete the last of them would replace the others, and newer versions would stay."""
     row = b"%d-%s" % (is_atomic, b",".join(b"%d" % stamp for stamp in stamps))
-    mutate = connection._operations.mutate
+    mutate = connection.engine.operations.mutate
     mutate(TABLE, Put(row, tuple(Cell(b"cf:q", stamp, b"v") for stamp in (1, 2, 3))))
     delete = Delete(row, tuple(Cell(b"cf", stamp, b"", CellType.DELETE_FAMILY) for stamp in stamps))
     mutate(TABLE, RowMutations(row, (delete,)) if is_atomic else delete)
