@@ -13,6 +13,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 from metaclient import keys
@@ -143,13 +144,27 @@ class Engine:
 
     def locate(self, table: bytes, row: bytes, replica_id: int = 0, *, reload: bool = False) -> RegionLocation:
         """Return the location of a replica of the row's region; read hbase:meta if it is not cached."""
-        deadline = self.meta_deadline()
+        begun = self.runtime.now()
+        deadline = begun + self.config.meta_operation_timeout_s
+        attempt = partial(
+            self.locator.locate_region, table, row, deadline=deadline, replica_id=replica_id, reload=reload
+        )
         with self.observed("locate", table):
-            return self.retrier.call(
-                lambda: self.locator.locate(table, row, deadline=deadline, replica_id=replica_id, reload=reload),
-                deadline=deadline,
-                what=lambda: f"locate row {keys.printable(row)!r} of table {keys.printable(table)!r}",
-            )
+            try:
+                entry = attempt()
+            except MetaClientError as error:
+                entry = self.retrier.resume(
+                    error,
+                    attempt,
+                    begun=begun,
+                    deadline=deadline,
+                    what=lambda: f"locate row {keys.printable(row)!r} of table {keys.printable(table)!r}",
+                )
+            else:
+                self.retrier.budget.on_success()
+        location = entry.at(replica_id)
+        assert location is not None
+        return location
 
     def locate_region_before(self, table: bytes, row: bytes, deadline: float, *, reload: bool) -> RegionLocations:
         """Return the region before a row, with retries; b"" is the end of the table."""

@@ -9,9 +9,11 @@ What comes out of a call is an error of our tree, and an honest one: a deadline 
 call's time-out, not the operation's end, and a write that timed out, broke or was cut off by ``close`` may have been
 applied, whatever the backend says.
 
-``race`` carries out a plan of legs:
+A race carries out a plan of legs. A :class:`Contest` says which calls a leg makes and what their outcomes mean:
+``race`` is the contest for one answer (a row, a page, a lookup); ``run_contest`` takes any other (many rows, where a
+leg makes one call per server).
 
-1. Start the first leg. Start the next when its time has come (a hedge needs the budget's leave) or when every leg that
+1. Start the first leg. Start the next when its time has come (a hedge needs the budget's leave) or when every call that
    was started has failed.
 2. The first *success* wins. A failure, or an answer that ``accept`` refuses, is collected and never ends the race while
    another leg is running or waiting. (HBase 3 lets the first completion win, even when it is an error.)
@@ -25,7 +27,7 @@ applied, whatever the backend says.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar, cast
 
@@ -43,7 +45,7 @@ from metaclient.errors import (
 )
 from metaclient.runtime import Pending, Runtime
 
-__all__ = ["Executor", "RaceObserver", "Won", "told"]
+__all__ = ["Contest", "Executor", "RaceCall", "RaceObserver", "Won", "told"]
 
 T = TypeVar("T")
 
@@ -55,6 +57,8 @@ class _Place(Protocol):
     def replica_id(self) -> int: ...
 
 
+L = TypeVar("L")
+C = TypeVar("C", bound="RaceCall[Any, Any]")
 P = TypeVar("P", bound=_Place)
 P_contra = TypeVar("P_contra", bound=_Place, contravariant=True)
 
@@ -86,16 +90,45 @@ class _NoRoomError(Overloaded):
     """A bound of the executor was reached: the call was not made."""
 
 
-class _Running(Generic[P, T]):
-    """A leg in flight."""
+@dataclass(slots=True, eq=False)
+class RaceCall(Generic[L, T]):
+    """One call of a race; ``function`` gets ``args`` and the deadline. The race fills in the other fields."""
 
-    __slots__ = ("deadline", "leg", "pending", "started")
+    leg: Leg[L]
+    function: Callable[..., Answer[T]]
+    args: tuple[object, ...]
+    started: float = 0.0
+    deadline: float = 0.0
+    pending: Pending[T] | None = None
 
-    def __init__(self, leg: Leg[P], pending: Pending[T], started: float, deadline: float) -> None:
-        self.leg = leg
-        self.pending = pending
-        self.started = started
-        self.deadline = deadline
+
+class Contest(Protocol[L, C]):
+    """What a race is about: the calls of each leg, and what their outcomes mean. Called by one thread."""
+
+    is_write: bool
+    discard: Callable[[Any], None] | None
+
+    @property
+    def is_over(self) -> bool:
+        """True if no other answer is needed."""
+
+    def calls_of(self, leg: Leg[L], *, is_hedge: bool) -> Sequence[C]:
+        """Return the calls that a leg makes now; a hedge runs beside other calls."""
+
+    def allow_hedge(self, calls: int) -> bool:
+        """Return True if that many extra calls may be made now."""
+
+    def succeeded(self, call: C, value: Any, waiting: list[Leg[L]], running: Sequence[C]) -> list[Leg[L]]:
+        """Take an answer; return the legs that still wait."""
+
+    def failed(self, call: C, error: MetaClientError, waiting: list[Leg[L]]) -> list[Leg[L]]:
+        """Take a failure; return the legs that still wait. May raise to end the race."""
+
+    def ran_out_of_time(self, leg: Leg[L]) -> None:
+        """Note that this leg was not started, because the deadline had passed."""
+
+    def outran(self, call: C) -> bool:
+        """Take note of a call that was outrun; return True if it shall continue."""
 
 
 class Executor:
@@ -235,28 +268,51 @@ class Executor:
     def race(
         self,
         legs: Sequence[Leg[P]],
-        call: Callable[[P, float], Answer[T]],
-        *,
+        function: Callable[..., Answer[T]],
+        *args: object,
         deadline: float,
         observer: RaceObserver[P],
         accept: Callable[[P, T], MetaClientError | None] | None = None,
-        allow_hedge: Callable[[], bool] = lambda: True,
+        allow_hedge: Callable[[int], bool] = lambda _: True,
         discard: Callable[[T], None] | None = None,
         reorder: Callable[[MetaClientError, list[Leg[P]]], list[Leg[P]]] | None = None,
         watch: Callable[[P, Pending[T], float], bool] | None = None,
         ask_again_s: float = float("inf"),
     ) -> Won[P, T]:
-        """Carry out a plan; see the module's docstring.
+        """Carry out a plan whose legs call ``function(place, *args, deadline)``; see the module's docstring.
 
         ``reorder`` may change the remaining legs after a failure. ``watch`` is called with each outrun call and its
         start time, and returns True if the call shall continue. A hedge that was not allowed asks again after
         ``ask_again_s``.
         """
-        race = _Race(self, call, deadline, observer, accept, allow_hedge, discard, reorder, watch, ask_again_s)
+        contest: _FirstAnswer[P, T] = _FirstAnswer(
+            self._runtime,
+            function,
+            args=args,
+            observer=observer,
+            accept=accept,
+            allow_hedge=allow_hedge,
+            discard=discard,
+            reorder=reorder,
+            watch=watch,
+        )
+        race = _Race(self, contest, legs, deadline=deadline, ask_again_s=ask_again_s)
         try:
-            return race.run_in_turn(list(legs)) if self._inline and _is_sequential(legs) else race.run(list(legs))
+            if self._inline and _is_sequential(legs):
+                race.run_in_turn()
+            else:
+                race.run()
+            if contest.won is None:
+                raise contest.verdict()
+            return contest.won
         finally:
-            race.errors.clear()  # each error holds the frames of its call, and those hold the race
+            contest.errors.clear()  # each error holds the frames of its call, and those hold the race
+
+    def run_contest(
+        self, legs: Sequence[Leg[L]], contest: Contest[L, C], *, deadline: float, ask_again_s: float = float("inf")
+    ) -> None:
+        """Carry out a plan for a contest, until it is over or no leg is left."""
+        _Race(self, contest, legs, deadline=deadline, ask_again_s=ask_again_s).run()
 
 
 def _blocking(function: Callable[..., Answer[T]], *args: object) -> T:
@@ -282,72 +338,64 @@ def _is_sequential(legs: Sequence[Leg[P]]) -> bool:
     return all(before.after_s + before.timeout_s <= leg.after_s for before, leg in pairwise(legs))
 
 
-class _Race(Generic[P, T]):
-    """One race; lives as long as its slowest leg."""
+class _Race(Generic[L, C]):
+    """One race; lives as long as its slowest call."""
 
     def __init__(
         self,
         executor: Executor,
-        call: Callable[[P, float], Answer[T]],
+        contest: Contest[L, C],
+        legs: Sequence[Leg[L]],
+        *,
         deadline: float,
-        observer: RaceObserver[P],
-        accept: Callable[[P, T], MetaClientError | None] | None,
-        allow_hedge: Callable[[], bool],
-        discard: Callable[[T], None] | None,
-        reorder: Callable[[MetaClientError, list[Leg[P]]], list[Leg[P]]] | None,
-        watch: Callable[[P, Pending[T], float], bool] | None,
         ask_again_s: float,
     ) -> None:
         self._executor = executor
         self._runtime = executor._runtime
-        self._call = call
+        self._contest = contest
         self._deadline = deadline
-        self._observer = observer
-        self._accept = accept
-        self._allow_hedge = allow_hedge
-        self._discard = discard
-        self._reorder = reorder
-        self._watch = watch
         self._ask_again_s = ask_again_s
-        self._waiting: list[Leg[P]] = []
-        self._running: list[_Running[P, T]] = []
-        self.errors: list[tuple[Leg[P], MetaClientError]] = []
-        self._hedges = 0
+        self._waiting: list[Leg[L]] = list(legs)
+        self._running: list[C] = []
 
     # -- one after the other, in the caller's thread ---------------------------------------------------------
 
-    def run_in_turn(self, legs: list[Leg[P]]) -> Won[P, T]:
-        self._waiting = legs
-        while self._waiting:
+    def run_in_turn(self) -> None:
+        """Run a plan of which no two calls run at once."""
+        contest = self._contest
+        while self._waiting and not contest.is_over:
             leg = self._waiting.pop(0)
-            started = self._runtime.now()
-            if started >= self._deadline:
-                self.errors.append((leg, DeadlineExceeded("no time left for another try")))
-                break
-            until = min(self._deadline, started + leg.timeout_s)
-            try:
-                value = self._executor.call(self._call, leg.place, deadline=until, discard=self._discard)
-            except MetaClientError as error:
-                self._failed(leg, error, started)
-                continue
-            won = self._judged(leg, value, started)
-            if won is not None:
-                return won
-        raise self._verdict()
+            for call in contest.calls_of(leg, is_hedge=False):
+                now = self._runtime.now()
+                if now >= self._deadline:
+                    contest.ran_out_of_time(leg)
+                    return
+                self._time(call, now)
+                try:
+                    value = self._executor.call(
+                        call.function,
+                        *call.args,
+                        deadline=call.deadline,
+                        is_write=contest.is_write,
+                        discard=contest.discard,
+                    )
+                except MetaClientError as error:
+                    self._waiting = contest.failed(call, error, self._waiting)
+                else:
+                    self._waiting = contest.succeeded(call, value, self._waiting, ())
 
     # -- side by side ----------------------------------------------------------------------------------------
 
-    def run(self, legs: list[Leg[P]]) -> Won[P, T]:
-        self._waiting = legs
+    def run(self) -> None:
         begun = self._runtime.now()
         try:
             while True:
-                won = self._collect()  # first: an answer that comes with the delay's end needs no hedge
-                if won is not None:
-                    return won
+                self._collect()  # first: an answer that comes with the delay's end needs no hedge
+                if self._contest.is_over:
+                    return
                 self._start_due(begun)
                 if not self._running and not self._waiting:
-                    raise self._verdict()
+                    return
                 self._wait(begun)
         finally:
             self._drop_losers()
@@ -360,55 +408,124 @@ class _Race(Generic[P, T]):
             if not by_failure and now < begun + leg.after_s:
                 return
             if now >= self._deadline:
-                self.errors.append((leg, DeadlineExceeded("no time left for another try")))
+                self._contest.ran_out_of_time(leg)
                 self._waiting.clear()
                 return
-            self._waiting.pop(0)
             # A leg that replaces failed ones is no hedge: nothing else is under way.
-            if leg.is_hedge and not by_failure:
-                if not self._allow_hedge():
-                    again_s = now - begun + self._ask_again_s
-                    self._waiting.insert(0, Leg(leg.place, again_s, leg.timeout_s, leg.is_hedge))
-                    return
-                self._hedges += 1
-            self._begin(leg, now)
+            is_hedge = leg.is_hedge and not by_failure
+            calls = self._contest.calls_of(leg, is_hedge=is_hedge)
+            if calls and is_hedge and not self._contest.allow_hedge(len(calls)):
+                self._waiting[0] = replace(leg, after_s=now - begun + self._ask_again_s)
+                return
+            self._waiting.pop(0)
+            for call in calls:
+                self._begin(call)
 
-    def _begin(self, leg: Leg[P], now: float) -> None:
-        until = min(self._deadline, now + leg.timeout_s)
+    def _begin(self, call: C) -> None:
+        self._time(call, self._runtime.now())
         try:
-            answer = self._executor.begin(self._call, leg.place, until)
+            call.pending = self._executor.begin(call.function, *call.args, call.deadline)
         except Exception as error:
-            self._failed(leg, told(error), now)
-            return
-        self._running.append(_Running(leg, answer, now, until))
+            self._failed(call, error)
+        else:
+            self._running.append(call)
 
-    def _collect(self) -> Won[P, T] | None:
-        """Process every leg that has ended, in the order of the plan."""
+    def _time(self, call: C, now: float) -> None:
+        call.started = now
+        call.deadline = min(self._deadline, now + call.leg.timeout_s)
+
+    def _failed(self, call: C, error: BaseException) -> None:
+        made = told(error, is_write=self._contest.is_write)
+        self._waiting = self._contest.failed(call, made, self._waiting)
+
+    def _collect(self) -> None:
+        """Process the calls that have ended, in the order of the plan, until the race is over."""
         now = self._runtime.now()
-        for running in list(self._running):
-            if running.pending.is_done:
-                self._running.remove(running)
-                error = running.pending.error()
+        for call in list(self._running):
+            pending = call.pending
+            assert pending is not None
+            if pending.is_done:
+                self._running.remove(call)
+                error = pending.error()
                 if error is not None:
-                    self._failed(running.leg, told(error), running.started)
+                    self._failed(call, error)
                     continue
-                won = self._judged(running.leg, running.pending.result(), running.started)
-                if won is not None:
-                    return won
-            elif now >= running.deadline:
-                self._running.remove(running)
-                self._executor.abandon(running.pending, self._discard)
-                self._failed(running.leg, CallTimeout("no answer within its time"), running.started)
-        return None
+                self._waiting = self._contest.succeeded(call, pending.result(), self._waiting, self._running)
+                if self._contest.is_over:
+                    return
+            elif now >= call.deadline:
+                self._running.remove(call)
+                self._executor.abandon(pending, self._contest.discard)
+                self._failed(call, CallTimeout("no answer within its time"))
 
-    def _judged(self, leg: Leg[P], value: T, started: float) -> Won[P, T] | None:
-        latency_s = self._runtime.now() - started
+    def _wait(self, begun: float) -> None:
+        """Wait until a call ends, a call times out, or the next leg is due."""
+        instants = [call.deadline for call in self._running]
+        if self._waiting and self._waiting[0].after_s != float("inf"):
+            instants.append(begun + self._waiting[0].after_s)
+        if self._running:
+            self._runtime.wait_first([call.pending for call in self._running if call.pending], min(instants))
+
+    def _drop_losers(self) -> None:
+        for call in self._running:
+            assert call.pending is not None
+            is_watched = self._contest.outran(call)
+            self._executor.abandon(call.pending, self._contest.discard, is_watched=is_watched)
+
+
+class _FirstAnswer(Generic[P, T]):
+    """The contest for one answer: the first success that is accepted wins."""
+
+    is_write = False
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        function: Callable[..., Answer[T]],
+        *,
+        args: tuple[object, ...],
+        observer: RaceObserver[P],
+        accept: Callable[[P, T], MetaClientError | None] | None,
+        allow_hedge: Callable[[int], bool],
+        discard: Callable[[T], None] | None,
+        reorder: Callable[[MetaClientError, list[Leg[P]]], list[Leg[P]]] | None,
+        watch: Callable[[P, Pending[T], float], bool] | None,
+    ) -> None:
+        self._now = runtime.now
+        self._function = function
+        self._args = args
+        self._observer = observer
+        self._accept = accept
+        self._allow_hedge = allow_hedge
+        self.discard = discard
+        self._reorder = reorder
+        self._watch = watch
+        self._hedges = 0
+        self.errors: list[tuple[Leg[P], MetaClientError]] = []
+        self.won: Won[P, T] | None = None
+
+    @property
+    def is_over(self) -> bool:
+        return self.won is not None
+
+    def calls_of(self, leg: Leg[P], *, is_hedge: bool) -> Sequence[RaceCall[P, T]]:
+        return (RaceCall(leg, self._function, (leg.place, *self._args)),)
+
+    def allow_hedge(self, calls: int) -> bool:
+        is_allowed = self._allow_hedge(calls)
+        self._hedges += is_allowed
+        return is_allowed
+
+    def succeeded(
+        self, call: RaceCall[P, T], value: T, waiting: list[Leg[P]], running: Sequence[RaceCall[P, T]]
+    ) -> list[Leg[P]]:
+        leg, latency_s = call.leg, self._now() - call.started
         refusal = self._refusal(leg.place, value)
         if refusal is not None:
-            self._failed(leg, refusal, started)
-            return None
+            return self.failed(call, refusal, waiting)
         self._observer.leg_succeeded(leg.place, latency_s)
-        return Won(leg, value, latency_s, self._hedges, tuple(running.leg.place for running in self._running))
+        self.won = Won(leg, value, latency_s, self._hedges, tuple(other.leg.place for other in running))
+        return waiting
 
     def _refusal(self, place: P, value: T) -> MetaClientError | None:
         if self._accept is None:
@@ -420,30 +537,26 @@ class _Race(Generic[P, T]):
         except Exception as error:  # the check of the answer itself failed
             return translated(error)
 
-    def _failed(self, leg: Leg[P], error: MetaClientError, started: float) -> None:
-        self.errors.append((leg, error))
+    def failed(self, call: RaceCall[P, T], error: MetaClientError, waiting: list[Leg[P]]) -> list[Leg[P]]:
+        place = call.leg.place
+        self.errors.append((call.leg, error))
         if isinstance(error, _NoRoomError):
-            return
-        self._observer.leg_failed(leg.place, error, self._runtime.now() - started)
-        if leg.place.replica_id == 0 and error.disposition is Disposition.FATAL:
+            return waiting
+        self._observer.leg_failed(place, error, self._now() - call.started)
+        if place.replica_id == 0 and error.disposition is Disposition.FATAL:
             raise error
-        if self._reorder is not None:
-            self._waiting = self._reorder(error, self._waiting)
+        return waiting if self._reorder is None else self._reorder(error, waiting)
 
-    def _wait(self, begun: float) -> None:
-        """Wait until a leg ends, a leg times out, or the next one is due."""
-        instants = [running.deadline for running in self._running]
-        if self._waiting and self._waiting[0].after_s != float("inf"):
-            instants.append(begun + self._waiting[0].after_s)
-        if self._running:
-            self._runtime.wait_first([running.pending for running in self._running], min(instants))
+    def ran_out_of_time(self, leg: Leg[P]) -> None:
+        self.errors.append((leg, DeadlineExceeded("no time left for another try")))
 
-    def _drop_losers(self) -> None:
-        for running in self._running:
-            is_watched = self._watch is not None and self._watch(running.leg.place, running.pending, running.started)
-            self._executor.abandon(running.pending, self._discard, is_watched=is_watched)
+    def outran(self, call: RaceCall[P, T]) -> bool:
+        if self._watch is None or call.pending is None:
+            return False
+        return self._watch(call.leg.place, call.pending, call.started)
 
-    def _verdict(self) -> MetaClientError:
+    def verdict(self) -> MetaClientError:
+        """Return the error of a race that nobody won: the primary's, else the last one."""
         primary = [error for leg, error in self.errors if leg.place.replica_id == 0]
         if primary or self.errors:
             return (primary or [self.errors[-1][1]])[0]

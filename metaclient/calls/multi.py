@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from metaclient import keys
-from metaclient.attempts import told
+from metaclient.attempts import Leg, told
+from metaclient.attempts.executor import RaceCall
 from metaclient.backend import Action, Outcome
-from metaclient.calls.operations import NEVER, STALLED_S, Leave, Operation, Operations, Placed, expect, wrong
+from metaclient.calls.answers import expect, wrong
+from metaclient.calls.hedging import STALLED_S, HedgePermit
+from metaclient.calls.operations import Operation, Operations, Placed
 from metaclient.errors import (
     BackendFault,
     CallTimeout,
@@ -32,7 +35,6 @@ from metaclient.model import (
     Result,
     ServerName,
 )
-from metaclient.runtime import Pending
 
 __all__ = ["batch", "get_many"]
 
@@ -63,17 +65,18 @@ def get_many(
 
 
 @dataclass(slots=True, eq=False)
-class _Group:
-    """The actions of one call: their indexes in the batch, their locations, and the call once it is started."""
+class _Group(RaceCall[int, Sequence[Outcome]]):
+    """The actions of one call: their indexes in the batch, and their locations."""
 
-    server: ServerName | None
-    indexes: list[int]
-    places: list[RegionLocation | None]
-    begun: float = 0.0
-    until: float = 0.0
-    is_first: bool = False
+    server: ServerName | None = None
+    indexes: list[int] = field(default_factory=list)
+    places: list[RegionLocation | None] = field(default_factory=list)
     is_hedge: bool = False
-    pending: Pending[Sequence[Outcome]] | None = None
+
+    @property
+    def is_first(self) -> bool:
+        """True if it is of the first leg of its round."""
+        return not self.leg.is_hedge
 
 
 class _Multi:
@@ -81,21 +84,24 @@ class _Multi:
 
     1. A round sends one call per server, in parallel. An action is settled by an answer, by a FATAL error, or by an
        error that may have been applied if the action is not safe to repeat.
-    2. TIMELINE reads are hedged within the round: what the primaries have not answered after the delay is grouped again
-       by the servers of the next replica, if the budget allows it; what they have failed goes there at once. The first
-       answer of a row wins; when all fail, the primary's error counts. As with single reads, a primary on a silent
-       server changes places with a replica that is on another, and a call that was outrun may be the witness of it.
+    2. A round is a contest of the executor, and a leg of its plan is a replica id. Only TIMELINE reads have more than
+       one leg: what the primaries have not answered after the delay is grouped again by the servers of the next
+       replica, if the budget allows it; what they have failed goes there at once. The first answer of a row wins; when
+       all fail, the primary's error counts. As with single reads, a primary on a silent server changes places with a
+       replica that is on another, and a call that was outrun may be the witness of it.
     3. A round that made progress, and left only actions that the server asks to send again (a full response), is
        followed by the next at once and counts as no attempt (HBase's RetryImmediately). Else the retrier decides.
     """
 
     def __init__(self, operations: Operations, table: bytes, actions: Sequence[Operation], deadline: float) -> None:
         self._operations = operations
+        self._hedging = operations.hedging
         self._table = table
         self._actions = actions
         self._deadline = deadline
         kinds = set(map(type, actions))
-        self._is_write = bool(kinds - {Get})
+        self.is_write = bool(kinds - {Get})
+        self.discard: Callable[[object], None] | None = None
         self._is_silent = not kinds & {Get, Increment, Append}  # done is all that there is to say
         self._outcomes: list[Outcome] = [None] * len(actions)
         self._open: dict[int, None] = dict.fromkeys(range(len(actions)))  # without a final outcome, in order
@@ -104,6 +110,8 @@ class _Multi:
         self.places: list[RegionLocation | None] = [None] * len(actions)
         self.is_hedged = False
         self.replica_id = 0
+        self._first_groups: list[_Group] = []
+        self.allow_hedge: Callable[[int], bool] = self._hedging.allow_hedge
         self._spared: dict[int, int] = {}  # the replica that was asked first instead of a silent primary
 
     def run(self) -> list[Outcome]:
@@ -148,36 +156,56 @@ class _Multi:
 
     def _round(self) -> None:
         """Call one replica after the other, according to the plan, until no action is open or no replica is left."""
-        operations, runtime = self._operations, self._operations.runtime
-        begun = runtime.now()
-        delay_s = operations.delays["rows"].delay_s()
-        is_staged = operations.config.hedge_plan == "staged"
-        first = self._groups(self.replica_id, cached=False)
+        operations, now = self._operations, self._operations.runtime.now
+        begun = now()
+        timeout_s = operations.config.rpc_write_timeout_s if self.is_write else operations.read_timeout_s
+        first = Leg(self.replica_id, 0.0, timeout_s)
+        self._first_groups = self._groups(first, cached=False)
         order = self._secondaries() if self.is_hedged else []
-        if len(first) == 1 and not order:
-            self._run_here(first[0])
+        if len(self._first_groups) == 1 and not order:
+            self._run_here(self._first_groups[0])
             return
-        for group in first:
-            group.is_first = True
-        leave = Leave(operations, "rows", [place for group in first for place in group.places if place is not None])
-        running = self._send(first)
-        due = begun + delay_s
-        try:
-            while self._open:
-                if order and (not running or runtime.now() >= due):
-                    groups = self._groups(order[0], cached=True)
-                    if groups and running and not leave(len(groups)):
-                        due = runtime.now() + STALLED_S  # a failure of all that are running starts it sooner
-                        continue
-                    order.pop(0)
-                    due += delay_s if is_staged else 0.0
-                    running += self._send(groups, is_hedge=bool(running))
-                elif running:
-                    running = self._collect(running, due if order else NEVER)
-                else:
-                    return
-        finally:
-            self._drop(running)
+        places = [place for group in self._first_groups for place in group.places if place is not None]
+        self.allow_hedge = HedgePermit(self._hedging, "rows", places)
+        legs = self._hedging.legs((self.replica_id, *order), "rows", spent_s=now() - begun, timeout_s=timeout_s)
+        operations.executor.run_contest(legs, self, deadline=self._deadline, ask_again_s=STALLED_S)
+
+    @property
+    def is_over(self) -> bool:
+        return not self._open
+
+    def calls_of(self, leg: Leg[int], *, is_hedge: bool) -> list[_Group]:
+        groups = self._groups(leg, cached=True) if leg.is_hedge else self._first_groups
+        for group in groups:
+            group.is_hedge = is_hedge
+            if self.is_hedged and not is_hedge:
+                self._hedging.budget.on_call()
+        return groups
+
+    def succeeded(
+        self, call: _Group, value: object, waiting: list[Leg[int]], running: Sequence[_Group]
+    ) -> list[Leg[int]]:
+        self._take(call, value)
+        return waiting
+
+    def failed(self, call: _Group, error: MetaClientError, waiting: list[Leg[int]]) -> list[Leg[int]]:
+        self._take_error(call, error)
+        return waiting
+
+    def ran_out_of_time(self, leg: Leg[int]) -> None:
+        """Do nothing: the open actions get a CallTimeout, or keep the error that they have."""
+
+    def outran(self, call: _Group) -> bool:
+        """Take note of a call whose answer is no longer needed. It may continue as a witness."""
+        if not call.is_hedge:
+            self._hedging.add_latency("rows", self._operations.runtime.now() - call.started)
+        place, pending = call.places[0], call.pending
+        if not self.is_hedged or call.server is None or place is None or pending is None:
+            return False  # behind a gateway one call is for many servers
+        if pending.is_done:
+            self._hedging.answered(call.server)
+            return False
+        return self.is_over and self._hedging.is_witness("rows", place, pending, call.started)
 
     def _secondaries(self) -> list[int]:
         """Return the replica ids of the further stages: those of the open row whose region has the most replicas."""
@@ -186,26 +214,31 @@ class _Multi:
         known = [entry for entry in entries if entry is not None]
         if not known:
             return []
-        return self._operations.replica_order(max(known, key=lambda entry: len(entry.replicas)))[1:]
+        return self._hedging.replica_order(max(known, key=lambda entry: len(entry.replicas)))[1:]
 
-    def _groups(self, replica_id: int, *, cached: bool) -> list[_Group]:
+    def _groups(self, leg: Leg[int], *, cached: bool) -> list[_Group]:
         """Group the open actions by server, in the order given; a hedge makes no lookup."""
-        if self._operations.by_gateway and replica_id == 0 and not self.is_hedged:
-            return [_Group(None, list(self._open), [None] * len(self._open))]
+        by_gateway, replica_id = self._operations.by_gateway, leg.place
+        if by_gateway and replica_id == 0 and not self.is_hedged:
+            return [self._group(leg, None, list(self._open), [None] * len(self._open))]
         places = self._cached(replica_id) if cached else self._sparing(self._located(replica_id))
-        by_gateway = self._operations.by_gateway
-        grouped: dict[ServerName | None, _Group] = {}
+        grouped: dict[ServerName | None, tuple[list[int], list[RegionLocation | None]]] = {}
         for index in self._open:
             if index not in places:
                 continue
             place = places[index]
             server = place.server if place is not None and not by_gateway else None
-            group = grouped.get(server)
-            if group is None:
-                group = grouped[server] = _Group(server, [], [])
-            group.indexes.append(index)
-            group.places.append(place)
-        return list(grouped.values())
+            indexes, at = grouped.setdefault(server, ([], []))
+            indexes.append(index)
+            at.append(place)
+        return [self._group(leg, server, *group) for server, group in grouped.items()]
+
+    def _group(
+        self, leg: Leg[int], server: ServerName | None, indexes: list[int], places: list[RegionLocation | None]
+    ) -> _Group:
+        actions = [Action(place, self._actions[index]) for index, place in zip(indexes, places, strict=True)]
+        batch = self._operations.backend.batch
+        return _Group(leg, batch, (server, self._table, actions), server=server, indexes=indexes, places=places)
 
     def _cached(self, replica_id: int) -> dict[int, RegionLocation | None]:
         cache, spared = self._operations.locator.cache, self._spared
@@ -219,12 +252,11 @@ class _Multi:
 
     def _sparing(self, places: dict[int, RegionLocation | None]) -> dict[int, RegionLocation | None]:
         """Return the locations; one on a silent server is replaced by another replica if possible."""
-        operations = self._operations
         self._spared.clear()
-        if not self.is_hedged or not operations.has_silent:
+        if not self.is_hedged or not self._hedging.has_silent:
             return places
         for index, place in places.items():
-            if place is not None and operations.is_silent("rows", place):
+            if place is not None and self._hedging.is_silent("rows", place):
                 other = self._instead(index)
                 if other is not None:
                     places[index] = other
@@ -237,8 +269,8 @@ class _Multi:
         entry = operations.locator.cache.cached_region(self._table, self._actions[index].row)
         if entry is None:
             return None
-        others = (entry.at(at) for at in operations.replica_order(entry)[1:])
-        return next((one for one in others if one is not None and not operations.is_silent("rows", one)), None)
+        others = (entry.at(at) for at in self._hedging.replica_order(entry)[1:])
+        return next((one for one in others if one is not None and not self._hedging.is_silent("rows", one)), None)
 
     def _located(self, replica_id: int) -> dict[int, RegionLocation | None]:
         """Return the locations of the open actions. An action that cannot be located keeps its error.
@@ -275,85 +307,19 @@ class _Multi:
             return self._operations.locator.locate(self._table, row, deadline=self._deadline)
         return self._operations.place(self._table, row, self._deadline, replica_id)
 
-    def _arguments(self, group: _Group) -> tuple[ServerName | None, bytes, list[Action]]:
-        pairs = zip(group.indexes, group.places, strict=True)
-        return group.server, self._table, [Action(place, self._actions[index]) for index, place in pairs]
-
-    def _timed(self, group: _Group) -> None:
-        operations = self._operations
-        timeout_s = operations.config.rpc_write_timeout_s if self._is_write else operations.read_timeout_s
-        group.begun = operations.runtime.now()
-        group.until = min(self._deadline, group.begun + timeout_s)
-
     def _run_here(self, group: _Group) -> None:
         """Run a single call in the caller's own thread."""
         operations = self._operations
-        self._timed(group)
+        group.started = operations.runtime.now()
+        group.deadline = min(self._deadline, group.started + group.leg.timeout_s)
         try:
             answer = operations.executor.call(
-                operations.backend.batch, *self._arguments(group), deadline=group.until, is_write=self._is_write
+                group.function, *group.args, deadline=group.deadline, is_write=self.is_write
             )
         except MetaClientError as error:
             self._take_error(group, error)
         else:
             self._take(group, answer)
-
-    def _send(self, groups: list[_Group], *, is_hedge: bool = False) -> list[_Group]:
-        operations = self._operations
-        sent: list[_Group] = []
-        for group in groups:
-            group.is_hedge = is_hedge
-            self._timed(group)
-            if self.is_hedged and not is_hedge:
-                operations.hedge_budget.on_call()
-            try:
-                group.pending = operations.executor.begin(
-                    operations.backend.batch, *self._arguments(group), group.until
-                )
-            except Exception as error:
-                self._take_error(group, told(error, is_write=self._is_write))
-            else:
-                sent.append(group)
-        return sent
-
-    def _collect(self, running: list[_Group], due: float) -> list[_Group]:
-        """Wait until a call ends, times out, or another one is due; return the calls in flight."""
-        runtime = self._operations.runtime
-        until = min(due, *(group.until for group in running))
-        runtime.wait_first([group.pending for group in running if group.pending is not None], until)
-        left: list[_Group] = []
-        for group in running:
-            pending = group.pending
-            assert pending is not None
-            if pending.is_done:
-                error = pending.error()
-                if error is not None:
-                    self._take_error(group, told(error, is_write=self._is_write))
-                else:
-                    self._take(group, pending.result())
-            elif runtime.now() >= group.until:
-                self._operations.executor.abandon(pending)
-                self._take_error(group, told(CallTimeout("no answer within its time"), is_write=self._is_write))
-            else:
-                left.append(group)
-        return left
-
-    def _drop(self, running: list[_Group]) -> None:
-        """Abandon calls whose answers are no longer needed. An outrun call may continue as a witness."""
-        operations = self._operations
-        for group in running:
-            assert group.pending is not None
-            if not group.is_hedge:
-                operations.delays["rows"].window.add(operations.runtime.now() - group.begun)
-            place = group.places[0]
-            is_watched = (
-                not self._open  # outrun
-                and self.is_hedged
-                and group.server is not None  # behind a gateway one call is for many servers
-                and place is not None
-                and operations.is_witness("rows", place, group.pending, group.begun)
-            )
-            operations.executor.abandon(group.pending, is_watched=is_watched)
 
     # -- outcomes ------------------------------------------------------------------------------------------------
 
@@ -361,13 +327,13 @@ class _Multi:
         if not isinstance(answer, Sequence) or len(answer) != len(group.indexes):
             said = f"{len(answer)} outcomes" if isinstance(answer, Sequence) else type(answer).__name__
             text = f"the backend answered {said} for {len(group.indexes)} actions"
-            self._take_error(group, BackendFault(text, may_have_applied=self._is_write))
+            self._take_error(group, BackendFault(text, may_have_applied=self.is_write))
             return
         operations = self._operations
         if group.server is not None:
-            operations.answered(group.server)
+            self._hedging.answered(group.server)
         if self.is_hedged and not group.is_hedge:
-            operations.delays["rows"].window.add(operations.runtime.now() - group.begun)
+            self._hedging.add_latency("rows", operations.runtime.now() - group.started)
         if self._is_silent and not any(answer):
             self._take_done(group)
             return
@@ -381,8 +347,7 @@ class _Multi:
                 self._blame(place, checked, blamed)
                 self._failed(index, place, checked)
                 continue
-            if place is not None and place.is_hint:
-                operations.locator.cache.confirm(place)
+            operations.locator.confirm(place)
             self.places[index] = place
             self._settle(index, checked)
             won = True
@@ -392,12 +357,12 @@ class _Multi:
             and not group.is_first
             and any(place is not None and place.replica_id for place in group.places)
         ):
-            operations.telemetry.count("metaclient.hedges.won" if group.is_hedge else "metaclient.failovers")
+            self._hedging.count_win(is_hedge=group.is_hedge)
 
     def _take_done(self, group: _Group) -> None:
         """Settle a group of puts and deletes that were all applied, without a check per action."""
         for place in {place for place in group.places if place is not None and place.is_hint}:
-            self._operations.locator.cache.confirm(place)
+            self._operations.locator.confirm(place)
         if len(group.indexes) == len(self._open):
             self._open.clear()
         else:
@@ -407,9 +372,9 @@ class _Multi:
     def _checked(self, index: int, outcome: object) -> Outcome:
         """Return the outcome if its type fits the action, else BackendFault."""
         if isinstance(outcome, MetaClientError):
-            return told(outcome, is_write=self._is_write)
+            return told(outcome, is_write=self.is_write)
         if isinstance(self._actions[index], Get | Increment | Append):
-            return outcome if isinstance(outcome, Result) else wrong(Result, outcome, is_write=self._is_write)
+            return outcome if isinstance(outcome, Result) else wrong(Result, outcome, is_write=self.is_write)
         return None
 
     def _take_error(self, group: _Group, error: MetaClientError) -> None:
@@ -417,7 +382,7 @@ class _Multi:
         if isinstance(error, ConnectionClosed):
             raise error
         # One error for all of them, and the server got it (ALL_OR_ERROR): any of them may have been applied.
-        is_vague = self._is_write and not self._operations.outcome_per_row and len(group.indexes) > 1
+        is_vague = self.is_write and not self._operations.outcome_per_row and len(group.indexes) > 1
         is_vague = is_vague and not isinstance(error, ServerUnreachable | Overloaded)
         blamed: set[int] = set()
         for index, place in zip(group.indexes, group.places, strict=True):

@@ -95,10 +95,9 @@ def _at_once(operations: Operations, backend: PutPageBackend, table: bytes, page
             raise
         begin = end
         if server is not None:
-            operations.answered(server)
+            operations.hedging.answered(server)
         for place, _ in places:
-            if place is not None and place.is_hint:
-                operations.locator.cache.confirm(place)
+            operations.locator.confirm(place)
 
 
 def _places(

@@ -283,12 +283,12 @@ class RegionWalk(Generic[P]):
 
     def _race(self, scan: Scan, deadline: float) -> tuple[P, RegionLocation]:
         row, before = self._target()
-        return self._operations.race(
-            self._table,
-            row,
+        return self._operations.hedging.race(
             "scan",
             lambda place, until: self._open_page(place, self._table, self._cut(scan, place), until),
-            self._page_type,
+            table=self._table,
+            row=row,
+            answer=self._page_type,
             deadline=deadline,
             before=before,
             discard=self._discard,

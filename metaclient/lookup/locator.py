@@ -206,7 +206,15 @@ class Locator:
         error: BaseException | None = None
         try:
             with self._telemetry.lookup(lookup.table):
-                return self._read(flight, lookup, deadline)
+                self._telemetry.count("metaclient.lookups")
+                until = min(deadline, self._runtime.now() + self._config.meta_lookup_timeout_s)
+                found = self._read_from_top(flight, lookup, until) if flight.from_top else None
+                return found or self._read_down(flight, lookup, until)
+        except MetaClientError as raised:
+            error = self._failure(raised, lookup, deadline)
+            if error is raised:
+                raise
+            raise error from raised
         except BaseException as raised:
             error = raised
             raise
@@ -221,21 +229,16 @@ class Locator:
                 flight.pending.fail(error)
                 error = None  # error -> traceback -> this frame -> error would be a cycle
 
-    def _read(self, flight: Flight, lookup: Lookup, deadline: float) -> RegionLocations | None:
-        self._telemetry.count("metaclient.lookups")
-        until = min(deadline, self._runtime.now() + self._config.meta_lookup_timeout_s)
-        try:
-            found = self._read_from_top(flight, lookup, until) if flight.from_top else None
-            return found or self._read_down(flight, lookup, until)
-        except MetaClientError as error:
-            is_late = isinstance(error, DeadlineExceeded)
-            if error.disposition is Disposition.FATAL and not is_late:
-                raise
-            if self._runtime.now() >= deadline:
-                raise DeadlineExceeded(f"looking up {described(lookup)}: {error}") from error
-            if is_late:  # the lookup's own limit: the operation may still try again
-                raise CallTimeout(f"looking up {described(lookup)} took all of meta_lookup_timeout_s") from error
-            raise
+    def _failure(self, error: MetaClientError, lookup: Lookup, deadline: float) -> MetaClientError:
+        """Return the error of a flight that failed: whether the caller's deadline ended it, or a limit of its own."""
+        is_late = isinstance(error, DeadlineExceeded)
+        if error.disposition is Disposition.FATAL and not is_late:
+            return error
+        if self._runtime.now() >= deadline:
+            return DeadlineExceeded(f"looking up {described(lookup)}: {error}")
+        if is_late:  # the lookup's own limit: the operation may still try again
+            return CallTimeout(f"looking up {described(lookup)} took all of meta_lookup_timeout_s")
+        return error
 
     def _read_down(self, flight: Flight, lookup: Lookup, until: float) -> RegionLocations | None:
         """Read the row's region and the regions below it."""
@@ -366,7 +369,12 @@ class Locator:
             # Some regions have no server, also at the primary: list them as they are, as HBase does.
             return self._reader.read_primary(scan, as_they_are, deadline)
 
-    # -- errors of calls -------------------------------------------------------------------------------------------
+    # -- outcomes of calls -------------------------------------------------------------------------------------------
+
+    def confirm(self, location: RegionLocation | None) -> None:
+        """Record that a call at this location succeeded: a hint of RegionMoved becomes a location."""
+        if location is not None and location.is_hint:
+            self.cache.confirm(location)
 
     def on_error(self, location: RegionLocation, error: MetaClientError) -> None:
         """Decide whether a failed call proves its location wrong, and repair or forget the location if so."""

@@ -8,13 +8,12 @@ from typing import TypeVar
 from metaclient.attempts.budget import HedgeBudget
 from metaclient.attempts.executor import Executor
 from metaclient.attempts.plan import Leg, one_replica
-from metaclient.backend import Backend, MetaPage, MetaScan
+from metaclient.backend import Answer, Backend, MetaPage, MetaScan
 from metaclient.config import Config
 from metaclient.errors import LocationUnknown, MetaClientError, RegionOffline
 from metaclient.meta.reading import Reading
 from metaclient.meta.registry import MetaRegistry
 from metaclient.model import MetaReplica
-from metaclient.runtime import Pending
 from metaclient.telemetry import Telemetry
 
 __all__ = ["MetaCalls"]
@@ -48,16 +47,12 @@ class MetaCalls:
     ) -> tuple[T, int]:
         """Read one page; return its meaning and the id of the replica that sent it."""
         self._hedge_budget.on_call()
-
-        def call(replica: MetaReplica, until: float) -> MetaPage | Pending[MetaPage]:
-            if not self._registry.is_addressable(replica):
-                raise RegionOffline(f"the registry knows no server for replica {replica.replica_id} of hbase:meta")
-            return self._backend.read_meta(replica, scan, until)
-
+        has_places = all(self._registry.is_addressable(leg.place) for leg in legs)
         try:
             won = self._executor.race(
                 legs,
-                call,
+                self._backend.read_meta if has_places else self._read_placed,
+                scan,
                 deadline=deadline,
                 observer=reading,
                 accept=reading.accept,
@@ -75,3 +70,9 @@ class MetaCalls:
         if won.hedges:
             self._telemetry.count("metaclient.meta.hedges", won.hedges)
         return reading.meanings[won.leg.place.replica_id], won.leg.place.replica_id
+
+    def _read_placed(self, replica: MetaReplica, scan: MetaScan, until: float) -> Answer[MetaPage]:
+        """Read a page; raise RegionOffline for a replica without a server, which Java's selector may choose."""
+        if not self._registry.is_addressable(replica):
+            raise RegionOffline(f"the registry knows no server for replica {replica.replica_id} of hbase:meta")
+        return self._backend.read_meta(replica, scan, until)

@@ -126,7 +126,7 @@ def run(
         copies.pipelined if made.is_pipelined else copies.blocking,
         deadline=runtime.now() + deadline_s,
         observer=heard or Heard(),
-        allow_hedge=budget.take if budget is not None else lambda: True,
+        allow_hedge=budget.take if budget is not None else lambda _: True,
         discard=discard,
         accept=accept,
     )

@@ -678,6 +678,17 @@ def test_hedged_rows_through_a_gateway(runtime: SimRuntime) -> None:
     assert backend.count("batch") == 2
 
 
+def test_many_rows_call_no_replica_after_their_deadline(runtime: SimRuntime) -> None:
+    """The primaries time out at the deadline; the answer of a further call would come too late."""
+    backend = cluster(runtime)
+    connection = connected(backend, operation_timeout_s=1.0, hedge_delay_multiget_s=5.0)
+    backend.on("batch").hangs()
+    begun = runtime.now()
+    with pytest.raises(DeadlineExceeded):
+        connection.table("t").rows([b"a", b"h", b"q"], consistency="TIMELINE")
+    assert {call.at_s - begun for call in backend.calls if call.method == "batch"} == {0.0}
+
+
 def test_silent_cluster_ends_many_rows_at_the_deadline(runtime: SimRuntime) -> None:
     backend = cluster(runtime, capabilities=Capabilities(honours_deadline=False))
     connection = connected(backend, operation_timeout_s=5.0, rpc_timeout_s=1.0)

@@ -13,9 +13,9 @@ from typing import Any
 from unittest.mock import patch
 
 from metaclient.attempts.budget import CallBudget, HedgeBudget
-from metaclient.attempts.executor import _Race
+from metaclient.attempts.executor import _FirstAnswer, _Race, told
 from metaclient.attempts.retry import _Operation
-from metaclient.calls.operations import Operations
+from metaclient.calls.hedging import Hedging
 from metaclient.errors import ConfigError, Disposition, MetaClientError
 from metaclient.lookup.locator import Locator
 from metaclient.meta.reading import Reading
@@ -242,13 +242,13 @@ def lease_never_ends(right: Callable[..., Any]) -> Callable[..., Any]:
 # -- the client --------------------------------------------------------------------------------------------------------
 
 
-@_defect(Operations, "race", caught_by=("timeline", "answers"))
+@_defect(Hedging, "race", caught_by=("timeline", "answers"))
 def stale_flag_of_wrong_replica(right: Callable[..., Any]) -> Callable[..., Any]:
     """A hedged read names the primary, whoever answered."""
 
-    def race(self: Operations, table: bytes, row: bytes, *arguments: Any, **options: Any) -> Any:
-        value, place = right(self, table, row, *arguments, **options)
-        known = self.locator.cache.cached_region(table, row)
+    def race(self: Any, *arguments: Any, table: bytes, row: bytes, **options: Any) -> Any:
+        value, place = right(self, *arguments, table=table, row=row, **options)
+        known = self._locator.cache.cached_region(table, row)
         return value, (known.primary if known is not None and known.primary is not None else place)
 
     return race
@@ -268,10 +268,10 @@ def cache_keeps_dead_parent(right: Callable[..., Any]) -> Callable[..., Any]:
 def hedge_returns_first_error(right: Callable[..., Any]) -> Callable[..., Any]:
     """The first leg of a race that fails ends it, though another one is under way."""
 
-    def failed(self: Any, leg: Any, error: MetaClientError, started: float) -> None:
-        right(self, leg, error, started)
-        if self._running:
-            raise error
+    def failed(self: Any, call: Any, error: BaseException) -> None:
+        right(self, call, error)
+        if self._running and isinstance(self._contest, _FirstAnswer):
+            raise told(error)
 
     return failed
 

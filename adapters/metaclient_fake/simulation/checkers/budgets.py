@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from metaclient.calls.operations import STALLED_S
+from metaclient.calls.hedging import STALLED_S
 from metaclient.errors import Disposition
 from metaclient_fake.simulation.history import Operation
 from metaclient_fake.simulation.observed import SeenCall

@@ -1,0 +1,261 @@
+"""Decides when a TIMELINE read calls another replica of its region, runs the race, and learns from its outcome.
+
+The policies are in :mod:`metaclient.attempts`: the delay, the budget of extra calls, and the servers that have stopped
+answering. This module applies them to region replicas: one read of a row or of a page (``race``), and the parts of a
+read of many rows, which :mod:`metaclient.calls.multi` races.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from metaclient.attempts import Executor, HedgeBudget, HedgeDelay, Leg, SilentServers, all_at_once, staged
+from metaclient.backend import Answer
+from metaclient.calls.answers import wrong
+from metaclient.config import Config
+from metaclient.errors import ConnectionClosed, Disposition, MetaClientError
+from metaclient.lookup.locator import Locator
+from metaclient.model import RegionLocation, RegionLocations, ServerName
+from metaclient.runtime import Pending, Runtime
+from metaclient.telemetry import Telemetry
+
+__all__ = ["STALLED_S", "HedgePermit", "Hedging"]
+
+P = TypeVar("P")
+T = TypeVar("T")
+#: A server is silent when a response is overdue by more than SILENT_S and by more than SILENT_DELAYS hedge delays.
+SILENT_S = 0.05
+SILENT_DELAYS = 5
+#: After this time, and twice as many delays, a read whose hedge was refused may call another replica without budget.
+STALLED_S = 0.25
+
+
+class Hedging:
+    """The hedged reads of one connection; a ``kind`` of read ("get", "scan", "rows") has its own delay."""
+
+    def __init__(
+        self, runtime: Runtime, config: Config, *, executor: Executor, locator: Locator, telemetry: Telemetry
+    ) -> None:
+        self._now = runtime.now
+        self._config = config
+        self._executor = executor
+        self._locator = locator
+        self._telemetry = telemetry
+        self._is_staged = config.hedge_plan == "staged"
+        self._read_timeout_s = min(config.rpc_read_timeout_s, config.operation_timeout_s)
+        self.budget = HedgeBudget(ratio=config.hedge_budget, burst=config.hedge_budget_burst)
+        self._delays = {
+            "get": self._delay(config.hedge_delay_get_s),
+            "scan": self._delay(config.hedge_delay_scan_s),
+            "rows": self._delay(config.hedge_delay_multiget_s),
+        }
+        self._begin()
+        runtime.on_fork(self._begin)
+        self._turn = 0  # races between threads only make two reads start at the same replica
+
+    def _begin(self) -> None:
+        """Start without silent servers: at first, and in a child process, where the parent's calls never end."""
+        self._silent = SilentServers()
+
+    def _delay(self, fixed_s: float) -> HedgeDelay:
+        config = self._config
+        return HedgeDelay(
+            fixed_s=fixed_s,
+            adaptive=config.hedge_delay == "adaptive",
+            quantile=config.hedge_quantile,
+            min_s=config.hedge_delay_min_s,
+            max_s=config.hedge_delay_max_s,
+            samples_min=config.hedge_samples_min,
+        )
+
+    # -- one read --------------------------------------------------------------------------------------------
+
+    def race(
+        self,
+        kind: str,
+        function: Callable[..., Answer[Any]],
+        *args: object,
+        table: bytes,
+        row: bytes,
+        answer: type[T],
+        deadline: float,
+        before: bool = False,
+        discard: Callable[[T], None] | None = None,
+    ) -> tuple[T, RegionLocation]:
+        """Call the region's replicas according to the plan; return the first success and its location.
+
+        A call is ``function(location, *args, deadline)``, and must return an ``answer``.
+        """
+        begun = self._now()
+        places, unplaced = self._places(table, row, kind, deadline, before)
+        sent = self._now()
+        self.budget.on_call()
+        try:
+            won = self._executor.race(
+                self.legs(places, kind, spent_s=sent - begun),
+                function,
+                *args,
+                deadline=deadline,
+                observer=_Observer(self, kind, self._locator),
+                accept=lambda place, value: None if isinstance(value, answer) else wrong(answer, value),
+                allow_hedge=HedgePermit(self, kind, places[:1]),
+                discard=discard,
+                watch=partial(self.is_witness, kind),
+                ask_again_s=STALLED_S,
+            )
+        except MetaClientError as error:
+            if unplaced is None or isinstance(error, ConnectionClosed):
+                raise
+            raise unplaced from error  # the primary's error counts, and it has no place
+        self.answered(won.leg.place.server)
+        if any(place.replica_id == 0 for place in won.outran):
+            # The primary takes at least that long; without this sample the delay would only reflect its fast responses.
+            self.add_latency(kind, self._now() - sent)
+        if won.leg.is_hedge:
+            self.count_win(is_hedge=won.hedges > 0)
+        return won.value, won.leg.place
+
+    def _places(
+        self, table: bytes, row: bytes, kind: str, deadline: float, before: bool
+    ) -> tuple[list[RegionLocation], MetaClientError | None]:
+        """Return the primary, then the secondaries in rotating order; and the error if there is no primary.
+
+        Replicas on silent servers come last.
+        """
+        unplaced: MetaClientError | None = None
+        try:
+            entry = self._locator.locate_region(table, row, deadline=deadline, before=before)
+        except MetaClientError as error:
+            # The primary has no location now: the known secondaries can still answer a TIMELINE read.
+            known = None if before else self._locator.cache.cached_region(table, row)
+            if known is None or not known.placed() or error.disposition is Disposition.FATAL:
+                raise
+            entry, unplaced = known, error
+        places = [place for at in self.replica_order(entry) if (place := entry.at(at)) is not None]
+        if self.has_silent:
+            places.sort(key=lambda place: self.is_silent(kind, place))
+        return places, unplaced
+
+    # -- the plan --------------------------------------------------------------------------------------------
+
+    def replica_order(self, entry: RegionLocations) -> list[int]:
+        """Return the primary first, then the other replicas in rotating order."""
+        others = list(range(1, len(entry.replicas)))
+        self._turn += 1
+        start = self._turn % len(others) if others else 0
+        return [0, *others[start:], *others[:start]]
+
+    def legs(
+        self, places: Sequence[P], kind: str, *, spent_s: float, timeout_s: float | None = None
+    ) -> Sequence[Leg[P]]:
+        """Return the plan of a read; time spent on locating counts towards the hedge delay, as in HBase."""
+        make = staged if self._is_staged else all_at_once
+        timeout_s = self._read_timeout_s if timeout_s is None else timeout_s
+        legs = make(places, delay_s=self._delays[kind].delay_s(), timeout_s=timeout_s)
+        return [Leg(leg.place, max(0.0, leg.after_s - spent_s), leg.timeout_s, leg.is_hedge) for leg in legs]
+
+    def add_latency(self, kind: str, latency_s: float) -> None:
+        """Add a latency of a primary, from which the adaptive delay is computed."""
+        self._delays[kind].window.add(latency_s)
+
+    # -- silent servers --------------------------------------------------------------------------------------
+
+    @property
+    def has_silent(self) -> bool:
+        """Return True if any server may be silent; usually False, which saves further checks."""
+        return bool(self._silent)
+
+    def is_silent(self, kind: str, place: RegionLocation) -> bool:
+        """Return True if reads should try another replica before this server."""
+        normal_s = max(SILENT_S, SILENT_DELAYS * self._delays[kind].delay_s())
+        return self._silent.waiting_s(place.server, self._now()) >= normal_s
+
+    def answered(self, server: ServerName) -> None:
+        """Record that the server answered: it is not silent."""
+        if self._silent:
+            self._silent.answered(server)
+
+    def is_witness(self, kind: str, place: RegionLocation, call: Pending[Any], since: float) -> bool:
+        """Return True if an outrun call continues as a witness; HBase's own plan (all at once) needs none."""
+        is_late = self._now() - since >= self._delays[kind].delay_s()  # otherwise the call has only just been made
+        until = since + self._read_timeout_s
+        return is_late and self._is_staged and self._silent.outran(place.server, call, since, until)
+
+    # -- permission and counters -----------------------------------------------------------------------------
+
+    def allow_hedge(self, calls: int = 1) -> bool:
+        """Return True and deduct that many extra calls if the budget allows all of them."""
+        if not self.budget.take(calls):
+            return False
+        self._count_hedges(calls)
+        return True
+
+    def turn_away(self, kind: str, places: Sequence[RegionLocation], calls: int) -> bool:
+        """Return True if a read that waits for these locations may call another one, whatever the hedge budget is.
+
+        This is for reads in flight when a server stopped answering; later reads call another replica first. The extra
+        call is deducted from the budget later.
+        """
+        stalled_s = max(STALLED_S, 2 * SILENT_DELAYS * self._delays[kind].delay_s())
+        now = self._now()
+        if not any(self._silent.waiting_s(place.server, now) >= stalled_s for place in places):
+            return False
+        self.budget.owe(calls)
+        self._count_hedges(calls)
+        return True
+
+    def _count_hedges(self, calls: int) -> None:
+        self._telemetry.count("metaclient.hedges", calls)
+        self._telemetry.emit("hedge_started", calls=calls)
+
+    def count_win(self, *, is_hedge: bool) -> None:
+        """Count an answer of a secondary: as a hedge that won, or as a failover after the primary had failed."""
+        self._telemetry.count("metaclient.hedges.won" if is_hedge else "metaclient.failovers")
+
+
+class HedgePermit:
+    """Decides whether one read may start another hedge.
+
+    Hedges are started while the budget allows. After the first refusal, only a server that has stopped answering may
+    trigger one more. ``places`` are the locations that were called first.
+    """
+
+    __slots__ = ("_has_turned", "_hedging", "_kind", "_places", "_was_refused")
+
+    def __init__(self, hedging: Hedging, kind: str, places: Sequence[RegionLocation]) -> None:
+        self._hedging = hedging
+        self._kind = kind
+        self._places = places
+        self._was_refused = False
+        self._has_turned = False
+
+    def __call__(self, calls: int) -> bool:
+        if not self._was_refused and self._hedging.allow_hedge(calls):
+            return True
+        self._was_refused = True
+        if self._has_turned:
+            return False
+        self._has_turned = self._hedging.turn_away(self._kind, self._places, calls)
+        return self._has_turned
+
+
+class _Observer:
+    """Updates the hedge delay and the location cache with the outcome of each leg of a race."""
+
+    __slots__ = ("_hedging", "_kind", "_locator")
+
+    def __init__(self, hedging: Hedging, kind: str, locator: Locator) -> None:
+        self._hedging = hedging
+        self._kind = kind
+        self._locator = locator
+
+    def leg_succeeded(self, place: RegionLocation, latency_s: float) -> None:
+        if place.replica_id == 0:
+            self._hedging.add_latency(self._kind, latency_s)
+        self._locator.confirm(place)
+
+    def leg_failed(self, place: RegionLocation, error: MetaClientError, latency_s: float) -> None:
+        error.place = place
+        self._locator.on_error(place, error)
