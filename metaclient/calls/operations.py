@@ -152,7 +152,8 @@ class Operations:
         place: RegionLocation | None = None
         try:
             if not self.by_gateway:
-                place = self._cached_place(table, get.row)
+                known = self._cached_tables.get(table)
+                place = known.cached_primary(get.row) if known is not None else None
                 if place is None:
                     deadline = begun + self.timeout_s(table)
                     place = self.locator.locate(table, get.row, deadline=deadline)
@@ -270,7 +271,8 @@ class Operations:
         place: RegionLocation | None = None
         try:
             if not self.by_gateway:
-                place = self._cached_place(table, mutation.row)
+                known = self._cached_tables.get(table)
+                place = known.cached_primary(mutation.row) if known is not None else None
                 if place is None:
                     deadline = begun + self.timeout_s(table)
                     place = self.locator.locate(table, mutation.row, deadline=deadline)
@@ -318,10 +320,6 @@ class Operations:
             is_repeatable=True if once is None else self._has_nonces and once.is_repeatable,
             on_failure=learn if once is None else once.and_then(learn),
         )
-
-    def _cached_place(self, table: bytes, row: bytes) -> RegionLocation | None:
-        known = self._cached_tables.get(table)
-        return known.cached_primary(row) if known is not None else None
 
     def check_and_mutate(self, table: bytes, check: Check, mutation: Mutation) -> bool:
         deadline = self.deadline(table)
