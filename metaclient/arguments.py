@@ -173,20 +173,14 @@ def _reversed_prefix(
 
 
 def _bound(value: bytes | str | None, argument: str) -> bytes:
-    if value is None:
-        return b""
-    if isinstance(value, str):
-        return value.encode()
-    if isinstance(value, bytes):
-        return value
-    raise TypeError(f"{argument!r} must be bytes or text, got {type(value).__name__}")
+    return b"" if value is None else keys.as_bytes(value, argument)
 
 
 def value_of(value: object, argument: str) -> bytes:
     if isinstance(value, bytes):
         return value
     if isinstance(value, str):
-        return value.encode()
+        return keys.as_bytes(value, argument)
     if isinstance(value, bytearray | memoryview):
         return bytes(value)
     hint = "leave the column out, or delete it" if value is None else "encode it first, e.g. str(value).encode()"

@@ -159,8 +159,8 @@ class Connection:
         self.port = port or DEFAULT_PORT
         self.timeout = timeout
         self.compat = compat
-        self.table_prefix = None if table_prefix is None else _as_bytes(table_prefix, "table_prefix")
-        self.table_prefix_separator = _as_bytes(table_prefix_separator, "table_prefix_separator")
+        self.table_prefix = None if table_prefix is None else keys.as_bytes(table_prefix, "table_prefix")
+        self.table_prefix_separator = keys.as_bytes(table_prefix_separator, "table_prefix_separator")
         if timeout is not None:
             options.setdefault("rpc_timeout_s", timeout / 1000)
         self.config = Config.of(config, meta_mode=meta_mode, **options)
@@ -275,7 +275,7 @@ class Connection:
         return Table(self._table_name(name) if use_prefix else keys.table_name(name), self)
 
     def _table_name(self, name: bytes | str) -> bytes:
-        plain = _as_bytes(name, "name")
+        plain = keys.as_bytes(name, "name")
         if self.table_prefix is not None:
             plain = self.table_prefix + self.table_prefix_separator + plain
         return keys.table_name(plain)
@@ -373,7 +373,7 @@ class Connection:
         if not isinstance(replica_id, int) or isinstance(replica_id, bool) or replica_id < 0:
             raise ValueError(f"'replica_id' must be a number from 0 on, got {replica_id!r}")
         # The empty row is valid here: it is in the first region.
-        return self.engine.locate(name, _as_bytes(row, "row"), replica_id, reload=reload)
+        return self.engine.locate(name, keys.as_bytes(row, "row"), replica_id, reload=reload)
 
     def regions(self, table: bytes | str, *, complete: bool = False) -> list[RegionLocations]:
         """Return all regions of a table with their replicas, read from hbase:meta in pages.
@@ -477,14 +477,6 @@ def _check_one_of(name: str, value: object, allowed: Sequence[str]) -> None:
         raise ValueError(f"{name!r} must be one of {', '.join(allowed)}, got {value!r}")
 
 
-def _as_bytes(value: bytes | str, argument: str) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode()
-    raise TypeError(f"{argument!r} must be bytes or text, got {type(value).__name__}")
-
-
 def _split_points(splits: Sequence[bytes | str] | None) -> list[bytes]:
     if splits is None:
         return []
@@ -497,7 +489,7 @@ def _split_points(splits: Sequence[bytes | str] | None) -> list[bytes]:
 
 
 def _family(name: bytes | str, options: Mapping[str, Any]) -> FamilyDescriptor:
-    plain = keys.column_name(_as_bytes(name, "families").rstrip(b":"), "families", family_only_ok=True)
+    plain = keys.column_name(keys.as_bytes(name, "families").rstrip(b":"), "families", family_only_ok=True)
     fields: dict[str, Any] = {}
     for option, value in options.items():
         if option not in _FAMILY_OPTIONS:

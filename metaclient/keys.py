@@ -288,7 +288,7 @@ def table_name(value: str | bytes) -> bytes:
 
     Raises TypeError for anything else than text or bytes, ValueError naming what TableName would refuse.
     """
-    name = _as_bytes(value, "table")
+    name = as_bytes(value, "table")
     if not _TABLE.fullmatch(name) or name.endswith(b"zookeeper") or name.startswith(b"zookeeper:"):
         _check_table(name)
     if len(name) > _TABLE_LENGTH_MAX:
@@ -304,7 +304,7 @@ def row_key(value: str | bytes, argument: str = "row") -> bytes:
 
     Raises TypeError for anything else than text or bytes, ValueError when empty or too long for HBase.
     """
-    row = _as_bytes(value, argument)
+    row = as_bytes(value, argument)
     if not row:
         raise ValueError(f"{argument} must not be empty: HBase has no such row")
     if len(row) > ROW_LENGTH_MAX:
@@ -320,7 +320,7 @@ def column_name(value: str | bytes, argument: str = "column", *, family_only_ok:
 
     ``cf:`` is the column with the empty qualifier. Raises TypeError or ValueError as :func:`row_key` does.
     """
-    column = _as_bytes(value, argument)
+    column = as_bytes(value, argument)
     colon = column.find(b":")
     if colon < 0 and not family_only_ok:
         raise ValueError(
@@ -354,11 +354,12 @@ def printable(data: bytes, limit: int = 64) -> str:
     return "".join(_PRINTABLE[byte] for byte in data)
 
 
-def _as_bytes(value: str | bytes, argument: str) -> bytes:
+def as_bytes(value: str | bytes, argument: str) -> bytes:
+    """Return text as UTF-8, and bytes as they are; TypeError for anything else, ValueError for a lone surrogate."""
     if isinstance(value, bytes):
         return value
     if not isinstance(value, str):
-        raise TypeError(f"{argument} must be bytes or str, not {type(value).__name__}")
+        raise TypeError(f"{argument!r} must be bytes or text, got {type(value).__name__}")
     try:
         return value.encode()
     except UnicodeEncodeError as error:

@@ -22,10 +22,20 @@ from metaclient.errors import ConfigError
 from metaclient.runtime import ThreadRuntime
 from spark_connector.settings.options import ClientKey, Options
 
-__all__ = ["check_reachable", "close_all", "lease", "lookups_made", "process_name", "settle_worker"]
+__all__ = [
+    "check_reachable",
+    "close_all",
+    "lease",
+    "lookups_made",
+    "process_name",
+    "settle_worker",
+    "take_locations",
+]
 
 #: Backends that live in the memory of one process: another one, such as a Spark worker, cannot reach them.
 IN_PROCESS = frozenset({"fake", "scripted"})
+#: A task that runs again waits up to so long before it looks for regions by itself: its siblings fail together.
+JITTER_S = 2.0
 #: A client that was idle for this long is closed. hbase-connectors closes its connections after 10 minutes, too.
 IDLE_S = 600.0
 #: Clusters that one process talks to at a time; a job reads one and perhaps writes another.
@@ -164,3 +174,18 @@ def settle_worker(options: Options) -> None:
         ours.is_settled = True
     gc.collect()
     gc.freeze()
+
+
+def take_locations(connection: metaclient.Connection, locations: bytes, *, attempt: int) -> bool:
+    """Import the locations that the driver sent, in the first attempt of a task; return True if that was done.
+
+    A later attempt does not trust them, because they may be the cause of the failure. It sleeps for a random time, so
+    that tasks that failed together do not read hbase:meta together.
+    """
+    if locations and attempt == 0:
+        connection.import_locations(locations)
+        return True
+    if attempt:
+        runtime = connection.engine.runtime
+        runtime.sleep(runtime.rng.uniform(0.0, JITTER_S))
+    return False

@@ -121,10 +121,10 @@ class Retrier:
         on_failure: Callable[[MetaClientError, int], None] | None = None,
     ) -> T:
         """Continue after a first failure. ``on_failure(error, failures)`` may raise to end the operation at once."""
-        return _Operation(self, first, attempt, begun, deadline, what, is_repeatable, on_failure).run()
+        return _FailedOperation(self, first, attempt, begun, deadline, what, is_repeatable, on_failure).run()
 
 
-class _Operation(Generic[T]):
+class _FailedOperation(Generic[T]):
     """One operation that has failed at least once: tenacity's stop, wait and retry, bound to our clock."""
 
     def __init__(
@@ -290,7 +290,7 @@ def _asked_wait_s(error: BaseException | None) -> float:
 
 
 class _Stop(stop_base):
-    def __init__(self, operation: _Operation[Any]) -> None:
+    def __init__(self, operation: _FailedOperation[Any]) -> None:
         self._operation = operation
 
     def __call__(self, retry_state: RetryCallState) -> bool:
@@ -299,7 +299,7 @@ class _Stop(stop_base):
 
 
 class _Wait(wait_base):
-    def __init__(self, operation: _Operation[Any]) -> None:
+    def __init__(self, operation: _FailedOperation[Any]) -> None:
         self._operation = operation
 
     def __call__(self, retry_state: RetryCallState) -> float:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 
 from metaclient import keys
@@ -130,12 +131,15 @@ class _Multi:
             raise
         except MetaClientError as error:
             for index in list(self._open):
-                self._settle(index, _copied(error, cause=self._errors.get(index)))
+                of_row = copy(error)  # a change of one row's error must not affect the others
+                of_row.__cause__ = self._errors.get(index)
+                self._settle(index, of_row)
         return self._outcomes
 
     def _settle(self, index: int, outcome: Outcome) -> None:
         if isinstance(outcome, MetaClientError) and (index in self._maybe_applied) != outcome.may_have_applied:
-            outcome = _copied(outcome, cause=outcome.__cause__)
+            cause, outcome = outcome.__cause__, copy(outcome)
+            outcome.__cause__ = cause
             outcome.may_have_applied = index in self._maybe_applied
         self._outcomes[index] = outcome
         self._open.pop(index, None)
@@ -413,12 +417,3 @@ class _Multi:
 
 def _wait_s(error: MetaClientError) -> float:
     return float(getattr(error, "wait_s", 0.0))
-
-
-def _copied(error: MetaClientError, *, cause: BaseException | None) -> MetaClientError:
-    """Return a copy of the error for another row, so that a change of one copy does not affect the others."""
-    made = type(error).__new__(type(error))
-    made.args = error.args
-    made.__dict__.update(error.__dict__)
-    made.__cause__ = cause
-    return made

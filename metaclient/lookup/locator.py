@@ -23,7 +23,7 @@ that joined get the error of the flight only if it answers their own question.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from copy import copy
 
 from cachetools import TTLCache
 
@@ -199,7 +199,7 @@ class Locator:
             return
         is_about_a_row = isinstance(error, LocationUnknown | RegionOffline)
         if not is_about_a_row or flight.is_same_question(lookup.row or b"", replica_id):
-            raise _copied(error) from error
+            raise copy(error) from error  # each task adds its own attempts and traceback
 
     def _fly(self, flight: Flight, lookup: Lookup, deadline: float) -> RegionLocations | None:
         """Make the flight; return None if the location that it found has failed in the meantime."""
@@ -430,13 +430,3 @@ class Locator:
                 return True
             self._timeouts[key] = count
             return False
-
-
-E = TypeVar("E", bound=MetaClientError)
-
-
-def _copied(error: E) -> E:
-    """Return a copy of an error for another task: each task adds its own attempts and traceback."""
-    copy = type(error).__new__(type(error), *error.args)
-    copy.__dict__.update(error.__dict__)
-    return copy

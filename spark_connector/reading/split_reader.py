@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 from metaclient import Connection
 from metaclient.backend import CellPage
 from metaclient.model import RegionLocation, Result
+from spark_connector import clients
 from spark_connector.conditions.expressions import evaluate
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import TableSplit
@@ -40,8 +41,6 @@ __all__ = ["RangeCount", "count_split", "get_rows", "learn_locations", "passing"
 
 #: Rows per page by default: at 100 bytes per row this is HBase's page size of 2 MB (happybase's default is 1000).
 CACHING = 5000
-#: A task that runs again waits up to so long before its first lookup.
-JITTER_S = 2.0
 
 Placed = tuple[Result, RegionLocation | None]
 Rows = Generator[Placed, None, None]
@@ -230,14 +229,8 @@ def get_rows(connection: Connection, query: Query, points: Iterable[bytes]) -> R
 
 def learn_locations(connection: Connection, query: Query, split: TableSplit, *, attempt: int = 0) -> None:
     """Take the split's hints, or find its regions by lookups of our own; see the module's docstring."""
-    if split.is_empty:
+    if split.is_empty or clients.take_locations(connection, split.locations, attempt=attempt):
         return
-    if split.locations and attempt == 0:
-        connection.import_locations(split.locations)
-        return
-    if attempt:
-        runtime = connection.engine.runtime
-        runtime.sleep(runtime.rng.uniform(0.0, JITTER_S))
     if query.options.locations == "lookup":
         for where in (*union(split.ranges), *(KeyRange.of_row(row) for row in split.points)):
             _look_up(connection, query.table, where)

@@ -52,8 +52,6 @@ _log = logging.getLogger(__name__)
 #: Clock only; it starts no thread.
 _runtime = ThreadRuntime(name="spark-writer")
 MB = 1 << 20
-#: A task that runs again waits up to so long before it looks for regions by itself (as reading does).
-JITTER_S = 2.0
 #: As long a stream waits for cells by default.
 STREAM_LAG_MS = Options().stream_lag_ms
 #: Tasks that each write to more servers than this, and to most of them, are told about repartitionByRange.
@@ -203,14 +201,8 @@ def locations_of(connection: Connection, table: bytes, options: Options) -> byte
 
 def learn(connection: Connection, table: bytes, locations: bytes) -> None:
     """In a task: take the shipped map; read it anew without one, or when it may be why the first attempt failed."""
-    attempt = attempt_number()
-    if locations and attempt == 0:
-        connection.import_locations(locations)
-        return
-    if attempt:
-        runtime = connection.engine.runtime
-        runtime.sleep(runtime.rng.uniform(0.0, JITTER_S))
-    connection.warm_up(table)
+    if not clients.take_locations(connection, locations, attempt=attempt_number()):
+        connection.warm_up(table)
 
 
 def sender_of(connection: Connection, table: bytes, options: Options) -> Sender:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metaclient import keys
+from metaclient import Connection, connect, keys
 
 ROWS = st.binary(max_size=3)
 #: All keys of up to two letters: small enough to look at every row of a range.
@@ -138,11 +140,11 @@ def test_an_accepted_table_name_cannot_be_mistaken_in_a_region_name(value: str |
 
 @pytest.mark.parametrize("value", [None, 7, bytearray(b"t1"), ["t1"]])
 def test_other_types_are_refused_by_name(value: object) -> None:
-    with pytest.raises(TypeError, match=f"table must be bytes or str, not {type(value).__name__}"):
+    with pytest.raises(TypeError, match=f"'table' must be bytes or text, got {type(value).__name__}"):
         keys.table_name(value)  # type: ignore[arg-type]  # the point of the test
-    with pytest.raises(TypeError, match="row_start must be"):
+    with pytest.raises(TypeError, match="'row_start' must be"):
         keys.row_key(value, "row_start")  # type: ignore[arg-type]  # the point of the test
-    with pytest.raises(TypeError, match="column must be"):
+    with pytest.raises(TypeError, match="'column' must be"):
         keys.column_name(value, family_only_ok=True)  # type: ignore[arg-type]  # the point of the test
 
 
@@ -228,3 +230,20 @@ def test_printable(data: bytes, text: str) -> None:
 def test_printable_without_cut_says_all(data: bytes) -> None:
     text = keys.printable(data, 100)
     assert text.encode().decode("unicode_escape").encode("latin-1") == data
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda connection, text: connection.locate("t", text),
+        lambda connection, text: connection.table("t").scan(row_start=text),
+        lambda connection, text: connection.table("t").put(b"r", {b"cf:a": text}),
+        lambda connection, text: connection.table("t").row(text),
+    ],
+)
+def test_a_lone_surrogate_is_refused_by_name_in_every_argument(call: Callable[[Connection, str], object]) -> None:
+    """``str.encode`` alone raises UnicodeEncodeError, which does not name the argument."""
+    with connect("scripted:") as connection:
+        connection.create_table("t", {"cf": {}})
+        with pytest.raises(ValueError, match="cannot be written as UTF-8"):
+            call(connection, "a\ud800")

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 from metaclient.attempts.budget import CallBudget, HedgeBudget
 from metaclient.attempts.executor import _FirstAnswer, _Race, told
-from metaclient.attempts.retry import _Operation
+from metaclient.attempts.retry import _FailedOperation
 from metaclient.calls.hedging import Hedging
 from metaclient.errors import ConfigError, Disposition, MetaClientError
 from metaclient.lookup.locator import Locator
@@ -276,7 +276,7 @@ def hedge_returns_first_error(right: Callable[..., Any]) -> Callable[..., Any]:
     return failed
 
 
-@_defect(_Operation, "_may_retry", caught_by=("counters", "linearizability"))
+@_defect(_FailedOperation, "_may_retry", caught_by=("counters", "linearizability"))
 def retry_repeats_increment(right: Callable[..., Any]) -> Callable[..., Any]:
     """A write that may have been applied, and is not safe to repeat, is repeated."""
 
@@ -286,7 +286,7 @@ def retry_repeats_increment(right: Callable[..., Any]) -> Callable[..., Any]:
     return may_retry
 
 
-@_defect(_Operation, "_left_s", caught_by=("deadlines",))
+@_defect(_FailedOperation, "_left_s", caught_by=("deadlines",))
 def retry_restarts_the_clock(right: Callable[..., Any]) -> Callable[..., Any]:
     """Each attempt has the whole time of the operation."""
 

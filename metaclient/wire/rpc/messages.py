@@ -50,7 +50,6 @@ __all__ = [
     "TABLE_NAME",
     "TABLE_STATE",
     "ZK_MASTER",
-    "ZK_META_REGION_SERVER",
 ]
 
 # -- enums ---------------------------------------------------------------------------------------------------------
@@ -60,8 +59,6 @@ ENCODED_REGION_NAME: Final = 2
 MUTATE_APPEND, MUTATE_INCREMENT, MUTATE_PUT, MUTATE_DELETE = 0, 1, 2, 3
 DELETE_ONE_VERSION, DELETE_MULTIPLE_VERSIONS, DELETE_FAMILY, DELETE_FAMILY_VERSION = 0, 1, 2, 3
 READ_DEFAULT, READ_STREAM, READ_PREAD = 0, 1, 2
-#: RegionState.State
-STATE_OPEN: Final = 3
 
 # -- pieces --------------------------------------------------------------------------------------------------------
 
@@ -311,8 +308,5 @@ GET_CONNECTION_REGISTRY_RESPONSE = Message("GetConnectionRegistryResponse", (1, 
 GET_MASTERS_ENTRY = Message("GetMastersResponseEntry", (1, "server_name!", SERVER_NAME), (2, "is_active!", BOOL))
 GET_MASTERS_RESPONSE = Message("GetMastersResponse", (1, "master_servers*", GET_MASTERS_ENTRY))
 
-#: Znodes hold these behind ``PBUF``.
-ZK_META_REGION_SERVER = Message(
-    "MetaRegionServer", (1, "server!", SERVER_NAME), (2, "rpc_version", UNSIGNED), (3, "state", UNSIGNED)
-)
+#: A znode holds it behind ``PBUF``.
 ZK_MASTER = Message("Master", (1, "master!", SERVER_NAME), (2, "rpc_version", UNSIGNED), (3, "info_port", UNSIGNED))

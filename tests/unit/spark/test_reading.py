@@ -14,6 +14,7 @@ pytest.importorskip("pyspark")
 from metaclient import Connection
 from metaclient.errors import ConfigError
 from metaclient_fake import FakeCluster
+from spark_connector import clients
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning.query import COUNT_FILTER, Query
 from spark_connector.planning.splits import TableSplit, plan
@@ -283,7 +284,7 @@ def test_a_task_that_runs_again_does_not_trust_what_it_was_told(
         assert len(rows(worker, made, [split], attempt=1)) == 10
         assert sum(lookups(worker).values()) == 1
         assert len(slept) == 1
-        assert 0 <= slept[0] <= reading.JITTER_S
+        assert 0 <= slept[0] <= clients.JITTER_S
 
 
 def test_pauses_of_tasks_that_run_again_differ(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
