@@ -6,6 +6,7 @@ A wrong argument raises an error that names the argument and the correction.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Integral
 from typing import TypeAlias
 
@@ -106,6 +107,7 @@ def make_scan(
     row_start: bytes | str | None,
     row_stop: bytes | str | None,
     row_prefix: bytes | str | None,
+    *,
     columns: Columns,
     filter: bytes | str | None,
     timestamp: int | None,
@@ -127,9 +129,7 @@ def make_scan(
             raise TypeError("'row_prefix' cannot be combined with 'row_start' or 'row_stop'")
         prefix = _bound(row_prefix, "row_prefix")
         start, stop = prefix, keys.prefix_stop(prefix)
-        if reverse:
-            return _reversed_prefix(prefix, stop, columns, filter, timestamp, batch_size, scan_batching, limit)
-    return Scan(
+    scan = Scan(
         start,
         stop,
         is_reversed=bool(reverse),
@@ -140,36 +140,16 @@ def make_scan(
         caching=batch_size,
         batch=scan_batching,
     )
+    return _reversed_prefix(scan) if reverse and row_prefix is not None else scan
 
 
-def _reversed_prefix(
-    prefix: bytes,
-    above: bytes,
-    columns: Columns,
-    filter: bytes | str | None,
-    timestamp: int | None,
-    batch_size: int,
-    scan_batching: int | None,
-    limit: int | None,
-) -> Scan:
+def _reversed_prefix(scan: Scan) -> Scan:
     """Return a reversed scan of all rows with a prefix, including the row that equals the prefix.
 
     happybase starts *at* the first key above the prefix, inclusively, and stops before the row that equals the
     prefix: one row too many, one too few. Here a prefix scan has the same rows in both directions.
     """
-    return Scan(
-        above,
-        prefix,
-        include_start=False,
-        include_stop=True,
-        is_reversed=True,
-        columns=columns_of(columns),
-        max_timestamp=max_timestamp_of(timestamp),
-        filter=_filter(filter),
-        limit=limit,
-        caching=batch_size,
-        batch=scan_batching,
-    )
+    return replace(scan, start_row=scan.stop_row, stop_row=scan.start_row, include_start=False, include_stop=True)
 
 
 def _bound(value: bytes | str | None, argument: str) -> bytes:

@@ -77,7 +77,13 @@ class Engine:
         self.reader = MetaReader(backend, runtime, config, self.executor, self.telemetry)
         self.locator = Locator(backend, runtime, config, self.reader, self.telemetry)
         self.operations = Operations(
-            backend, runtime, config, self.executor, self.locator, self.retrier, self.telemetry
+            backend,
+            runtime,
+            config,
+            executor=self.executor,
+            locator=self.locator,
+            retrier=self.retrier,
+            telemetry=self.telemetry,
         )
         # One row. Bound once, because a frame of its own would be a measurable part of a STRONG call.
         self.get = self.operations.get

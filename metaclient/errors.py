@@ -32,7 +32,8 @@
      +- BatchError                     with .failed: row -> error
 
 ``disposition`` answers *what may I do*, ``may_have_applied`` answers *how sure am I that a write did not
-happen*. Retry code reads these two and never looks at classes or messages.
+happen*. Code that decides on attempts reads these two and the other properties of an error (``MetaClientError``), and
+never looks at classes or messages.
 """
 
 from __future__ import annotations
@@ -129,6 +130,22 @@ class MetaClientError(Exception):
     blames_server: ClassVar[bool] = False
     #: True where an open scanner cannot be used again: reopen it after the last row that was returned.
     loses_scanner: ClassVar[bool] = False
+    #: True where the server has too many calls: the pause before the next attempt is the longer one.
+    is_overload: ClassVar[bool] = False
+    #: True where the whole call was refused, or never sent, so that no action of it was carried out.
+    precedes_execution: ClassVar[bool] = False
+    #: True where a write may have been applied, whatever the backend reports: its outcome did not arrive.
+    hides_outcome: ClassVar[bool] = False
+    #: True where hbase:meta answered, and the answer is about the requested row only.
+    is_about_row: ClassVar[bool] = False
+    #: True where the time of the whole operation is over, or the time that a part of it has for itself.
+    is_deadline: ClassVar[bool] = False
+    #: True where no further call of this connection can succeed.
+    ends_connection: ClassVar[bool] = False
+    #: True where the error names the server that has the region now, so that no lookup is needed.
+    names_target: ClassVar[bool] = False
+    #: How long the server asked the client to wait before the next attempt; 0 if it did not.
+    wait_s: float = 0.0
 
     def __init__(
         self,
@@ -190,6 +207,9 @@ class Unsupported(MetaClientError, NotImplementedError):
 class ConnectionClosed(MetaClientError):
     """The connection was closed before or during the call."""
 
+    hides_outcome = True
+    ends_connection = True
+
 
 class TableNotFound(MetaClientError):
     """The table does not exist, according to the primary hbase:meta."""
@@ -244,6 +264,7 @@ class RegionMoved(NotServingRegion):
     """The region has moved. ``server`` is a hint: HBase names the *requested* target, right or not."""
 
     java_class = "org.apache.hadoop.hbase.exceptions.RegionMovedException"
+    names_target = True
 
     def __init__(
         self,
@@ -274,6 +295,8 @@ class WrongRegion(RegionUnavailable):
 class RegionOffline(RegionUnavailable):
     """hbase:meta knows the region, but no server for this replica of it."""
 
+    is_about_row = True
+
     java_class = "org.apache.hadoop.hbase.client.RegionOfflineException"
 
 
@@ -285,6 +308,8 @@ class NoSuchReplica(RegionOffline):
 
 class LocationUnknown(RegionUnavailable):
     """hbase:meta has no location for the row: a hole, invalid rows, or only split parents."""
+
+    is_about_row = True
 
 
 class ServerStopped(RegionUnavailable):
@@ -301,6 +326,7 @@ class ServerUnreachable(RegionUnavailable):
     java_class = "java.net.ConnectException"
     blames_server = True
     loses_scanner = True
+    precedes_execution = True
 
 
 class ReadsDisabled(MetaClientError):
@@ -314,6 +340,8 @@ class Overloaded(MetaClientError):
     """The server or this client has too many calls; the location is right, retry later."""
 
     disposition = Disposition.BACKOFF
+    is_overload = True
+    precedes_execution = True
 
 
 class NoConnectionsAvailable(Overloaded, RuntimeError):
@@ -355,6 +383,7 @@ class CallTimeout(MetaClientError):
     java_class = "org.apache.hadoop.hbase.ipc.CallTimeoutException"
     blames_server = True
     loses_scanner = True
+    hides_outcome = True
 
 
 class ScannerLost(MetaClientError):
@@ -370,10 +399,13 @@ class BackendFault(MetaClientError):
 
     disposition = Disposition.BACKOFF
     loses_scanner = True
+    hides_outcome = True
 
 
 class DeadlineExceeded(MetaClientError, TimeoutError):
     """The operation's one deadline passed; ``attempts`` lists what was tried."""
+
+    is_deadline = True
 
     java_class = "org.apache.hadoop.hbase.exceptions.TimeoutIOException"
 

@@ -31,6 +31,7 @@ __all__ = [
     "column_name",
     "column_sort_key",
     "contains",
+    "contains_before",
     "earlier_end",
     "encoded_region_name",
     "ends_before_or_at",
@@ -83,6 +84,15 @@ def contains(start: bytes, end: bytes, row: bytes) -> bool:
     (True, False, True)
     """
     return start <= row and (row < end or not end)
+
+
+def contains_before(start: bytes, end: bytes, row: bytes) -> bool:
+    """Whether the keys just before ``row`` lie in ``[start, end)``; ``b""`` is the end of the table.
+
+    >>> contains_before(b"b", b"d", b"d"), contains_before(b"b", b"d", b"b"), contains_before(b"b", b"", b"")
+    (True, False, True)
+    """
+    return not end if not row else start < row and (row <= end or not end)
 
 
 def overlaps(start_a: bytes, end_a: bytes, start_b: bytes, end_b: bytes) -> bool:

@@ -278,7 +278,16 @@ class Table:
         config = self.connection.config
         rows = config.scan_caching if batch_size is BATCH_SIZE else batch_size
         scan = make_scan(
-            row_start, row_stop, row_prefix, columns, filter, timestamp, rows, scan_batching, limit, reverse
+            row_start,
+            row_stop,
+            row_prefix,
+            columns=columns,
+            filter=filter,
+            timestamp=timestamp,
+            batch_size=rows,
+            scan_batching=scan_batching,
+            limit=limit,
+            reverse=reverse,
         )
         scan = replace(scan, max_result_bytes=config.scan_max_result_bytes)
         level, replica_id = level_of(consistency, replica_id)

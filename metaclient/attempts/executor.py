@@ -34,9 +34,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from metaclient.attempts.plan import Leg
 from metaclient.backend import Answer, Capabilities
 from metaclient.errors import (
-    BackendFault,
     CallTimeout,
-    ConnectionClosed,
     DeadlineExceeded,
     Disposition,
     MetaClientError,
@@ -323,12 +321,11 @@ def _blocking(function: Callable[..., Answer[T]], *args: object) -> T:
 
 def told(error: BaseException, *, is_write: bool = False) -> MetaClientError:
     """Return the error of our tree for an exception of a call: see the module's docstring."""
-    if isinstance(error, DeadlineExceeded):
-        made: MetaClientError = CallTimeout(str(error))
+    made = translated(error, is_write=is_write)
+    if made.is_deadline:
+        made = CallTimeout(str(error))
         made.__cause__ = error
-    else:
-        made = translated(error, is_write=is_write)
-    if is_write and isinstance(made, CallTimeout | BackendFault | ConnectionClosed):
+    if is_write and made.hides_outcome:
         made.may_have_applied = True
     return made
 

@@ -11,7 +11,7 @@ Rules:
 
 1. FATAL errors are raised as they are. So is a failed write that may have been applied and is not safe to repeat.
 2. A deadline that passed inside an attempt (a lookup has its own) ends the attempt, not the operation.
-3. A retry needs a token of the budget. Without one the operation goes on waiting: see ``reads/budget.py``.
+3. A retry needs a token of the budget. Without one the operation goes on waiting: see ``budget.py``.
 4. Out of attempts: RetriesExhausted. Out of time, or asked to wait beyond it: DeadlineExceeded. Every error that comes
    out of here lists the attempts, and says that a write may have been applied if any attempt may have done so.
 
@@ -38,7 +38,6 @@ from metaclient.errors import (
     DeadlineExceeded,
     Disposition,
     MetaClientError,
-    Overloaded,
     RetriesExhausted,
 )
 from metaclient.runtime import Runtime
@@ -121,7 +120,16 @@ class Retrier:
         on_failure: Callable[[MetaClientError, int], None] | None = None,
     ) -> T:
         """Continue after a first failure. ``on_failure(error, failures)`` may raise to end the operation at once."""
-        return _FailedOperation(self, first, attempt, begun, deadline, what, is_repeatable, on_failure).run()
+        return _FailedOperation(
+            self,
+            first,
+            attempt,
+            begun=begun,
+            deadline=deadline,
+            what=what,
+            is_repeatable=is_repeatable,
+            on_failure=on_failure,
+        ).run()
 
 
 class _FailedOperation(Generic[T]):
@@ -132,6 +140,7 @@ class _FailedOperation(Generic[T]):
         owner: Retrier,
         first: MetaClientError,
         attempt: Callable[[], T],
+        *,
         begun: float,
         deadline: float,
         what: Callable[[], str],
@@ -182,7 +191,10 @@ class _FailedOperation(Generic[T]):
             if first is not None:
                 raise first
             return self._attempt()
-        except DeadlineExceeded as error:
+        except MetaClientError as error:
+            if not error.is_deadline:
+                self._learn(error)
+                raise
             if self._left_s() <= 0:
                 self._note(error)
                 raise
@@ -190,9 +202,6 @@ class _FailedOperation(Generic[T]):
             ended.place = error.place
             self._learn(ended)
             raise ended from error
-        except MetaClientError as error:
-            self._learn(error)
-            raise
         finally:
             del first  # as in run
 
@@ -225,24 +234,24 @@ class _FailedOperation(Generic[T]):
         is_repeatable = self._is_repeatable if isinstance(self._is_repeatable, bool) else self._is_repeatable()
         return is_repeatable or not error.may_have_applied
 
-    def is_over(self, error: BaseException | None) -> bool:
+    def is_over(self, error: MetaClientError) -> bool:
         out_of_attempts = len(self._attempts) > self._config.retries
         return out_of_attempts or self._is_out_of_time(error)
 
-    def _is_out_of_time(self, error: BaseException | None) -> bool:
+    def _is_out_of_time(self, error: MetaClientError) -> bool:
         left_s = self._left_s()
-        return left_s <= 0 or _asked_wait_s(error) > left_s
+        return left_s <= 0 or error.wait_s > left_s
 
     def _left_s(self) -> float:
         left_s = self._deadline - self._runtime.now() - RESERVE_S
         return left_s if left_s >= ROUNDING_S else 0.0
 
-    def pause_s(self, error: BaseException | None) -> float:
-        asked_s = _asked_wait_s(error)
+    def pause_s(self, error: MetaClientError) -> float:
+        asked_s = error.wait_s
         if asked_s > 0:
             return asked_s
         config = self._config
-        unit_s = config.pause_overloaded_s if isinstance(error, Overloaded) else config.pause_s
+        unit_s = config.pause_overloaded_s if error.is_overload else config.pause_s
         chance = self._runtime.rng.random()
         wait_s = pause_s(len(self._attempts), unit_s=unit_s, jitter=config.retry_jitter, chance=chance)
         return max(0.0, min(wait_s, self._left_s()))
@@ -260,11 +269,11 @@ class _FailedOperation(Generic[T]):
 
     def _final(self, error: MetaClientError) -> MetaClientError:
         """Return the error for the user, with all attempts: one that may not be retried, else the exhausted limit."""
-        if not self._may_retry(error) and not isinstance(error, DeadlineExceeded):
+        if not self._may_retry(error) and not error.is_deadline:
             error.attempts = tuple(self._attempts)
             error.may_have_applied = error.may_have_applied or self._maybe_applied
             return error
-        out_of_time = isinstance(error, DeadlineExceeded) or self._is_out_of_time(error)
+        out_of_time = error.is_deadline or self._is_out_of_time(error)
         kind: type[MetaClientError] = DeadlineExceeded if out_of_time else RetriesExhausted
         advice = "raise operation_timeout_s" if out_of_time else "raise retries or look at the server"
         elapsed_s = self._runtime.now() - self._begun
@@ -280,13 +289,8 @@ class _FailedOperation(Generic[T]):
         return final
 
     def _asked(self, error: MetaClientError) -> str:
-        asked_s = _asked_wait_s(error)
+        asked_s = error.wait_s
         return f", which asks for {asked_s:g} s of the {max(0.0, self._left_s()):.3f} s left" if asked_s else ""
-
-
-def _asked_wait_s(error: BaseException | None) -> float:
-    """Return how long the server asked the client to wait; 0 if it did not."""
-    return float(getattr(error, "wait_s", 0.0))
 
 
 class _Stop(stop_base):
@@ -294,8 +298,7 @@ class _Stop(stop_base):
         self._operation = operation
 
     def __call__(self, retry_state: RetryCallState) -> bool:
-        outcome = retry_state.outcome
-        return self._operation.is_over(outcome.exception() if outcome is not None else None)
+        return self._operation.is_over(_error_of(retry_state))
 
 
 class _Wait(wait_base):
@@ -303,5 +306,11 @@ class _Wait(wait_base):
         self._operation = operation
 
     def __call__(self, retry_state: RetryCallState) -> float:
-        outcome = retry_state.outcome
-        return self._operation.pause_s(outcome.exception() if outcome is not None else None)
+        return self._operation.pause_s(_error_of(retry_state))
+
+
+def _error_of(state: RetryCallState) -> MetaClientError:
+    """Return the failure after which tenacity asks whether to stop and how long to wait."""
+    error = state.outcome.exception() if state.outcome is not None else None
+    assert isinstance(error, MetaClientError), "tenacity asks only after a failure, and _may_retry takes no other"
+    return error

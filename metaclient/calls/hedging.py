@@ -7,6 +7,7 @@ read of many rows, which :mod:`metaclient.calls.multi` races.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ from metaclient.attempts import Executor, HedgeBudget, HedgeDelay, Leg, SilentSe
 from metaclient.backend import Answer
 from metaclient.calls.answers import wrong
 from metaclient.config import Config
-from metaclient.errors import ConnectionClosed, Disposition, MetaClientError
+from metaclient.errors import Disposition, MetaClientError
 from metaclient.lookup.locator import Locator
 from metaclient.model import RegionLocation, RegionLocations, ServerName
 from metaclient.runtime import Pending, Runtime
@@ -106,7 +107,7 @@ class Hedging:
                 ask_again_s=STALLED_S,
             )
         except MetaClientError as error:
-            if unplaced is None or isinstance(error, ConnectionClosed):
+            if unplaced is None or error.ends_connection:
                 raise
             raise unplaced from error  # the primary's error counts, and it has no place
         self.answered(won.leg.place.server)
@@ -215,6 +216,14 @@ class Hedging:
         self._telemetry.count("metaclient.hedges.won" if is_hedge else "metaclient.failovers")
 
 
+class _Stage(enum.Enum):
+    """How far one read has used its permission to hedge."""
+
+    WITHIN_BUDGET = "within budget"
+    REFUSED = "refused"  # one more hedge may be started if a server has stopped answering
+    USED_UP = "used up"
+
+
 class HedgePermit:
     """Decides whether one read may start another hedge.
 
@@ -222,23 +231,23 @@ class HedgePermit:
     trigger one more. ``places`` are the locations that were called first.
     """
 
-    __slots__ = ("_has_turned", "_hedging", "_kind", "_places", "_was_refused")
+    __slots__ = ("_hedging", "_kind", "_places", "_stage")
 
     def __init__(self, hedging: Hedging, kind: str, places: Sequence[RegionLocation]) -> None:
         self._hedging = hedging
         self._kind = kind
         self._places = places
-        self._was_refused = False
-        self._has_turned = False
+        self._stage = _Stage.WITHIN_BUDGET
 
     def __call__(self, calls: int) -> bool:
-        if not self._was_refused and self._hedging.allow_hedge(calls):
+        if self._stage is _Stage.WITHIN_BUDGET:
+            if self._hedging.allow_hedge(calls):
+                return True
+            self._stage = _Stage.REFUSED
+        if self._stage is _Stage.REFUSED and self._hedging.turn_away(self._kind, self._places, calls):
+            self._stage = _Stage.USED_UP
             return True
-        self._was_refused = True
-        if self._has_turned:
-            return False
-        self._has_turned = self._hedging.turn_away(self._kind, self._places, calls)
-        return self._has_turned
+        return False
 
 
 class _Observer:

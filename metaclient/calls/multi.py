@@ -19,13 +19,8 @@ from metaclient.calls.operations import Operation, Operations, Placed
 from metaclient.errors import (
     BackendFault,
     CallTimeout,
-    ConnectionClosed,
     Disposition,
-    LocationUnknown,
     MetaClientError,
-    Overloaded,
-    RegionOffline,
-    ServerUnreachable,
 )
 from metaclient.model import (
     Append,
@@ -126,10 +121,10 @@ class _Multi:
                 what=lambda: f"batch of {len(self._actions)} on table '{keys.printable(self._table)}'",
                 on_failure=operations.learner(self._table, self._deadline, knows_place=True),
             )
-        except ConnectionClosed as error:
-            error.may_have_applied = error.may_have_applied or bool(self._maybe_applied)
-            raise
         except MetaClientError as error:
+            if error.ends_connection:
+                error.may_have_applied = error.may_have_applied or bool(self._maybe_applied)
+                raise
             for index in list(self._open):
                 of_row = copy(error)  # a change of one row's error must not affect the others
                 of_row.__cause__ = self._errors.get(index)
@@ -153,8 +148,8 @@ class _Multi:
             if not left:
                 return
             got_on = len(left) < before and self._operations.runtime.now() < self._deadline
-            if not (got_on and all(error.disposition is Disposition.BACKOFF and not _wait_s(error) for error in left)):
-                raise max(left, key=_wait_s)
+            if not (got_on and all(error.disposition is Disposition.BACKOFF and not error.wait_s for error in left)):
+                raise max(left, key=lambda error: error.wait_s)
 
     # -- one round -----------------------------------------------------------------------------------------------
 
@@ -291,12 +286,12 @@ class _Multi:
                 continue
             try:
                 place = places[index] = self._locate(index, replica_id, unable)
-            except ConnectionClosed:
-                raise
             except MetaClientError as error:
+                if error.ends_connection:
+                    raise
                 place = None
                 self._failed(index, None, error)
-                if not isinstance(error, RegionOffline | LocationUnknown):
+                if not error.is_about_row:
                     unable = error
         return places
 
@@ -383,11 +378,11 @@ class _Multi:
 
     def _take_error(self, group: _Group, error: MetaClientError) -> None:
         """Record the error of a failed call for each of its actions."""
-        if isinstance(error, ConnectionClosed):
+        if error.ends_connection:
             raise error
         # One error for all of them, and the server got it (ALL_OR_ERROR): any of them may have been applied.
         is_vague = self.is_write and not self._operations.outcome_per_row and len(group.indexes) > 1
-        is_vague = is_vague and not isinstance(error, ServerUnreachable | Overloaded)
+        is_vague = is_vague and not error.precedes_execution
         blamed: set[int] = set()
         for index, place in zip(group.indexes, group.places, strict=True):
             if index not in self._open:
@@ -413,7 +408,3 @@ class _Multi:
         is_unsafe = isinstance(self._actions[index], Increment | Append) and index in self._maybe_applied
         if is_unsafe or (error.disposition is Disposition.FATAL and not is_secondary):
             self._settle(index, error)
-
-
-def _wait_s(error: MetaClientError) -> float:
-    return float(getattr(error, "wait_s", 0.0))

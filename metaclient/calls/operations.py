@@ -22,7 +22,6 @@ from metaclient.config import Config
 from metaclient.errors import (
     Disposition,
     MetaClientError,
-    RegionMoved,
     Unsupported,
 )
 from metaclient.lookup.locator import Locator
@@ -61,6 +60,7 @@ class Operations:
         backend: Backend,
         runtime: Runtime,
         config: Config,
+        *,
         executor: Executor,
         locator: Locator,
         retrier: Retrier,
@@ -254,7 +254,7 @@ class Operations:
         def learn(error: MetaClientError, failures: int) -> None:
             if error.place is not None and not knows_place:
                 self.locator.on_error(error.place, error)
-            is_lost = error.disposition is Disposition.RELOCATE and not isinstance(error, RegionMoved)
+            is_lost = error.disposition is Disposition.RELOCATE and not error.names_target
             if is_lost and failures >= 2 and not self.by_gateway:
                 self.locator.table_states.check_enabled(table, deadline)
 

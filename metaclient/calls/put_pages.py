@@ -15,7 +15,7 @@ from metaclient import keys
 from metaclient.backend import PutPage, PutPageBackend
 from metaclient.calls import multi
 from metaclient.calls.operations import Operations
-from metaclient.errors import ConnectionClosed, Disposition, MetaClientError, Overloaded, ServerUnreachable
+from metaclient.errors import Disposition, MetaClientError
 from metaclient.model import RegionLocation
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def put_page(operations: Operations, table: bytes, page: PutPage) -> dict[bytes,
     begun = operations.runtime.now()
     try:
         _at_once(operations, backend, table, page, deadline)
-    except ConnectionClosed:
-        raise
     except MetaClientError as error:
+        if error.ends_connection:
+            raise
         first = error
     else:
         operations.retrier.budget.on_success()
@@ -70,9 +70,9 @@ def put_page(operations: Operations, table: bytes, page: PutPage) -> dict[bytes,
             what=lambda: f"{len(page)} puts on table '{keys.printable(table)}'",
             on_failure=operations.learner(table, deadline),
         )
-    except ConnectionClosed:
-        raise
     except MetaClientError as error:
+        if error.ends_connection:
+            raise
         return dict.fromkeys(page.rows.to_pylist(), error)
 
 
@@ -90,7 +90,7 @@ def _at_once(operations: Operations, backend: PutPageBackend, table: bytes, page
         except MetaClientError as error:
             if error.place is None:
                 error.place = places[0][0]
-            if begin or not isinstance(error, ServerUnreachable | Overloaded):
+            if begin or not error.precedes_execution:
                 error.may_have_applied = True  # one error for all of them: some may be written
             raise
         begin = end

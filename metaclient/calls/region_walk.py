@@ -29,7 +29,6 @@ from metaclient.calls.operations import Operations
 from metaclient.errors import (
     Attempt,
     BackendFault,
-    ConnectionClosed,
     MetaClientError,
     RetriesExhausted,
     ScannerLost,
@@ -222,7 +221,7 @@ class RegionWalk(Generic[P]):
         except MetaClientError as error:
             self._resume()
             self._losses.append(error)
-            if scanner is not None and not error.loses_scanner and not isinstance(error, ConnectionClosed):
+            if scanner is not None and not error.loses_scanner and not error.ends_connection:
                 self._close_scanner(scanner)  # still open, but useless, because a next is never repeated
             raise
         self._scanner = page.scanner

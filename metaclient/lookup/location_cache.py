@@ -70,9 +70,7 @@ class Snapshot:
         index = (len(self.starts) if not row else bisect_left(self.starts, row)) - 1
         if index < 0:
             return None
-        end = self.ends[index]
-        covers = not end or (row and end >= row)
-        return self.regions[index] if covers else None
+        return self.regions[index] if keys.contains_before(self.starts[index], self.ends[index], row) else None
 
     def gap(self, row: bytes) -> tuple[bytes, bytes]:
         """Return the widest unknown range around ``row``; the range of its region if that is known."""

@@ -195,10 +195,9 @@ class Locator:
             raise DeadlineExceeded(f"looking up {described(lookup)}: hbase:meta did not answer in time")
         error = flight.pending.error()
         # The deadline of the caller that made the flight says nothing about hbase:meta.
-        if not isinstance(error, MetaClientError) or isinstance(error, DeadlineExceeded):
+        if not isinstance(error, MetaClientError) or error.is_deadline:
             return
-        is_about_a_row = isinstance(error, LocationUnknown | RegionOffline)
-        if not is_about_a_row or flight.is_same_question(lookup.row or b"", replica_id):
+        if not error.is_about_row or flight.is_same_question(lookup.row or b"", replica_id):
             raise copy(error) from error  # each task adds its own attempts and traceback
 
     def _fly(self, flight: Flight, lookup: Lookup, deadline: float) -> RegionLocations | None:
@@ -231,12 +230,11 @@ class Locator:
 
     def _failure(self, error: MetaClientError, lookup: Lookup, deadline: float) -> MetaClientError:
         """Return the error of a flight that failed: whether the caller's deadline ended it, or a limit of its own."""
-        is_late = isinstance(error, DeadlineExceeded)
-        if error.disposition is Disposition.FATAL and not is_late:
+        if error.disposition is Disposition.FATAL and not error.is_deadline:
             return error
         if self._runtime.now() >= deadline:
             return DeadlineExceeded(f"looking up {described(lookup)}: {error}")
-        if is_late:  # the lookup's own limit: the operation may still try again
+        if error.is_deadline:  # the lookup's own limit: the operation may still try again
             return CallTimeout(f"looking up {described(lookup)} took all of meta_lookup_timeout_s")
         return error
 

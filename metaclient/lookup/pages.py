@@ -86,7 +86,7 @@ def covers(region: RegionInfo, lookup: Lookup) -> bool:
     row = lookup.row or b""
     if not lookup.before:
         return region.contains(row)
-    return not region.end_key if not row else region.start_key < row and not (region.end_key and region.end_key < row)
+    return keys.contains_before(region.start_key, region.end_key, row)
 
 
 def described(lookup: Lookup) -> str:

@@ -20,7 +20,7 @@ from math import sqrt
 from metaclient.attempts.delay import LatencyWindow
 from metaclient.backend import MetaPage
 from metaclient.config import Config
-from metaclient.errors import MetaClientError, Overloaded
+from metaclient.errors import MetaClientError
 from metaclient.meta.health import HealthState, ReplicaHealth
 from metaclient.meta.selector import MetaView, ReplicaView
 from metaclient.model import MetaReplica, ServerName
@@ -153,7 +153,7 @@ class HealthTracker:
         """Record a failed call and eject the replica; an overloaded replica is skipped by this read only."""
         outcome = type(error).__name__
         self.record_unhelpful(place, outcome)
-        if not isinstance(error, Overloaded):
+        if not error.is_overload:
             self._eject(place, outcome, with_server=error.blames_server)
 
     def record_unhelpful(self, place: MetaReplica, outcome: str) -> None:

@@ -15,8 +15,6 @@ from metaclient.backend import MetaPage
 from metaclient.errors import (
     BackendFault,
     CallTimeout,
-    ConnectionClosed,
-    DeadlineExceeded,
     Disposition,
     MetaClientError,
 )
@@ -110,7 +108,7 @@ class Reading(Generic[T]):
             return False
         if self._primary_failed or error.disposition is not Disposition.FATAL:
             return True
-        return isinstance(error, DeadlineExceeded | ConnectionClosed)
+        return error.is_deadline or error.ends_connection
 
     def settle(self, winner: MetaReplica | None) -> None:
         """Record the negative answers of secondaries, now that the read has ended.

@@ -19,6 +19,7 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from metaclient import keys
 from metaclient.model import RegionInfo
 
 if TYPE_CHECKING:  # selector.py names this class, so the import can only go one way at run time
@@ -83,9 +84,8 @@ class SimpleSelector:
         if now - made_at >= MARK_LIFE_S:
             self._remove(lookup.table, start)
             return False
-        if not end:
-            return True
-        return bool(row) and end >= row if lookup.before else row < end
+        covers = keys.contains_before if lookup.before else keys.contains
+        return covers(start, end, row)
 
     def _sweep(self, now: float) -> None:
         """Remove the marks that had expired at the last tick of the sweep."""

@@ -73,9 +73,8 @@ class StaleRanges:
             return False
         if now >= mark.until:
             return False
-        if before:
-            return not mark.end_key or (bool(row) and mark.end_key >= row)
-        return keys.contains(key[1], mark.end_key, row)
+        covers = keys.contains_before if before else keys.contains
+        return covers(key[1], mark.end_key, row)
 
     def _drop(self, key: tuple[bytes, bytes]) -> None:
         del self._marks[key]
