@@ -1,7 +1,7 @@
-"""What the master and the region servers do besides data: tables, namespaces, moves, splits, merges, flushes, sizes.
+"""Admin calls of the master and the region servers: tables, namespaces, moves, splits, merges, flushes, region sizes.
 
-A change is a procedure of the master: the call answers its number at once, and the number is asked for until it is
-finished. All calls block until their deadline and are made once; the client decides what is tried again.
+A change is a procedure of the master: the call returns its id at once, and getProcedureResult is called until the
+procedure has finished. All calls block until their deadline and are made once; the caller decides about retries.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ from metaclient.wire.rpc.names import (
 from metaclient.wire.rpc.protobuf import Message, decode, encode
 from metaclient.wire.rpc.schemas import family_message, table_schema_from, table_schema_message
 from metaclient_native import errors
-from metaclient_native.connection import Call
 from metaclient_native.connections import Connections
+from metaclient_native.in_flight import PendingCall
+from metaclient_native.request import Request, ServiceAddress
+from metaclient_native.scanners import decode_nothing
 
 __all__ = ["Admin", "ClusterStatus", "RegionLoad", "ServerLoad"]
 
@@ -50,7 +52,7 @@ MASTER_SERVICE = "MasterService"
 ADMIN_SERVICE = "AdminService"
 #: HConstants.ADMIN_QOS
 ADMIN_PRIORITY = 100
-#: A procedure takes 0.1 to 2 s; it is asked for often at first and less often later.
+#: A procedure takes 0.1 to 2 s. The pause between two getProcedureResult calls grows from the first to the second.
 POLL_S_MIN = 0.02
 POLL_S_MAX = 0.5
 META_PAGE_ROWS = 500
@@ -59,14 +61,14 @@ MB = 1024 * 1024
 
 
 class MasterFinder(Protocol):
-    """The registry, as far as admin calls need it."""
+    """The part of the registry that admin calls use."""
 
     def active_master(self, deadline: float) -> ServerName: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RegionLoad:
-    """One region on one server, as the master last heard. HBase rounds sizes up to a megabyte."""
+    """One region on one server, as of the server's last report to the master. HBase rounds sizes up to a megabyte."""
 
     region_name: bytes
     store_bytes: int
@@ -89,7 +91,7 @@ class ServerLoad:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """What the master knows of the cluster."""
+    """The servers of the cluster and their regions, as the master reports them."""
 
     version: str
     master: ServerName | None
@@ -138,38 +140,38 @@ class Admin:
 
     def create_table(self, descriptor: TableDescriptor, splits: Sequence[bytes], deadline: float) -> None:
         request = {"table_schema": table_schema_message(descriptor), "split_keys": list(splits)}
-        self._procedure("CreateTable", m.CREATE_TABLE_REQUEST, request, deadline)
+        self._run_procedure("CreateTable", m.CREATE_TABLE_REQUEST, request, deadline)
 
     def delete_table(self, table: bytes, deadline: float) -> None:
-        self._procedure("DeleteTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
+        self._run_procedure("DeleteTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
 
     def enable_table(self, table: bytes, deadline: float) -> None:
-        self._procedure("EnableTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
+        self._run_procedure("EnableTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
 
     def disable_table(self, table: bytes, deadline: float) -> None:
-        self._procedure("DisableTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
+        self._run_procedure("DisableTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
 
     def truncate_table(self, table: bytes, deadline: float, *, preserve_splits: bool = True) -> None:
-        """Throw all rows away; the table must be disabled and is enabled afterwards."""
+        """Delete all rows; the table must be disabled and is enabled afterwards."""
         request = {"tableName": table_message(table), "preserveSplits": preserve_splits}
-        self._procedure("truncateTable", m.TRUNCATE_TABLE_REQUEST, request, deadline)
+        self._run_procedure("truncateTable", m.TRUNCATE_TABLE_REQUEST, request, deadline)
 
     def modify_table(self, descriptor: TableDescriptor, deadline: float) -> None:
-        """Make the table what the descriptor says; families that are not in it are deleted with their data."""
+        """Change the table to the descriptor; families that are not in it are deleted with their data."""
         request = {"table_name": table_message(descriptor.name), "table_schema": table_schema_message(descriptor)}
-        self._procedure("ModifyTable", m.MODIFY_TABLE_REQUEST, request, deadline)
+        self._run_procedure("ModifyTable", m.MODIFY_TABLE_REQUEST, request, deadline)
 
     def add_family(self, table: bytes, family: FamilyDescriptor, deadline: float) -> None:
         request = {"table_name": table_message(table), "column_families": family_message(family)}
-        self._procedure("AddColumn", m.FAMILY_REQUEST, request, deadline)
+        self._run_procedure("AddColumn", m.FAMILY_REQUEST, request, deadline)
 
     def modify_family(self, table: bytes, family: FamilyDescriptor, deadline: float) -> None:
         request = {"table_name": table_message(table), "column_families": family_message(family)}
-        self._procedure("ModifyColumn", m.FAMILY_REQUEST, request, deadline)
+        self._run_procedure("ModifyColumn", m.FAMILY_REQUEST, request, deadline)
 
     def delete_family(self, table: bytes, family: bytes, deadline: float) -> None:
         request = {"table_name": table_message(table), "column_name": family}
-        self._procedure("DeleteColumn", m.DELETE_COLUMN_REQUEST, request, deadline)
+        self._run_procedure("DeleteColumn", m.DELETE_COLUMN_REQUEST, request, deadline)
 
     # -- namespaces ----------------------------------------------------------------------------------------------------
 
@@ -179,15 +181,15 @@ class Admin:
 
     def create_namespace(self, name: str, deadline: float) -> None:
         request = {"namespaceDescriptor": {"name": name.encode()}}
-        self._procedure("CreateNamespace", m.CREATE_NAMESPACE_REQUEST, request, deadline)
+        self._run_procedure("CreateNamespace", m.CREATE_NAMESPACE_REQUEST, request, deadline)
 
     def delete_namespace(self, name: str, deadline: float) -> None:
-        self._procedure("DeleteNamespace", m.NAMESPACE_REQUEST, {"namespaceName": name}, deadline)
+        self._run_procedure("DeleteNamespace", m.NAMESPACE_REQUEST, {"namespaceName": name}, deadline)
 
     # -- regions -------------------------------------------------------------------------------------------------------
 
     def regions(self, table: bytes, deadline: float) -> list[RegionLocations]:
-        """Every region of the table as the primary hbase:meta has it, split parents left out; in order."""
+        """Return every region of the table as the primary meta region has it, in order, without split parents."""
         found: list[RegionLocations] = []
         start, stop = keys.meta_table_start(table), keys.meta_table_stop(table)
         while True:
@@ -206,15 +208,15 @@ class Admin:
     def move_region(self, encoded_name: str, deadline: float, *, server: ServerName | str | None = None) -> None:
         """Move a region, by default to a server of the master's choice; returns when it has arrived.
 
-        A copy of hbase:meta is moved by its own encoded name (``keys.encoded_region_name``). HBase does not mind a
-        server that does not exist, and moves the region elsewhere: so that is refused here.
+        A replica of hbase:meta is moved by its own encoded name (``keys.encoded_region_name``). HBase accepts a server
+        that does not exist, and moves the region elsewhere, so such a server is refused here with a ConfigError.
         """
         request: dict[str, Any] = {"region": encoded_region_message(encoded_name)}
         if server is not None:
-            request["dest_server_name"] = server_message(self._live(server, deadline))
+            request["dest_server_name"] = server_message(self._find_live(server, deadline))
         self._ask("MoveRegion", m.MOVE_REGION_REQUEST, request, EMPTY, deadline, is_write=True)
 
-    def _live(self, server: ServerName | str, deadline: float) -> ServerName:
+    def _find_live(self, server: ServerName | str, deadline: float) -> ServerName:
         live = [load.server for load in self.cluster_status(deadline).live_servers]
         wanted = str(server)
         found = [one for one in live if wanted in (str(one), one.address)]
@@ -225,59 +227,61 @@ class Admin:
     def split_region(self, location: RegionLocation | RegionLocations, row: bytes, deadline: float) -> None:
         """Split the region before ``row``; returns when its daughters are open."""
         request = {"region_info": region_info_message(location.region.replica(0)), "split_row": row}
-        self._procedure("SplitRegion", m.SPLIT_REGION_REQUEST, request, deadline)
+        self._run_procedure("SplitRegion", m.SPLIT_REGION_REQUEST, request, deadline)
 
     def merge_regions(self, encoded_names: Sequence[str], deadline: float, *, forcible: bool = False) -> None:
         """Merge regions that are neighbours (``forcible``: any); returns when the merged one is open."""
         request = {"region": [encoded_region_message(name) for name in encoded_names], "forcible": forcible}
-        self._procedure("MergeTableRegions", m.MERGE_TABLE_REGIONS_REQUEST, request, deadline)
+        self._run_procedure("MergeTableRegions", m.MERGE_TABLE_REGIONS_REQUEST, request, deadline)
 
     def flush_table(self, table: bytes, deadline: float) -> None:
-        """Write what the regions hold in memory to files; returns when it is done."""
-        self._at_each(table, "FlushRegion", lambda region: encode(m.FLUSH_REGION_REQUEST, {"region": region}), deadline)
+        """Flush the memstores of all regions of the table; returns when that is done."""
+        self._call_each_region(
+            table, "FlushRegion", lambda region: encode(m.FLUSH_REGION_REQUEST, {"region": region}), deadline
+        )
 
     def compact_table(self, table: bytes, major: bool, deadline: float) -> None:
-        """Ask each region for a compaction; HBase does it in its own time."""
-        self._at_each(
+        """Request a compaction of each region; HBase compacts later."""
+        self._call_each_region(
             table,
             "CompactRegion",
             lambda region: encode(m.COMPACT_REGION_REQUEST, {"region": region, "major": major}),
             deadline,
         )
 
-    def _at_each(self, table: bytes, method: str, param: Callable[[dict[str, Any]], bytes], deadline: float) -> None:
-        """Ask the server of each primary, all at once."""
+    def _call_each_region(
+        self, table: bytes, method: str, param: Callable[[dict[str, Any]], bytes], deadline: float
+    ) -> None:
+        """Call the server of each primary region, all calls at once."""
         if not self.is_table_enabled(table, deadline):
-            return  # nothing is open, and nothing in memory
-        calls: list[Call[None]] = []
+            return  # no region is open, so no memstore has data
+        calls: list[PendingCall[None]] = []
         for locations in self.regions(table, deadline):
             place = locations.primary
             if place is None:
-                raise RegionOffline(f"region {keys.printable(locations.region.name)} is on no server now")
-            calls.append(
-                self._connections.call(
-                    place.server.host,
-                    place.server.port,
-                    ADMIN_SERVICE,
-                    method.encode(),
-                    param(region_message(place.region_name)),
-                    _nothing,
-                    deadline,
-                    is_write=True,
-                )
+                raise RegionOffline(f"region {keys.printable(locations.region.name)} is on no server now: retry later")
+            request = Request(
+                method.encode(),
+                param(region_message(place.region_name)),
+                decode_nothing,
+                deadline,
+                method,
+                is_write=True,
             )
+            address = ServiceAddress(place.server.host, place.server.port, ADMIN_SERVICE)
+            calls.append(self._connections.call(address, request))
         for call in calls:
             call.send()
         for call in calls:
-            _waited(call, deadline)
+            _wait(call, deadline)
 
     def balance(self, deadline: float) -> bool:
-        """Let the balancer run once; whether it did."""
+        """Run the balancer once; return True if it ran."""
         answer = self._ask("Balance", m.BALANCE_REQUEST, {}, m.BALANCE_RESPONSE, deadline, is_write=True)
         return bool(answer["balancer_ran"])
 
     def set_balancer(self, on: bool, deadline: float) -> bool:
-        """Turn the balancer on or off; what it was before."""
+        """Turn the balancer on or off; return the previous setting."""
         request = {"on": on, "synchronous": True}
         answer = self._ask(
             "SetBalancerRunning",
@@ -292,7 +296,7 @@ class Admin:
     # -- the cluster ---------------------------------------------------------------------------------------------------
 
     def cluster_status(self, deadline: float) -> ClusterStatus:
-        """Servers, their regions and how big these are."""
+        """Return the servers, their regions and the sizes of these."""
         options = [m.OPTION_HBASE_VERSION, m.OPTION_LIVE_SERVERS, m.OPTION_DEAD_SERVERS, m.OPTION_MASTER]
         answer = self._ask(
             "GetClusterStatus",
@@ -309,7 +313,7 @@ class Admin:
         )
 
     def region_sizes(self, table: bytes, deadline: float) -> dict[bytes, int]:
-        """Bytes of each region of the table, in files and in memory, by its name: for planning."""
+        """Return the bytes of each region of the table, in store files and memstores, by its name."""
         status = self.cluster_status(deadline)
         prefix = table + b","
         return {
@@ -321,8 +325,8 @@ class Admin:
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
-    def _procedure(self, method: str, schema: Message, request: Mapping[str, Any], deadline: float) -> None:
-        """Start it and wait until the master has finished it; it goes on when our time is over."""
+    def _run_procedure(self, method: str, schema: Message, request: Mapping[str, Any], deadline: float) -> None:
+        """Start a procedure and wait until the master has finished it. After a CallTimeout the procedure goes on."""
         started = self._ask(method, schema, request, m.PROCEDURE_RESPONSE, deadline, is_write=True)
         if "proc_id" not in started:
             return
@@ -337,20 +341,20 @@ class Admin:
                     deadline,
                 )
             except (RegionUnavailable, Overloaded, BackendFault) as error:
-                # The next master goes on with it: ask again as long as there is time.
+                # The next active master continues the procedure: ask again until the deadline.
                 if self._runtime.now() + pause_s >= deadline:
                     raise CallTimeout(
-                        f"{method}: the master cannot be asked: {error}", may_have_applied=True
+                        f"{method}: the result of the procedure is unknown: {error}", may_have_applied=True
                     ) from error
                 answer = {"state": m.PROCEDURE_RUNNING}
             except CallTimeout as error:
-                raise CallTimeout(f"{method}: the master is still at it", may_have_applied=True) from error
+                raise CallTimeout(f"{method}: the procedure has not finished", may_have_applied=True) from error
             if "exception" in answer:
-                raise errors.from_procedure(answer["exception"], method)
+                raise errors.translate_procedure_error(answer["exception"], method)
             if answer["state"] != m.PROCEDURE_RUNNING:
                 return
             if self._runtime.now() + pause_s >= deadline:
-                raise CallTimeout(f"{method}: the master is still at it", may_have_applied=True)
+                raise CallTimeout(f"{method}: the procedure has not finished", may_have_applied=True)
             self._runtime.sleep(pause_s)
             pause_s = min(pause_s * 1.5, POLL_S_MAX)
 
@@ -364,41 +368,44 @@ class Admin:
         *,
         is_write: bool = False,
     ) -> dict[str, Any]:
-        """One call of the active master."""
+        """Call the active master."""
         master = self._master
         if master is None:
             master = self._master = self._registry.active_master(deadline)
+
+        def decode_answer(response: Response) -> dict[str, Any]:
+            return decode(answer, response.data, response.at, response.end)
+
         call = self._connections.call(
-            master.host,
-            master.port,
-            MASTER_SERVICE,
-            method.encode(),
-            encode(schema, request),
-            lambda response: decode(answer, response.data, response.at, response.end),
-            deadline,
-            priority=ADMIN_PRIORITY,
-            is_write=is_write,
+            ServiceAddress(master.host, master.port, MASTER_SERVICE),
+            Request(
+                method.encode(),
+                encode(schema, request),
+                decode_answer,
+                deadline,
+                method,
+                priority=ADMIN_PRIORITY,
+                is_write=is_write,
+            ),
         )
         try:
-            return _waited(call, deadline)
+            return _wait(call, deadline)
         except MetaClientError as error:
             if error.blames_server or isinstance(error, Overloaded):
-                self._master = None  # it may be another one by now
+                self._master = None  # another master may be active by now
             raise
 
 
-def _waited(call: Call[T], deadline: float) -> T:
+def _wait(call: PendingCall[T], deadline: float) -> T:
+    """Return the result of a call; cancel the call and raise CallTimeout at the deadline."""
     try:
         return call.result(deadline)
     except DeadlineExceeded as error:
         call.cancel()
         raise CallTimeout(
-            f"{call.what}: {call.connection.address} did not answer in time", may_have_applied=call.is_write
+            f"{call.request.what}: {call.connection.address} did not answer in time",
+            may_have_applied=call.request.is_write,
         ) from error
-
-
-def _nothing(response: Response) -> None:
-    """It was done: that is all there is to know."""
 
 
 def _no_table(table: bytes) -> TableNotFound:

@@ -1,14 +1,14 @@
-"""The SPI over HBase's own RPC: every call goes straight to the server that the locator names.
+"""The SPI over HBase's own RPC: every call is sent to the server that the locator returns.
 
-Calls answer with a :class:`~metaclient_native.connection.Call`, many at once on one connection; whoever waits for one
-alone reads the answer itself. A replica is a region with a name of its own, on a server of its own: nothing else says
-"read that copy", and the answer says whether it came from a secondary.
+Calls return a :class:`~metaclient_native.in_flight.PendingCall`; one connection has many of them in flight, and a
+thread that waits for a single call reads its response itself. A replica is addressed by its own region name at its own
+server. The response says whether a secondary sent it.
 
 DIVERGENCES from HBase's Java client
 - A meta lookup is one call, with ``limit`` and ``close_scanner`` set: no scanner stays open.
-- A ``next`` that failed is never repeated: HBase 3 answers a repeated one with an empty success.
-- Changes of one row in one batch keep their order, at the price of a call for each.
-- A scan that is reopened reads at a new point in time; Java carries the old one over inside of a row.
+- A ``next`` that failed is never retried: HBase 3 answers a repeated ``next`` with a success without rows.
+- Changes of one row in one batch keep their order; each of them costs one call.
+- A scan that is reopened reads at a new point in time; the Java client keeps the old one inside of a row.
 """
 
 from __future__ import annotations
@@ -54,14 +54,23 @@ from metaclient.wire.rpc.messages import CONDITION, MUTATE_RESPONSE, READ_PREAD,
 from metaclient.wire.rpc.mutations import condition_message
 from metaclient.wire.rpc.protobuf import ProtocolError, decode, delimited, encode, varint
 from metaclient.wire.rpc.queries import result_from, scan_message
+from metaclient.wire.stream import Dial, dial
 from metaclient_native.admin import Admin
-from metaclient_native.batches import MultiCall, PageCall, Steps, in_order, no_place, picked
-from metaclient_native.calls import get_param, get_result, mutate_param, region_prefix, scan_answer
-from metaclient_native.connections import CLIENT_SERVICE, Connections
+from metaclient_native.batches import (
+    MultiCall,
+    PageCall,
+    Steps,
+    explain_missing_place,
+    pick_changed_columns,
+    split_into_steps,
+)
+from metaclient_native.calls import decode_get, decode_scan, encode_get, encode_mutate, encode_region
+from metaclient_native.connections import Connections
 from metaclient_native.registry_rpc import RpcRegistry
 from metaclient_native.registry_zk import ZooKeeperRegistry
-from metaclient_native.scanners import SYSTEM_PRIORITY, Scanners
-from metaclient_native.scans import Scanner, cells_of, no_cells, open_param, page_of
+from metaclient_native.request import Request
+from metaclient_native.scanners import SYSTEM_PRIORITY, ScannerCalls, decode_nothing
+from metaclient_native.scans import Scanner, encode_open, make_empty_cell_page, read_cell_page, read_page
 from metaclient_native.security import Security
 from metaclient_native.url import PROPERTIES, NativeUrl
 
@@ -69,12 +78,12 @@ __all__ = ["NativeBackend"]
 
 T = TypeVar("T")
 _SYSTEM = b"hbase:"
-#: Of one page of hbase:meta; a region's row has about a kilobyte.
+#: Bytes of one page of hbase:meta; the row of a region has about a kilobyte.
 META_PAGE_BYTES_MAX = 32 * 1024 * 1024
 
 
 class Registry(Protocol):
-    """Who knows where hbase:meta and the master are."""
+    """The source of the locations of hbase:meta and of the active master."""
 
     def meta_replicas(self, deadline: float) -> list[MetaReplica]: ...
 
@@ -82,13 +91,18 @@ class Registry(Protocol):
 
     def cluster_id(self, deadline: float) -> str | None: ...
 
+    def explain(self, error: MetaClientError) -> MetaClientError:
+        """Return the error to raise for a first contact that failed: this one, or one that names the right url."""
+        ...
+
     def close(self) -> None: ...
 
 
 class NativeBackend:
     """HBase's own RPC; see the module's docstring.
 
-    ``admin`` is what the master can do beyond the SPI: namespaces, moves, splits, merges, flushes, sizes of regions.
+    ``admin`` has the calls of the master beyond the SPI: namespaces, moves, splits, merges, flushes, sizes of regions.
+    ``dial`` makes the streams of the connections: plain TCP unless it is given.
     """
 
     name = "hbase"
@@ -105,27 +119,28 @@ class NativeBackend:
 
     _nonce_group: int
 
-    def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None, dial: Dial = dial
+    ) -> None:
         parsed = NativeUrl.parse(url, properties)
         warn_unread(properties or {}, PROPERTIES, "HBase's own RPC")
         self._runtime = runtime
-        self._connections = Connections(runtime, Security.of(properties or {}, user=parsed.user))
+        self._connections = Connections(runtime, Security.of(properties or {}, user=parsed.user), dial=dial)
         self._registry: Registry
         if parsed.is_rpc:
             self._registry = RpcRegistry(parsed.endpoints, self._connections, runtime)
         else:
             self._registry = ZooKeeperRegistry(parsed.endpoints, parsed.znode_parent, runtime)
-        self._call, self._call_at = self._connections.call, self._connections.call_at
+        self._call_server = self._ask_server = self._connections.call_server
         self.admin = Admin(self._registry, self._connections, runtime, self._meta_rows)
-        self._scanners = Scanners(self._connections, runtime)
-        self._is_direct = False
+        self._scanners = ScannerCalls(self._connections, runtime)
         self.direct = copy(self)
-        self.direct._is_direct = True
+        self.direct._ask_server = self._connections.ask_server  # type: ignore[assignment]  # may return the result itself
         self._draw_nonce_group()
         runtime.on_fork(self._draw_nonce_group)
 
     def _draw_nonce_group(self) -> None:
-        """At first, and in a child process: a server takes a nonce of the parent's group for a repetition."""
+        """Draw a group, at first and in a child process: for a server, a nonce of the parent's group is a retry."""
         self._nonce_group = group = self._runtime.rng.getrandbits(63)
         self.direct._nonce_group = group
 
@@ -133,13 +148,11 @@ class NativeBackend:
         return f"<NativeBackend {self._registry!r}>"
 
     def open(self, deadline: float) -> None:
-        """Reach the registry: who is not there, or no HBase, is told now and not at the first call."""
+        """Ask the registry; fail now if its address is unreachable or does not speak HBase's protocol."""
         try:
             self._registry.meta_replicas(deadline)
         except (ProtocolError, ServerUnreachable) as error:
-            if not isinstance(self._registry, RpcRegistry):
-                raise
-            raise self._registry.explained(error) from error
+            raise self._registry.explain(error) from error
 
     def close(self) -> None:
         self._scanners.forget_all()
@@ -147,7 +160,7 @@ class NativeBackend:
         self._registry.close()
 
     def connections(self) -> dict[str, dict[str, object]]:
-        """What is known of each connection; JSON-able."""
+        """Return state, calls in flight and late answers per connection, as JSON values."""
         return self._connections.status()
 
     # -- hbase:meta ----------------------------------------------------------------------------------------------------
@@ -156,29 +169,20 @@ class NativeBackend:
         return self._registry.meta_replicas(deadline)
 
     def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> Answer[MetaPage]:
-        """One call: a get for one row, else a scan that ends with its page."""
+        """Read a page of hbase:meta in one call: a get for one row, else a scan whose scanner is closed at once."""
         server = replica.server
         if server is None:
             raise RegionOffline(f"hbase:meta replica {replica.replica_id} is on no server")
         if scan.start_row and scan.start_row == scan.stop_row:
-            param = get_param(replica.region_name, Get(scan.start_row, scan.families))
-            method, read = b"Get", _meta_get
+            param = encode_get(replica.region_name, Get(scan.start_row, scan.families))
+            method, decode_page = b"Get", _decode_meta_get
         else:
-            param, method, read = _meta_scan_param(replica.region_name, scan), b"Scan", _meta_scan
-        return self._call(
-            server.host,
-            server.port,
-            CLIENT_SERVICE,
-            method,
-            param,
-            read,
-            deadline,
-            priority=SYSTEM_PRIORITY,
-            what="read of hbase:meta",
-        )
+            param, method, decode_page = _encode_meta_scan(replica.region_name, scan), b"Scan", _decode_meta_scan
+        what = "read of hbase:meta"
+        return self._call_server(server, Request(method, param, decode_page, deadline, what, priority=SYSTEM_PRIORITY))
 
     def _meta_rows(self, scan: MetaScan, deadline: float) -> tuple[MetaRow, ...]:
-        """A page of the primary, for admin calls on all regions of a table."""
+        """Return a page of the primary meta region, for admin calls on all regions of a table."""
         primary = next((one for one in self._registry.meta_replicas(deadline) if one.replica_id == 0), MetaReplica(0))
         answer = self.read_meta(primary, scan, deadline)
         page = answer.result(deadline) if isinstance(answer, Pending) else answer
@@ -188,51 +192,42 @@ class NativeBackend:
 
     def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Answer[Result]:
         if place is None:
-            raise no_place()
-        return self._call_at(
-            place.server,
-            b"Get",
-            get_param(place.region_name, get),
-            partial(get_result, get.row),
-            deadline,
-            "get",
-            b"",
-            SYSTEM_PRIORITY if table.startswith(_SYSTEM) else 0,
-            False,
-            self._is_direct,
-        )
+            raise explain_missing_place()
+        param, decode_result = encode_get(place.region_name, get), partial(decode_get, get.row)
+        priority = SYSTEM_PRIORITY if table.startswith(_SYSTEM) else 0
+        return self._ask_server(place.server, Request(b"Get", param, decode_result, deadline, "get", priority=priority))
 
     def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> Answer[ScanPage]:
         if place is None:
-            raise no_place()
+            raise explain_missing_place()
         if scan.limit == 0 or _is_empty(scan):
             return ScanPage((), None, True, place.replica_id != 0, is_end_of_scan=True)
         server = place.server
         scanner = Scanner(server, scan, limit=row_limit(scan), priority=_priority(table), is_lost=True)
-        return self._scanners.open(scanner, open_param(place.region_name, scan), deadline, page_of)
+        return self._scanners.open(scanner, encode_open(place.region_name, scan), deadline, read_page)
 
     def scan_open_cells(
         self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float
     ) -> Answer[CellPage]:
-        """As ``scan_open``, but the page's cells come as Arrow: for bulk readers."""
+        """Open a scanner as ``scan_open`` does; the page holds its cells in Arrow, for bulk readers."""
         if place is None:
-            raise no_place()
+            raise explain_missing_place()
         if scan.limit == 0 or _is_empty(scan):
-            return no_cells(is_stale=place.replica_id != 0)
+            return make_empty_cell_page(is_stale=place.replica_id != 0)
         scanner = Scanner(place.server, scan, limit=row_limit(scan), priority=_priority(table), is_lost=True)
-        return self._scanners.open(scanner, open_param(place.region_name, scan), deadline, cells_of)
+        return self._scanners.open(scanner, encode_open(place.region_name, scan), deadline, read_cell_page)
 
     def scan_next_cells(self, scanner: object, rows: int, deadline: float) -> Pending[CellPage]:
-        """As ``scan_next``, of a scanner that ``scan_open_cells`` opened."""
+        """Return the next page of a scanner that ``scan_open_cells`` opened."""
         assert isinstance(scanner, Scanner), "a scanner of this backend"
-        return self._scanners.following(scanner, rows, deadline, cells_of)
+        return self._scanners.fetch_next(scanner, rows, deadline, read_cell_page)
 
     def scan_next(self, scanner: object, rows: int, deadline: float) -> Answer[ScanPage]:
         assert isinstance(scanner, Scanner), "a scanner of this backend"
-        return self._scanners.following(scanner, rows, deadline, page_of)
+        return self._scanners.fetch_next(scanner, rows, deadline, read_page)
 
     def scan_close(self, scanner: object, deadline: float) -> None:
-        """Nobody waits for the answer: a scanner that is not closed ends with its lease."""
+        """Send the close without waiting for its response: a scanner that stays open ends with its lease."""
         assert isinstance(scanner, Scanner), "a scanner of this backend"
         self._scanners.close(scanner, deadline)
 
@@ -242,57 +237,57 @@ class NativeBackend:
         self, place: RegionLocation | None, table: bytes, mutation: Mutation, deadline: float
     ) -> Answer[Result | None]:
         if place is None:
-            raise no_place()
-        read: Callable[[Response], Result | None]
+            raise explain_missing_place()
+        decode_result: Callable[[Response], Result | None]
         if isinstance(mutation, RowMutations):
             if not mutation.mutations:
                 return None
             multi = MultiCall([Action(place, mutation)], nonce_group=self._nonce_group, what="mutate_row")
-            method, param, cells, read = b"Multi", multi.param, multi.cells, lambda response: _only(multi, response)
+            method, param, cells = b"Multi", multi.param, multi.cells
+            decode_result = multi.raise_first_error
         else:
             method = b"Mutate"
-            param, cells = mutate_param(place.region_name, mutation, self._nonce_group)
+            param, cells = encode_mutate(place.region_name, mutation, self._nonce_group)
             if isinstance(mutation, Increment | Append):
-                changed = mutation
-                read = lambda response: _changed(changed, response)  # noqa: E731  # beside its siblings
+                decode_result = partial(_decode_changed, mutation)
             else:
-                read = _nothing
-        priority = _priority(table)
-        return self._call_at(
-            place.server, method, param, read, deadline, "mutate", cells, priority, True, self._is_direct
+                decode_result = decode_nothing
+        return self._ask_server(
+            place.server,
+            Request(method, param, decode_result, deadline, "mutate", cells, _priority(table), is_write=True),
         )
 
     def check_and_mutate(
         self, place: RegionLocation | None, table: bytes, check: Check, mutation: Mutation, deadline: float
     ) -> Answer[bool]:
         if place is None:
-            raise no_place()
-        read: Callable[[Response], bool]
+            raise explain_missing_place()
+        decode_outcome: Callable[[Response], bool]
         if isinstance(mutation, RowMutations):
             action = Action(place, mutation)
             multi = MultiCall([action], nonce_group=self._nonce_group, check=check, what="check_and_mutate")
-            method, param, cells, read = b"Multi", multi.param, multi.cells, multi.processed
+            method, param, cells, decode_outcome = b"Multi", multi.param, multi.cells, multi.decode_processed
         else:
-            method, read = b"Mutate", _processed
-            param, cells = mutate_param(place.region_name, mutation, self._nonce_group)
+            method, decode_outcome = b"Mutate", _decode_processed
+            param, cells = encode_mutate(place.region_name, mutation, self._nonce_group)
             param += b"\x1a" + delimited(encode(CONDITION, condition_message(check)))
-        priority = _priority(table)
-        return self._call_at(
-            place.server, method, param, read, deadline, "check_and_mutate", cells, priority, is_write=True
+        what = "check_and_mutate"
+        return self._call_server(
+            place.server, Request(method, param, decode_outcome, deadline, what, cells, _priority(table), is_write=True)
         )
 
     def batch(
         self, server: ServerName | None, table: bytes, actions: Sequence[Action], deadline: float
     ) -> Answer[Sequence[Outcome]]:
         if server is None:
-            raise no_place()
+            raise explain_missing_place()
         if not actions:
             return []
-        steps = in_order(actions)
+        steps = split_into_steps(actions)
         if len(steps) == 1:
             return self._multi(server, table, actions, deadline)
-        steps_of = Steps(lambda some: self._multi(server, table, some, deadline), actions, steps)
-        return steps_of.begin(self._runtime.pending(name="batch"))
+        following = Steps(lambda some: self._multi(server, table, some, deadline), actions, steps)
+        return following.begin(self._runtime.pending(name="batch"))
 
     def put_page(
         self,
@@ -303,40 +298,22 @@ class NativeBackend:
         deadline: float,
     ) -> Pending[None]:
         if server is None:
-            raise no_place()
+            raise explain_missing_place()
         call = PageCall(page, places)
-        return self._multi_at(server, table, call, call.done, deadline, is_write=True)
+        request = Request(
+            b"Multi", call.param, call.raise_first_error, deadline, "batch", call.cells, _priority(table), is_write=True
+        )
+        return self._call_server(server, request)
 
     def _multi(
         self, server: ServerName, table: bytes, actions: Sequence[Action], deadline: float
     ) -> Pending[Sequence[Outcome]]:
         multi = MultiCall(actions, nonce_group=self._nonce_group)
         is_write = any(not isinstance(action.operation, Get) for action in actions)
-        return self._multi_at(server, table, multi, multi.outcomes, deadline, is_write=is_write)
-
-    def _multi_at(
-        self,
-        server: ServerName,
-        table: bytes,
-        call: MultiCall | PageCall,
-        read: Callable[[Response], T],
-        deadline: float,
-        *,
-        is_write: bool,
-    ) -> Pending[T]:
-        return self._call(
-            server.host,
-            server.port,
-            CLIENT_SERVICE,
-            b"Multi",
-            call.param,
-            read,
-            deadline,
-            cells=call.cells,
-            priority=_priority(table),
-            is_write=is_write,
-            what="batch",
+        request: Request[Sequence[Outcome]] = Request(
+            b"Multi", multi.param, multi.decode_outcomes, deadline, "batch", multi.cells, _priority(table), is_write
         )
+        return self._call_server(server, request)
 
     # -- admin ---------------------------------------------------------------------------------------------------------
 
@@ -365,15 +342,15 @@ class NativeBackend:
         self.admin.compact_table(table, major, deadline)
 
     def region_sizes(self, table: bytes, deadline: float) -> dict[bytes, int]:
-        """Bytes of each region, by its name: what Spark's planning asks for. Beyond the SPI."""
+        """Return the bytes of each region by its name, for Spark's planning. Beyond the SPI."""
         return self.admin.region_sizes(table, deadline)
 
 
-# -- answers -----------------------------------------------------------------------------------------------------------
+# -- responses ---------------------------------------------------------------------------------------------------------
 
 
 def _is_empty(scan: Scan) -> bool:
-    """True when the range holds no row. HBase itself takes one whose ends are the same row for a get of that row."""
+    """Return True if the range holds no row. HBase reads a range whose ends are the same row as a get of that row."""
     if not scan.start_row or not scan.stop_row:
         return False
     if scan.start_row == scan.stop_row:
@@ -385,28 +362,18 @@ def _priority(table: bytes) -> int:
     return SYSTEM_PRIORITY if table.startswith(_SYSTEM) else 0
 
 
-def _nothing(response: Response) -> None:
-    """It was done: that is all there is to know."""
-
-
-def _only(multi: MultiCall, response: Response) -> None:
-    outcome = multi.outcomes(response)[0]
-    if isinstance(outcome, MetaClientError):
-        raise outcome
-
-
-def _changed(mutation: Increment | Append, response: Response) -> Result:
+def _decode_changed(mutation: Increment | Append, response: Response) -> Result:
     message = decode(MUTATE_RESPONSE, response.data, response.at, response.end)
     data = response.data
     result, _ = result_from(message.get("result", {}), mutation.row, data, response.end, len(data))
-    return picked(result, mutation)
+    return pick_changed_columns(result, mutation)
 
 
-def _processed(response: Response) -> bool:
+def _decode_processed(response: Response) -> bool:
     return bool(decode(MUTATE_RESPONSE, response.data, response.at, response.end).get("processed", False))
 
 
-def _meta_scan_param(region_name: bytes, scan: MetaScan) -> bytes:
+def _encode_meta_scan(region_name: bytes, scan: MetaScan) -> bytes:
     wanted = Scan(
         scan.start_row,
         scan.stop_row,
@@ -416,20 +383,20 @@ def _meta_scan_param(region_name: bytes, scan: MetaScan) -> bytes:
     )
     message = scan_message(wanted, max_result_bytes=META_PAGE_BYTES_MAX, read_type=READ_PREAD)
     limit = varint(scan.limit)
-    # Rows, limit, and "close the scanner behind it": the page is the whole conversation.
+    # number_of_rows, limit_of_rows and close_scanner: no second call is needed.
     rest = b"\x20" + limit + b"\x28\x01\x58" + limit
-    return region_prefix(region_name) + b"\x12" + delimited(encode(SCAN, message)) + rest
+    return encode_region(region_name) + b"\x12" + delimited(encode(SCAN, message)) + rest
 
 
-def _meta_scan(response: Response) -> MetaPage:
+def _decode_meta_scan(response: Response) -> MetaPage:
     data, end = response.data, response.end
-    answer = scan_answer(data, response.at, end)
+    answer = decode_scan(data, response.at, end)
     rows = answer.results or decode_results(data, end, len(data), answer.counts)
     return MetaPage(tuple(_meta_row(row) for row in rows), answer.is_stale)
 
 
-def _meta_get(response: Response) -> MetaPage:
-    found = get_result(b"", response)
+def _decode_meta_get(response: Response) -> MetaPage:
+    found = decode_get(b"", response)
     return MetaPage((_meta_row(found),) if found.cells else (), found.is_stale)
 
 

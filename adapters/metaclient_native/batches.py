@@ -1,7 +1,8 @@
-"""Many actions in one call: cut into calls where order counts, grouped by region, their outcomes put in order again.
+"""Many actions in one Multi call: split into steps where order matters, grouped by region, with an outcome per action.
 
-HBase runs a batch in no order: gets at once, puts and deletes together later, and those with one timestamp, under which
-a delete hides a put whichever came first. So two different changes of one row go in two calls, one after the other.
+HBase does not keep the order of a batch: gets run at once, puts and deletes run together later and get one timestamp,
+under which a delete hides a put, whichever came first. So two different changes of one row are sent in two calls, the
+second one after the response to the first.
 """
 
 from __future__ import annotations
@@ -22,48 +23,60 @@ from metaclient.wire.rpc.mutations import condition_message
 from metaclient.wire.rpc.protobuf import ProtocolError, decode, delimited, encode, varint
 from metaclient.wire.rpc.queries import get_message, result_from
 from metaclient_native import errors
-from metaclient_native.calls import mutation_param, region_prefix
+from metaclient_native.calls import encode_mutation, encode_region
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["MultiCall", "PageCall", "Steps", "in_order", "is_all_done", "no_place", "picked"]
+__all__ = [
+    "MultiCall",
+    "PageCall",
+    "Steps",
+    "explain_missing_place",
+    "is_all_done",
+    "pick_changed_columns",
+    "split_into_steps",
+]
 
 
-#: What a MultiResponse has at its end, always, and empty.
+#: The empty field at the end of every MultiResponse (regionStatistics).
 _NO_STATISTICS = b"\x1a\x00"
-#: Changes that may stand beside others of their kind, also of one row.
+#: Kinds of changes that one call may hold several of for one row.
 _FREE: tuple[set[type], ...] = ({Put}, {Delete}, set())
-#: Numbers that take one byte, and those that take two: of more actions than the latter answers are decoded.
+#: Varints below these take one byte, or at most two. Responses to more actions than the second are always decoded.
 _ONE_BYTE, _TWO_BYTES = 1 << 7, 1 << 14
 
 
 @cache
 def _results() -> bytes:
-    """What is answered for puts or deletes that were done, number by number."""
+    """Return the ResultOrExceptions of successful puts or deletes, by their index."""
     return b"".join(b"\x0a" + delimited(b"\x08" + varint(number) + b"\x12\x00") for number in range(_TWO_BYTES))
 
 
 def _done(count: int) -> bytes:
-    """The RegionActionResult of so many puts or deletes that were all done, in their order."""
+    """Return the RegionActionResult of ``count`` successful puts or deletes, in their order."""
     size = 6 * count + max(0, count - _ONE_BYTE)
     return b"\x0a" + varint(size) + _results()[:size]
 
 
 def is_all_done(answer: bytes, counts: Sequence[int]) -> bool:
-    """Whether a MultiResponse says of so many puts or deletes a region that they were done: most answers do."""
+    """Return True if a MultiResponse reports success for all puts or deletes; ``counts`` are their numbers per region.
+
+    Most responses do, and a comparison of bytes is cheaper than decoding.
+    """
     if any(count > _TWO_BYTES for count in counts):
         return False
     done = b"".join([_done(count) for count in counts])
     return answer == done + _NO_STATISTICS or answer == done
 
 
-def no_place() -> Unsupported:
-    return Unsupported("HBase's own RPC addresses servers: say which one (a RegionLocation)")
+def explain_missing_place() -> Unsupported:
+    """Return the error for a call without a location."""
+    return Unsupported("HBase's own RPC addresses servers: pass a RegionLocation")
 
 
-def in_order(actions: Sequence[Action]) -> list[list[int]]:
-    """Indexes of the actions, cut into calls that must follow one another."""
+def split_into_steps(actions: Sequence[Action]) -> list[list[int]]:
+    """Return the indexes of the actions per step; each step is sent after the response to the one before."""
     if {type(action.operation) for action in actions} - {Get} in _FREE:
         return [list(range(len(actions)))]
     calls: list[list[int]] = [[]]
@@ -81,8 +94,8 @@ def in_order(actions: Sequence[Action]) -> list[list[int]]:
     return calls
 
 
-def picked(result: Result, operation: object) -> Result:
-    """Only the columns that were changed: 3.0 answers the whole row to a change that it has seen before."""
+def pick_changed_columns(result: Result, operation: object) -> Result:
+    """Return the result with the changed columns only: 3.0 answers a retried change with the whole row."""
     match operation:
         case Increment(amounts=pairs) | Append(values=pairs):
             wanted = {column for column, _ in pairs}
@@ -92,7 +105,7 @@ def picked(result: Result, operation: object) -> Result:
 
 
 class _Group:
-    """One RegionAction: the actions that it is made of, and what is written so far."""
+    """One RegionAction under construction: the indexes of its actions, and their bytes."""
 
     __slots__ = ("actions", "cells", "count", "indexes", "is_atomic", "name")
 
@@ -100,9 +113,9 @@ class _Group:
         self.name = name
         self.is_atomic = is_atomic
         self.indexes: list[int] = []
-        self.count = 0  # of Actions: of several mutations of one row each is one
+        self.count = 0  # of Actions; each mutation of a RowMutations is one
         self.actions: list[bytes] = []
-        self.cells: list[bytes] = []  # in the block they stand as in the message
+        self.cells: list[bytes] = []  # in the order of the actions
 
     def add(self, action: bytes) -> None:
         self.actions += (b"\x1a", varint(len(action)), action)
@@ -110,12 +123,12 @@ class _Group:
 
     def param(self, condition: bytes) -> bytes:
         atomic = b"\x10\x01" if self.is_atomic else b""
-        body = b"".join((region_prefix(self.name), atomic, *self.actions, condition))
+        body = b"".join((encode_region(self.name), atomic, *self.actions, condition))
         return b"\x0a" + varint(len(body)) + body
 
 
 class MultiCall:
-    """One Multi: its message and cells, and what its answer means for each action."""
+    """One Multi call: its message, its cell block, and the outcome of each action, decoded from the response."""
 
     def __init__(
         self, actions: Sequence[Action], *, nonce_group: int, check: Check | None = None, what: str = "batch"
@@ -125,11 +138,11 @@ class MultiCall:
         self._groups: list[_Group] = []
         self._writer = PutWriter()
         self._has_nonce = False
-        self._is_silent = True  # puts and deletes: done is all that there is to say
+        self._has_results = False  # of gets, increments and appends; puts and deletes only succeed or fail
         by_region: dict[bytes, _Group] = {}
         for index, action in enumerate(actions):
             if action.place is None:
-                raise no_place()
+                raise explain_missing_place()
             name, operation = action.place.region_name, action.operation
             if isinstance(operation, RowMutations):
                 group = self._new_group(name, is_atomic=True)
@@ -152,27 +165,27 @@ class MultiCall:
     def _add(self, group: _Group, operation: Any) -> None:
         number = group.count
         if isinstance(operation, Get):
-            self._is_silent = False
+            self._has_results = True
             group.add(encode(ACTION, {"index": number, "get": get_message(operation)}))
             return
-        mutation, cells = mutation_param(operation, self._writer)
+        mutation, cells = encode_mutation(operation, self._writer)
         group.add(b"\x08%b\x12%b%b" % (varint(number), varint(len(mutation)), mutation))
         group.cells.append(cells)
         if isinstance(operation, Increment | Append):
-            self._is_silent = False
+            self._has_results = True
             self._has_nonce = self._has_nonce or operation.nonce is not None
 
-    # -- the answer ------------------------------------------------------------------------------------------------
+    # -- the response ---------------------------------------------------------------------------------------------
 
-    def outcomes(self, response: Response) -> list[Outcome]:
-        """An outcome for each action, in the order in which they were given."""
+    def decode_outcomes(self, response: Response) -> list[Outcome]:
+        """Return the outcome of each action, in the order in which they were given."""
         data, at, size = response.data, response.end, len(response.data)
         counts = [group.count for group in self._groups]
-        if self._is_silent and at == size and is_all_done(data[response.at : at], counts):
+        if not self._has_results and at == size and is_all_done(data[response.at : at], counts):
             return [None] * len(self._actions)
         answers = decode(MULTI_RESPONSE, data, response.at, response.end).get("regionActionResult", [])
         if len(answers) != len(self._groups):
-            raise ProtocolError(f"{len(answers)} results for {len(self._groups)} regions of a batch")
+            raise ProtocolError(f"the response to a batch has {len(answers)} results for {len(self._groups)} regions")
         made: list[Outcome] = [self._unanswered(action) for action in self._actions]
         for group, answer in zip(self._groups, answers, strict=True):
             indexes = group.indexes
@@ -185,23 +198,27 @@ class MultiCall:
             for one in answer.get("resultOrException", ()):
                 number = one.get("index", 0)
                 if not group.is_atomic and number >= len(indexes):
-                    raise ProtocolError(f"a result for action {number} of {len(indexes)}")
+                    raise ProtocolError(f"the response to a batch has a result for action {number} of {len(indexes)}")
                 index = indexes[0 if group.is_atomic else number]
                 outcome, at = self._outcome(one, index, data, at, size)
                 if not group.is_atomic or isinstance(outcome, MetaClientError):
                     made[index] = outcome
         if at != size:
-            raise ProtocolError(f"the answer to a batch has {size - at} bytes of cells too many")
+            raise ProtocolError(f"the response to a batch has {size - at} bytes of cells too many")
         return made
 
-    def processed(self, response: Response) -> bool:
-        """Of one checked RowMutations: whether it was applied."""
-        outcome = self.outcomes(response)[0]
-        if isinstance(outcome, MetaClientError):
-            raise outcome
+    def decode_processed(self, response: Response) -> bool:
+        """Return True if the single, checked RowMutations was applied; raise its error if it failed."""
+        self.raise_first_error(response)
         answer = decode(MULTI_RESPONSE, response.data, response.at, response.end)
         first = answer["regionActionResult"][0]
         return bool(first.get("processed", answer.get("processed", False)))
+
+    def raise_first_error(self, response: Response) -> None:
+        """Raise the first error among the outcomes."""
+        for outcome in self.decode_outcomes(response):
+            if isinstance(outcome, MetaClientError):
+                raise outcome
 
     def _outcome(self, one: dict[str, Any], index: int, data: bytes, at: int, size: int) -> tuple[Outcome, int]:
         operation = self._actions[index].operation
@@ -209,22 +226,25 @@ class MultiCall:
             return self._error(one["exception"], index), at
         result, at = result_from(one.get("result", {}), operation.row, data, at, size)
         if isinstance(operation, Get | Increment | Append):
-            return picked(result, operation), at
+            return pick_changed_columns(result, operation), at
         return None, at
 
     def _error(self, exception: dict[str, Any], index: int) -> MetaClientError:
         action = self._actions[index]
-        made = errors.from_batch(exception, self._what, is_write=not isinstance(action.operation, Get))
+        made = errors.translate_batch_error(exception, self._what, is_write=not isinstance(action.operation, Get))
         made.place = action.place
         return made
 
     def _unanswered(self, action: Action) -> MetaClientError:
         is_write = not isinstance(action.operation, Get)
-        return BackendFault(f"{self._what}: the server answered nothing for one action", may_have_applied=is_write)
+        return BackendFault(f"{self._what}: the response has no result for one action", may_have_applied=is_write)
 
 
 class PageCall:
-    """One Multi of a page of puts, so many at each region: as a :class:`MultiCall` of these puts would be."""
+    """One Multi call of a page of puts: the bytes that a :class:`MultiCall` of these puts has.
+
+    ``places`` are the regions with the number of rows of each, in the order of the page.
+    """
 
     def __init__(self, page: PutPage, places: Sequence[tuple[RegionLocation | None, int]]) -> None:
         self._page = page
@@ -235,62 +255,63 @@ class PageCall:
         begin = 0
         for place, rows in places:
             if place is None:
-                raise no_place()
-            name, written = region_prefix(place.region_name), together(actions.slice(begin, rows))
+                raise explain_missing_place()
+            name, written = encode_region(place.region_name), together(actions.slice(begin, rows))
             parts += (b"\x0a", varint(len(name) + len(written)), name, written)
             begin += rows
         self.param = b"".join(parts)
 
-    def done(self, response: Response) -> None:
-        """The first error that it tells of is raised."""
+    def raise_first_error(self, response: Response) -> None:
+        """Raise the first error among the outcomes of the puts."""
         at, end, data = response.at, response.end, response.data
         if end == len(data) and is_all_done(data[at:end], [rows for _, rows in self._places]):
             return
         places = [place for place, rows in self._places for _ in range(rows)]
         actions = [Action(place, put) for place, put in zip(places, self._page.puts(), strict=True)]
-        for outcome in MultiCall(actions, nonce_group=0).outcomes(response):
-            if isinstance(outcome, MetaClientError):
-                raise outcome
+        MultiCall(actions, nonce_group=0).raise_first_error(response)
 
 
 def _page_actions(page: PutPage, counts: Sequence[int]) -> pyarrow.LargeBinaryArray:
-    """An Action for each row, numbered for each of the regions that have so many of them.
+    """Return an encoded Action per row; ``counts`` are the numbers of rows per region, and each region counts from 0.
 
-    Their mutations differ in the rows, at the beginning, and in the number of cells, at the end.
+    The mutations differ only in their rows, which come first, and in their numbers of cells, which come last.
     """
     _, arrow = libraries()
     (first,) = page.part(0, 1).puts()
-    like, _ = mutation_param(first, PutWriter())
+    like, _ = encode_mutation(first, PutWriter())
     between = like[1 + len(varint(len(first.row))) + len(first.row) : -len(varint(len(first.cells)))]
-    numbered = arrow.concat_arrays([_varints_to(count).slice(0, count) for count in counts])
-    cell_counts = varints(cells_per_row(page))
-    mutation = joined(b"\x0a", varints(sizes(page.rows)), page.rows, between, cell_counts)
-    action = joined(b"\x08", numbered, b"\x12", varints(sizes(mutation)), mutation)
-    return joined(b"\x1a", varints(sizes(action)), action)
+    numbered = arrow.concat_arrays([_encode_varints_to(count).slice(0, count) for count in counts])
+    cell_counts = encode_varints(cells_per_row(page))
+    mutation = joined(b"\x0a", encode_varints(sizes(page.rows)), page.rows, between, cell_counts)
+    action = joined(b"\x08", numbered, b"\x12", encode_varints(sizes(mutation)), mutation)
+    return joined(b"\x1a", encode_varints(sizes(action)), action)
 
 
-def varints(values: Any) -> pyarrow.LargeBinaryArray:
-    """Each number of a numpy array as a varint."""
+def encode_varints(values: Any) -> pyarrow.LargeBinaryArray:
+    """Return each number of a numpy array as a varint."""
     highest = int(values.max(initial=0))
     if highest < _ONE_BYTE:
         return numbers(values.astype("u1"))
-    return _varints_to(highest).take(libraries()[1].array(values))
+    return _encode_varints_to(highest).take(libraries()[1].array(values))
 
 
-def _varints_to(highest: int) -> pyarrow.LargeBinaryArray:
-    """All of them up to this one, and some more."""
-    return _varints(highest.bit_length())
+def _encode_varints_to(highest: int) -> pyarrow.LargeBinaryArray:
+    """Return the varints of 0 to at least ``highest``."""
+    return _list_varints(highest.bit_length())
 
 
 @cache
-def _varints(bits: int) -> pyarrow.LargeBinaryArray:
-    """All that have at most so many bits; those of a row's length have 15."""
+def _list_varints(bits: int) -> pyarrow.LargeBinaryArray:
+    """Return the varints of all numbers with at most ``bits`` bits; the length of a row has 15."""
     _, arrow = libraries()
     return arrow.array([varint(number) for number in range(1 << bits)], arrow.large_binary())
 
 
 class Steps:
-    """Calls of one batch that follow one another. What comes after a failure in the same row is not sent."""
+    """The calls of one batch, each sent after the response to the one before.
+
+    After a change of a row has failed, later changes of that row are not sent.
+    """
 
     def __init__(
         self,
@@ -305,11 +326,11 @@ class Steps:
         self._failed: dict[bytes, MetaClientError] = {}
 
     def begin(self, answer: Pending[Sequence[Outcome]]) -> Pending[Sequence[Outcome]]:
-        """``answer`` is completed when the last call is."""
-        self._go_on(answer)
+        """Send the first call, and complete ``answer`` after the last one."""
+        self._send_next(answer)
         return answer
 
-    def _go_on(self, answer: Pending[Sequence[Outcome]]) -> None:
+    def _send_next(self, answer: Pending[Sequence[Outcome]]) -> None:
         while self._steps:
             indexes = [index for index in self._steps.pop(0) if not self._is_barred(index)]
             if not indexes:
@@ -332,7 +353,7 @@ class Steps:
         else:
             answer.fail(error)
             return
-        self._go_on(answer)
+        self._send_next(answer)
 
     def _take(self, indexes: list[int], outcomes: Sequence[Outcome]) -> None:
         for index, outcome in zip(indexes, outcomes, strict=True):
@@ -342,7 +363,7 @@ class Steps:
                 self._failed.setdefault(operation.row, outcome)
 
     def _is_barred(self, index: int) -> bool:
-        """A change of a row whose change before has failed would overtake it when that is tried again."""
+        """Return True, and set the outcome, if an earlier change of the row failed: its retry would be overtaken."""
         operation = self._actions[index].operation
         error = None if isinstance(operation, Get) else self._failed.get(operation.row)
         if error is None:

@@ -1,6 +1,7 @@
-"""The few calls that are made all the time, coded in a straight line: gets, puts, pages of scans.
+"""The most frequent calls, encoded and decoded without the field tables: gets, puts, pages of scans.
 
-The tables of :mod:`messages` say the same and cost several times as much; tests hold the two together.
+The tables of :mod:`metaclient.wire.rpc.messages` give the same bytes and cost several times as much; tests compare
+them. The tags come from these tables.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from metaclient.wire.rpc.queries import columns_message, get_message, result_fro
 
 _new = tuple.__new__
 _SHORT = 0x7F - 2
-#: A GetResponse that says no more than how many cells follow, and whether they are stale -> these two. There are few.
+#: GetResponses that hold only the number of cells and the stale flag -> these two values. There are few.
 _heads: dict[bytes, tuple[int, bool]] = {}
 _HEADS_MAX = 1024
 _HEAD_BYTES_MAX = 16
@@ -29,12 +30,20 @@ _COUNT = 0x08  # cells_per_result
 #: A run of counts, or of flags (partial_flag_per_result), of one byte each.
 _RUN = re.compile(rb"(?:\x08[\x00-\x7f])+|(?:\x38[\x00-\x7f])+", re.DOTALL)
 
-__all__ = ["ScanAnswer", "get_param", "get_result", "mutate_param", "mutation_param", "region_prefix", "scan_answer"]
+__all__ = [
+    "ScanResponse",
+    "decode_get",
+    "decode_scan",
+    "encode_get",
+    "encode_mutate",
+    "encode_mutation",
+    "encode_region",
+]
 
 
 @lru_cache(maxsize=65536)
-def region_prefix(name: bytes) -> bytes:
-    """Field 1 of every call on a region."""
+def encode_region(name: bytes) -> bytes:
+    """Return the field ``region``, with which every call on a region begins."""
     return b"\x0a" + delimited(encode(REGION_SPECIFIER, region_message(name)))
 
 
@@ -43,8 +52,8 @@ def _get_columns(columns: tuple[bytes, ...]) -> bytes:
     return b"".join(b"\x12" + delimited(encode(COLUMN, one)) for one in columns_message(columns))
 
 
-def get_param(region_name: bytes, get: Get) -> bytes:
-    """A GetRequest. Most are of a whole row, and short enough for lengths of one byte."""
+def encode_get(region_name: bytes, get: Get) -> bytes:
+    """Return a GetRequest. Most read a whole row, and are short enough for lengths of one byte."""
     row = get.row
     if (
         get.filter is None
@@ -54,7 +63,7 @@ def get_param(region_name: bytes, get: Get) -> bytes:
     ):
         size = len(row)
         if size < _SHORT and not get.columns and get.max_versions == 1:
-            return b"%b\x12%c\x0a%c%b" % (region_prefix(region_name), size + 2, size, row)
+            return b"%b\x12%c\x0a%c%b" % (encode_region(region_name), size + 2, size, row)
         made = b"\x0a" + varint(size) + row
         if get.columns:
             made += _get_columns(get.columns)
@@ -62,27 +71,27 @@ def get_param(region_name: bytes, get: Get) -> bytes:
             made += b"\x30" + varint(get.max_versions)
     else:
         made = encode(GET, get_message(get))
-    return region_prefix(region_name) + b"\x12" + varint(len(made)) + made
+    return encode_region(region_name) + b"\x12" + varint(len(made)) + made
 
 
-def get_result(row: bytes, response: Response) -> Result:
-    """The Result of a GetResponse, whose cells stand behind it."""
+def decode_get(row: bytes, response: Response) -> Result:
+    """Return the Result of a GetResponse, whose cells are in the cell block."""
     _, data, at, end, _ = response
     head = _heads.get(data[at:end])
     if head is None:
-        return _get_result(row, data, at, end)
+        return _decode_get_slowly(row, data, at, end)
     count, is_stale = head
     found, cells, stop = decode_cells(data, end, len(data), count)
     if stop != len(data):
-        raise ProtocolError(f"an answer with {len(data) - stop} bytes of cells too many")
+        raise ProtocolError(f"the response to a get has {len(data) - stop} bytes of cells too many")
     return _new(Result, (found or row, cells, is_stale, False, None, None))
 
 
-def _get_result(row: bytes, data: bytes, at: int, end: int) -> Result:
+def _decode_get_slowly(row: bytes, data: bytes, at: int, end: int) -> Result:
     message = decode(GET_RESPONSE, data, at, end).get("result", {})
     result, stop = result_from(message, row, data, end, len(data))
     if stop != len(data):
-        raise ProtocolError(f"an answer with {len(data) - stop} bytes of cells too many")
+        raise ProtocolError(f"the response to a get has {len(data) - stop} bytes of cells too many")
     if end - at <= _HEAD_BYTES_MAX and message.keys() <= _COUNTED and not message.get("partial"):
         if len(_heads) >= _HEADS_MAX:
             _heads.clear()
@@ -90,8 +99,8 @@ def _get_result(row: bytes, data: bytes, at: int, end: int) -> Result:
     return result
 
 
-def mutation_param(mutation: Simple, writer: PutWriter) -> tuple[bytes, bytes]:
-    """A MutationProto, and its cells for the block."""
+def encode_mutation(mutation: Simple, writer: PutWriter) -> tuple[bytes, bytes]:
+    """Return a MutationProto, and its cells for the cell block."""
     if type(mutation) is Put and mutation.durability is Durability.USE_DEFAULT and mutation.ttl_ms is None:
         row, cells = mutation.row, mutation.cells
         return b"\x0a%b%b\x10\x02\x40%b" % (varint(len(row)), row, varint(len(cells))), writer.cells(row, cells)
@@ -99,17 +108,17 @@ def mutation_param(mutation: Simple, writer: PutWriter) -> tuple[bytes, bytes]:
     return encode(MUTATION, message), block
 
 
-def mutate_param(region_name: bytes, mutation: Simple, nonce_group: int = 0) -> tuple[bytes, bytes]:
-    """A MutateRequest without a condition, and its cell block."""
-    body, cells = mutation_param(mutation, PutWriter())
-    made = region_prefix(region_name) + b"\x12" + varint(len(body)) + body
+def encode_mutate(region_name: bytes, mutation: Simple, nonce_group: int = 0) -> tuple[bytes, bytes]:
+    """Return a MutateRequest without a condition, and its cell block."""
+    body, cells = encode_mutation(mutation, PutWriter())
+    made = encode_region(region_name) + b"\x12" + varint(len(body)) + body
     if getattr(mutation, "nonce", None) is not None:
         made += b"\x20" + varint(nonce_group)
     return made, cells
 
 
-class ScanAnswer:
-    """A ScanResponse: what it says of the scanner, and how its cells are cut into results."""
+class ScanResponse:
+    """A decoded ScanResponse: the state of the scanner, and the number of cells per result."""
 
     __slots__ = (
         "counts",
@@ -128,7 +137,7 @@ class ScanAnswer:
     def __init__(self) -> None:
         self.counts: list[int] = []
         self.partials: list[bool] = []
-        self.results: list[Result] = []  # of a server that put cells into the message
+        self.results: list[Result] = []  # only of a server that sends cells in the message
         self.scanner_id: int | None = None
         self.more_results: bool | None = None
         self.more_in_region: bool | None = None
@@ -139,9 +148,9 @@ class ScanAnswer:
         self.cursor_row: bytes | None = None
 
 
-def scan_answer(data: bytes, at: int, end: int) -> ScanAnswer:
-    """The ScanResponse at ``data[at:end]``. Counts and flags, a tag and a byte each, are taken in runs."""
-    made = ScanAnswer()
+def decode_scan(data: bytes, at: int, end: int) -> ScanResponse:
+    """Return the ScanResponse at ``data[at:end]``. Runs of counts and of flags, one byte each, are read at once."""
+    made = ScanResponse()
     rest: list[bytes] = []
     while at < end:
         run = _RUN.match(data, at, end)
@@ -182,7 +191,7 @@ def _field_end(data: bytes, at: int, end: int) -> int:
     return at
 
 
-def _fill(made: ScanAnswer, rest: bytes, data: bytes, block_at: int) -> None:
+def _fill(made: ScanResponse, rest: bytes, data: bytes, block_at: int) -> None:
     fields = decode(SCAN_RESPONSE, rest)
     made.scanner_id = fields.get("scanner_id")
     made.more_results = fields.get("more_results")

@@ -1,23 +1,25 @@
 """One connection to one service of one server, with many calls in flight.
 
-1. A call gets an id, waits in the table of calls and its frame in the queue. Whoever begins to wait, and finds nobody
-   sending, sends all that is queued, in one write: sixteen calls that are made before the first is waited for cost one.
-   The first write also carries preamble and header: there is no handshake to wait for.
-2. Answers come in any order and are matched by id. One that nobody waits for any more (its time was over, it lost a
-   race, a hung server woke up) is dropped and counted.
-3. *Who reads?* Someone who waits for one answer alone reads the socket in its own thread (``Call.help``) and hands out
-   what belongs to others on the way: a single caller pays for no hand-over between threads. As soon as anybody waits in
-   another way, or is left waiting, the connection's own task reads. There is one reader at a time. Who also *makes* its
-   call when nobody else does anything here (``Connection.ask``) does all of it in one stretch.
-4. When the socket ends, or what it says is no frame, every call that is waiting fails. A new connection is made for the
-   next one. An idle connection is closed after ``IDLE_S``.
-5. A connection on which calls time out and no whole frame arrives is *retired*: the network may swallow this TCP flow
-   and no other, or the length of a frame was corrupted and all answers are taken for the rest of that frame. A retired
-   connection takes no new call, so that the next call dials again. The calls in flight are still waited for: a server
-   that only paused answers them. The connection is closed when no call is left.
-6. An exception that interrupts a caller (KeyboardInterrupt, or what a signal handler raises) while it sends or reads
-   ends the connection: half a frame may be out, or half an answer lost. CPython raises such an exception when a call of
-   a function returns, or begins. So the role is noted in a local variable in the same statement that takes it.
+1. A call gets an id. It is entered in the table of calls, and its frame in the queue. A thread that begins to wait
+   sends all queued frames in one write, unless another thread is sending: sixteen calls that are made before the first
+   wait cost one write. The first write also carries the preamble and the connection header: there is no round trip for
+   them.
+2. Responses arrive in any order and are matched by id. A response whose call is no longer in the table (it timed out,
+   or lost a race, or its server was hung) is dropped and counted.
+3. A thread that waits for a single call reads the socket itself (``PendingCall.help``) and completes the other calls
+   whose responses it reads: a single caller pays for no switch between threads. When a thread waits in another way, or
+   still waits after the reader has returned, the connection's own task reads. There is one reader at a time. A thread
+   that also *makes* its call while the connection is idle (``Connection.ask``) sends and reads without a `PendingCall`.
+4. When the stream ends, or its bytes are not a frame, all calls in flight fail. `Connections` makes a new connection
+   for the next call. An idle connection is closed after ``IDLE_S``.
+5. A connection on which calls time out and no whole frame arrives is *retired*: the network may drop the packets of
+   this TCP flow only, or the length of a frame was corrupted and all responses are read as the rest of that frame. A
+   retired connection accepts no new call, so that the next call dials again. The calls in flight are still waited for:
+   a server that only paused answers them. The connection is closed when no call is left.
+6. An exception that interrupts a caller (KeyboardInterrupt, or one that a signal handler raises) while it sends or
+   reads ends the connection: half a frame may have been sent, or half a response lost. CPython raises such an exception
+   when a function call returns, or begins. So the role is noted in a local variable in the same statement that takes
+   it.
 """
 
 from __future__ import annotations
@@ -25,8 +27,7 @@ from __future__ import annotations
 import enum
 import logging
 from collections import deque
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, Overloaded, ServerUnreachable, translated
 from metaclient.runtime import Runtime
@@ -34,30 +35,43 @@ from metaclient.runtime.waiting import Blocking
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.framing import CONNECTION_CALL_ID, FrameReader, Response, parse_response
 from metaclient.wire.rpc.protobuf import ProtocolError
-from metaclient.wire.stream import Stream, dial
+from metaclient.wire.stream import Dial, Stream
 from metaclient_native import errors
-from metaclient_native.in_flight import DOUBT_S, Asked, Call, decoded, given_up, is_silent_too_long
+from metaclient_native.in_flight import (
+    DOUBT_S,
+    DirectCall,
+    InFlight,
+    PendingCall,
+    explain_abandoned,
+    explain_bad_response,
+    explain_timeout,
+    is_silent_too_long,
+)
+from metaclient_native.request import Request, ServiceAddress
 from metaclient_native.security import Security
 
-__all__ = ["Call", "Connection"]
+__all__ = ["Connection", "PendingCall"]
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 #: As HBase's own client (hbase.ipc.client.connection.minIdleTimeBeforeClose).
 IDLE_S = 120.0
-#: How long the task that reads waits before it looks for calls whose time is over.
+#: How long the reading task waits for bytes before it looks for calls whose deadline has passed.
 ROUND_S = 1.0
 CONNECT_S_MAX = 10.0
-#: Calls in flight and bytes that wait to be sent: what is more is refused here, before the server's memory is filled.
+#: Calls in flight and bytes that wait to be sent. More is refused by the client, before it fills the server's memory.
 CALLS_MAX = 10_000
 QUEUED_BYTES_MAX = 256 * 1024 * 1024
-#: So much is sent at once, whether anybody waits or not.
+#: Frames of more bytes than this are sent at once, even if no thread waits yet.
 HELD_BYTES_MAX = 64 * 1024
+#: Bytes per read of the stream: the response to a get fits, and a page of a scan arrives in few reads.
+READ_BYTES_MIN = 64 * 1024
+READ_BYTES_MAX = 1024 * 1024
 _CALL_IDS = 0x7FFFFFFF
 
 
 class State(enum.Enum):
-    """A connection's life; it never goes back."""
+    """The states of a connection, in their order; a connection never returns to an earlier one."""
 
     CONNECTING = "connecting"
     OPEN = "open"
@@ -65,31 +79,31 @@ class State(enum.Enum):
     CLOSED = "closed"
 
 
-#: Calls with their answers, read and not handed out yet.
-Answers = list[tuple[Call[Any] | Asked[Any], Response]]
+#: Calls with their responses, which were read and are not decoded yet.
+Answers = list[tuple[InFlight, Response]]
 
 
 class Connection:
     """See the module's docstring. Made by :class:`~metaclient_native.connections.Connections`."""
 
-    def __init__(self, runtime: Runtime, host: str, port: int, service: str, security: Security) -> None:
+    def __init__(self, address: ServiceAddress, *, runtime: Runtime, security: Security, dial: Dial) -> None:
         self._runtime = runtime
-        self._blocking = cast("Blocking", runtime)  # what a Pending of ours needs of it
+        self._blocking = cast("Blocking", runtime)  # the part of the runtime that a Pending uses
         self._now = runtime.now
-        self._host, self._port = host, port
-        self._service = service
+        self._host, self._port, self._service = address
         self._security = security
+        self._dial = dial
         self._begin()
         # Guarded by the lock:
         self._state = State.CONNECTING
-        self._calls: dict[int, Call[Any] | Asked[Any]] = {}
+        self._calls: dict[int, InFlight] = {}
         self._next_id = 0
         self._queue: deque[bytes] = deque()
         self._queued_bytes = 0
-        self._is_sending = True  # nobody may send before the task has connected
-        self._is_read = True  # somebody reads; at first the task
-        self._is_wanted = False  # somebody waits and will not read
-        # Of whoever reads:
+        self._is_sending = True  # a thread is sending; at first the task, which connects
+        self._is_read = True  # a thread is reading; at first the task
+        self._is_wanted = False  # a thread waits without reading: the task must read
+        # Used by the reading thread only:
         self._stream: Stream | None = None
         self._frames = FrameReader()
         self._answered_at = float("-inf")  # when the last whole frame arrived
@@ -100,7 +114,7 @@ class Connection:
 
     def _begin(self) -> None:
         self._lock = self._runtime.lock()
-        self._news = self._runtime.condition(self._lock)  # for the task: a reader is wanted, or it is over
+        self._news = self._runtime.condition(self._lock)  # notifies the task: it must read, or the connection has ended
 
     @property
     def address(self) -> str:
@@ -112,7 +126,7 @@ class Connection:
 
     @property
     def calls(self) -> int:
-        """How many are in flight."""
+        """The number of calls in flight."""
         return len(self._calls)
 
     def __repr__(self) -> str:
@@ -120,24 +134,14 @@ class Connection:
 
     # -- calling -----------------------------------------------------------------------------------------------------
 
-    def call(
-        self,
-        method: bytes,
-        param: bytes,
-        decode: Callable[[Response], T],
-        deadline: float,
-        what: str,
-        cells: bytes = b"",
-        priority: int = 0,
-        is_write: bool = False,
-        keeps: bool = False,
-    ) -> Call[T]:
-        """Make a call. It is sent when somebody waits for it, or for another one, or by :meth:`flush`; never blocks.
+    def call(self, request: Request[T]) -> PendingCall[T]:
+        """Enter a call, without blocking. It is sent when a thread waits for a call of this connection, or by `flush`.
 
-        ConnectionResetError when this connection is over: make another.
+        ConnectionResetError when this connection accepts no more calls: the caller makes another connection.
         """
         now = self._now()
-        call = Call(self, decode, now, deadline, what, is_write, keeps)
+        method, param, _, deadline, what, cells, priority, _, _ = request
+        call = PendingCall(self, request, now)
         timeout_ms = int((deadline - now) * 1000)
         if timeout_ms <= 0:
             raise CallTimeout(f"there was no time left for {what}")
@@ -147,46 +151,37 @@ class Connection:
             self._fail_overdue()
         with self._lock:
             if self._state is State.CLOSED or self._state is State.RETIRED:
-                raise ConnectionResetError(f"{self!r} is over")
+                raise ConnectionResetError(f"{self!r} accepts no more calls")
             if len(self._calls) >= CALLS_MAX or self._queued_bytes > QUEUED_BYTES_MAX:
                 raise Overloaded(
                     f"{len(self._calls)} calls to {self.address} are in flight and {self._queued_bytes} bytes are not "
-                    "sent yet: it does not keep up"
+                    "sent yet: the server is slower than its callers, so make fewer calls at once"
                 )
             call_id = call.call_id = self._next_id = (self._next_id + 1) & _CALL_IDS
             frame = framing.request(call_id, method, param, cells, priority=priority, timeout_ms=timeout_ms)
             size = len(frame)
-            # No call of a function stands between these: an interrupt leaves all of them done, or none.
+            # No function is called between these statements: an interrupt leaves all of them done, or none.
             if self._asked_at <= self._answered_at:
                 self._asked_at = now
             self._queued_bytes += size
             self._calls[call_id] = call
             self._queue.append(frame)
-            is_much = self._queued_bytes > HELD_BYTES_MAX
-        if is_much:
+            is_long = self._queued_bytes > HELD_BYTES_MAX
+        if is_long:
             self.flush(deadline)
         return call
 
-    def ask(
-        self,
-        method: bytes,
-        param: bytes,
-        decode: Callable[[Response], T],
-        deadline: float,
-        what: str,
-        cells: bytes = b"",
-        priority: int = 0,
-        is_write: bool = False,
-    ) -> Asked[T] | None:
-        """As :meth:`call`, and read the answer, in one stretch; CallTimeout at the deadline.
+    def ask(self, request: Request[T]) -> DirectCall[T] | None:
+        """Make a call and read its response in this thread; CallTimeout at the deadline.
 
-        None, and nothing was done, unless this connection is open, has answered lately, and is used by nobody else.
+        None, without any effect, unless this connection is open, was answered lately, and has no other call in flight.
         """
         now = self._now()
+        method, param, _, deadline, _, cells, priority, _, _ = request
         timeout_ms = int((deadline - now) * 1000)
         if timeout_ms <= 0 or now - self._answered_at > DOUBT_S:
             return None
-        asked = Asked(decode, now, deadline, what, is_write)
+        call = DirectCall(request, now)
         is_ours = False
         try:
             with self._lock:
@@ -196,27 +191,25 @@ class Connection:
                 if self._asked_at <= self._answered_at:
                     self._asked_at = now
                 call_id = self._next_id = (self._next_id + 1) & _CALL_IDS
-                self._calls[call_id] = asked
+                self._calls[call_id] = call
             self._send(framing.request(call_id, method, param, cells, priority, timeout_ms), deadline)
-            left_s = deadline - now
-            while left_s > 0:
-                self._read(left_s)
-                if asked.is_done:
+            while True:
+                self._read(deadline)
+                if call.is_done or self._now() >= deadline:
                     break
-                left_s = deadline - self._now()
             self._stop_reading()
         except BaseException as error:
             if is_ours:
                 self._interrupted(error)
             raise
-        if not asked.is_done:
+        if not call.is_done:
             self._calls.pop(call_id, None)
-            self._check_silence(asked)
-            raise CallTimeout(f"{what}: no answer within its time", may_have_applied=is_write)
-        return asked
+            self._check_silence(call)
+            raise explain_timeout(request)
+        return call
 
     def flush(self, deadline: float) -> None:
-        """Send what is queued, unless somebody is at it: they will send this, too."""
+        """Send the queued frames, unless another thread is sending: that thread sends these frames, too."""
         is_sender = False
         try:
             with self._lock:
@@ -231,21 +224,21 @@ class Connection:
             raise
 
     def _dequeue(self) -> bytes:
-        """Return what is queued, to be sent by the caller, which is the only sender. Under the lock."""
+        """Return the queued frames for the caller to send; the caller holds the lock and is the only sender."""
         data = self._queue[0] if len(self._queue) == 1 else b"".join(self._queue)
         self._queue.clear()
         self._queued_bytes = 0
         return data
 
     def _send(self, data: bytes, deadline: float) -> None:
-        """Send it and what has been queued meanwhile; we are the only ones."""
+        """Send the data and the frames that are queued meanwhile. The caller is the only sender."""
         stream = self._stream
         assert stream is not None
         while data:
             try:
                 stream.write(data, deadline)
             except OSError as error:
-                # A frame may be out in part: nothing can follow it.
+                # A part of a frame may have been sent: no other frame can follow it.
                 self._end(error)
                 return
             with self._lock:
@@ -256,7 +249,7 @@ class Connection:
                 data = self._dequeue()
 
     def _doubt(self, now: float, call_s: float) -> None:
-        """After a silence: did the server hang up, or answer late, while nobody was reading?"""
+        """After a silence, read what arrived while no thread was reading: a hang-up, or late responses."""
         is_reader = False
         try:
             with self._lock:
@@ -265,7 +258,7 @@ class Connection:
                 if not is_used and stream is not None and not stream.is_silent():
                     is_reader = self._is_read = True
             if is_reader:
-                self._read(ROUND_S)  # there is something to read, if only the end
+                self._read(now + ROUND_S)  # there are bytes, or the end of the stream
                 self._stop_reading()
         except BaseException as error:
             if is_reader:
@@ -273,11 +266,11 @@ class Connection:
             raise
         self._retire_if_silent(now, call_s)
 
-    def _check_silence(self, call: Call[Any] | Asked[Any]) -> None:
-        """Retire the connection if this call's time is over, and nothing arrived for long before that."""
-        now = self._now()
-        if now >= call.deadline:
-            self._retire_if_silent(now, call.deadline - call.begun)
+    def _check_silence(self, call: InFlight) -> None:
+        """Retire the connection if this call's deadline has passed, and nothing arrived for long before it."""
+        now, deadline = self._now(), call.request.deadline
+        if now >= deadline:
+            self._retire_if_silent(now, deadline - call.begun)
 
     def _retire_if_silent(self, now: float, call_s: float) -> None:
         if not is_silent_too_long(asked_at=self._asked_at, answered_at=self._answered_at, now=now, call_s=call_s):
@@ -289,20 +282,20 @@ class Connection:
                 self._is_wanted = True
                 self._news.notify_all()
                 _log.warning(
-                    "%s: no answer for %.1f s, the next call connects anew", self.address, now - self._asked_at
+                    "%s: no answer for %.1f s, the next call makes a new connection", self.address, now - self._asked_at
                 )
         if is_connecting:  # nothing was sent
             text = f"{self.address} did not accept a connection within {now - self._asked_at:.1f} s"
             self._end(ServerUnreachable(text))
 
-    def _forget(self, call: Call[Any]) -> None:
+    def _forget(self, call: PendingCall[T]) -> None:
         with self._lock:
             self._calls.pop(call.call_id, None)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
-    def _drive(self, call: Call[Any], deadline: float) -> None:
-        """Send, then read in the thread of the only one who waits for this call, unless somebody else reads."""
+    def _drive(self, call: PendingCall[T], deadline: float) -> None:
+        """Send, then read in the thread that waits for this call, unless another thread sends or reads."""
         is_reader = is_sender = False
         try:
             with self._lock:
@@ -312,14 +305,11 @@ class Connection:
                 if not self._is_read and (self._state is State.OPEN or self._state is State.RETIRED):
                     is_reader = self._is_read = True
             if is_sender:
-                self._send(data, call.deadline)
+                self._send(data, call.request.deadline)
             if not is_reader:
                 return
-            while not call._is_done:
-                left_s = deadline - self._now()
-                if left_s <= 0:
-                    break
-                self._read(left_s)
+            while not call._is_done and self._now() < deadline:
+                self._read(deadline)
             self._stop_reading()
         except BaseException as error:
             if is_reader or is_sender:
@@ -327,8 +317,8 @@ class Connection:
             raise
 
     def _interrupted(self, error: BaseException) -> None:
-        """Ctrl-C while we were sending or reading: what was half said cannot be gone on with, by anybody."""
-        self._end(given_up(self.address, error))
+        """End the connection after an interrupt: a frame may be half sent, or a response half read."""
+        self._end(explain_abandoned(self.address, error))
 
     def _stop_reading(self) -> None:
         with self._lock:
@@ -336,35 +326,37 @@ class Connection:
             if self._is_wanted:
                 self._news.notify()
 
-    def _attend(self) -> None:
-        """Somebody waits who cannot read: the task must."""
+    def _want_reader(self) -> None:
+        """Let the task read, because a thread waits that does not read."""
         with self._lock:
             if not self._is_wanted:
                 self._is_wanted = True
                 if not self._is_read:
                     self._news.notify()
 
-    def _read(self, timeout_s: float) -> None:
-        """Read once and hand out what is complete; after an interrupt, no call whose answer was read waits for it."""
+    def _read(self, deadline: float) -> None:
+        """Read once and complete the calls whose responses are whole; an interrupt fails those calls."""
         answers: Answers = []
         try:
-            self._receive(timeout_s, answers)
+            self._receive(deadline, answers)
             self._finish(answers)
         except BaseException as error:
             self._give_up(answers, error)
             raise
 
-    def _receive(self, timeout_s: float, answers: Answers) -> None:
-        """Read once; append the answers that are complete now. The end, or nonsense, ends the connection.
+    def _receive(self, deadline: float, answers: Answers) -> None:
+        """Read once and append the whole responses. The end, or bytes that are no frame, end the connection.
 
-        Those before the nonsense, too: they are in the table no more, so that nobody else fails them.
+        Responses before such bytes are appended, too: their calls are no longer in the table, so `_end` does not fail
+        them.
         """
         stream = self._stream
         data: bytes | None = None
         if stream is None:
             return
         try:
-            data = stream.read(self._frames.missing, timeout_s)
+            missing = self._frames.missing
+            data = stream.read(READ_BYTES_MIN if missing < READ_BYTES_MIN else min(missing, READ_BYTES_MAX), deadline)
             if data is None:
                 return
             if not data:
@@ -376,7 +368,7 @@ class Connection:
                 response = parse_response(frame)
                 call = calls.get(response[0])
                 if call is None:
-                    self._unmatched(response)
+                    self._take_unmatched(response)
                 else:
                     answers.append((call, response))
                     calls.pop(response[0], None)  # after the append; one reader, and dict.pop is atomic: no lock
@@ -384,54 +376,55 @@ class Connection:
         except OSError as error:
             self._end(error)
         except ProtocolError as error:
-            self._end(errors.nonsense(error, self.address, b"" if self._has_answered else data))
+            self._end(errors.explain_no_frame(error, self.address, b"" if self._has_answered else data))
 
-    def _unmatched(self, response: Response) -> None:
-        """Nobody waits for it, or it is not the answer to a call."""
+    def _take_unmatched(self, response: Response) -> None:
+        """Count a response whose call is not in the table, or end the connection if the response is about that."""
         if response.call_id == CONNECTION_CALL_ID and response.exception is not None:
-            self._end(errors.refused(response.exception, self.address, self._service))
+            self._end(errors.explain_refusal(response.exception, self.address, self._service))
         else:
             self.late += 1
 
     def _finish(self, answers: Answers) -> None:
-        """Hand out answers."""
+        """Complete or fail the calls with their responses."""
         for call, response in answers:
             self._finish_one(call, response)
 
     def _give_up(self, answers: Answers, error: BaseException) -> None:
-        """Fail the calls whose answers were read and not handed out; the others have their outcome already."""
+        """Fail the calls whose responses were read and not decoded; the others have their outcome already."""
         for call, _ in answers:
-            call.fail(self._why(given_up(self.address, error), call, was_sent=True))
+            call.fail(self._explain(explain_abandoned(self.address, error), call.request, was_sent=True))
 
-    def _finish_one(self, call: Call[Any] | Asked[Any], response: Response) -> None:
+    def _finish_one(self, call: InFlight, response: Response) -> None:
+        request = call.request
         if response.exception is not None:
-            what = f"{call.what} at {self.address}"
-            call.fail(errors.from_exception(response.exception, what, is_write=call.is_write))
+            what = f"{request.what} at {self.address}"
+            call.fail(errors.translate_exception(response.exception, what, is_write=request.is_write))
             return
         try:
-            value = call.decode(response)
+            value = request.decode(response)
         except Exception as error:
-            call.fail(decoded(error, call, self.address))
+            call.fail(explain_bad_response(error, request, self.address))
         else:
             call.complete(value)
 
     # -- the task ----------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """Connect, then read whenever somebody waits who does not read; ends with the connection."""
+        """Connect, then read while threads wait that do not read; return when the connection has ended."""
         try:
             if self._connect():
-                while self._take():
+                while self._wait_until_wanted():
                     self._read_round()
         except ConnectionClosed:  # the runtime is closing
             self._end(ConnectionClosed("the runtime is closed"))
-        except BaseException as error:  # our own mistake: whoever waits must hear of it
+        except BaseException as error:  # a defect of the client: the waiting calls must fail with it
             self._end(error)
             raise
 
     def _connect(self) -> bool:
         try:
-            stream = dial(self._host, self._port, self._now, self._now() + CONNECT_S_MAX)
+            stream = self._dial(self._host, self._port, self._now, self._now() + CONNECT_S_MAX)
         except ServerUnreachable as error:
             self._end(error)
             return False
@@ -442,7 +435,7 @@ class Connection:
             self._stream = stream
             self._state = State.OPEN
             self._answered_at = self._now()
-            first = self._security.opening(self._service) + b"".join(self._queue)
+            first = self._security.encode_opening(self._service) + b"".join(self._queue)
             self._queue.clear()
             self._queued_bytes = 0
             self._is_wanted = bool(self._calls)
@@ -450,11 +443,11 @@ class Connection:
         self._send(first, self._now() + CONNECT_S_MAX)
         return True
 
-    def _take(self) -> bool:
-        """Wait until a reader is wanted, and be it; False when the connection is over.
+    def _wait_until_wanted(self) -> bool:
+        """Wait until a reader is wanted, and take that role; False when the connection has ended.
 
-        An idle connection is closed under the lock that found it idle: a call that is made now must find it closed, and
-        go to another one.
+        An idle connection is closed under the lock that found it idle, so that a call that is made now finds it closed
+        and uses a new connection.
         """
         with self._lock:
             while self._state is State.OPEN or self._state is State.RETIRED:
@@ -475,29 +468,29 @@ class Connection:
         return False
 
     def _read_round(self) -> None:
-        """Read once; give the reading up before the last answer is handed out, so that its owner can read the next."""
+        """Read once. The role of reader is given up before calls are completed, so that their threads can take it."""
         answers: Answers = []
         try:
-            self._receive(ROUND_S, answers)
+            self._receive(self._now() + ROUND_S, answers)
             with self._lock:
                 self._is_read = False
             self._finish(answers)
         except BaseException as error:
             self._give_up(answers, error)
             raise
-        # Also while answers to other calls keep coming: the callbacks of an overdue call must not wait for a pause.
+        # Also while responses to other calls keep coming: callbacks of an overdue call must not wait for a pause.
         if not answers or self._now() - self._swept_at >= ROUND_S:
             self._fail_overdue()
 
     def _fail_overdue(self) -> None:
-        """Take out the calls whose time is over and that nobody has taken back, and fail them: callbacks may wait."""
+        """Fail the calls whose deadline has passed and that were not cancelled: their callbacks may be waited for."""
         with self._lock:
             now = self._swept_at = self._now()
-            calls = list(self._calls.items())  # a copy: the reader takes out, too
-            over = [self._calls.pop(call_id, None) for call_id, call in calls if call.deadline < now]
-        for call in over:
+            calls = list(self._calls.items())  # a copy: the reader removes calls without the lock
+            overdue = [self._calls.pop(call_id, None) for call_id, call in calls if call.request.deadline < now]
+        for call in overdue:
             if call is not None:
-                call.fail(CallTimeout(f"{call.what}: no answer within its time", may_have_applied=call.is_write))
+                call.fail(explain_timeout(call.request))
                 self._check_silence(call)
 
     # -- the end -----------------------------------------------------------------------------------------------------
@@ -506,8 +499,8 @@ class Connection:
         self._end(ConnectionClosed("the connection to HBase is closed"))
 
     def give_up(self) -> None:
-        """End a connection that was retired long ago, with its last calls."""
-        self._end(ServerUnreachable(f"{self.address} has not answered for long, and others were asked meanwhile"))
+        """Close a connection that was retired long ago, and fail its last calls."""
+        self._end(ServerUnreachable(f"{self.address} has sent no answer since this connection was replaced"))
 
     def _end(self, cause: BaseException) -> None:
         with self._lock:
@@ -523,30 +516,32 @@ class Connection:
         if stream is not None:
             stream.close()
         for call in calls:
-            call.fail(self._why(cause, call, was_sent=not was_connecting))
+            call.fail(self._explain(cause, call.request, was_sent=not was_connecting))
 
     def leave_to_parent(self) -> None:
-        """In a child process: end here, without a word to the server; the calls are those of the parent's threads."""
+        """In a child process: end here and send nothing; the calls in flight belong to the parent's threads."""
         self._begin()
         self._state = State.CLOSED
         if self._stream is not None:
             self._stream.leave_to_parent()
         calls, self._calls = list(self._calls.values()), {}
         for call in calls:
-            text = f"{call.what} at {self.address} was sent by the parent of this process (os.fork)"
-            call._orphan(ServerUnreachable(text, may_have_applied=call.is_write))
+            request = call.request
+            text = f"{request.what} at {self.address} was sent by the parent of this process (os.fork)"
+            call._orphan(ServerUnreachable(text, may_have_applied=request.is_write))
 
-    def _why(self, cause: BaseException, call: Call[Any] | Asked[Any], *, was_sent: bool) -> MetaClientError:
-        is_write = call.is_write and was_sent
+    def _explain(self, cause: BaseException, request: Request[T], *, was_sent: bool) -> MetaClientError:
+        """Return the error of one call that ends with the connection, for a cause that concerns all calls."""
+        is_write, what = request.is_write and was_sent, request.what
         match cause:
             case ConnectionClosed():
                 made: MetaClientError = ConnectionClosed(str(cause), may_have_applied=is_write)
             case TimeoutError():
-                text = f"{self.address} did not take {call.what}: {cause}"
+                text = f"{self.address} did not take {what}: {cause}"
                 made = CallTimeout(text, may_have_applied=is_write)
             case EOFError() | ConnectionResetError() | BrokenPipeError():
-                made = errors.hung_up(
-                    self.address, self._service, call.what, has_answered=self._has_answered, is_write=is_write
+                made = errors.explain_hang_up(
+                    self.address, self._service, what, has_answered=self._has_answered, is_write=is_write
                 )
             case MetaClientError():
                 made = type(cause)(str(cause), may_have_applied=is_write, detail=cause.detail)

@@ -1,24 +1,33 @@
-"""Calls in flight on a connection, the errors that end them, and when a silent connection is not trusted any more."""
+"""Calls in flight on a connection, the errors that end them, and the rule for retiring a silent connection."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
-from metaclient.errors import MetaClientError, ServerUnreachable
+from metaclient.errors import CallTimeout, MetaClientError, ServerUnreachable
 from metaclient.runtime import Pending
-from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.protobuf import ProtocolError
+from metaclient_native.request import Request
 
 if TYPE_CHECKING:
     from metaclient_native.connection import Connection
 
-__all__ = ["DOUBT_S", "Asked", "Call", "decoded", "given_up", "is_silent_too_long"]
+__all__ = [
+    "DOUBT_S",
+    "DirectCall",
+    "InFlight",
+    "PendingCall",
+    "explain_abandoned",
+    "explain_bad_response",
+    "explain_timeout",
+    "is_silent_too_long",
+]
 
 T = TypeVar("T")
-#: After so long without an answer it is worth a look whether the server is still there, before a call is trusted to it.
+#: After this long without a response, the connection is checked for a hang-up before the next call is sent on it.
 DOUBT_S = 1.0
-#: A connection is retired after a silence of so many times the time of a call: one call and its retry.
+#: A connection is retired after a silence of this many times the duration of a call: one call and its retry.
 SILENT_CALLS = 2
 
 
@@ -33,65 +42,47 @@ def is_silent_too_long(*, asked_at: float, answered_at: float, now: float, call_
     return asked_at > answered_at and now - asked_at >= max(DOUBT_S, SILENT_CALLS * call_s)
 
 
-class Call(Pending[T]):
-    """A call under way. ``decode`` understands its answer; ``keeps`` says that a late one still must be looked at."""
+class PendingCall(Pending[T]):
+    """A call in flight that any thread can wait for, or attach a callback to."""
 
-    __slots__ = ("begun", "call_id", "connection", "deadline", "decode", "is_write", "keeps", "what")
+    __slots__ = ("begun", "call_id", "connection", "request")
 
-    def __init__(
-        self,
-        connection: Connection,
-        decode: Callable[[Response], T],
-        begun: float,
-        deadline: float,
-        what: str,
-        is_write: bool,
-        keeps: bool,
-    ) -> None:
+    def __init__(self, connection: Connection, request: Request[T], begun: float) -> None:
         super().__init__(connection._blocking)
         self.connection = connection
+        self.request = request
         self.begun = begun
-        self.decode = decode
-        self.deadline = deadline
-        self.what = what
-        self.is_write = is_write
-        self.keeps = keeps
         self.call_id = 0
 
     def send(self) -> None:
-        """Now, though nobody waits for it."""
-        self.connection.flush(self.deadline)
+        """Send the call now, before a thread waits for it."""
+        self.connection.flush(self.request.deadline)
 
     def help(self, deadline: float | None) -> None:
-        self.connection._drive(self, self.deadline if deadline is None else deadline)
+        self.connection._drive(self, self.request.deadline if deadline is None else deadline)
 
     def on_done(self, callback: Callable[[Pending[T]], object]) -> None:
         super().on_done(callback)
         if not self._is_done:
             self.send()
-            self.connection._attend()
+            self.connection._want_reader()
 
     def cancel(self) -> None:
         super().cancel()
-        if not self.keeps:
+        if not self.request.keeps_late:
             self.connection._forget(self)
         self.connection._check_silence(self)
 
 
-class Asked(Generic[T]):
-    """A call whose maker reads the answer itself: as a :class:`Call` to the connection, but nobody can wait for it."""
+class DirectCall(Generic[T]):
+    """A call in flight whose own thread reads the response. No other thread can wait for it."""
 
-    __slots__ = ("begun", "deadline", "decode", "error", "is_done", "is_write", "value", "what")
+    __slots__ = ("begun", "error", "is_done", "request", "value")
     value: T
 
-    def __init__(
-        self, decode: Callable[[Response], T], begun: float, deadline: float, what: str, is_write: bool
-    ) -> None:
-        self.decode = decode
+    def __init__(self, request: Request[T], begun: float) -> None:
+        self.request = request
         self.begun = begun
-        self.deadline = deadline
-        self.what = what
-        self.is_write = is_write
         self.is_done = False
         self.error: BaseException | None = None
 
@@ -106,17 +97,27 @@ class Asked(Generic[T]):
     _orphan = fail
 
 
-def given_up(address: str, error: BaseException) -> ServerUnreachable:
+#: A call in the table of a connection.
+InFlight: TypeAlias = PendingCall[Any] | DirectCall[Any]
+
+
+def explain_timeout(request: Request[Any]) -> CallTimeout:
+    """Return the error of a call that was sent and got no response before its deadline."""
+    return CallTimeout(f"{request.what}: no answer within its time", may_have_applied=request.is_write)
+
+
+def explain_abandoned(address: str, error: BaseException) -> ServerUnreachable:
+    """Return the error of the calls whose connection was closed because ``error`` interrupted another call on it."""
     return ServerUnreachable(f"the connection to {address} was given up by another call: {error!r}")
 
 
-def decoded(error: Exception, call: Call[Any] | Asked[Any], address: str) -> MetaClientError:
-    """An answer that we do not understand: what we asked for may have been done all the same."""
+def explain_bad_response(error: Exception, request: Request[Any], address: str) -> MetaClientError:
+    """Return the error of a call whose response could not be decoded; the server may have applied the call."""
     if isinstance(error, MetaClientError) and not isinstance(error, ProtocolError):
         return error
     made = ProtocolError(
-        f"{call.what} at {address}: the answer makes no sense: {type(error).__name__}: {error}",
-        may_have_applied=call.is_write,
+        f"{request.what} at {address}: the response cannot be decoded: {type(error).__name__}: {error}",
+        may_have_applied=request.is_write,
     )
     made.__cause__ = error
     return made

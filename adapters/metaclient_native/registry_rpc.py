@@ -1,7 +1,7 @@
-"""The registry by RPC: masters and region servers tell who is master and who serves the copies of hbase:meta.
+"""The registry by RPC: masters and region servers return the active master and the locations of hbase:meta.
 
-Any of them can answer. They are asked one after the other without waiting for the end of the one before: whoever is
-silent for ``STAGGER_S`` gets company, and the first answer counts. Whoever answered last is asked first next time.
+Any of them can answer. If a server has not answered after ``STAGGER_S``, the next one is asked as well, and the first
+answer is used. The server that answered is asked first the next time.
 """
 
 from __future__ import annotations
@@ -17,26 +17,27 @@ from metaclient.wire.rpc import messages
 from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.names import server_from
 from metaclient.wire.rpc.protobuf import decode
-from metaclient_native.connection import Call
 from metaclient_native.connections import Connections
+from metaclient_native.in_flight import PendingCall
+from metaclient_native.request import Request, ServiceAddress
 from metaclient_native.url import Endpoint
 
 __all__ = ["RpcRegistry"]
 
 T = TypeVar("T")
 SERVICE = "ClientMetaService"
-#: How long one may be silent before the next is asked as well. They answer from memory, in 1 to 16 ms.
+#: The time after which the next server is asked as well. Servers answer from memory, in 1 to 16 ms.
 STAGGER_S = 0.25
-#: hbase.client.registry.refresh: servers that can answer are learnt this often (RpcConnectionRegistry: 300 s).
+#: The interval of GetBootstrapNodes calls, which return more servers to ask (RpcConnectionRegistry: 300 s).
 REFRESH_S = 300.0
-#: Servers that are remembered beside those of the url.
+#: Servers from GetBootstrapNodes that are kept beside those of the url.
 LEARNT_MAX = 32
-#: For finding out what a server is that is no HBase.
+#: The time for finding out which protocol a server speaks that is not HBase.
 PROBES_S_MAX = 3.0
 
 
 class RpcRegistry:
-    """Questions to ClientMetaService at any of some servers."""
+    """Calls of ClientMetaService at any server of a list."""
 
     def __init__(self, endpoints: Sequence[Endpoint], connections: Connections, runtime: Runtime) -> None:
         self._given = tuple(endpoints)
@@ -49,7 +50,7 @@ class RpcRegistry:
         return f"<RpcRegistry {', '.join(map(str, self._given))}>"
 
     def close(self) -> None:
-        """Connections belong to others."""
+        """Do nothing: the backend closes the connections."""
 
     def meta_replicas(self, deadline: float) -> list[MetaReplica]:
         replicas = self._ask(b"GetMetaRegionLocations", _meta_replicas, deadline)
@@ -59,14 +60,14 @@ class RpcRegistry:
     def active_master(self, deadline: float) -> ServerName:
         found = self._ask(b"GetActiveMaster", _active_master, deadline)
         if found is None:
-            raise ServerNotRunning("the registry knows no active master: it is starting, or none is left")
+            raise ServerNotRunning("the registry has no active master: HBase is starting, or all masters are down")
         return found
 
     def cluster_id(self, deadline: float) -> str | None:
         return self._ask(b"GetClusterId", _cluster_id, deadline)
 
-    def explained(self, error: MetaClientError) -> MetaClientError:
-        """The error of a first contact: ConfigError with the url to write when a server of the url is no HBase."""
+    def explain(self, error: MetaClientError) -> MetaClientError:
+        """Return the error of a first contact: a ConfigError with the right url if a server of the url is not HBase."""
         until = self._runtime.now() + PROBES_S_MAX
         for endpoint in self._given:
             peer = probed(endpoint.host, endpoint.port, now=self._runtime.now, deadline=until)
@@ -77,7 +78,7 @@ class RpcRegistry:
     def _ask(self, method: bytes, read: Callable[[Response], T], deadline: float) -> T:
         now, wait_first = self._runtime.now, self._runtime.wait_first
         waiting = list(self._order)
-        running: dict[Call[T], Endpoint] = {}
+        running: dict[PendingCall[T], Endpoint] = {}
         failures: list[MetaClientError] = []
         try:
             while waiting or running:
@@ -96,7 +97,7 @@ class RpcRegistry:
                     failures.append(error)
                 elif now() >= deadline:
                     asked = ", ".join(str(one) for one in running.values())
-                    raise CallTimeout(f"no answer of the registry in time: {asked} said nothing to {method.decode()}")
+                    raise CallTimeout(f"no answer of the registry in time: {asked} did not answer {method.decode()}")
         finally:
             for call in running:
                 call.cancel()
@@ -106,12 +107,15 @@ class RpcRegistry:
             )
         raise next(error for error in failures if not isinstance(error, ServerUnreachable))
 
-    def _begin(self, endpoint: Endpoint, method: bytes, read: Callable[[Response], T], deadline: float) -> Call[T]:
+    def _begin(
+        self, endpoint: Endpoint, method: bytes, read: Callable[[Response], T], deadline: float
+    ) -> PendingCall[T]:
         what = f"{method.decode()} of the registry"
-        return self._connections.call(endpoint.host, endpoint.port, SERVICE, method, b"", read, deadline, what=what)
+        address = ServiceAddress(endpoint.host, endpoint.port, SERVICE)
+        return self._connections.call(address, Request(method, b"", read, deadline, what))
 
     def _learn(self, deadline: float) -> None:
-        """Now and then, ask for more servers that could answer; nobody waits for it."""
+        """Ask for more servers if the last such call is ``REFRESH_S`` old; the caller does not wait for the answer."""
         now = self._runtime.now()
         if now - self._learnt_at < REFRESH_S:
             return

@@ -22,6 +22,7 @@ from metaclient.errors import (
     CallTimeout,
     ConnectionClosed,
     ExtraMissing,
+    MetaClientError,
     Overloaded,
     ServerNotRunning,
     ServerUnreachable,
@@ -115,6 +116,10 @@ class ZooKeeperRegistry:
 
     def __repr__(self) -> str:
         return f"<ZooKeeperRegistry {self._hosts}{self._parent}>"
+
+    def explain(self, error: MetaClientError) -> MetaClientError:
+        """Return the error as it is: kazoo's errors name the servers."""
+        return error
 
     def close(self) -> None:
         with self._lock:

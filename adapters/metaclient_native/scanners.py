@@ -1,4 +1,4 @@
-"""The open scanners of one backend: their calls, one at a time, and their leases."""
+"""Sends the calls of a backend's open scanners, one at a time per scanner, and renews their leases."""
 
 from __future__ import annotations
 
@@ -9,81 +9,75 @@ from metaclient.backend import CellPage, ScanPage
 from metaclient.errors import ConnectionClosed, ScannerLost
 from metaclient.runtime import Pending, Runtime
 from metaclient.wire.rpc.framing import Response
-from metaclient_native.connections import CLIENT_SERVICE, Connections
-from metaclient_native.scans import RENEWALS_MAX, Scanner, close_param, next_param, renew_param
+from metaclient_native.connections import Connections
+from metaclient_native.request import Request
+from metaclient_native.scans import RENEWALS_MAX, Scanner, encode_close, encode_next, encode_renew
 
-__all__ = ["SYSTEM_PRIORITY", "PageReader", "Scanners"]
+__all__ = ["SYSTEM_PRIORITY", "PageReader", "ScannerCalls", "decode_nothing"]
 
 T = TypeVar("T")
 P = TypeVar("P", ScanPage, CellPage)
-#: Understands a page: its scanner, the answer, the clock.
+#: Decodes a page: scanner, response, clock -> page.
 PageReader: TypeAlias = Callable[[Scanner, Response, Callable[[], float]], P]
-#: HConstants.SYSTEMTABLE_QOS: handlers of their own serve hbase:meta, however busy the others are.
+#: HConstants.SYSTEMTABLE_QOS: region servers have separate handlers for calls of system tables.
 SYSTEM_PRIORITY = 200
-#: How often scanners that nobody asks are looked after, as a share of the lease.
+#: The interval between looks for idle scanners, as a share of the lease.
 RENEW_SHARE = 0.25
 LEASE_S_MIN = 1.0
 
 
-class Scanners:
-    """Sends the calls of scanners and renews those that nobody asks."""
+class ScannerCalls:
+    """Sends the calls of scanners, and renews the leases of idle scanners."""
 
     def __init__(self, connections: Connections, runtime: Runtime) -> None:
-        self._call = connections.call
+        self._call_server = connections.call_server
         self._runtime = runtime
         self._is_closed = False
         self._begin()
         runtime.on_fork(self._begin)
 
     def _begin(self) -> None:
-        """No scanner is open: at first, and in a child process, which must not renew the parent's."""
+        """Start without scanners, at first and in a child process, which must not renew the scanners of its parent."""
         self._lock = self._runtime.lock()
         # Guarded by the lock, as _is_closed is:
         self._scanners: set[Scanner] = set()
         self._is_renewing = False
 
     def forget_all(self) -> None:
-        """The end: nothing is renewed any more."""
+        """Close: no lease is renewed any more."""
         with self._lock:
             self._is_closed = True
             self._scanners.clear()
 
-    def following(self, scanner: Scanner, rows: int, deadline: float, read: PageReader[P]) -> Pending[P]:
-        """Ask for the next page; ScannerLost when the scanner is out of step."""
+    def fetch_next(self, scanner: Scanner, rows: int, deadline: float, read: PageReader[P]) -> Pending[P]:
+        """Ask for the next page; ScannerLost when an earlier call of the scanner failed."""
         with self._lock:
             renewal = scanner.renewal
         if renewal is None or renewal.is_done:
             return self._next(scanner, rows, deadline, read)
-        # A renewal is on its way, and two calls of one scanner must not meet on the server.
+        # A renewal is in flight, and two calls of one scanner must not run on the server at once.
         answer: Pending[P] = self._runtime.pending(name="scan after a renewal")
-        renewal.on_done(lambda _: _passed_on(lambda: self._next(scanner, rows, deadline, read), answer))
+        renewal.on_done(lambda _: _pass_on(lambda: self._next(scanner, rows, deadline, read), answer))
         return answer
 
     def _next(self, scanner: Scanner, rows: int, deadline: float, read: PageReader[P]) -> Pending[P]:
         with self._lock:
             if scanner.is_lost:
-                raise ScannerLost("a call of this scanner failed before: it is out of step")
-            scanner.is_lost = True  # until an answer says otherwise: a next is never sent twice
-            param = next_param(scanner, rows)
+                raise ScannerLost("an earlier call of this scanner failed, so its position is unknown: open another")
+            scanner.is_lost = True  # until the response has arrived: a next is never sent twice
+            param = encode_next(scanner, rows)
         return self.open(scanner, param, deadline, read)
 
     def open(self, scanner: Scanner, param: bytes, deadline: float, read: PageReader[P]) -> Pending[P]:
-        """Send a call of this scanner: the first one, or what ``following`` made."""
-        host, port, _ = scanner.server
-        return self._call(
-            host,
-            port,
-            CLIENT_SERVICE,
-            b"Scan",
-            param,
-            lambda response: self._page(scanner, response, read),
-            deadline,
-            priority=scanner.priority,
-            keeps=True,
-            what="scan",
-        )
+        """Send a call of this scanner that brings a page: the first one, or a ``next``."""
 
-    def _page(self, scanner: Scanner, response: Response, read: PageReader[P]) -> P:
+        def decode_page(response: Response) -> P:
+            return self._read_page(scanner, response, read)
+
+        request = Request(b"Scan", param, decode_page, deadline, "scan", priority=scanner.priority, keeps_late=True)
+        return self._call_server(scanner.server, request)
+
+    def _read_page(self, scanner: Scanner, response: Response, read: PageReader[P]) -> P:
         page = read(scanner, response, self._runtime.now)
         scanner.is_lost = False
         if page.scanner is None:
@@ -93,21 +87,11 @@ class Scanners:
         return page
 
     def close(self, scanner: Scanner, deadline: float) -> None:
-        """Nobody waits for the answer: a scanner that is not closed ends with its lease."""
+        """Send the close without waiting for its response: a scanner that stays open ends with its lease."""
         self._forget(scanner)
-        host, port, _ = scanner.server
-        closing = self._call(
-            host,
-            port,
-            CLIENT_SERVICE,
-            b"Scan",
-            close_param(scanner.scanner_id),
-            _nothing,
-            deadline,
-            priority=SYSTEM_PRIORITY,
-            what="scan (close)",
-        )
-        closing.send()
+        param = encode_close(scanner.scanner_id)
+        request = Request(b"Scan", param, decode_nothing, deadline, "scan (close)", priority=SYSTEM_PRIORITY)
+        self._call_server(scanner.server, request).send()
 
     # -- leases ----------------------------------------------------------------------------------------------------
 
@@ -121,14 +105,14 @@ class Scanners:
             if self._is_renewing:
                 return
             self._is_renewing = True
-        self._runtime.call_later(max(scanner.lease_s, LEASE_S_MIN) * RENEW_SHARE, self._look_after)
+        self._runtime.call_later(max(scanner.lease_s, LEASE_S_MIN) * RENEW_SHARE, self._renew_idle)
 
     def _forget(self, scanner: Scanner) -> None:
         with self._lock:
             self._scanners.discard(scanner)
 
-    def _look_after(self) -> None:
-        """Renew the leases of scanners that nobody has asked for half of it; on the runtime's timer."""
+    def _renew_idle(self) -> None:
+        """Renew the leases of scanners that had no call for half of their lease. Runs on the runtime's timer."""
         now = self._runtime.now()
         with self._lock:
             self._scanners = {one for one in self._scanners if one.renewals < RENEWALS_MAX}
@@ -143,40 +127,26 @@ class Scanners:
         for scanner in idle:
             self._renew(scanner, now)
         try:
-            self._runtime.call_later(max(lease_s, LEASE_S_MIN) * RENEW_SHARE, self._look_after)
+            self._runtime.call_later(max(lease_s, LEASE_S_MIN) * RENEW_SHARE, self._renew_idle)
         except ConnectionClosed:  # the runtime is closing, and all scanners with it
             return
 
     def _renew(self, scanner: Scanner, now: float) -> None:
-        """Its ``renewal`` is set, so that no other call of it is made meanwhile. That it fails, the next call tells."""
+        """Send a renewal and complete ``scanner.renewal``, for which the next call waits; that call also fails."""
         assert scanner.renewal is not None
         scanner.renewals += 1
         scanner.used_at = now
-        host, port, _ = scanner.server
-        param = renew_param(scanner)
-
-        def begin() -> Pending[None]:
-            return self._call(
-                host,
-                port,
-                CLIENT_SERVICE,
-                b"Scan",
-                param,
-                _nothing,
-                now + scanner.lease_s,
-                priority=scanner.priority,
-                what="scan (renew)",
-            )
-
-        _passed_on(begin, scanner.renewal)
+        param, deadline = encode_renew(scanner), now + scanner.lease_s
+        request = Request(b"Scan", param, decode_nothing, deadline, "scan (renew)", priority=scanner.priority)
+        _pass_on(lambda: self._call_server(scanner.server, request), scanner.renewal)
 
 
-def _nothing(response: Response) -> None:
-    """It was done: that is all there is to know."""
+def decode_nothing(response: Response) -> None:
+    """Ignore the content of a response: that there is one means success."""
 
 
-def _passed_on(begin: Callable[[], Pending[T]], answer: Pending[T]) -> None:
-    """Begin a call and complete ``answer`` with what becomes of it."""
+def _pass_on(begin: Callable[[], Pending[T]], answer: Pending[T]) -> None:
+    """Make a call, and complete or fail ``answer`` as the call is."""
     try:
         call = begin()
     except Exception as error:

@@ -1,7 +1,7 @@
-"""How a connection says who it is: the one place where Kerberos and TLS will go. Today: simple authentication.
+"""Authentication of native connections: HBase's simple authentication; Kerberos and TLS are refused.
 
-A cluster that wants more closes the connection, or waits for a handshake that never comes; so what its settings say is
-looked at before the first call, and refused in words.
+A cluster that requires Kerberos or TLS closes the connection, or waits for a handshake that never comes. So the
+settings are checked before the first call, and the error names the setting.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ _OTHER_WAY = "use a Thrift gateway (thrift2: or thrift2+tls:) for such a cluster
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """What is sent before the first call: the preamble, and the header with the user's name."""
+    """The user's name, and the bytes that are sent before the first call: the preamble and the connection header."""
 
     user: str
 
     @classmethod
     def of(cls, properties: Mapping[str, str], *, user: str | None = None) -> Security:
-        """From HBase's own properties; Unsupported for what is not built yet.
+        """Return the authentication that HBase's properties name; Unsupported for Kerberos and TLS.
 
         >>> Security.of({}, user="ada").user
         'ada'
@@ -35,7 +35,7 @@ class Security:
         authentication = properties.get("hbase.security.authentication", "simple").strip().lower()
         if authentication != "simple":
             raise Unsupported(
-                f"hbase.security.authentication={authentication}: HBase's own RPC is spoken with simple authentication "
+                f"hbase.security.authentication={authentication}: HBase's own RPC supports simple authentication "
                 f"only; {_OTHER_WAY}"
             )
         tls = properties.get("hbase.client.netty.tls.enabled", "false").strip().lower()
@@ -43,15 +43,15 @@ class Security:
             raise ConfigError(f"hbase.client.netty.tls.enabled must be true or false, got {tls!r}")
         if tls == "true":
             raise Unsupported(
-                f"hbase.client.netty.tls.enabled=true: HBase's own RPC is spoken without TLS; {_OTHER_WAY}"
+                f"hbase.client.netty.tls.enabled=true: HBase's own RPC does not support TLS; {_OTHER_WAY}"
             )
         protection = properties.get("hbase.rpc.protection", "authentication").strip().lower()
         if protection != "authentication":
             raise Unsupported(f"hbase.rpc.protection={protection}: it needs Kerberos; {_OTHER_WAY}")
         return cls(user or os.environ.get("HADOOP_USER_NAME") or _login())
 
-    def opening(self, service: str) -> bytes:
-        """Preamble and header: what goes before the first call, in the same write."""
+    def encode_opening(self, service: str) -> bytes:
+        """Return preamble and connection header, which are sent before the first call, in the same write."""
         return framing.preamble(framing.AUTH_SIMPLE) + framing.connection_header(service, self.user)
 
 

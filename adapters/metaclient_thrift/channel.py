@@ -9,11 +9,13 @@ from metaclient import keys
 from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, NotServingRegion, TableDisabled
 from metaclient.model import META_TABLE
 from metaclient.runtime import Runtime
+from metaclient.wire.stream import Dial
 from metaclient_thrift.binary import RowReader
 from metaclient_thrift.errors import Call, is_answer, translated
 from metaclient_thrift.gateways import Gateways, Loan
+from metaclient_thrift.link import Link, make_link
 from metaclient_thrift.messages import WrongReply
-from metaclient_thrift.transport import Link, dial
+from metaclient_thrift.transports import connect
 from metaclient_thrift.url import Gateway, ThriftUrl
 
 __all__ = ["Channel"]
@@ -33,13 +35,15 @@ class Channel:
         decodes_text: bool,
         runtime: Runtime,
         is_enabled: Callable[[bytes, float], bool],
+        dial: Dial | None = None,
     ) -> None:
-        def connect(gateway: Gateway, deadline: float) -> Link:
-            return dial(url, gateway, service, rows=rows, decodes_text=decodes_text, now=runtime.now, deadline=deadline)
+        def connect_link(gateway: Gateway, deadline: float) -> Link:
+            transport = connect(url, gateway, now=runtime.now, deadline=deadline, dial=dial)
+            return make_link(url, gateway, service, rows=rows, decodes_text=decodes_text, transport=transport)
 
         self._scheme = url.scheme
         self._is_enabled = is_enabled
-        self.gateways = Gateways(url.gateways, connect, runtime=runtime, connections_max=url.connections)
+        self.gateways = Gateways(url.gateways, connect_link, runtime=runtime, connections_max=url.connections)
 
     def call(
         self,
@@ -96,7 +100,7 @@ class Channel:
         gateways = self.gateways
         link = gateways.borrow(loan, deadline, only).link
         try:
-            link.stream.begin(deadline)
+            link.transport.begin(deadline)
         except TimeoutError as error:
             gateways.give_back(loan)
             raise CallTimeout(f"there was no time left for {method}") from error

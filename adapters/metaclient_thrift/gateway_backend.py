@@ -14,10 +14,11 @@ from metaclient.errors import CallTimeout, ConfigError, MetaClientError, ServerU
 from metaclient.model import Result
 from metaclient.runtime import Runtime
 from metaclient.wire.peers import described, probed
+from metaclient.wire.stream import Dial
 from metaclient_thrift.binary import RowReader, read_row, read_rows
 from metaclient_thrift.channel import Channel
 from metaclient_thrift.gateways import Loan
-from metaclient_thrift.transport import Link
+from metaclient_thrift.link import Link
 from metaclient_thrift.url import PROPERTIES, Gateway, ThriftUrl
 
 __all__ = ["GatewayBackend"]
@@ -39,7 +40,9 @@ class GatewayBackend(ABC):
     #: TThriftServerType of the gateways that it can use.
     _server_type: ClassVar[int]
 
-    def __init__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None, dial: Dial | None = None
+    ) -> None:
         parsed = self._url = ThriftUrl.parse(url, properties)
         warn_unread(properties or {}, PROPERTIES, f"{parsed.scheme}:")
         self._runtime = runtime
@@ -50,6 +53,7 @@ class GatewayBackend(ABC):
             decodes_text=self._decodes_text,
             runtime=runtime,
             is_enabled=self.is_table_enabled,
+            dial=dial,
         )
         self._call = self._channel.call
         self.capabilities = Capabilities(

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 
 from metaclient.errors import ConnectionClosed, MetaClientError, NoConnectionsAvailable, ServerUnreachable
 from metaclient.runtime import Runtime
-from metaclient_thrift.transport import Link
+from metaclient_thrift.link import Link
 from metaclient_thrift.url import Gateway
 
 __all__ = ["Gateways", "Loan"]
@@ -109,7 +109,7 @@ class Gateways:
     def _renew(self) -> None:
         """In a child process: connect anew; the parent's connections are left to the parent, in use or not."""
         for link in self._links():
-            link.stream.leave_to_parent()
+            link.transport.leave_to_parent()
         self._states = {
             gateway: _State(failures=state.failures, out_until=state.out_until)
             for gateway, state in self._states.items()
@@ -177,7 +177,7 @@ class Gateways:
         if state.failures or state.silent_calls or not state.idle or len(state.lent) >= self._connections_max:
             return False
         link = state.idle[-1]
-        if not link.stream.is_usable():
+        if not link.transport.is_usable():
             return False
         self._turn += 1
         loan._gateway, loan._link = gateway, link  # first: an interrupt must find it either idle or in a loan
@@ -207,7 +207,7 @@ class Gateways:
         while state.idle:
             loan._link = state.idle[-1]
             state.idle.pop()
-            if loan._link.stream.is_usable():
+            if loan._link.transport.is_usable():
                 return
             loan._link.close()
             loan._link = None

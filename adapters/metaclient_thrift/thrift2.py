@@ -42,9 +42,9 @@ from metaclient.wire.thrift.structs import meta_row
 from metaclient_thrift.binary import Rows2
 from metaclient_thrift.cell_pages import CellRows, read_cells
 from metaclient_thrift.gateway_backend import GatewayBackend
+from metaclient_thrift.link import Link
 from metaclient_thrift.ranges import WireRange, wire_range
 from metaclient_thrift.requests import get2, put2, put_page2, puts2
-from metaclient_thrift.transport import Link
 from metaclient_thrift.url import Gateway
 
 __all__ = ["Thrift2Backend"]

@@ -1,94 +1,125 @@
-"""A TCP socket under deadlines: the kernel's own time-outs, because Python's cost a poll a read."""
+"""A byte stream to a server under deadlines: the protocol `Stream`, the function type `Dial`, and plain TCP sockets.
+
+A `Dial` connects and returns a `Stream`. Native connections and the pools of Thrift gateways receive their `Dial` as an
+argument, so that TLS (:mod:`metaclient.wire.tls`) or a simulated network replaces the socket without a change above it.
+A handshake belongs into the `Dial`: a native connection dials in its own task, and no caller's thread waits for it.
+
+`SocketStream` uses the kernel's time-outs (``SO_RCVTIMEO``), because Python's cost one ``poll`` call per read.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import select
 import socket
 from collections.abc import Callable
 from struct import Struct
+from typing import Protocol, TypeAlias
 
 from metaclient.errors import ServerUnreachable
 from metaclient.runtime import close_descriptor
 
-__all__ = ["Stream", "dial", "end_when_unacknowledged", "shut_down"]
+__all__ = ["Dial", "SocketStream", "Stream", "connect_socket", "dial", "shut_down"]
 
-#: An answer of a get fits; a page of a scan arrives in few reads.
-READ_BYTES_MIN = 64 * 1024
-READ_BYTES_MAX = 1024 * 1024
-#: The time-out in force is kept while it is this close to the wanted one: a system call less for most calls.
+#: The time-out in force is kept while it is this close to the remaining time: one system call less for most calls.
 SLACK = 0.9
 TIMEOUT_S_MIN = 0.001
 #: The kernel ends a connection whose data was not acknowledged for so long (hbase.ipc.client.socket.timeout.read).
-#: Its default is to send it again for a quarter of an hour.
+#: Linux's default is to retransmit for a quarter of an hour.
 UNACKNOWLEDGED_MS_MAX = 20_000
 _timeval = Struct("ll")
 
 
-class Stream:
-    """One connected socket; one thread reads it and one writes it at a time."""
+class Stream(Protocol):
+    """A connected byte stream. At most one thread reads it and at most one thread writes it at a time.
 
-    __slots__ = ("_now", "_read_s", "_recv", "_send", "_socket", "_write_s")
+    A deadline is an instant of the clock ``now`` that was passed to the `Dial`. Failures of the network are OSErrors.
+    """
+
+    def read(self, size_max: int, deadline: float) -> bytes | None:
+        """Return the bytes that have arrived, at most ``size_max``; None at the deadline, b"" at the end."""
+        ...
+
+    def write(self, data: bytes, deadline: float) -> None:
+        """Send all of ``data``; TimeoutError when the peer has not accepted all of it by the deadline."""
+        ...
+
+    def is_silent(self) -> bool:
+        """Return True if the stream is open and no byte waits to be read; never blocks."""
+        ...
+
+    def close(self) -> None:
+        """Close the stream; a thread that is blocked in `read` returns."""
+        ...
+
+    def leave_to_parent(self) -> None:
+        """In a child process of ``os.fork``: release this process's descriptor and send nothing to the peer."""
+        ...
+
+
+#: Host, port, clock, deadline -> a connected stream; ServerUnreachable when the server cannot be reached.
+Dial: TypeAlias = Callable[[str, int, Callable[[], float], float], Stream]
+
+
+class SocketStream:
+    """A plain TCP socket as a `Stream`."""
+
+    __slots__ = ("_now", "_poll", "_read_s", "_recv", "_send", "_socket", "_write_s")
 
     def __init__(self, sock: socket.socket, now: Callable[[], float]) -> None:
         self._socket = sock
         self._now = now
         self._recv = sock.recv
         self._send = sock.send
-        self._read_s = 0.0
-        self._write_s = 0.0
+        self._read_s = self._write_s = -1.0  # the time-outs in force; none is set yet
+        poll = select.poll()  # takes 0.4 us; recv with MSG_PEEK and its BlockingIOError take four times as long
+        poll.register(sock, select.POLLIN)
+        self._poll = poll.poll
 
-    def read(self, wanted: int, timeout_s: float) -> bytes | None:
-        """What has arrived, None when nothing did in time, b"" at the end."""
-        if not timeout_s * SLACK <= self._read_s <= timeout_s:
-            self._read_s = self._set(socket.SO_RCVTIMEO, timeout_s)
+    def read(self, size_max: int, deadline: float) -> bytes | None:
+        left_s = deadline - self._now()
+        if not left_s * SLACK <= self._read_s <= left_s:
+            if left_s <= 0:
+                return None
+            self._read_s = self._set_timeout(socket.SO_RCVTIMEO, left_s)
         try:
-            return self._recv(READ_BYTES_MIN if wanted < READ_BYTES_MIN else min(wanted, READ_BYTES_MAX))
+            return self._recv(size_max)
         except BlockingIOError:
             return None
 
     def write(self, data: bytes, deadline: float) -> None:
-        """All of it; TimeoutError when the other side takes nothing more before the deadline."""
         try:
             sent = self._send(data, socket.MSG_DONTWAIT)
         except BlockingIOError:
             sent = 0
         if sent < len(data):
-            self._write_on(data, sent, deadline)
+            self._write_rest(data, sent, deadline)
 
-    def _write_on(self, data: bytes, sent: int, deadline: float) -> None:
+    def _write_rest(self, data: bytes, sent: int, deadline: float) -> None:
         view = memoryview(data)
         while sent < len(data):
             left_s = deadline - self._now()
             if left_s <= 0:
-                raise TimeoutError(f"it took {sent} of {len(data)} bytes in time")
+                raise TimeoutError(f"the peer accepted only {sent} of {len(data)} bytes before the deadline")
             if not left_s * SLACK <= self._write_s <= left_s:
-                self._write_s = self._set(socket.SO_SNDTIMEO, left_s)
+                self._write_s = self._set_timeout(socket.SO_SNDTIMEO, left_s)
             with contextlib.suppress(BlockingIOError):
                 sent += self._send(view[sent:])
 
-    def _set(self, option: int, timeout_s: float) -> float:
+    def _set_timeout(self, option: int, timeout_s: float) -> float:
         timeout_s = max(timeout_s, TIMEOUT_S_MIN)
         seconds, rest = divmod(timeout_s, 1.0)
         self._socket.setsockopt(socket.SOL_SOCKET, option, _timeval.pack(int(seconds), max(1, int(rest * 1e6))))
         return timeout_s
 
     def is_silent(self) -> bool:
-        """False when the other side has hung up, or said something that nobody waits for."""
-        try:
-            self._recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
-        except BlockingIOError:
-            return True
-        except OSError:
-            return False
-        return False
+        return not self._poll(0)  # bytes, the end and an error are all events
 
     def close(self) -> None:
-        """Close the socket; a thread that reads from it wakes up."""
         shut_down(self._socket)
         self._socket.close()
 
     def leave_to_parent(self) -> None:
-        """In a child process: close our descriptor, so that the parent's connection goes on."""
         close_descriptor(self._socket)
 
 
@@ -98,24 +129,28 @@ def shut_down(sock: socket.socket) -> None:
         sock.shutdown(socket.SHUT_RDWR)
 
 
-def end_when_unacknowledged(sock: socket.socket) -> None:
-    """Set keep-alive probes, and TCP_USER_TIMEOUT where the platform has it."""
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_USER_TIMEOUT"):
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS_MAX)
-
-
-def dial(host: str, port: int, now: Callable[[], float], deadline: float) -> Stream:
-    """Connect; every failure is ServerUnreachable, because nothing was sent yet."""
+def connect_socket(host: str, port: int, now: Callable[[], float], deadline: float) -> socket.socket:
+    """Return a connected socket, with keep-alive probes, and TCP_USER_TIMEOUT where the platform has it; OSError."""
     try:
         sock = socket.create_connection((host, port), max(deadline - now(), TIMEOUT_S_MIN))
-    except (OSError, UnicodeError) as error:  # UnicodeError: a name that is no host name
-        raise ServerUnreachable(f"{host}:{port} cannot be reached: {error}") from error
+    except UnicodeError as error:
+        raise OSError(f"{host!r} is not a host name: {error}") from error
     try:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        end_when_unacknowledged(sock)
-        sock.settimeout(None)  # from here on the kernel's own time-outs
-    except OSError as error:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS_MAX)
+    except BaseException:
         sock.close()
-        raise ServerUnreachable(f"{host}:{port} hung up at once: {error}") from error
-    return Stream(sock, now)
+        raise
+    return sock
+
+
+def dial(host: str, port: int, now: Callable[[], float], deadline: float) -> SocketStream:
+    """Connect over plain TCP; every failure is ServerUnreachable, because nothing was sent yet."""
+    try:
+        sock = connect_socket(host, port, now, deadline)
+        sock.settimeout(None)  # SocketStream sets the kernel's time-outs
+    except OSError as error:
+        raise ServerUnreachable(f"{host}:{port} cannot be reached: {error}") from error
+    return SocketStream(sock, now)

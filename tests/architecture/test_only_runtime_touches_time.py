@@ -102,10 +102,8 @@ ALLOWED: tuple[Allowance, ...] = (
     ),
     Allowance("adapters/metaclient_local_hbase/ports.py", frozenset({"socket"}), "finds free ports for real servers"),
     Allowance("metaclient/wire/peers.py", frozenset({"socket"}), "asks an address what it speaks"),
-    Allowance("metaclient/wire/stream.py", frozenset({"socket"}), "speaks TCP to HBase's servers"),
-    Allowance(
-        "adapters/metaclient_thrift/transport.py", frozenset({"select", "socket"}), "speaks TCP to Thrift gateways"
-    ),
+    Allowance("metaclient/wire/stream.py", frozenset({"select", "socket"}), "speaks TCP to HBase and to gateways"),
+    Allowance("metaclient/wire/tls.py", frozenset({"select", "socket"}), "speaks TLS to gateways"),
     Allowance("spark_connector/dataframe.py", frozenset({"socket"}), "asks which executor is on a server's machine"),
     Allowance("spark_connector/lookup_counts.py", frozenset({"socket"}), "executors report to the driver over TCP"),
 )

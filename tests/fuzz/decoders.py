@@ -26,8 +26,8 @@ from metaclient_fake.front.service import IllegalArgument, Service
 from metaclient_fake.front.status_page import StatusPage
 from metaclient_thrift.binary import Rows1, Rows2, read_row, read_rows
 from metaclient_thrift.errors import Call, translated
+from metaclient_thrift.link import Link
 from metaclient_thrift.messages import next_number
-from metaclient_thrift.transport import Link
 from metaclient_thrift.url import Gateway
 from spark_connector.conditions.sql_text import parse_where
 

@@ -21,6 +21,7 @@ from metaclient.runtime import Pending
 from metaclient_local_hbase import LocalHBase
 from metaclient_native import NativeBackend
 from metaclient_native.admin import Admin
+from metaclient_native.request import Request, ServiceAddress
 
 ROWS = [b"%02d" % number for number in range(40)]
 #: Generous: a busy machine is not a fault.
@@ -172,9 +173,8 @@ def test_service_that_a_server_does_not_have_is_explained(
 ) -> None:
     """A refusal is only a closed connection; 2.6's master has a ClientService that serves no region."""
     place = native.locate(filled.name, b"15")
-    call = backend._connections.call(
-        place.server.host, place.server.port, "NoSuchService", b"Get", b"", lambda _: None, until()
-    )
+    address = ServiceAddress(place.server.host, place.server.port, "NoSuchService")
+    call = backend._connections.call(address, Request(b"Get", b"", lambda _: None, until(), "Get"))
     with pytest.raises(ServerUnreachable, match="NoSuchService"):
         call.result(until())
 

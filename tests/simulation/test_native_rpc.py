@@ -10,12 +10,14 @@ import pytest
 
 import metaclient
 from metaclient import MetaClientError
+from metaclient.connection import connect_to
 from metaclient.model import FamilyDescriptor, TableDescriptor
 from metaclient.runtime import SimRuntime
 from metaclient_fake import FakeCluster
 from metaclient_fake.front.rpc import RpcFront
 from metaclient_fake.front.rpc.virtual import VirtualPorts
 from metaclient_fake.server.region_server import ServerState
+from metaclient_native import NativeBackend
 
 CLIENTS = 6
 #: Of virtual time; METACLIENT_SIM_RPC_S=3600 runs the hour.
@@ -153,22 +155,20 @@ def torment(cluster: FakeCluster, runtime: SimRuntime, seed: int, until: float) 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-def test_faults_on_the_wire_give_no_wrong_answer_and_leak_no_connection(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_faults_on_the_wire_give_no_wrong_answer_and_leak_no_connection(seed: int) -> None:
     with (
         SimRuntime(seed=seed) as runtime,
         FakeCluster(servers=5, meta_replicas=3, seed=seed, runtime=runtime) as cluster,
     ):
         ports = VirtualPorts(runtime)
-        monkeypatch.setattr("metaclient_native.connection.dial", ports.dial)
         front = RpcFront(cluster, "127.0.0.1", 0, listen=ports.listen)
         splits = [b"%02x" % at for at in range(32, 256, 32)]
         cluster.create_table(TableDescriptor(b"t", (FamilyDescriptor(b"f"),), region_replication=2), splits)
         until = runtime.now() + DURATION_S
         clients = []
         for number in range(CLIENTS):
-            connection = metaclient.connect(f"hbase+rpc://127.0.0.1:{front.listener.port}", runtime=runtime)
+            backend = NativeBackend(f"hbase+rpc://127.0.0.1:{front.listener.port}", runtime=runtime, dial=ports.dial)
+            connection = connect_to(backend, runtime=runtime)
             clients.append((Client(number, connection, runtime, seed), connection))
         faults = runtime.start(torment, cluster, runtime, seed, until)
         running = [runtime.start(client.run, until) for client, _ in clients]

@@ -209,8 +209,7 @@ def _sockets(connection: Connection) -> list[int]:
     backend: Any = connection._backend
     if hasattr(backend, "gateways"):
         states = backend._channel.gateways._states.values()
-        streams = [link.stream for state in states for link in state.idle]
-        return [(one._socket if hasattr(one, "_socket") else one._connection.sock).fileno() for one in streams]
+        return [link.transport._stream._socket.fileno() for state in states for link in state.idle]
     opened = [one._stream._socket for one in backend._connections._open.values()]
     return [one.fileno() for one in (*opened, *getattr(backend._registry, "_sockets", ()))]
 

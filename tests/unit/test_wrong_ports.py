@@ -157,7 +157,7 @@ def test_gateway_that_only_had_a_bad_moment_is_not_called_a_wrong_port(
     def broken(link: object) -> object:
         raise ConnectionResetError("the gateway closed the connection")
 
-    monkeypatch.setattr("metaclient_thrift.transport.Link.server_type", broken)
+    monkeypatch.setattr("metaclient_thrift.link.Link.server_type", broken)
     with ThreadRuntime() as runtime:
         backend = Thrift2Backend(fronts[""].thrift2_url, runtime=runtime)
         with pytest.raises(ServerUnreachable, match=r"closed the connection$"):

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire.rpc import framing
+from metaclient_native.request import ServiceAddress
 
 #: Nothing here takes a second; a machine that is busy with other things may.
 WAIT_S = 60.0
@@ -61,6 +62,7 @@ class Peer:
     def __init__(self, runtime: ThreadRuntime, script: Callable[[Caller], None], *, is_raw: bool = False) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
+        self.address = ServiceAddress("127.0.0.1", self.port, "ClientService")
         self._script = script
         self._is_raw = is_raw
         self.accepted = 0

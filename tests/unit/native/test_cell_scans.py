@@ -15,6 +15,7 @@ pytest.importorskip("pyarrow")
 
 import metaclient
 from metaclient import MetaClientError
+from metaclient.connection import connect_to
 from metaclient.model import Consistency, FamilyDescriptor, Scan, TableDescriptor
 from metaclient.runtime import SimRuntime
 from metaclient.scanner import CellScanner
@@ -22,7 +23,8 @@ from metaclient_fake import FakeCluster
 from metaclient_fake.front.rpc import RpcFront
 from metaclient_fake.front.rpc.virtual import VirtualPorts
 from metaclient_fake.server.region_server import ServerState
-from metaclient_native.scanners import Scanners
+from metaclient_native import NativeBackend
+from metaclient_native.scanners import ScannerCalls
 
 ROWS = [b"%03d" % number for number in range(120)]
 SPLITS = [b"040", b"080"]
@@ -55,13 +57,13 @@ class Rig:
 
 
 @pytest.fixture
-def rig(monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
+def rig() -> Iterator[Rig]:
     with SimRuntime(seed=3) as runtime, FakeCluster(servers=4, meta_replicas=3, seed=3, runtime=runtime) as cluster:
         ports = VirtualPorts(runtime)
-        monkeypatch.setattr("metaclient_native.connection.dial", ports.dial)
         front = RpcFront(cluster, "127.0.0.1", 0, listen=ports.listen)
         cluster.create_table(TableDescriptor(b"t", (FamilyDescriptor(b"f"),), region_replication=2), SPLITS)
-        with metaclient.connect(f"hbase+rpc://127.0.0.1:{front.listener.port}", runtime=runtime) as connection:
+        url = f"hbase+rpc://127.0.0.1:{front.listener.port}"
+        with connect_to(NativeBackend(url, runtime=runtime, dial=ports.dial), runtime=runtime) as connection:
             with connection.table("t").batch() as batch:
                 for row in ROWS:
                     batch.put(row, {b"f:a": b"1" + row, b"f:b": b"2" + row})
@@ -123,7 +125,7 @@ def test_scanner_whose_lease_is_over_is_opened_again_after_the_last_row(
     rig: Rig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Somebody takes longer over a page than the lease, and renewals do not get through."""
-    monkeypatch.setattr(Scanners, "_renew", lambda self, scanner, now: scanner.renewal.complete(None))
+    monkeypatch.setattr(ScannerCalls, "_renew", lambda self, scanner, now: scanner.renewal.complete(None))
     pages = rig.scanner(caching=7)
     seen = flat(islice(pages, 2))
     assert rig.open_scanners() == 1

@@ -24,9 +24,10 @@ from metaclient.runtime import ThreadRuntime
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.framing import CONNECTION_CALL_ID, Response
 from metaclient.wire.rpc.protobuf import ProtocolError
-from metaclient.wire.stream import Stream
-from metaclient_native.connection import HELD_BYTES_MAX, Call, Connection
+from metaclient.wire.stream import SocketStream, dial
+from metaclient_native.connection import HELD_BYTES_MAX, Connection, PendingCall
 from metaclient_native.connections import Connections
+from metaclient_native.request import Request
 from metaclient_native.security import Security
 from tests.unit.native.peer import WAIT_S, Caller, Peer, echo, serving, text
 
@@ -46,9 +47,9 @@ def call(
     *,
     seconds: float = WAIT_S,
     is_write: bool = False,
-) -> Call[bytes]:
+) -> PendingCall[bytes]:
     deadline = runtime.now() + seconds
-    return connections.call("127.0.0.1", peer.port, "ClientService", b"Get", param, text, deadline, is_write=is_write)
+    return connections.call(peer.address, Request(b"Get", param, text, deadline, "Get", is_write=is_write))
 
 
 def asked(
@@ -65,8 +66,8 @@ def test_preamble_header_and_what_is_queued_are_one_write(runtime: ThreadRuntime
         echo(caller)
 
     with serving(runtime, script) as peer:
-        connection = Connection(runtime, "127.0.0.1", peer.port, "ClientService", Security("tester"))
-        waiting = connection.call(b"Get", b"x", text, runtime.now() + WAIT_S, "the first call")
+        connection = Connection(peer.address, runtime=runtime, security=Security("tester"), dial=dial)
+        waiting = connection.call(Request(b"Get", b"x", text, runtime.now() + WAIT_S, "the first call"))
         runtime.start_daemon(connection.run, name="native-first")
         try:
             assert waiting.result(runtime.now() + WAIT_S) == b"x"
@@ -127,13 +128,13 @@ def test_single_caller_reads_its_answer_itself(runtime: ThreadRuntime, connectio
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The sizes of all that is written."""
     sizes: list[int] = []
-    write = Stream.write
+    write = SocketStream.write
 
-    def counted(self: Stream, data: bytes, deadline: float) -> None:
+    def counted(self: SocketStream, data: bytes, deadline: float) -> None:
         sizes.append(len(data))
         write(self, data, deadline)
 
-    monkeypatch.setattr(Stream, "write", counted)
+    monkeypatch.setattr(SocketStream, "write", counted)
     return sizes
 
 
@@ -262,11 +263,11 @@ def test_call_that_nobody_takes_back_fails_at_its_deadline(runtime: ThreadRuntim
 
 def test_refused_connection(runtime: ThreadRuntime, connections: Connections) -> None:
     with serving(runtime, echo) as peer:
-        port = peer.port
+        pass
     with pytest.raises(ServerUnreachable, match="cannot be reached") as caught:
-        connections.call(
-            "127.0.0.1", port, "ClientService", b"Get", b"", text, runtime.now() + WAIT_S, is_write=True
-        ).result(runtime.now() + WAIT_S)
+        connections.call(peer.address, Request(b"Get", b"", text, runtime.now() + WAIT_S, "Get", is_write=True)).result(
+            runtime.now() + WAIT_S
+        )
     assert not caught.value.may_have_applied, "nothing was sent"
 
 
@@ -306,7 +307,7 @@ def test_refusal_of_the_connection_itself(runtime: ThreadRuntime, connections: C
         caller.refuse(CONNECTION_CALL_ID, "org.apache.hadoop.hbase.ipc.BadAuthException", "no", do_not_retry=True)
         caller.request()
 
-    with serving(runtime, script) as peer, pytest.raises(RequestRefused, match="refuses our connection"):
+    with serving(runtime, script) as peer, pytest.raises(RequestRefused, match="refuses the connection"):
         asked(connections, peer, b"x", runtime)
 
 
@@ -351,9 +352,9 @@ def test_answer_that_makes_no_sense_hurts_only_its_call(runtime: ThreadRuntime, 
 
     with serving(runtime, echo) as peer:
         broken = connections.call(
-            "127.0.0.1", peer.port, "ClientService", b"Mutate", b"x", bad, runtime.now() + WAIT_S, is_write=True
+            peer.address, Request(b"Mutate", b"x", bad, runtime.now() + WAIT_S, "Mutate", is_write=True)
         )
-        with pytest.raises(ProtocolError, match="makes no sense") as caught:
+        with pytest.raises(ProtocolError, match="cannot be decoded") as caught:
             broken.result(runtime.now() + WAIT_S)
         assert caught.value.may_have_applied
         assert asked(connections, peer, b"y", runtime) == b"y"

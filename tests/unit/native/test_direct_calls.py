@@ -12,9 +12,10 @@ import metaclient_native.connection as connection_module
 from metaclient.errors import CallTimeout, ConnectionClosed, NotServingRegion, ServerUnreachable
 from metaclient.model import ServerName
 from metaclient.runtime import Pending, ThreadRuntime
-from metaclient.wire.stream import Stream
-from metaclient_native.connection import Call, Connection
+from metaclient.wire.stream import SocketStream
+from metaclient_native.connection import Connection, PendingCall
 from metaclient_native.connections import Connections
+from metaclient_native.request import Request
 from metaclient_native.security import Security
 from tests.unit.native.peer import WAIT_S, Caller, Peer, echo, serving, text
 
@@ -35,28 +36,28 @@ def direct(
     *,
     seconds: float = WAIT_S,
     is_write: bool = False,
-) -> bytes | Call[bytes]:
+) -> bytes | PendingCall[bytes]:
     server = ServerName("127.0.0.1", peer.port)
     deadline = runtime.now() + seconds
-    return connections.call_at(server, b"Get", param, text, deadline, "a call", is_write=is_write, is_direct=True)
+    return connections.ask_server(server, Request(b"Get", param, text, deadline, "a call", is_write=is_write))
 
 
-def pipelined(connections: Connections, peer: Peer, param: bytes, runtime: ThreadRuntime) -> Call[bytes]:
+def pipelined(connections: Connections, peer: Peer, param: bytes, runtime: ThreadRuntime) -> PendingCall[bytes]:
     """A call that others can wait for."""
-    return connections.call("127.0.0.1", peer.port, "ClientService", b"Get", param, text, runtime.now() + WAIT_S)
+    return connections.call(peer.address, Request(b"Get", param, text, runtime.now() + WAIT_S, "Get"))
 
 
 def first(connections: Connections, peer: Peer, runtime: ThreadRuntime) -> Connection:
     """The connection is made by its first call, which others can wait for; nobody uses it afterwards."""
     made = direct(connections, peer, b"first", runtime)
-    assert isinstance(made, Call)
+    assert isinstance(made, PendingCall)
     # Read by the connection's own task, which has sent all by then: if we read, it may still be coming back from that.
     assert by_the_task(made, runtime).result(runtime.now() + WAIT_S) == b"first"
     (connection,) = connections._open.values()
     return connection
 
 
-def by_the_task(call: Call[bytes], runtime: ThreadRuntime) -> Pending[bytes]:
+def by_the_task(call: PendingCall[bytes], runtime: ThreadRuntime) -> Pending[bytes]:
     """The answer, for which we do not read."""
     got: Pending[bytes] = runtime.pending()
     call.on_done(lambda done: got.complete(done.result()))
@@ -92,7 +93,7 @@ def test_while_others_wait_it_is_one_of_many(runtime: ThreadRuntime, connections
         first(connections, peer, runtime)
         other = pipelined(connections, peer, b"other", runtime)
         ours = direct(connections, peer, b"ours", runtime)
-        assert isinstance(ours, Call)
+        assert isinstance(ours, PendingCall)
         assert [one.result(runtime.now() + WAIT_S) for one in (ours, other)] == [b"ours", b"other"]
         assert direct(connections, peer, b"alone again", runtime) == b"alone again"
 
@@ -251,7 +252,7 @@ def test_after_ctrl_c_the_next_call_has_a_connection_of_its_own(
             return made.result(runtime.now() + WAIT_S)
 
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(Stream, method, interrupted)
+            patched.setattr(SocketStream, method, interrupted)
             call()
         first(connections, peer, runtime)
         assert peer.accepted == 2

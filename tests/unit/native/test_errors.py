@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metaclient.errors import NotServingRegion, ServerNotRunning, ServerStopped
-from metaclient_native.errors import from_exception
+from metaclient_native.errors import translate_exception
 
 HBASE = "org.apache.hadoop.hbase."
 STOPPED, ABORTED = (
@@ -30,7 +30,7 @@ def test_write_that_was_refused_at_the_door_was_not_applied(
     java_class: str, text: str, kind: type[Exception], may_have_applied: bool
 ) -> None:
     answer = {"exception_class_name": java_class, "stack_trace": f"{java_class}: {text}\n\tat a.B.c(B.java:1)"}
-    error = from_exception(answer, "Mutate", is_write=True)
+    error = translate_exception(answer, "Mutate", is_write=True)
     assert type(error) is kind
     assert error.may_have_applied is may_have_applied
-    assert not from_exception(answer, "Get", is_write=False).may_have_applied
+    assert not translate_exception(answer, "Get", is_write=False).may_have_applied

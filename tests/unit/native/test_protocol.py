@@ -314,7 +314,7 @@ def test_get_comes_back(get: Get) -> None:
 
 @given(gets)
 def test_straight_get_says_what_the_table_says(get: Get) -> None:
-    straight = calls.get_param(b"region", get)
+    straight = calls.encode_get(b"region", get)
     request = {"region": names.region_message(b"region"), "get": queries.get_message(get)}
     assert decode(messages.GET_REQUEST, straight) == decode(messages.GET_REQUEST, encode(messages.GET_REQUEST, request))
 
@@ -332,7 +332,7 @@ def test_straight_get_result_says_what_the_table_says(
     message = encode(messages.GET_RESPONSE, {"result": queries.result_message(result, with_cells=with_cells)})
     data = message + (b"" if with_cells else encode_cells(b"r", cells))
     for _ in ("as a new one", "as one that is known"):
-        assert calls.get_result(b"r", framing.Response(1, data, 0, len(message))) == result
+        assert calls.decode_get(b"r", framing.Response(1, data, 0, len(message))) == result
 
 
 def test_heads_that_are_known_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -340,7 +340,7 @@ def test_heads_that_are_known_have_a_bound(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(calls, "_heads", known)
     for count in range(calls._HEADS_MAX + 10):
         message = encode(messages.GET_RESPONSE, {"result": {"associated_cell_count": -count}})
-        assert calls.get_result(b"r", framing.Response(1, message, 0, len(message))) == Result(b"r", [])
+        assert calls.decode_get(b"r", framing.Response(1, message, 0, len(message))) == Result(b"r", [])
     assert 0 < len(known) <= calls._HEADS_MAX
 
 
@@ -348,7 +348,7 @@ def test_result_of_many_cells() -> None:
     result = Result(b"r", [Cell(b"cf:%d" % number, 1, b"") for number in range(200)], True)
     message = encode(messages.GET_RESPONSE, {"result": queries.result_message(result, with_cells=False)})
     data = message + encode_cells(b"r", result.cells)
-    assert calls.get_result(b"r", framing.Response(1, data, 0, len(message))) == result
+    assert calls.decode_get(b"r", framing.Response(1, data, 0, len(message))) == result
 
 
 @pytest.mark.parametrize(
@@ -386,7 +386,7 @@ def test_scan_comes_back(scan: Scan) -> None:
 )
 def test_straight_scan_answer_says_what_the_table_says(values: dict[str, Any]) -> None:
     data = encode(messages.SCAN_RESPONSE, values)
-    answer = calls.scan_answer(data, 0, len(data))
+    answer = calls.decode_scan(data, 0, len(data))
     counts = values.get("cells_per_result", [])
     partials = values.get("partial_flag_per_result", [])
     assert answer.counts == counts
@@ -426,7 +426,7 @@ def test_mutation_comes_back(mutation: mutations.Simple) -> None:
     message, cells = mutations.mutation_message(mutation)
     wired = decode(messages.MUTATION, encode(messages.MUTATION, message))
     assert mutations.mutation_from(wired, cells, 0) == (mutation, len(cells))
-    param, block = calls.mutate_param(b"region", mutation, 9)
+    param, block = calls.encode_mutate(b"region", mutation, 9)
     request = decode(messages.MUTATE_REQUEST, param)
     assert mutations.mutation_from(request["mutation"], block, 0) == (mutation, len(block))
     assert request["region"]["value"] == b"region"

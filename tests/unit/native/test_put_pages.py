@@ -67,7 +67,7 @@ def exception(name: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("first", [done(0, 1), done(1, 0)], ids=["as most are", "in another order"])
 def test_all_done(first: dict[str, Any]) -> None:
-    call().done(answer(first, done(0)))
+    call().raise_first_error(answer(first, done(0)))
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_what_was_not_done_is_an_error(
     regions: tuple[dict[str, Any], ...], error: type[MetaClientError], place: RegionLocation | None
 ) -> None:
     with pytest.raises(error) as caught:
-        call().done(answer(*regions))
+        call().raise_first_error(answer(*regions))
     assert caught.value.place == place
 
 

@@ -43,7 +43,7 @@ from metaclient.wire.rpc.names import region_message
 from metaclient.wire.rpc.protobuf import ProtocolError, decode, encode
 from metaclient.wire.rpc.queries import get_message, result_message
 from metaclient_native.backend import NativeBackend
-from metaclient_native.batches import MultiCall, in_order, is_all_done
+from metaclient_native.batches import MultiCall, is_all_done, split_into_steps
 from tests.unit.native.peer import WAIT_S, Caller, Peer
 
 TABLE = b"t"
@@ -422,7 +422,7 @@ DELETE = Delete(b"r")
     ],
 )
 def test_changes_of_one_row_keep_their_order(operations: list[Any], steps: list[list[int]]) -> None:
-    assert in_order([action(one) for one in operations]) == steps
+    assert split_into_steps([action(one) for one in operations]) == steps
 
 
 def response(regions: list[dict[str, Any]], cells: bytes = b"") -> framing.Response:
@@ -479,7 +479,7 @@ def test_puts_that_were_all_done_are_seen_at_a_glance(count: int, has_statistics
         answer["regionStatistics"] = {}
     message = encode(messages.MULTI_RESPONSE, answer)
     assert is_all_done(message, [count, count]) is (count <= 16384)
-    found = call.outcomes(framing.parse_response(framing.response(1, message)[4:]))
+    found = call.decode_outcomes(framing.parse_response(framing.response(1, message)[4:]))
     assert found == [None] * count * 2
 
 
@@ -488,18 +488,18 @@ def test_puts_of_which_one_failed_are_looked_at_one_by_one() -> None:
     failed = done(3)
     exception = {"name": "org.apache.hadoop.hbase.RegionTooBusyException", "value": b"busy"}
     failed["resultOrException"][1] = {"index": 1, "exception": exception}
-    outcomes = call.outcomes(response([failed]))
+    outcomes = call.decode_outcomes(response([failed]))
     assert [isinstance(one, MetaClientError) for one in outcomes] == [False, True, False]
-    short = call.outcomes(response([done(2)]))
+    short = call.decode_outcomes(response([done(2)]))
     assert [isinstance(one, MetaClientError) for one in short] == [False, False, True]
     turned = done(3)
     turned["resultOrException"].reverse()
-    assert call.outcomes(response([turned])) == [None] * 3
+    assert call.decode_outcomes(response([turned])) == [None] * 3
 
 
 def test_cells_behind_an_answer_that_has_none_are_an_error() -> None:
     with pytest.raises(ProtocolError, match="bytes of cells too many"):
-        MultiCall([action(PUT)], nonce_group=0).outcomes(response([done(1)], encode_cells(b"r", [ONE])))
+        MultiCall([action(PUT)], nonce_group=0).decode_outcomes(response([done(1)], encode_cells(b"r", [ONE])))
 
 
 def test_cells_of_a_batch_stand_as_its_actions_do() -> None:
@@ -529,7 +529,7 @@ def test_outcomes_are_matched_by_region_and_index() -> None:
         {"resultOrException": [{"index": 0, "result": {}}]},
         {"exception": {"name": "org.apache.hadoop.hbase.NotServingRegionException", "value": b"gone"}},
     ]
-    outcomes = call.outcomes(response(regions, encode_results([b, a])))
+    outcomes = call.decode_outcomes(response(regions, encode_results([b, a])))
     assert outcomes[:3] == [a, None, b]
     assert isinstance(outcomes[3], NotServingRegion)
     assert outcomes[3].place == actions[3].place
@@ -537,7 +537,7 @@ def test_outcomes_are_matched_by_region_and_index() -> None:
 
 def test_action_without_an_answer_may_have_been_applied() -> None:
     call = MultiCall([action(PUT), action(Put(b"s", (cell(b"cf:a"),)))], nonce_group=0)
-    outcomes = call.outcomes(response([{"resultOrException": [{"index": 0, "result": {}}]}]))
+    outcomes = call.decode_outcomes(response([{"resultOrException": [{"index": 0, "result": {}}]}]))
     assert outcomes[0] is None
     assert isinstance(outcomes[1], MetaClientError)
     assert outcomes[1].may_have_applied
@@ -549,7 +549,7 @@ def test_action_without_an_answer_may_have_been_applied() -> None:
 )
 def test_batch_answer_that_does_not_fit_is_an_error(regions: list[dict[str, Any]]) -> None:
     with pytest.raises(ProtocolError):
-        MultiCall([action(PUT)], nonce_group=0).outcomes(response(regions))
+        MultiCall([action(PUT)], nonce_group=0).decode_outcomes(response(regions))
 
 
 def test_checked_row_mutations_are_one_atomic_action() -> None:
@@ -559,8 +559,8 @@ def test_checked_row_mutations_are_one_atomic_action() -> None:
     assert region["atomic"]
     assert len(region["action"]) == 2
     assert region["condition"]["row"] == b"r"
-    assert call.processed(response([{"processed": True, "resultOrException": [{"index": 0, "result": {}}]}]))
-    assert not call.processed(response([{"processed": False}]))
+    assert call.decode_processed(response([{"processed": True, "resultOrException": [{"index": 0, "result": {}}]}]))
+    assert not call.decode_processed(response([{"processed": False}]))
 
 
 def test_change_after_a_failed_one_of_the_same_row_is_not_sent(server: Server) -> None:

@@ -12,8 +12,9 @@ from metaclient.model import ServerName
 from metaclient.runtime import Pending, ThreadRuntime
 from metaclient.wire import stream
 from metaclient_native import in_flight
-from metaclient_native.connection import Call, State
+from metaclient_native.connection import PendingCall, State
 from metaclient_native.connections import RETIRED_MAX, Connections
+from metaclient_native.request import Request
 from metaclient_native.security import Security
 from tests.unit.native.peer import WAIT_S, Caller, Peer, echo, serving, text
 
@@ -31,9 +32,11 @@ def connections(runtime: ThreadRuntime, monkeypatch: pytest.MonkeyPatch) -> Iter
     made.close()
 
 
-def begin(connections: Connections, peer: Peer, param: bytes, runtime: ThreadRuntime, seconds: float) -> Call[bytes]:
+def begin(
+    connections: Connections, peer: Peer, param: bytes, runtime: ThreadRuntime, seconds: float
+) -> PendingCall[bytes]:
     deadline = runtime.now() + seconds
-    return connections.call("127.0.0.1", peer.port, "ClientService", b"Get", param, text, deadline)
+    return connections.call(peer.address, Request(b"Get", param, text, deadline, "Get"))
 
 
 def pipelined(connections: Connections, peer: Peer, runtime: ThreadRuntime) -> bytes:
@@ -47,8 +50,8 @@ def pipelined(connections: Connections, peer: Peer, runtime: ThreadRuntime) -> b
 
 def direct(connections: Connections, peer: Peer, runtime: ThreadRuntime) -> bytes:
     server = ServerName("127.0.0.1", peer.port, 1)
-    answer = connections.call_at(server, b"Get", b"x", text, runtime.now() + SHORT_S, "a direct call", is_direct=True)
-    if not isinstance(answer, Call):
+    answer = connections.ask_server(server, Request(b"Get", b"x", text, runtime.now() + SHORT_S, "a direct call"))
+    if not isinstance(answer, PendingCall):
         return answer
     if runtime.wait_first((answer,), answer.deadline) is None:
         answer.cancel()
@@ -144,7 +147,7 @@ def test_close_ends_the_calls_of_a_retired_connection(runtime: ThreadRuntime, co
 
 def test_retired_connections_to_a_hung_server_are_bounded(runtime: ThreadRuntime, connections: Connections) -> None:
     with serving(runtime, swallow) as peer:
-        patient: list[Call[bytes]] = []
+        patient: list[PendingCall[bytes]] = []
         for _ in range(RETIRED_MAX + 2):
             patient.append(begin(connections, peer, b"patient", runtime, WAIT_S))
             patient[-1].send()

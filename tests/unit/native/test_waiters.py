@@ -13,9 +13,11 @@ from metaclient.errors import CallTimeout, MetaClientError, ServerUnreachable
 from metaclient.runtime import Pending, ThreadRuntime
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.framing import Response
+from metaclient.wire.stream import dial
 from metaclient_native import connection as connection_module
-from metaclient_native.connection import Call, Connection
+from metaclient_native.connection import Connection, PendingCall
 from metaclient_native.connections import Connections
+from metaclient_native.request import Request, ServiceAddress
 from metaclient_native.security import Security
 from tests.unit.native.peer import WAIT_S, Caller, Peer, echo, serving, text
 from tests.unit.reply_proxy import Fate, ReplyProxy
@@ -39,8 +41,11 @@ def call(
     *,
     decode: Callable[[Response], bytes] = text,
     is_write: bool = False,
-) -> Call[bytes]:
-    return connections.call("127.0.0.1", port, "ClientService", b"Get", param, decode, deadline, is_write=is_write)
+) -> PendingCall[bytes]:
+    return connections.call(
+        ServiceAddress("127.0.0.1", port, "ClientService"),
+        Request(b"Get", param, decode, deadline, "Get", is_write=is_write),
+    )
 
 
 def connected(connections: Connections, peer: Peer, runtime: ThreadRuntime) -> Connection:
@@ -126,9 +131,9 @@ def test_interrupted_hand_out_leaves_no_call_without_an_outcome(
 
     with serving(runtime, script) as peer:
         until = runtime.now() + WAIT_S
-        connection = Connection(runtime, "127.0.0.1", peer.port, "ClientService", Security("tester"))
-        first = connection.call(b"Get", b"a", interrupted, until, "first")
-        second = connection.call(b"Mutate", b"b", text, until, "second", is_write=True)
+        connection = Connection(peer.address, runtime=runtime, security=Security("tester"), dial=dial)
+        first = connection.call(Request(b"Get", b"a", interrupted, until, "first"))
+        second = connection.call(Request(b"Mutate", b"b", text, until, "second", is_write=True))
         assert connection._connect()
         with pytest.raises(KeyboardInterrupt):
             connection._drive(first, until)
@@ -158,10 +163,10 @@ def test_call_made_while_an_idle_connection_closes_goes_to_another(
     runtime: ThreadRuntime, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection_module, "IDLE_S", 0.0)
-    made: list[Call[bytes]] = []
+    made: list[PendingCall[bytes]] = []
     with serving(runtime, echo) as peer:
         until = runtime.now() + WAIT_S
-        idle = Connection(runtime, "127.0.0.1", peer.port, "ClientService", Security("tester"))
+        idle = Connection(peer.address, runtime=runtime, security=Security("tester"), dial=dial)
         connections._open["127.0.0.1", peer.port, "ClientService"] = idle
         assert idle._connect()
 

@@ -12,7 +12,7 @@ import pytest
 from metaclient.errors import ServerUnreachable
 from metaclient.runtime import SimRuntime, ThreadRuntime
 from metaclient_thrift.gateways import OUT_S, SILENT_CALLS_MAX, Gateways, Loan
-from metaclient_thrift.transport import Link
+from metaclient_thrift.link import Link
 from metaclient_thrift.url import Gateway
 
 HUNG, ALIVE = Gateway("hung"), Gateway("alive")

@@ -11,13 +11,15 @@ from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TMessageType
 from thriftpy2.transport import TMemoryBuffer
 
+from metaclient.wire.stream import dial
 from metaclient.wire.thrift import message_walk
 from metaclient.wire.thrift.idl import thrift2
 from metaclient.wire.thrift.message_walk import MalformedMessage, walk_of
-from metaclient_thrift import transport
+from metaclient_thrift import link as link_module
+from metaclient_thrift import transports
 from metaclient_thrift.binary import Rows1, Rows2, read_row, read_rows
+from metaclient_thrift.link import Link, Reply
 from metaclient_thrift.messages import NotThrift, pack_number, reply_head
-from metaclient_thrift.transport import Link, Reply
 from metaclient_thrift.url import Gateway
 
 T2 = thrift2()
@@ -164,7 +166,7 @@ def test_megabyte_that_would_become_gigabytes_of_objects_is_refused(name: str, b
 
 @pytest.mark.parametrize("is_compact", [False, True])
 def test_endless_unframed_reply_ends_at_the_bound(is_compact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "REPLY_BYTES_MAX", BYTES_MAX)
+    monkeypatch.setattr(link_module, "REPLY_BYTES_MAX", BYTES_MAX)
     head = b"\x82\x41\x01\x03get" if is_compact else HEAD
     endless = b"\x15\x02" if is_compact else b"\x03\0\1\1"
     stream = Bytes(head, endless)
@@ -174,14 +176,14 @@ def test_endless_unframed_reply_ends_at_the_bound(is_compact: bool, monkeypatch:
 
 
 def test_endless_rows_read_by_hand_end_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "REPLY_BYTES_MAX", BYTES_MAX)
+    monkeypatch.setattr(link_module, "REPLY_BYTES_MAX", BYTES_MAX)
     stream = Bytes(HEAD + b"\x0f\0\0\x0c" + struct.pack(">i", 2**31 - 1), ROW + b"\0")
     assert peak_of(lambda: link(stream).ask("get", b"", read_rows)) < message_walk.MEMORY_PER_BYTE * BYTES_MAX
     assert stream.taken <= 2 * BYTES_MAX
 
 
 def test_endless_http_body_ends_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transport, "REPLY_BYTES_MAX", BYTES_MAX)
+    monkeypatch.setattr(transports, "REPLY_BYTES_MAX", BYTES_MAX)
 
     class Answer:
         status, reason, read_bytes = 200, "OK", 0
@@ -194,15 +196,14 @@ def test_endless_http_body_ends_at_the_bound(monkeypatch: pytest.MonkeyPatch) ->
     answer = Answer()
 
     class Connection:
-        sock = None
-        timeout = 0.0
+        sock = object()
 
         def request(self, *args: object) -> None: ...
 
         def getresponse(self) -> Answer:
             return answer
 
-    stream = transport.HttpStream(Gateway("h", 1), "/", lambda: 0.0)
+    stream = transports.HttpTransport(Gateway("h", 1), "/", dial=dial, now=lambda: 0.0)
     stream.begin(1.0)
     monkeypatch.setattr(stream, "_connection", Connection())
     with pytest.raises(ConnectionError, match="more than"):

@@ -57,7 +57,7 @@ def test_tls_is_verified_unless_told_otherwise(
         for row in (b"a", b"b" * 50_000, b"c"):
             assert backend.get(None, b"t", Get(row), runtime.now() + LONG_S).cells[0].value == row
         (state,) = backend._channel.gateways._states.values()
-        assert [link.stream.is_usable() for link in state.idle] == [True]
+        assert [link.transport.is_usable() for link in state.idle] == [True]
         assert backend.get(None, b"t", Get(b"d"), runtime.now() + LONG_S).cells[0].value == b"d"
         gateway.hooks["put"] = lambda table, put: gateway.released.wait(LONG_S)
         with pytest.raises(CallTimeout):

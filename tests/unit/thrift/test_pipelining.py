@@ -16,9 +16,9 @@ from metaclient.runtime import ThreadRuntime
 from metaclient.wire.thrift.idl import thrift2
 from metaclient_fake import FakeCluster
 from metaclient_thrift.binary import Rows2, read_row, read_rows
+from metaclient_thrift.link import Link
 from metaclient_thrift.messages import WrongReply, call_head, pack_number
 from metaclient_thrift.thrift2 import Thrift2Backend, _pieces
-from metaclient_thrift.transport import Link
 from metaclient_thrift.url import Gateway
 from tests.unit.thrift.test_binary import reply, written
 

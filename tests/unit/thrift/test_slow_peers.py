@@ -10,7 +10,8 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from metaclient.runtime import ThreadRuntime
-from metaclient_thrift.transport import HttpStream, SocketStream
+from metaclient.wire.stream import dial
+from metaclient_thrift.transports import HttpTransport, StreamTransport
 from metaclient_thrift.url import Gateway
 
 #: The time of the call, and the pause between two pieces: far less.
@@ -52,10 +53,8 @@ def drip(connection: socket.socket, is_over: threading.Event) -> None:
 
 def test_long_request_to_a_gateway_that_reads_slowly_ends_at_its_deadline(runtime: ThreadRuntime) -> None:
     with serving(read_slowly) as port:
-        sock = socket.create_connection(("127.0.0.1", port))
-        sock.settimeout(None)
-        stream = SocketStream(sock, runtime.now)
         begun = runtime.now()
+        stream = StreamTransport(dial("127.0.0.1", port, runtime.now, begun + TOO_LONG_S), runtime.now)
         stream.begin(begun + CALL_S)
         with pytest.raises(TimeoutError):
             stream.write(bytes(40 << 20))
@@ -65,7 +64,7 @@ def test_long_request_to_a_gateway_that_reads_slowly_ends_at_its_deadline(runtim
 
 def test_http_reply_that_drips_ends_at_its_deadline(runtime: ThreadRuntime) -> None:
     with serving(drip) as port:
-        stream = HttpStream(Gateway("127.0.0.1", port), "/", runtime.now)
+        stream = HttpTransport(Gateway("127.0.0.1", port), "/", dial=dial, now=runtime.now)
         begun = runtime.now()
         stream.begin(begun + CALL_S)
         stream.connect()
@@ -78,7 +77,7 @@ def test_http_reply_that_drips_ends_at_its_deadline(runtime: ThreadRuntime) -> N
 
 def test_long_request_over_http_to_a_gateway_that_reads_slowly_ends_at_its_deadline(runtime: ThreadRuntime) -> None:
     with serving(read_slowly) as port:
-        stream = HttpStream(Gateway("127.0.0.1", port), "/", runtime.now)
+        stream = HttpTransport(Gateway("127.0.0.1", port), "/", dial=dial, now=runtime.now)
         begun = runtime.now()
         stream.begin(begun + CALL_S)
         stream.connect()

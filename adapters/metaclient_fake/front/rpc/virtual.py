@@ -12,7 +12,7 @@ one seed finds here, byte for byte, is what a network would have shown.
 ...     listener = ports.listen("here", 0, runtime=runtime, name="echo", serve=echo, connections_max=1)
 ...     stream = ports.dial("here", listener.port, runtime.now, runtime.now() + 1)
 ...     stream.write(b"hello", runtime.now() + 1)
-...     stream.read(5, 1.0)
+...     stream.read(5, runtime.now() + 1)
 b'hello'
 """
 
@@ -77,8 +77,7 @@ class _Pipe:
 class VirtualEnd:
     """One end of a connection: the server uses it as a socket, the client as a stream."""
 
-    def __init__(self, runtime: Runtime, incoming: _Pipe, outgoing: _Pipe) -> None:
-        self._now = runtime.now
+    def __init__(self, incoming: _Pipe, outgoing: _Pipe) -> None:
         self._incoming = incoming
         self._outgoing = outgoing
 
@@ -99,14 +98,17 @@ class VirtualEnd:
 
     # -- as a stream -------------------------------------------------------------------------------------------
 
-    def read(self, wanted: int, timeout_s: float) -> bytes | None:
-        return self._incoming.read(max(wanted, 65536), self._now() + timeout_s)
+    def read(self, size_max: int, deadline: float) -> bytes | None:
+        return self._incoming.read(size_max, deadline)
 
     def write(self, data: bytes, deadline: float) -> None:
         self._outgoing.write(data, deadline)
 
     def is_silent(self) -> bool:
         return self._incoming.is_silent()
+
+    def leave_to_parent(self) -> None:
+        """Do nothing: a simulation never forks, and its pipes have no descriptor."""
 
 
 class VirtualListener:
@@ -157,6 +159,6 @@ class VirtualPorts:
         if listener is None or listener.is_closed:
             raise ServerUnreachable(f"{host}:{port} cannot be reached: connection refused")
         there, back = _Pipe(self._runtime), _Pipe(self._runtime)
-        server = VirtualEnd(self._runtime, there, back)
+        server = VirtualEnd(there, back)
         self._runtime.start_daemon(listener.serve, server, name=f"rpc-{port}")
-        return VirtualEnd(self._runtime, back, there)
+        return VirtualEnd(back, there)

@@ -1,0 +1,290 @@
+"""One connection to one gateway: Thrift's calls on a transport, and replies that are read within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from struct import Struct
+from typing import Any, TypeVar
+
+from thriftpy2._compat import CYTHON
+from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
+from thriftpy2.thrift import TMessageType
+from thriftpy2.transport import TBufferedTransport, TFramedTransport
+
+from metaclient.wire.thrift.idl import server_type
+from metaclient.wire.thrift.message_walk import MalformedMessage, walk_of
+from metaclient_thrift.binary import Incoming, NotOurs, RowReader
+from metaclient_thrift.messages import NotThrift, call_head, next_number, pack_number, read_reply, reply_head
+from metaclient_thrift.transports import REPLY_BYTES_MAX, Transport, explain_long_reply
+from metaclient_thrift.url import Gateway, ThriftUrl
+
+__all__ = ["Link", "Reply", "make_link"]
+
+T = TypeVar("T")
+
+#: A page of a scan arrives in a few reads instead of hundreds.
+BUFFER_BYTES = 64 * 1024
+#: The bytes of one read: Python allocates as many as are asked for.
+_READ_BYTES_MAX = 4 << 20
+#: As many of a peer's first bytes as are needed to recognise its protocol.
+_FIRST_BYTES = 1024
+_frame_size = Struct(">I")
+_FIRST_NUMBER = pack_number(1)
+
+
+class Reply:
+    """A reply as it arrives; in a frame all of it is read before it is looked at.
+
+    ``head`` is how the reply to this call begins in the binary protocol: its type, its method and its sequence id.
+    ``begun`` is what came behind the reply before. What is left in ``data`` at the end belongs to no call so far.
+    A reply of more than ``REPLY_BYTES_MAX`` bytes is a ConnectionError.
+    """
+
+    __slots__ = ("_is_framed", "_left", "_transport", "data", "head")
+
+    def __init__(self, transport: Transport, head: bytes, *, is_framed: bool, begun: bytes = b"") -> None:
+        self._transport = transport
+        self._is_framed = is_framed
+        self.head = head
+        self.data = self._frame() if is_framed else begun or transport.read(BUFFER_BYTES)
+        self._left = REPLY_BYTES_MAX - len(self.data)
+
+    def _frame(self) -> bytes:
+        head = self._exactly(_frame_size.size)
+        size = _frame_size.unpack(head)[0]
+        if size > REPLY_BYTES_MAX:
+            text = f"the gateway announces {size} bytes, more than the {REPLY_BYTES_MAX} of any answer"
+            raise NotThrift(text, head if self.head.endswith(_FIRST_NUMBER) else b"")
+        return self._exactly(size)
+
+    def _exactly(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size:
+            parts.append(self._transport.read(min(size, _READ_BYTES_MAX)))
+            size -= len(parts[-1])
+        return b"".join(parts)
+
+    def more(self, at: int) -> bytes:
+        if self._is_framed:
+            raise ConnectionError("the gateway's answer ends too early")
+        if self._left <= 0:
+            raise explain_long_reply()
+        # As much as there is again: a long row is looked at a few times, not once for each packet.
+        found = self._transport.read(min(max(BUFFER_BYTES, len(self.data)), _READ_BYTES_MAX))
+        self._left -= len(found)
+        self.data = self.data[at:] + found
+        return self.data
+
+    def end(self, at: int) -> None:
+        self.data = self.data[at:]
+        if self.data and self._is_framed:
+            raise ConnectionError("the gateway sent a frame that goes on behind its message")
+
+    def take_message(self, *, is_compact: bool) -> bytes:
+        """Return the whole message for thriftpy2, which reads only what was walked; NotThrift if it is none."""
+        walk = walk_of(REPLY_BYTES_MAX, is_compact=is_compact)
+        try:
+            while (end := walk.end(self.data)) is None:
+                self.more(0)
+        except MalformedMessage as error:
+            is_first = error.is_head and self.head.endswith(_FIRST_NUMBER)
+            kind = "no message of the Thrift protocol that the url names" if error.is_head else "malformed"
+            raise NotThrift(f"the answer is {kind}: {error}", self.data[:_FIRST_BYTES] if is_first else b"") from error
+        message, self.data = self.data[:end], self.data[end:]
+        return message
+
+
+class _Source:
+    """The bytes that thriftpy2's buffer reads: one whole message, and nothing between two of them."""
+
+    __slots__ = ("_at", "_message")
+
+    def __init__(self) -> None:
+        self._message = b""
+        self._at = 0
+
+    def set_message(self, message: bytes) -> None:
+        self._message, self._at = message, 0
+
+    def read(self, size: int) -> bytes:
+        data = self._message[self._at : self._at + size]
+        self._at += len(data)
+        return data
+
+
+class Link:
+    """A connection in use: Thrift's calls on a stream, and the gateway at its other end.
+
+    ``rows`` reads rows by hand; None where the protocol is not the binary one, and thriftpy2 must read them.
+
+    Each call has a sequence id, and its reply must have the same (``messages``). ``owed`` counts replies that are still
+    to come, and ``has_surplus`` says that bytes came behind the last reply. A connection with either is not used again.
+    """
+
+    __slots__ = (
+        "_buffer",
+        "_incoming",
+        "_is_compact",
+        "_is_framed",
+        "_number",
+        "_outgoing",
+        "_service",
+        "_source",
+        "gateway",
+        "has_surplus",
+        "owed",
+        "rows",
+        "transport",
+    )
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        transport: Transport,
+        service: Any,
+        *,
+        rows: RowReader | None = None,
+        is_framed: bool = False,
+        is_compact: bool = False,
+        decodes_text: bool = True,
+    ) -> None:
+        self.gateway = gateway
+        self.transport = transport
+        self.rows = rows
+        self.owed = 0
+        self.has_surplus = False
+        self._service = service
+        self._is_framed = is_framed
+        self._is_compact = is_compact
+        self._number = 0
+        self._source = _Source()
+        self._buffer = _make_buffer(self._source)
+        protocol: Any = TCompactProtocol if is_compact else TBinaryProtocol
+        self._incoming = protocol(self._buffer, decode_response=decodes_text)
+        self._outgoing = protocol(_make_buffer(transport, is_framed=is_framed), decode_response=decodes_text)
+
+    @property
+    def is_in_step(self) -> bool:
+        """False when the next bytes that arrive may belong to a call that is over."""
+        return not self.owed and not self.has_surplus
+
+    def server_type(self) -> Any:
+        """Ask the gateway which service it is: the one call that Thrift 1 and Thrift 2 have in common, since 2.3."""
+        service, self._service = self._service, server_type()
+        try:
+            return self.call("getThriftServerType")
+        finally:
+            self._service = service
+
+    def call(self, method: str, *args: object) -> Any:
+        """Make any call, written and read by thriftpy2."""
+        number, head = self._send(method, args)
+        return self._received(method, number, Reply(self.transport, head, is_framed=self._is_framed))
+
+    def ask(self, method: str, request: bytes | tuple[object, ...], read: Callable[[Incoming, RowReader], T]) -> T:
+        """Send a request, with its arguments written by hand or as objects, and read the reply by hand."""
+        number, head = self._send(method, request)
+        reply = Reply(self.transport, head, is_framed=self._is_framed)
+        answer = self._answer(method, number, reply, read)
+        if reply.data:
+            self.has_surplus = True
+        return answer
+
+    def ask_each(
+        self,
+        method: str,
+        requests: Sequence[bytes | tuple[object, ...]],
+        read: Callable[[Incoming, RowReader], T],
+    ) -> list[T]:
+        """Send all requests, then read the replies: the gateway is at work on the next while one is read.
+
+        The first error is raised, and the replies behind it are owed.
+        """
+        if not self.transport.is_pipelined:
+            return [self.ask(method, request, read) for request in requests]
+        self.owed = len(requests)
+        sent = [self._send(method, request) for request in requests]
+        answers: list[T] = []
+        begun = b""
+        for number, head in sent:
+            self.owed -= 1
+            reply = Reply(self.transport, head, is_framed=self._is_framed, begun=begun)
+            answers.append(self._answer(method, number, reply, read))
+            begun = reply.data
+        self.has_surplus = bool(begun)
+        return answers
+
+    def _answer(self, method: str, number: int, reply: Reply, read: Callable[[Incoming, RowReader], T]) -> T:
+        assert self.rows is not None
+        try:
+            return read(reply, self.rows)
+        except NotOurs:
+            self._received(method, number, reply)  # mostly an error, which it raises
+            raise ConnectionError(f"the gateway's answer to {method} cannot be read") from None
+
+    def say(self, method: str, request: bytes) -> None:
+        """Send a request, with its arguments written by hand, whose reply is nothing or an error."""
+        number, head = self._send(method, request)
+        reply = Reply(self.transport, head, is_framed=self._is_framed)
+        if reply.data != head + b"\0":  # the whole reply when there is nothing to say
+            self._received(method, number, reply)
+
+    def _send(self, method: str, request: bytes | tuple[object, ...]) -> tuple[int, bytes]:
+        """Send a call; return its sequence id, and how its reply begins in the binary protocol."""
+        number = self._number = next_number(self._number)
+        packed = pack_number(number)
+        if isinstance(request, bytes):
+            head = call_head(method)
+            if self._is_framed:
+                size = _frame_size.pack(len(head) + len(packed) + len(request))
+                self.transport.write(b"%b%b%b%b" % (size, head, packed, request))
+            else:
+                self.transport.write(b"%b%b%b" % (head, packed, request))
+            self.transport.flush()
+        else:
+            protocol = self._outgoing
+            protocol.write_message_begin(method, TMessageType.CALL, number)
+            getattr(self._service, f"{method}_args")(*request).write(protocol)
+            protocol.write_message_end()
+            protocol.trans.flush()
+        return number, reply_head(method) + packed
+
+    def _received(self, method: str, number: int, reply: Reply) -> Any:
+        """Read a whole reply with thriftpy2, and notice what stands behind it."""
+        message = reply.take_message(is_compact=self._is_compact)
+        self.has_surplus = self.has_surplus or bool(reply.data)
+        self._source.set_message(message)
+        try:
+            return read_reply(self._incoming, self._service, method, number, message)
+        finally:
+            self._source.set_message(b"")
+            self._buffer.clean()
+
+    def close(self) -> None:
+        self.transport.close()
+
+
+def make_link(
+    url: ThriftUrl,
+    gateway: Gateway,
+    service: Any,
+    *,
+    rows: Callable[[], RowReader],
+    decodes_text: bool,
+    transport: Transport,
+) -> Link:
+    """Return the link of a connected transport, for the service and the dialect of the url."""
+    return Link(
+        gateway,
+        transport,
+        service,
+        rows=None if url.is_compact else rows(),
+        is_framed=url.is_framed,
+        is_compact=url.is_compact,
+        decodes_text=decodes_text,
+    )
+
+
+def _make_buffer(source: Any, *, is_framed: bool = False) -> Any:
+    buffered: Any = TFramedTransport if is_framed else TBufferedTransport  # which class depends on the platform
+    return buffered(source, BUFFER_BYTES) if CYTHON else buffered(source)

@@ -1,0 +1,248 @@
+"""Transports below Thrift's calls, in Thrift's sense of the word: a stream, or HTTP requests on a stream.
+
+A call begins with its deadline. The stream below (:mod:`metaclient.wire.stream`) is made by a `Dial`: plain TCP, TLS,
+or the one that was passed to the backend.
+"""
+
+from __future__ import annotations
+
+import errno
+import io
+import ssl
+from collections.abc import Callable
+from http.client import HTTPConnection, HTTPException
+from typing import Any, Protocol, cast
+
+from metaclient.errors import ServerUnreachable
+from metaclient.wire.stream import Dial, Stream, dial
+from metaclient.wire.tls import tls_dial
+from metaclient_thrift.url import Gateway, ThriftUrl
+
+__all__ = ["REPLY_BYTES_MAX", "HttpTransport", "StreamTransport", "Transport", "connect", "explain_long_reply"]
+
+#: The bytes of a reply at most, however it is framed: as many as of HBase's RPC (hbase.ipc.max.request.size).
+REPLY_BYTES_MAX = 256 << 20
+
+
+class Transport(Protocol):
+    """What Thrift's buffers and the pool of connections call."""
+
+    def begin(self, deadline: float) -> None:
+        """Begin a call with its deadline; TimeoutError if that has passed."""
+        ...
+
+    def read(self, size: int) -> bytes: ...
+
+    def write(self, data: bytes) -> None: ...
+
+    def flush(self) -> None: ...
+
+    @property
+    def is_pipelined(self) -> bool:
+        """True if a call can be sent before the reply to the previous one has arrived."""
+        ...
+
+    def is_usable(self) -> bool:
+        """Return False if the gateway has hung up, or has sent bytes that belong to no call."""
+        ...
+
+    def close(self) -> None: ...
+
+    def leave_to_parent(self) -> None:
+        """In a child process: release this process's descriptor and send nothing, so that the parent can go on."""
+        ...
+
+
+class StreamTransport:
+    """Calls on a stream, each with its own deadline."""
+
+    is_pipelined = True
+
+    def __init__(self, stream: Stream, now: Callable[[], float]) -> None:
+        self._stream = stream
+        self._read_stream = stream.read
+        self._now = now
+        self._deadline = 0.0
+
+    def begin(self, deadline: float) -> None:
+        self._deadline = _check_time(deadline, self._now())
+
+    def read(self, size: int) -> bytes:
+        return _read(self._read_stream, size, self._deadline, self._now)
+
+    def write(self, data: bytes) -> None:
+        self._stream.write(data, self._deadline)
+
+    def flush(self) -> None:
+        """Do nothing, for Thrift's buffers: a stream holds nothing back."""
+
+    def is_usable(self) -> bool:
+        return self._stream.is_silent()
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def leave_to_parent(self) -> None:
+        self._stream.leave_to_parent()
+
+
+def _check_time(deadline: float, now: float) -> float:
+    if deadline <= now:
+        raise TimeoutError("the call's time was over")
+    return deadline
+
+
+def _read(read: Callable[[int, float], bytes | None], size: int, deadline: float, now: Callable[[], float]) -> bytes:
+    """Return the bytes that have arrived; TimeoutError at the deadline, ConnectionResetError at the end."""
+    while (data := read(size, deadline)) is None:
+        if now() >= deadline:
+            raise TimeoutError("no answer within the call's time")
+    if not data:
+        raise ConnectionResetError(errno.ECONNRESET, "the gateway closed the connection")
+    return data
+
+
+class _StreamSocket:
+    """A stream with the methods of a socket that ``http.client`` calls; ``HttpTransport`` closes the stream."""
+
+    def __init__(self, stream: Stream, deadline: Callable[[], float], now: Callable[[], float]) -> None:
+        self._stream = stream
+        self._deadline = deadline
+        self._now = now
+
+    def sendall(self, data: bytes) -> None:
+        self._stream.write(data, self._deadline())
+
+    def receive(self, size: int) -> bytes:
+        return _read(self._stream.read, size, self._deadline(), self._now)
+
+    def makefile(self, mode: str) -> io.BufferedReader:
+        return io.BufferedReader(_ResponseFile(self))
+
+    def close(self) -> None:
+        """Do nothing: ``http.client`` closes the socket before it has read the last response."""
+
+
+class _ResponseFile(io.RawIOBase):
+    """The bytes of one HTTP response; closing it leaves the stream open for the next request."""
+
+    def __init__(self, sock: _StreamSocket) -> None:
+        super().__init__()
+        self._socket = sock
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            data = self._socket.receive(len(buffer))
+        except ConnectionResetError:
+            return 0  # the end of the stream; ``http.client`` decides whether it is too early
+        buffer[: len(data)] = data
+        return len(data)
+
+
+class HttpTransport:
+    """Each call is the body of a POST. A request is sent after the response to the one before it."""
+
+    is_pipelined = False
+
+    def __init__(self, gateway: Gateway, path: str, *, dial: Dial, now: Callable[[], float]) -> None:
+        self._gateway = gateway
+        self._connection = HTTPConnection(gateway.host, gateway.port)
+        self._path = path
+        self._dial = dial
+        self._now = now
+        self._stream: Stream | None = None
+        self._deadline = 0.0
+        self._request = bytearray()
+        self._reply = b""
+        self._at = 0
+
+    def begin(self, deadline: float) -> None:
+        self._deadline = _check_time(deadline, self._now())
+        self._request.clear()
+        self._reply, self._at = b"", 0
+
+    def connect(self) -> None:
+        stream = self._stream = self._dial(self._gateway.host, self._gateway.port, self._now, self._deadline)
+        self._connection.sock = cast("Any", _StreamSocket(stream, lambda: self._deadline, self._now))
+
+    def write(self, data: bytes) -> None:
+        self._request += data
+
+    def flush(self) -> None:
+        headers = {"Content-Type": "application/x-thrift", "Accept": "application/x-thrift"}
+        if self._connection.sock is None:  # the gateway closed the connection after the last response
+            self.close()
+            try:
+                self.connect()
+            except ServerUnreachable as error:
+                raise ConnectionError(str(error)) from error
+        try:
+            self._connection.request("POST", self._path, bytes(self._request), headers)
+            answer = self._connection.getresponse()
+            self._reply = answer.read(REPLY_BYTES_MAX + 1)
+            if len(self._reply) > REPLY_BYTES_MAX:
+                raise explain_long_reply()
+        except HTTPException as error:
+            raise ConnectionResetError(errno.ECONNRESET, f"no HTTP answer: {error!r}") from error
+        if answer.status != 200:
+            raise ConnectionError(f"the gateway answered HTTP {answer.status} {answer.reason}")
+
+    def read(self, size: int) -> bytes:
+        data = self._reply[self._at : self._at + size]
+        if not data:
+            raise ConnectionResetError(errno.ECONNRESET, "the HTTP answer ends too early")
+        self._at += len(data)
+        return data
+
+    def is_usable(self) -> bool:
+        if self._connection.sock is None or self._stream is None:
+            return True  # the next request connects again
+        return self._stream.is_silent()
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+        self._connection.close()
+
+    def leave_to_parent(self) -> None:
+        if self._stream is not None:
+            self._stream.leave_to_parent()
+
+
+def explain_long_reply() -> ConnectionError:
+    """Return the error for a reply of more than ``REPLY_BYTES_MAX`` bytes."""
+    return ConnectionError(f"the gateway's answer has more than {REPLY_BYTES_MAX} bytes: ask for fewer rows at once")
+
+
+def connect(
+    url: ThriftUrl, gateway: Gateway, *, now: Callable[[], float], deadline: float, dial: Dial | None = None
+) -> Transport:
+    """Connect to a gateway with ``dial``, by default with the one of the url; every failure is ServerUnreachable."""
+    chosen = dial or _choose_dial(url)
+    try:
+        if url.is_http:
+            http = HttpTransport(gateway, url.path, dial=chosen, now=now)
+            http.begin(deadline)
+            http.connect()
+            return http
+        return StreamTransport(chosen(gateway.host, gateway.port, now, deadline), now)
+    except ServerUnreachable as error:
+        hint = f" (if it does not use TLS: thrift2://{gateway})" if isinstance(error.__cause__, ssl.SSLError) else ""
+        raise ServerUnreachable(f"the Thrift gateway {error}{hint}") from error.__cause__
+    except TimeoutError as error:
+        raise ServerUnreachable(f"the Thrift gateway {gateway} cannot be reached: {error}") from error
+
+
+def _choose_dial(url: ThriftUrl) -> Dial:
+    return tls_dial(lambda: _make_context(url)) if url.is_tls else dial
+
+
+def _make_context(url: ThriftUrl) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=url.ca_file)
+    if not url.verifies:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
