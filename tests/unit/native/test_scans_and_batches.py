@@ -184,7 +184,7 @@ def test_next_is_never_sent_twice(server: Server) -> None:
     page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(), server.until()))
     with pytest.raises(MetaClientError):
         server.wait(server.backend.scan_next(page.scanner, 10, server.until()))
-    with pytest.raises(ScannerLost, match="out of step"):
+    with pytest.raises(ScannerLost, match="position is unknown"):
         server.wait(server.backend.scan_next(page.scanner, 10, server.until()))
     assert len(server.scans()) == 2
 
