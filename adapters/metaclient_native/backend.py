@@ -50,9 +50,9 @@ from metaclient.row_limit import row_limit
 from metaclient.runtime import Pending, Runtime
 from metaclient.wire.rpc.cellblock import decode_results
 from metaclient.wire.rpc.framing import Response
-from metaclient.wire.rpc.messages import CONDITION, MUTATE_RESPONSE, READ_PREAD, SCAN
+from metaclient.wire.rpc.messages import MUTATE_REQUEST, MUTATE_RESPONSE, READ_PREAD, SCAN_REQUEST
 from metaclient.wire.rpc.mutations import condition_message
-from metaclient.wire.rpc.protobuf import ProtocolError, decode, delimited, encode, varint
+from metaclient.wire.rpc.protobuf import ProtocolError, decode, encode
 from metaclient.wire.rpc.queries import result_from, scan_message
 from metaclient.wire.stream import Dial, dial
 from metaclient_native.admin import Admin
@@ -270,7 +270,7 @@ class NativeBackend:
         else:
             method, decode_outcome = b"Mutate", _decode_processed
             param, cells = encode_mutate(place.region_name, mutation, self._nonce_group)
-            param += b"\x1a" + delimited(encode(CONDITION, condition_message(check)))
+            param += encode(MUTATE_REQUEST, {"condition": condition_message(check)})
         what = "check_and_mutate"
         return self._call_server(
             place.server, Request(method, param, decode_outcome, deadline, what, cells, _priority(table), is_write=True)
@@ -382,10 +382,9 @@ def _encode_meta_scan(region_name: bytes, scan: MetaScan) -> bytes:
         columns=scan.families,
     )
     message = scan_message(wanted, max_result_bytes=META_PAGE_BYTES_MAX, read_type=READ_PREAD)
-    limit = varint(scan.limit)
-    # number_of_rows, limit_of_rows and close_scanner: no second call is needed.
-    rest = b"\x20" + limit + b"\x28\x01\x58" + limit
-    return encode_region(region_name) + b"\x12" + delimited(encode(SCAN, message)) + rest
+    # The scanner is closed with its first page: no second call is needed.
+    fields = {"scan": message, "number_of_rows": scan.limit, "close_scanner": True, "limit_of_rows": scan.limit}
+    return encode_region(region_name) + encode(SCAN_REQUEST, fields)
 
 
 def _decode_meta_scan(response: Response) -> MetaPage:

@@ -18,7 +18,15 @@ from metaclient.runtime import Pending
 from metaclient.wire.cell_arrays import cells_per_row, joined, libraries, numbers, sizes, together
 from metaclient.wire.rpc.cellblock import PutWriter, encode_page
 from metaclient.wire.rpc.framing import Response
-from metaclient.wire.rpc.messages import ACTION, CONDITION, MULTI_RESPONSE
+from metaclient.wire.rpc.messages import (
+    ACTION,
+    MULTI_REQUEST,
+    MULTI_RESPONSE,
+    MUTATION,
+    REGION_ACTION,
+    REGION_ACTION_RESULT,
+    RESULT_OR_EXCEPTION,
+)
 from metaclient.wire.rpc.mutations import condition_message
 from metaclient.wire.rpc.protobuf import ProtocolError, decode, delimited, encode, varint
 from metaclient.wire.rpc.queries import get_message, result_from
@@ -40,7 +48,12 @@ __all__ = [
 
 
 #: The empty field at the end of every MultiResponse (regionStatistics).
-_NO_STATISTICS = b"\x1a\x00"
+_NO_STATISTICS = encode(MULTI_RESPONSE, {"regionStatistics": b""})
+_RESULT, _REGION_RESULT = REGION_ACTION_RESULT.tag("resultOrException"), MULTI_RESPONSE.tag("regionActionResult")
+_REGION_ACTION, _NONCE_GROUP = MULTI_REQUEST.tag("regionAction"), MULTI_REQUEST.tag("nonceGroup")
+_ACTION, _ATOMIC = REGION_ACTION.tag("action"), encode(REGION_ACTION, {"atomic": True})
+_INDEX, _MUTATION, _ROW = ACTION.tag("index"), ACTION.tag("mutation"), MUTATION.tag("row")
+_ACTION_OF_MUTATION = _INDEX + b"%b" + _MUTATION + b"%b%b"
 #: Kinds of changes that one call may hold several of for one row.
 _FREE: tuple[set[type], ...] = ({Put}, {Delete}, set())
 #: Varints below these take one byte, or at most two. Responses to more actions than the second are always decoded.
@@ -50,13 +63,14 @@ _ONE_BYTE, _TWO_BYTES = 1 << 7, 1 << 14
 @cache
 def _results() -> bytes:
     """Return the ResultOrExceptions of successful puts or deletes, by their index."""
-    return b"".join(b"\x0a" + delimited(b"\x08" + varint(number) + b"\x12\x00") for number in range(_TWO_BYTES))
+    results = (encode(RESULT_OR_EXCEPTION, {"index": number, "result": b""}) for number in range(_TWO_BYTES))
+    return b"".join(_RESULT + delimited(result) for result in results)
 
 
 def _done(count: int) -> bytes:
     """Return the RegionActionResult of ``count`` successful puts or deletes, in their order."""
     size = 6 * count + max(0, count - _ONE_BYTE)
-    return b"\x0a" + varint(size) + _results()[:size]
+    return _REGION_RESULT + varint(size) + _results()[:size]
 
 
 def is_all_done(answer: bytes, counts: Sequence[int]) -> bool:
@@ -118,13 +132,13 @@ class _Group:
         self.cells: list[bytes] = []  # in the order of the actions
 
     def add(self, action: bytes) -> None:
-        self.actions += (b"\x1a", varint(len(action)), action)
+        self.actions += (_ACTION, varint(len(action)), action)
         self.count += 1
 
     def param(self, condition: bytes) -> bytes:
-        atomic = b"\x10\x01" if self.is_atomic else b""
+        atomic = _ATOMIC if self.is_atomic else b""
         body = b"".join((encode_region(self.name), atomic, *self.actions, condition))
-        return b"\x0a" + varint(len(body)) + body
+        return _REGION_ACTION + varint(len(body)) + body
 
 
 class MultiCall:
@@ -152,8 +166,8 @@ class MultiCall:
                 group = by_region.get(name) or by_region.setdefault(name, self._new_group(name))
                 self._add(group, operation)
             group.indexes.append(index)
-        condition = b"" if check is None else b"\x22" + delimited(encode(CONDITION, condition_message(check)))
-        nonces = b"\x10" + varint(nonce_group) if self._has_nonce else b""
+        condition = b"" if check is None else encode(REGION_ACTION, {"condition": condition_message(check)})
+        nonces = _NONCE_GROUP + varint(nonce_group) if self._has_nonce else b""
         self.param = b"".join([*(group.param(condition) for group in self._groups), nonces])
         self.cells = b"".join([cells for group in self._groups for cells in group.cells])
 
@@ -169,7 +183,7 @@ class MultiCall:
             group.add(encode(ACTION, {"index": number, "get": get_message(operation)}))
             return
         mutation, cells = encode_mutation(operation, self._writer)
-        group.add(b"\x08%b\x12%b%b" % (varint(number), varint(len(mutation)), mutation))
+        group.add(_ACTION_OF_MUTATION % (varint(number), varint(len(mutation)), mutation))
         group.cells.append(cells)
         if isinstance(operation, Increment | Append):
             self._has_results = True
@@ -257,7 +271,7 @@ class PageCall:
             if place is None:
                 raise explain_missing_place()
             name, written = encode_region(place.region_name), together(actions.slice(begin, rows))
-            parts += (b"\x0a", varint(len(name) + len(written)), name, written)
+            parts += (_REGION_ACTION, varint(len(name) + len(written)), name, written)
             begin += rows
         self.param = b"".join(parts)
 
@@ -282,9 +296,9 @@ def _page_actions(page: PutPage, counts: Sequence[int]) -> pyarrow.LargeBinaryAr
     between = like[1 + len(varint(len(first.row))) + len(first.row) : -len(varint(len(first.cells)))]
     numbered = arrow.concat_arrays([_encode_varints_to(count).slice(0, count) for count in counts])
     cell_counts = encode_varints(cells_per_row(page))
-    mutation = joined(b"\x0a", encode_varints(sizes(page.rows)), page.rows, between, cell_counts)
-    action = joined(b"\x08", numbered, b"\x12", encode_varints(sizes(mutation)), mutation)
-    return joined(b"\x1a", encode_varints(sizes(action)), action)
+    mutation = joined(_ROW, encode_varints(sizes(page.rows)), page.rows, between, cell_counts)
+    action = joined(_INDEX, numbered, _MUTATION, encode_varints(sizes(mutation)), mutation)
+    return joined(_ACTION, encode_varints(sizes(action)), action)
 
 
 def encode_varints(values: Any) -> pyarrow.LargeBinaryArray:

@@ -13,10 +13,20 @@ from itertools import repeat
 from metaclient.model import LATEST_TIMESTAMP, Durability, Get, Put, Result
 from metaclient.wire.rpc.cellblock import PutWriter, decode_cells
 from metaclient.wire.rpc.framing import Response
-from metaclient.wire.rpc.messages import COLUMN, GET, GET_RESPONSE, MUTATION, REGION_SPECIFIER, SCAN_RESPONSE
+from metaclient.wire.rpc.messages import (
+    COLUMN,
+    GET,
+    GET_REQUEST,
+    GET_RESPONSE,
+    MUTATE_PUT,
+    MUTATE_REQUEST,
+    MUTATION,
+    REGION_SPECIFIER,
+    SCAN_RESPONSE,
+)
 from metaclient.wire.rpc.mutations import Simple, mutation_message
 from metaclient.wire.rpc.names import region_message
-from metaclient.wire.rpc.protobuf import ProtocolError, decode, delimited, encode, read_varint, varint
+from metaclient.wire.rpc.protobuf import ProtocolError, decode, delimited, encode, read_varint, skip_field, varint
 from metaclient.wire.rpc.queries import columns_message, get_message, result_from
 
 _new = tuple.__new__
@@ -26,9 +36,20 @@ _heads: dict[bytes, tuple[int, bool]] = {}
 _HEADS_MAX = 1024
 _HEAD_BYTES_MAX = 16
 _COUNTED = {"associated_cell_count", "stale", "partial"}
-_COUNT = 0x08  # cells_per_result
-#: A run of counts, or of flags (partial_flag_per_result), of one byte each.
-_RUN = re.compile(rb"(?:\x08[\x00-\x7f])+|(?:\x38[\x00-\x7f])+", re.DOTALL)
+(_COUNT,), (_FLAG,) = SCAN_RESPONSE.tag("cells_per_result"), SCAN_RESPONSE.tag("partial_flag_per_result")
+#: A run of counts, or of flags, of one byte each.
+_RUN = re.compile(b"(?:\\x%02x[\\x00-\\x7f])+|(?:\\x%02x[\\x00-\\x7f])+" % (_COUNT, _FLAG), re.DOTALL)
+#: Tags, and formats that begin with them. The field ``region`` has the same tag in all requests.
+_REGION, _GET, _GET_ROW = GET_REQUEST.tag("region"), GET_REQUEST.tag("get"), GET.tag("row")
+_GET_COLUMN, _GET_VERSIONS = GET.tag("column"), GET.tag("max_versions")
+_GET_WHOLE_ROW = b"%b" + _GET + b"%c" + _GET_ROW + b"%c%b"
+_MUTATION, _NONCE_GROUP = MUTATE_REQUEST.tag("mutation"), MUTATE_REQUEST.tag("nonce_group")
+_PUT = b"%b%%b%%b%b%c%b%%b" % (
+    MUTATION.tag("row"),
+    MUTATION.tag("mutate_type"),
+    MUTATE_PUT,
+    MUTATION.tag("associated_cell_count"),
+)
 
 __all__ = [
     "ScanResponse",
@@ -44,12 +65,12 @@ __all__ = [
 @lru_cache(maxsize=65536)
 def encode_region(name: bytes) -> bytes:
     """Return the field ``region``, with which every call on a region begins."""
-    return b"\x0a" + delimited(encode(REGION_SPECIFIER, region_message(name)))
+    return _REGION + delimited(encode(REGION_SPECIFIER, region_message(name)))
 
 
 @lru_cache(maxsize=1024)
 def _get_columns(columns: tuple[bytes, ...]) -> bytes:
-    return b"".join(b"\x12" + delimited(encode(COLUMN, one)) for one in columns_message(columns))
+    return b"".join(_GET_COLUMN + delimited(encode(COLUMN, one)) for one in columns_message(columns))
 
 
 def encode_get(region_name: bytes, get: Get) -> bytes:
@@ -63,15 +84,15 @@ def encode_get(region_name: bytes, get: Get) -> bytes:
     ):
         size = len(row)
         if size < _SHORT and not get.columns and get.max_versions == 1:
-            return b"%b\x12%c\x0a%c%b" % (encode_region(region_name), size + 2, size, row)
-        made = b"\x0a" + varint(size) + row
+            return _GET_WHOLE_ROW % (encode_region(region_name), size + 2, size, row)
+        made = _GET_ROW + varint(size) + row
         if get.columns:
             made += _get_columns(get.columns)
         if get.max_versions != 1:
-            made += b"\x30" + varint(get.max_versions)
+            made += _GET_VERSIONS + varint(get.max_versions)
     else:
         made = encode(GET, get_message(get))
-    return encode_region(region_name) + b"\x12" + varint(len(made)) + made
+    return encode_region(region_name) + _GET + varint(len(made)) + made
 
 
 def decode_get(row: bytes, response: Response) -> Result:
@@ -103,7 +124,7 @@ def encode_mutation(mutation: Simple, writer: PutWriter) -> tuple[bytes, bytes]:
     """Return a MutationProto, and its cells for the cell block."""
     if type(mutation) is Put and mutation.durability is Durability.USE_DEFAULT and mutation.ttl_ms is None:
         row, cells = mutation.row, mutation.cells
-        return b"\x0a%b%b\x10\x02\x40%b" % (varint(len(row)), row, varint(len(cells))), writer.cells(row, cells)
+        return _PUT % (varint(len(row)), row, varint(len(cells))), writer.cells(row, cells)
     message, block = mutation_message(mutation)
     return encode(MUTATION, message), block
 
@@ -111,9 +132,9 @@ def encode_mutation(mutation: Simple, writer: PutWriter) -> tuple[bytes, bytes]:
 def encode_mutate(region_name: bytes, mutation: Simple, nonce_group: int = 0) -> tuple[bytes, bytes]:
     """Return a MutateRequest without a condition, and its cell block."""
     body, cells = encode_mutation(mutation, PutWriter())
-    made = encode_region(region_name) + b"\x12" + varint(len(body)) + body
+    made = encode_region(region_name) + _MUTATION + varint(len(body)) + body
     if getattr(mutation, "nonce", None) is not None:
-        made += b"\x20" + varint(nonce_group)
+        made += _NONCE_GROUP + varint(nonce_group)
     return made, cells
 
 
@@ -162,33 +183,15 @@ def decode_scan(data: bytes, at: int, end: int) -> ScanResponse:
                 made.partials += map(bool, values)
             at = run.end()
             continue
-        stop = _field_end(data, at, end)
-        if data[at] == _COUNT:
-            made.counts.append(read_varint(data, at + 1, end)[0])
+        tag, value_at = read_varint(data, at, end)
+        stop = skip_field(SCAN_RESPONSE, tag, data, value_at, end)
+        if tag == _COUNT:
+            made.counts.append(read_varint(data, value_at, end)[0])
         else:
             rest.append(data[at:stop])
         at = stop
     _fill(made, b"".join(rest), data, end)
     return made
-
-
-def _field_end(data: bytes, at: int, end: int) -> int:
-    tag, at = read_varint(data, at, end)
-    match tag & 7:
-        case 0:
-            at = read_varint(data, at, end)[1]
-        case 2:
-            size, at = read_varint(data, at, end)
-            at += size
-        case 1:
-            at += 8
-        case 5:
-            at += 4
-        case kind:
-            raise ProtocolError(f"ScanResponse has a field of wire type {kind}, which HBase never sends")
-    if at > end:
-        raise ProtocolError(f"ScanResponse is cut short: a field ends at byte {at} of {end}")
-    return at
 
 
 def _fill(made: ScanResponse, rest: bytes, data: bytes, block_at: int) -> None:

@@ -48,7 +48,10 @@ LEASE_S = 60.0
 #: A scanner without calls is renewed this many times; then its lease expires.
 RENEWALS_MAX = 60
 #: client_handles_partials and client_handles_heartbeats: a server sends heartbeats only if both are set.
-_FLAGS = b"\x38\x01\x40\x01"
+_FLAGS = encode(SCAN_REQUEST, {"client_handles_partials": True, "client_handles_heartbeats": True})
+_SCAN, _SCANNER_ID, _ROWS, _SEQUENCE, _LIMIT = map(
+    SCAN_REQUEST.tag, ("scan", "scanner_id", "number_of_rows", "next_call_seq", "limit_of_rows")
+)
 
 
 @dataclass(slots=True, eq=False)
@@ -77,15 +80,17 @@ class Scanner:
 def encode_open(region_name: bytes, scan: Scan, *, read_type: int = 0) -> bytes:
     """Return a ScanRequest that opens a scanner and asks for its first page."""
     message = encode(SCAN, scan_message(scan, max_result_bytes=scan.max_result_bytes, read_type=read_type))
-    made = encode_region(region_name) + b"\x12" + delimited(message) + b"\x20" + varint(scan.caching) + _FLAGS
-    return made if scan.limit is None else made + b"\x58" + varint(scan.limit)
+    made = encode_region(region_name) + _SCAN + delimited(message) + _ROWS + varint(scan.caching) + _FLAGS
+    return made if scan.limit is None else made + _LIMIT + varint(scan.limit)
 
 
 def encode_next(scanner: Scanner, rows: int) -> bytes:
     """Return a ScanRequest for the next page, and increment the scanner's sequence."""
-    made = b"\x18" + varint(scanner.scanner_id) + b"\x20" + varint(rows) + b"\x30" + varint(scanner.sequence) + _FLAGS
+    made = (
+        _SCANNER_ID + varint(scanner.scanner_id) + _ROWS + varint(rows) + _SEQUENCE + varint(scanner.sequence) + _FLAGS
+    )
     scanner.sequence += 1
-    return made if scanner.limit is None else made + b"\x58" + varint(max(scanner.limit.left, 1))
+    return made if scanner.limit is None else made + _LIMIT + varint(max(scanner.limit.left, 1))
 
 
 def encode_renew(scanner: Scanner) -> bytes:

@@ -60,18 +60,20 @@ class StreamTransport:
 
     def __init__(self, stream: Stream, now: Callable[[], float]) -> None:
         self._stream = stream
-        self._read_stream = stream.read
+        self._read, self._write = stream.read, stream.write
         self._now = now
         self._deadline = 0.0
 
     def begin(self, deadline: float) -> None:
-        self._deadline = _check_time(deadline, self._now())
+        if deadline <= self._now():
+            raise TimeoutError("the call's time was over")
+        self._deadline = deadline
 
     def read(self, size: int) -> bytes:
-        return _read(self._read_stream, size, self._deadline, self._now)
+        return self._read(size, self._deadline) or _read(self._stream, size, self._deadline, self._now)
 
     def write(self, data: bytes) -> None:
-        self._stream.write(data, self._deadline)
+        self._write(data, self._deadline)
 
     def flush(self) -> None:
         """Do nothing, for Thrift's buffers: a stream holds nothing back."""
@@ -86,15 +88,9 @@ class StreamTransport:
         self._stream.leave_to_parent()
 
 
-def _check_time(deadline: float, now: float) -> float:
-    if deadline <= now:
-        raise TimeoutError("the call's time was over")
-    return deadline
-
-
-def _read(read: Callable[[int, float], bytes | None], size: int, deadline: float, now: Callable[[], float]) -> bytes:
+def _read(stream: Stream, size: int, deadline: float, now: Callable[[], float]) -> bytes:
     """Return the bytes that have arrived; TimeoutError at the deadline, ConnectionResetError at the end."""
-    while (data := read(size, deadline)) is None:
+    while (data := stream.read(size, deadline)) is None:
         if now() >= deadline:
             raise TimeoutError("no answer within the call's time")
     if not data:
@@ -114,7 +110,7 @@ class _StreamSocket:
         self._stream.write(data, self._deadline())
 
     def receive(self, size: int) -> bytes:
-        return _read(self._stream.read, size, self._deadline(), self._now)
+        return _read(self._stream, size, self._deadline(), self._now)
 
     def makefile(self, mode: str) -> io.BufferedReader:
         return io.BufferedReader(_ResponseFile(self))
@@ -160,7 +156,9 @@ class HttpTransport:
         self._at = 0
 
     def begin(self, deadline: float) -> None:
-        self._deadline = _check_time(deadline, self._now())
+        if deadline <= self._now():
+            raise TimeoutError("the call's time was over")
+        self._deadline = deadline
         self._request.clear()
         self._reply, self._at = b"", 0
 

@@ -17,7 +17,7 @@ from struct import Struct
 from typing import Any, Final, NamedTuple
 
 from metaclient.wire.rpc.cellblock import CODEC
-from metaclient.wire.rpc.messages import CONNECTION_HEADER, REQUEST_HEADER, RESPONSE_HEADER
+from metaclient.wire.rpc.messages import CELL_BLOCK_META, CONNECTION_HEADER, REQUEST_HEADER, RESPONSE_HEADER
 from metaclient.wire.rpc.protobuf import ProtocolError, decode, delimited, encode, read_varint, varint
 
 __all__ = [
@@ -61,6 +61,16 @@ CLIENT_VERSION: Final = "2.6.1"
 
 
 _new = tuple.__new__
+_CALL_ID, _METHOD_NAME, _REQUEST_CELLS, _PRIORITY, _TIMEOUT = map(
+    REQUEST_HEADER.tag, ("call_id", "method_name", "cell_block_meta", "priority", "timeout")
+)
+_HAS_PARAM = encode(REQUEST_HEADER, {"request_param": True})
+_REQUEST_START = _CALL_ID + b"%b%b"
+_CELL_BYTES = CELL_BLOCK_META.tag("length")
+_REQUEST_CELLS_FORMAT = _REQUEST_CELLS + b"%b" + _CELL_BYTES + b"%b"
+_RESPONSE_CALL_ID, _RESPONSE_CELLS = RESPONSE_HEADER.tag("call_id"), RESPONSE_HEADER.tag("cell_block_meta")
+#: The same tags as numbers, for the first bytes of a response.
+(_CALL_ID_BYTE,), (_CELLS_BYTE,), (_CELL_BYTES_BYTE,) = _RESPONSE_CALL_ID, _RESPONSE_CELLS, _CELL_BYTES
 _LENGTH = Struct(">I")
 _pack_length, _length_of = _LENGTH.pack, _LENGTH.unpack_from
 
@@ -175,12 +185,12 @@ def request(
     >>> request(1, b"GetMetaRegionLocations", b"").hex()
     '0000001e1c08011a164765744d657461526567696f6e4c6f636174696f6e73200100'
     """
-    header = b"\x08%b%b" % (varint(call_id), _methods.get(method) or _method(method))
+    header = _REQUEST_START % (varint(call_id), _methods.get(method) or _method(method))
     if cells:
         length = varint(len(cells))
-        header += b"\x2a%b\x08%b" % (varint(len(length) + 1), length)
+        header += _REQUEST_CELLS_FORMAT % (varint(len(length) + 1), length)
     if priority:
-        header += b"\x30" + varint(priority)
+        header += _PRIORITY + varint(priority)
     if timeout_ms > 0:
         header += _timeout(timeout_ms)
     before, size = varint(len(header)), varint(len(param))
@@ -191,7 +201,7 @@ def request(
 @lru_cache(maxsize=256)
 def _timeout(timeout_ms: int) -> bytes:
     """As it stands in a header; most calls have the same, to the millisecond."""
-    return b"\x38" + varint(timeout_ms)
+    return _TIMEOUT + varint(timeout_ms)
 
 
 #: method -> its name and "there is a parameter", as they stand in a header; there are some forty.
@@ -199,7 +209,7 @@ _methods: dict[bytes, bytes] = {}
 
 
 def _method(method: bytes) -> bytes:
-    made = _methods[method] = b"\x1a" + varint(len(method)) + method + b"\x20\x01"
+    made = _methods[method] = _METHOD_NAME + varint(len(method)) + method + _HAS_PARAM
     return made
 
 
@@ -226,10 +236,10 @@ def parse_request(frame: bytes) -> Request:
 
 def response(call_id: int, param: bytes, cells: bytes = b"") -> bytes:
     """A good answer as a frame."""
-    header = b"\x08" + varint(call_id)
+    header = _RESPONSE_CALL_ID + varint(call_id)
     if cells:
         length = varint(len(cells))
-        header += b"\x1a" + varint(len(length) + 1) + b"\x08" + length
+        header += _RESPONSE_CELLS + varint(len(length) + 1) + _CELL_BYTES + length
     body = varint(len(header)) + header + varint(len(param)) + param
     return (len(body) + len(cells)).to_bytes(4, "big") + body + cells
 
@@ -263,7 +273,7 @@ def parse_response(frame: bytes) -> Response:
     """
     try:
         size, at = frame[0], 3
-        if frame[1] != 0x08 or size > 0x7F:
+        if frame[1] != _CALL_ID_BYTE or size > 0x7F:
             return _parse_slowly(frame)
         call_id = frame[2]
         if call_id > 0x7F:
@@ -277,7 +287,7 @@ def parse_response(frame: bytes) -> Response:
             call_id |= byte << shift
             at += 1
         told = 0
-        if at <= size and frame[at] == 0x1A and frame[at + 2] == 0x08:
+        if at <= size and frame[at] == _CELLS_BYTE and frame[at + 2] == _CELL_BYTES_BYTE:
             told = frame[at + 3]
             at += 4
             if told > 0x7F:

@@ -33,6 +33,7 @@ __all__ = [
     "delimited",
     "encode",
     "read_varint",
+    "skip_field",
     "varint",
 ]
 
@@ -45,6 +46,7 @@ FLOAT: Final = "float"
 DOUBLE: Final = "double"
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_WIRE_TYPE = 7
 _WIRE_TYPES = {UNSIGNED: _VARINT, SIGNED: _VARINT, BOOL: _VARINT, BYTES: _LENGTH, TEXT: _LENGTH}
 _FIXED = {FLOAT: (_FIXED32, struct.Struct("<f")), DOUBLE: (_FIXED64, struct.Struct("<d"))}
 _SIGN = 1 << 63
@@ -137,6 +139,14 @@ class Message:
         self.packed = {field.tag | _LENGTH: field for field in scalars}
         self.required = tuple(field_name[:-1] for _, field_name, _ in fields if field_name.endswith("!"))
 
+    def tag(self, name: str) -> bytes:
+        """Return the tag of a field as it is on the wire, for code that encodes without this table.
+
+        >>> Message("Point", (1, "x!", SIGNED)).tag("x")
+        b'\\x08'
+        """
+        return varint(self.by_name[name].tag)
+
     def __repr__(self) -> str:
         return f"<Message {self.name}: {', '.join(self.by_name)}>"
 
@@ -188,7 +198,11 @@ def decode(message: Message, data: bytes, at: int = 0, end: int | None = None) -
             tag, at = read_varint(data, at - 1, end)
         field = by_tag.get(tag)
         if field is None:
-            at = _other(message, tag, data, at, end, made)
+            packed = message.packed.get(tag)
+            if packed is None:
+                at = skip_field(message, tag, data, at, end)
+            else:
+                at = _decode_packed(message, packed, data, at, end, made.setdefault(packed.name, []))
             continue
         value, at = _decode_field(message, field, data, at, end)
         if field.is_repeated:
@@ -208,7 +222,7 @@ def _decode_field(message: Message, field: _Field, data: bytes, at: int, end: in
         _check_end(message, at + size, end)
         return _FIXED[kind][1].unpack_from(data, at)[0], at + size
     number, at = read_varint(data, at, end)
-    if field.tag & 7 == _VARINT:
+    if field.tag & _WIRE_TYPE == _VARINT:
         return _number(kind, number), at
     stop = at + number
     _check_end(message, stop, end)
@@ -230,26 +244,27 @@ def _check_end(message: Message, stop: int, end: int) -> None:
         raise ProtocolError(f"{message.name} is cut short: a field ends at byte {stop} of {end}")
 
 
-def _other(message: Message, tag: int, data: bytes, at: int, end: int, made: dict[str, Any]) -> int:
-    """Where a field ends that the table does not have; numbers that were sent packed are taken apart."""
-    packed = message.packed.get(tag)
-    if packed is not None:
-        size, at = read_varint(data, at, end)
-        _check_end(message, stop := at + size, end)
-        values = made.setdefault(packed.name, [])
-        while at < stop:
-            number, at = read_varint(data, at, stop)
-            values.append(_number(packed.kind, number))
-        return stop
-    match tag & 7:
-        case 0:
+def _decode_packed(message: Message, field: _Field, data: bytes, at: int, end: int, values: list[Any]) -> int:
+    """Append the numbers of a repeated field that was sent packed, and return where the field ends."""
+    size, at = read_varint(data, at, end)
+    _check_end(message, stop := at + size, end)
+    while at < stop:
+        number, at = read_varint(data, at, stop)
+        values.append(_number(field.kind, number))
+    return stop
+
+
+def skip_field(message: Message, tag: int, data: bytes, at: int, end: int) -> int:
+    """Return where the field ends whose tag was read and whose value begins at ``at``; ProtocolError if it is cut."""
+    match tag & _WIRE_TYPE:
+        case 0:  # a varint
             at = read_varint(data, at, end)[1]
-        case 1:
+        case 1:  # 64 bits
             at += 8
-        case 2:
+        case 2:  # a length and so many bytes
             size, at = read_varint(data, at, end)
             at += size
-        case 5:
+        case 5:  # 32 bits
             at += 4
         case wire_type:
             raise ProtocolError(f"{message.name} has a field of wire type {wire_type}, which HBase never sends")

@@ -707,3 +707,19 @@ def test_bad_preamble_is_an_error(data: bytes) -> None:
 def test_preambles() -> None:
     assert framing.parse_preamble(framing.preamble()).auth == framing.AUTH_SIMPLE
     assert framing.parse_preamble(b"Regist").special == framing.REGISTRY_PREAMBLE
+
+
+def test_hand_written_reader_of_scan_responses_refuses_what_the_table_reader_refuses() -> None:
+    """A field number 0, a field that ends behind the message, and a wire type that HBase never sends."""
+    for broken in (b"\x00\x01", b"\x12\x05ab", b"\x0b"):
+        with pytest.raises(ProtocolError, match="ScanResponse"):
+            decode(messages.SCAN_RESPONSE, broken)
+        with pytest.raises(ProtocolError, match="ScanResponse"):
+            calls.decode_scan(broken, 0, len(broken))
+
+
+def test_tag_of_a_field_is_what_encode_writes_before_its_value() -> None:
+    for message in (messages.SCAN_REQUEST, messages.MUTATION, messages.REQUEST_HEADER):
+        for name, field in message.by_name.items():
+            if field.kind in ("unsigned", "signed") and not field.is_repeated:
+                assert encode(message, {name: 1}) == message.tag(name) + b"\x01"

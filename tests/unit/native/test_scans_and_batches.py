@@ -221,7 +221,7 @@ def test_idle_scanner_is_renewed_and_the_renewal_counts(server: Server) -> None:
     scanner.used_at = float("-inf")  # as after half of the lease
     renewed = server.runtime.pending()
     server.answers.append(renewed)
-    server.backend._scanners._look_after()
+    server.backend._scanners._renew_idle()
     server.will_page([], more_results=True, more_results_in_region=False)
     following = server.backend.scan_next(scanner, 10, server.until())  # must wait for the renewal's answer
     renewed.complete((encode(messages.SCAN_RESPONSE, {"scanner_id": 1}), b""))
@@ -234,11 +234,11 @@ def test_idle_scanner_is_renewed_and_the_renewal_counts(server: Server) -> None:
 def test_scanner_in_use_is_not_renewed(server: Server) -> None:
     server.will_page([Result(b"a", [cell(b"cf:1")])], scanner_id=1, more_results=True, more_results_in_region=True)
     page = server.wait(server.backend.scan_open(server.place, TABLE, Scan(), server.until()))
-    server.backend._scanners._look_after()
+    server.backend._scanners._renew_idle()
     assert len(server.scans()) == 1
     scanner: Any = page.scanner
     scanner.used_at, scanner.renewals = float("-inf"), 10**6
-    server.backend._scanners._look_after()
+    server.backend._scanners._renew_idle()
     assert len(server.scans()) == 1, "what nobody asks for a long time is left to its lease"
 
 
