@@ -1,7 +1,7 @@
-"""A real HBase on this machine, from Maven packages: for live tests, benchmarks and the curious.
+"""Starts a real HBase on this machine, from Maven packages: for live tests, benchmarks and trying things out.
 
-One JVM a process, on the loopback interface and on free ports; nothing is left running after ``down``, a crash of
-ours or Ctrl-C. Needs ``java`` and ``mvn``.
+Each process is a JVM of its own, on the loopback interface and on free ports. No process is left running after
+``down``, Ctrl-C, or a crash of the Python process. Needs ``java`` and ``mvn``.
 """
 
 from metaclient_local_hbase.cluster import LocalHBase

@@ -32,27 +32,27 @@ class Admin:
         self._run("move", encoded_name, str(server))
 
     def split(self, table: bytes, row: bytes) -> list[str]:
-        """Split the region of a row before that row; the encoded names of the daughters."""
+        """Split the region of a row before that row; return the encoded names of the daughters."""
         return list(self._run("split", table.decode(), printable(row, len(row)))["daughters"])
 
     def merge(self, first: str, second: str) -> None:
-        """Merge two neighbours, by their encoded names."""
+        """Merge two neighbouring regions, given by their encoded names."""
         self._run("merge", first, second)
 
     def flush(self, table: bytes) -> None:
         self._run("flush", table.decode())
 
     def switch_balancer(self, on: bool) -> bool:
-        """Turn the balancer on or off; what it was before."""
+        """Turn the balancer on or off; return the previous setting."""
         return bool(self._run("balancer", "on" if on else "off")["was"])
 
     def meta_servers(self) -> dict[int, ServerName]:
-        """Replica id -> server of that copy of hbase:meta, from the registry."""
+        """Return the server of each replica of hbase:meta by replica id, from the registry."""
         found = self._run("meta")["servers"]
         return {int(replica_id): ServerName.parse(name) for replica_id, name in found.items()}
 
     def servers(self) -> list[ServerName]:
-        """The region servers that the master believes to be alive."""
+        """Return the region servers that the master has as live."""
         return [ServerName.parse(name) for name in self._run("servers")["servers"]]
 
     def _run(self, *arguments: str) -> Any:

@@ -1,14 +1,14 @@
-"""A real HBase in separate JVMs: started in the order that works, broken on purpose, and always taken down.
+"""A real HBase in separate JVMs: starts it, injects faults, and always stops it.
 
-Starting, step by step (each order below was met as a trap):
+The order of the start; other orders failed:
 
 1. ZooKeeper, until its port answers.
-2. The master, until it is the active one: a 3.0 region server that starts before the base znode exists never learns
-   where meta is.
+2. The master, until it is the active one: a 3.0 region server that starts before the base znode exists never finds
+   hbase:meta.
 3. Region servers and gateways together.
 4. The master has completed initialization and the secondaries of hbase:meta are open: to make them, a 3.0 master
-   closes and reopens the primary once more after it said that it was done.
-5. Ready when each copy of hbase:meta answers a scan that was sent to it alone, without an error.
+   closes and reopens the primary once more after it has logged the end of its initialization.
+5. The cluster is ready when each replica of hbase:meta answers a scan without an error.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ from metaclient_local_hbase.tools import check_tools, state_folder
 __all__ = ["LocalHBase"]
 
 _log = logging.getLogger(__name__)
-#: 24 s were measured on two idle cores; a busy machine may take several times that.
+#: 24 s were measured on two idle cores; a busy machine may take several times as long.
 START_S_MAX = 240.0
 STOP_S_MAX = 120.0
-#: How long the servers may take to show their counts.
+#: How long the servers may take to publish their counts.
 METRICS_S_MAX = 60.0
 POLL_S = 0.2
-#: A crash is seen after this long (HBase: 90 s). On a machine that starves its servers for longer they abort.
+#: A crash is detected after this time (HBase: 90 s). Servers that get no CPU for longer abort.
 SESSION_S = 6.0
 #: Folders of earlier runs that are kept for their logs.
 RUNS_KEPT = 5
@@ -63,10 +63,10 @@ LOG_LINES_SHOWN = 12
 class LocalHBase:
     """A real HBase on this machine; a context manager.
 
-    ``with LocalHBase() as hbase`` starts it and takes it down again. Processes are called ``zookeeper``, ``master``,
+    ``with LocalHBase() as hbase`` starts it and stops it at the end. Processes are called ``zookeeper``, ``master``,
     ``rs1`` ..., ``thrift1``, ``thrift2`` (and ``thrift2-2`` ... with more ``gateways``); HBase's names
-    (``localhost:PORT``) are understood too. Logs stay in ``folder`` when all is down. Only the process that started it
-    takes it down, not a child of that one (``os.fork``).
+    (``localhost:PORT``) are accepted, too. Logs stay in ``folder`` after the end. Only the process that started it
+    stops it, not a child of that process (``os.fork``).
 
     It has more than 30 methods because it is the one handle that tests hold: each is one action on the cluster.
     """
@@ -90,7 +90,7 @@ class LocalHBase:
         for name, value in counted:
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} must be a number from 1 on, got {value!r}")
-        self._runtime: Runtime = runtime or ThreadRuntime()  # for its clock and its chance: no task is started on it
+        self._runtime: Runtime = runtime or ThreadRuntime()  # for its clock and random numbers; no task runs on it
         self._show = show
         self._layout = Layout.plan(
             _run_folder(self._runtime) if folder is None else Path(folder).absolute(),
@@ -103,10 +103,10 @@ class LocalHBase:
             runtime=self._runtime,
         )
         self._children: dict[str, subprocess.Popen[bytes]] = {}
-        self._log_starts: dict[str, int] = {}  # name -> where in its log the present life begins
+        self._log_starts: dict[str, int] = {}  # name -> the offset in its log at which its last start begins
         self._watch: DeathWatch | None = None
         self._gateway: Backend | None = None
-        #: How long the last ``up`` took.
+        #: The duration of the last ``up``.
         self.start_s = 0.0
 
     @classmethod
@@ -123,7 +123,7 @@ class LocalHBase:
 
     @staticmethod
     def default_folder() -> Path:
-        """Where the command line keeps its one cluster."""
+        """Return the folder of the cluster that the command line starts."""
         return state_folder() / "local"
 
     # -- what others connect to --------------------------------------------------------------------------------
@@ -142,12 +142,12 @@ class LocalHBase:
 
     @property
     def thrift2_url(self) -> str:
-        """All gateways that speak Thrift 2."""
+        """The url of all Thrift 2 gateways."""
         return "thrift2://" + ",".join(f"{LOOPBACK}:{one.port}" for one in self._layout.thrift2_gateways)
 
     @property
     def native_url(self) -> str:
-        """HBase's own RPC, found through ZooKeeper."""
+        """The url for HBase's own RPC, with ZooKeeper as the registry."""
         return f"hbase://{self.zookeeper}"
 
     @property
@@ -156,11 +156,11 @@ class LocalHBase:
 
     @property
     def admin(self) -> Admin:
-        """Moves, splits, merges, flushes and the balancer's switch, by HBase's Java admin."""
+        """HBase's Java admin: moves, splits, merges, flushes, the balancer's switch."""
         return Admin(self.zookeeper)
 
     def class_path(self) -> str:
-        """Jars for a Java program that talks to this cluster (client and servers are in the same set)."""
+        """The class path for a Java program that connects to this cluster; it has the jars of client and servers."""
         return class_path(self.version)
 
     # -- life --------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ class LocalHBase:
         return f"<LocalHBase {self.version} in {self.folder}: {len(self._pids())} of {len(self._layout.processes)} run>"
 
     def up(self) -> None:
-        """Start all processes and wait until meta can be read at every replica; on failure nothing stays."""
+        """Start all processes and wait until hbase:meta can be read at every replica; on failure, stop all of them."""
         if self._pids():
             raise ConfigError(f"a cluster runs in {self.folder} already; `metaclient hbase down` ends it")
         check_tools()
@@ -198,7 +198,7 @@ class LocalHBase:
         self.start_s = self._runtime.now() - begun
 
     def _make_folder(self) -> None:
-        """Empty but for the logs of the last run: what this one waits for must not be found in them."""
+        """Make the folder, without the logs of the last run, in which this run would find its own messages."""
         claim_folder(self.folder)
         remove_below(self.folder, "data")
         if self._layout.logs.is_dir():
@@ -233,13 +233,13 @@ class LocalHBase:
                 self._wait(partial(is_listening, process.port), f"the gateway {process.name}", deadline)
 
     def wait_until_ready(self) -> None:
-        """Return when the master knows every region server that runs, and every copy of hbase:meta serves (again)."""
+        """Return when the master has every running region server as live, and every replica of hbase:meta serves."""
         deadline = self._runtime.now() + START_S_MAX
         with Progress(self._show) as progress:
             for process in self._layout.region_servers:
                 if process.name in self._pids():
                     is_known = partial(self._has_logged, process, "Serving as ")
-                    self._wait(is_known, f"the master to know {process.name}", deadline)
+                    self._wait(is_known, f"the master to report {process.name}", deadline)
             self._wait_for_meta(progress, deadline)
 
     def _wait_for_meta(self, progress: Progress, deadline: float) -> None:
@@ -249,7 +249,7 @@ class LocalHBase:
             self._wait(partial(self._serves_meta, replica_id), what, deadline)
 
     def _leave_to_parent(self) -> None:
-        """In a child process, whose end must not be the cluster's."""
+        """In a child process: forget the cluster, which must not end with the child."""
         self._is_inherited = True
         atexit.unregister(self.down)
         self._children = {}
@@ -258,7 +258,7 @@ class LocalHBase:
             self._watch = None
 
     def leave(self) -> None:
-        """Let the cluster run on when this process ends; :meth:`at` finds it again."""
+        """Leave the cluster running when this process ends; :meth:`at` returns it later."""
         atexit.unregister(self.down)
         if self._watch is not None:
             self._watch.leave()
@@ -266,7 +266,7 @@ class LocalHBase:
         self._close_gateway()
 
     def down(self) -> None:
-        """Kill everything and remove the data; logs and settings stay. Idempotent; nothing in a child process."""
+        """Kill all processes and remove the data; logs and settings stay. Idempotent; no effect in a child process."""
         if self._is_inherited:
             return
         kill_all(marker(self.folder))
@@ -305,7 +305,7 @@ class LocalHBase:
                 )
 
     def _has_logged(self, process: Process, text: str) -> bool:
-        """Since it was started last by us."""
+        """Return True if the process has logged the text since its last start."""
         with self._layout.log(process).open("rb") as log:
             log.seek(self._log_starts.get(process.name, 0))
             return text.encode() in log.read()
@@ -321,11 +321,11 @@ class LocalHBase:
         except MetaClientError as error:
             _log.debug("replica %d of hbase:meta does not serve yet: %s", replica_id, error)
             return False
-        return True  # rows or not: a new 3.0 has no region in meta, because namespaces are no table any more
+        return True  # with or without rows: a new 3.0 has no region in hbase:meta
 
     def _through_gateway(self) -> Backend:
         if self._gateway is None:
-            first = self._layout.process("thrift2")  # the others may be broken on purpose
+            first = self._layout.process("thrift2")  # a test may have paused or killed the others
             self._gateway = backend_for(f"thrift2://{LOOPBACK}:{first.port}", self._runtime, Config())
         return self._gateway
 
@@ -337,18 +337,18 @@ class LocalHBase:
     # -- faults --------------------------------------------------------------------------------------------------
 
     def servers(self) -> list[str]:
-        """Names of the region servers, dead ones too."""
+        """Return the names of all region servers, dead ones as well."""
         return [process.name for process in self._layout.region_servers]
 
     def kill(self, name: str) -> None:
-        """``kill -9``."""
+        """Kill a process with SIGKILL."""
         process = self._signal(name, signal.SIGKILL)
         child = self._children.pop(process.name, None)
         if child is not None:
             child.wait()
 
     def stop(self, name: str) -> None:
-        """Ask it to end (SIGTERM), as a rolling restart does, and wait: a region server gives its regions away."""
+        """Stop a process with SIGTERM, as a rolling restart does, and wait; a region server closes its regions."""
         process = self._signal(name, signal.SIGTERM)
         deadline = self._runtime.now() + STOP_S_MAX
         while process.name in self._pids():
@@ -360,15 +360,15 @@ class LocalHBase:
                 del self._children[process.name]
 
     def pause(self, name: str) -> None:
-        """Hang it (SIGSTOP): connections are accepted by the system, nothing is answered."""
+        """Pause a process with SIGSTOP: the system accepts connections, and no call is answered."""
         self._signal(name, signal.SIGSTOP)
 
     def resume(self, name: str) -> None:
-        """Wake it (SIGCONT); a region server whose session has ended meanwhile aborts by itself."""
+        """Resume a paused process with SIGCONT; a region server whose session has expired aborts by itself."""
         self._signal(name, signal.SIGCONT)
 
     def start(self, name: str) -> None:
-        """Start one that was killed or has ended, on its old port; does not wait for it."""
+        """Start a process that was killed or has ended, on its old port, without waiting until it serves."""
         process = self._layout.process(name)
         if process.name in self._pids():
             raise ConfigError(f"{process.name} runs already")
@@ -390,17 +390,17 @@ class LocalHBase:
     # -- what is where -------------------------------------------------------------------------------------------
 
     def meta_server(self, replica_id: int = 0) -> str:
-        """The region server that has this copy of hbase:meta."""
+        """Return the region server of a replica of hbase:meta."""
         server = self.meta_servers().get(replica_id)
         if server is not None:
             return self._layout.process(server.address).name
-        raise MetaClientError(f"the registry knows no server for replica {replica_id} of hbase:meta")
+        raise MetaClientError(f"the registry has no server for replica {replica_id} of hbase:meta")
 
     def meta_servers(self) -> dict[int, ServerName | None]:
-        """Replica id -> the server that has this copy of hbase:meta.
+        """Return the region server of each replica of hbase:meta by replica id.
 
-        As the registry says, asked by Java's admin: a gateway answers from a cache that may be old. Where Java has no
-        compiler, the gateway must do.
+        Java's admin reads the registry, because a gateway answers from a cache that may be old. The gateway is used
+        where Java has no compiler.
         """
         try:
             return dict(self.admin.meta_servers())
@@ -411,7 +411,7 @@ class LocalHBase:
             return {replica.replica_id: replica.server for replica in found}
 
     def spread_meta(self) -> None:
-        """Give each copy of hbase:meta a server of its own again: after a crash two may share one, and stay so."""
+        """Move the replicas of hbase:meta to different servers: after a crash two may stay on one server."""
         servers = self.meta_servers()
         if len(set(servers.values())) == min(len(servers), len(self._layout.region_servers)):
             return
@@ -424,10 +424,10 @@ class LocalHBase:
         self.wait_until_ready()
 
     def meta_reads(self, *, settled: bool = True) -> dict[int, int]:
-        """Replica id -> reads that it has served since it was opened where it is, from the servers' own JMX.
+        """Return the reads of each replica of hbase:meta by replica id, since it was opened, from the servers' JMX.
 
-        The servers refresh the numbers every now and then: ``settled`` waits until all that was read before the call
-        is in them. One lookup may count as several reads.
+        The servers refresh the counts at intervals: ``settled`` waits until all reads before this call are counted.
+        One lookup may count as several reads.
         """
         if settled:
             self._runtime.sleep(2.0 * METRICS_PERIOD_S)
@@ -436,7 +436,7 @@ class LocalHBase:
             awake = {name for name, pid in self._pids().items() if not is_stopped(pid)}
             servers = [process for process in self._layout.region_servers if process.name in awake]
             found = jmx.meta_reads([jmx.region_metrics(one.info_port) for one in servers], self._layout.meta_replicas)
-            # A server forgets its counts for a moment whenever a region has left it.
+            # A server has no counts for a moment after a region was closed there.
             missing = self._layout.meta_replicas - len(found)
             is_complete = not missing or (len(awake) < len(self._layout.processes) and missing == 1)
             if is_complete or self._runtime.now() > deadline:
@@ -444,7 +444,7 @@ class LocalHBase:
             self._runtime.sleep(POLL_S)
 
     def status(self) -> dict[str, Any]:
-        """JSON-able: urls, folder, and what each process does."""
+        """Return urls, folder and the state of each process, as JSON values."""
         pids = self._pids()
         return {
             "version": self.version,
@@ -463,7 +463,7 @@ class LocalHBase:
 
 
 def _run_folder(runtime: Runtime) -> Path:
-    """A new folder for one run; the oldest ones of which nothing runs any more are removed."""
+    """Return a new folder for one run; the oldest folders without running processes are removed."""
     runs = state_folder() / "runs"
     runs.mkdir(mode=0o700, parents=True, exist_ok=True)
     old = sorted(path for path in runs.iterdir() if path.is_dir())

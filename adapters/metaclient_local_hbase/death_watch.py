@@ -1,8 +1,8 @@
-"""Kills a cluster's JVMs when the process that started them is gone, however it went.
+"""Kills a cluster's JVMs when the process that started them has ended in any way.
 
-Run as a program of its own with the mark as its argument. Its standard input is a pipe that only the starter holds:
-when that closes without a word (a crash, a kill, an exit that forgot us), everything that carries the mark is killed.
-One line first means: leave them, they are meant to stay.
+This runs as a separate program, with the cluster's marker as its argument. Its standard input is a pipe whose other end
+only the starter holds. When the pipe closes (a crash, a kill, an exit without ``down``), every process with the marker
+is killed. If the starter has written a line before, the processes are left running.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from metaclient_local_hbase.processes import running, send_signal
 
 __all__ = ["DeathWatch", "kill_all", "main"]
 
-#: Where ``adapters`` can be imported from, installed or not.
+#: The folder from which ``metaclient_local_hbase`` can be imported, installed or not.
 ROOT = Path(__file__).resolve().parents[2]
-#: Started while we were killing the others: look again, but not for ever.
+#: A JVM may be started while the others are killed: the list of processes is read again, this often at most.
 ROUNDS_MAX = 10
 
 
 def kill_all(mark: str) -> list[str]:
-    """Kill everything that carries the mark; the names of those that were killed."""
+    """Kill every process with the marker; return the names of the killed processes."""
     killed: list[str] = []
     for _ in range(ROUNDS_MAX):
         found = running(mark)
@@ -45,11 +45,11 @@ class DeathWatch:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd=ROOT,
-            start_new_session=True,  # Ctrl-C is for us; it must outlive us
+            start_new_session=True,  # Ctrl-C ends the starter; this process must outlive it
         )
 
     def leave(self) -> None:
-        """The JVMs are meant to stay, or are gone already."""
+        """Leave the JVMs running, or end the watch after they were stopped."""
         pipe, self._watch.stdin = self._watch.stdin, None
         if pipe is not None:
             try:
@@ -60,13 +60,13 @@ class DeathWatch:
             self._watch.wait()
 
     def leave_to_parent(self) -> None:
-        """In a child process: close our end of the pipe, which would hide the parent's death. Nothing is buffered."""
+        """In a child process: close its copy of the pipe, which would hide the parent's end. Nothing is buffered."""
         if self._watch.stdin is not None:
             self._watch.stdin.close()
 
 
 def main(arguments: list[str]) -> int:
-    """Wait for the starter's end."""
+    """Wait for the end of the starter, then kill the processes unless it wrote a line."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if not sys.stdin.buffer.readline():

@@ -1,4 +1,4 @@
-"""The folder of a local cluster: private to its user, and emptied only where a marker shows that it is ours.
+"""The folder of a local cluster: private to its user, emptied only if a marker file shows that this package made it.
 
 A user may name any folder. What is in it may be deleted only if this package put it there, so :func:`claim_folder`
 writes a marker into a folder that is new or empty, and refuses every other folder that has none.
@@ -20,12 +20,10 @@ _TEXT = "This folder belongs to a local HBase that metaclient started. Everythin
 
 
 def claim_folder(folder: Path) -> None:
-    """Make the folder private to this user and mark it as ours; ConfigError if it holds other files."""
+    """Make the folder private to this user and write the marker; ConfigError if it holds other files."""
     folder.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
     if folder.stat().st_uid != os.getuid():
-        raise ConfigError(
-            f"cannot start a local HBase in {folder}: it belongs to another user; name a folder of your own"
-        )
+        raise ConfigError(f"cannot start a local HBase in {folder}: it belongs to another user; name another folder")
     if not is_claimed(folder) and any(folder.iterdir()):
         raise ConfigError(
             f"cannot start a local HBase in {folder}: it holds files that no local HBase wrote, and starting one "
@@ -41,6 +39,6 @@ def is_claimed(folder: Path) -> bool:
 
 
 def remove_below(folder: Path, name: str) -> None:
-    """Delete ``folder/name`` with all that is in it, if the folder is ours; do nothing otherwise."""
+    """Delete ``folder/name`` with its content, if the folder has the marker; do nothing otherwise."""
     if is_claimed(folder):
         shutil.rmtree(folder / name, ignore_errors=True)

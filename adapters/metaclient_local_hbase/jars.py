@@ -1,7 +1,7 @@
-"""Fetches HBase's jars with Maven, once a version, into a cache folder outside of the project.
+"""Fetches HBase's jars with Maven, once per version, into a cache folder outside of the project.
 
-Maven reads the user's own settings (mirrors, proxies); nothing here names a registry. A set of jars is made in a folder
-of its own and moved into place when complete, so that an interrupted download is never taken for a whole one.
+Maven reads the user's own settings (mirrors, proxies); no registry is named here. A set of jars is downloaded into a
+separate folder and moved into place when complete, so that an interrupted download is never used.
 """
 
 from __future__ import annotations
@@ -17,18 +17,17 @@ from metaclient_local_hbase.tools import cache_folder, check_tools
 
 __all__ = ["GATEWAY_VERSION", "VERSIONS", "class_path", "jar_folder"]
 
-#: The only release whose packages hold both the servers and the Thrift gateways that we need; its gateways speak to
-#: servers of 3.0 too.
+#: The only release whose packages have both the servers and the Thrift gateways; its gateways work with servers of 3.0.
 GATEWAY_VERSION = "2.6.1"
 #: Version -> Maven artifacts of org.apache.hbase.
 VERSIONS: dict[str, tuple[str, ...]] = {
     "2.6.1": ("hbase-server", "hbase-thrift"),
     "3.0.0-alpha-4": ("hbase-server",),
 }
-#: A fetch is tried so often (``-U``: Maven would else remember a failure for a day).
+#: Attempts of a fetch (``-U``: without it, Maven remembers a failure for a day).
 FETCHES_MAX = 3
 PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-#: Hadoop 2 drags in this one, and every server dies with NoSuchMethodError: ServletContext.createFilter.
+#: A dependency of Hadoop 2 with which every server ends with NoSuchMethodError: ServletContext.createFilter.
 UNWANTED = "servlet-api-2.5.jar"
 
 _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
@@ -50,7 +49,7 @@ _DEPENDENCY = """    <dependency>
 
 
 def jar_folder(version: str, show: Callable[[str], None] = lambda text: None) -> Path:
-    """The folder with all jars of a version; fetches them when they are not there yet (a minute, the first time)."""
+    """Return the folder with all jars of a version; fetch them if they are missing (about a minute, once)."""
     if version not in VERSIONS:
         raise ConfigError(f"there are no packages for HBase {version!r}; known are {', '.join(VERSIONS)}")
     folder = cache_folder() / "jars" / version
@@ -72,20 +71,20 @@ def _fetch(version: str, folder: Path) -> None:
         try:
             (making / "lib").rename(folder)
         except OSError:
-            if not folder.is_dir():  # else another process has installed the same jars meanwhile
+            if not folder.is_dir():  # otherwise another process has installed the same jars meanwhile
                 raise
     finally:
         shutil.rmtree(making, ignore_errors=True)
 
 
 def pom(version: str) -> str:
-    """The Maven project that depends on what a version needs."""
+    """Return the Maven project whose dependencies are the jars of a version."""
     made = [_DEPENDENCY.format(artifact=artifact, version=version) for artifact in VERSIONS[version]]
     return _POM.format(dependencies="\n".join(made))
 
 
 def _maven(folder: Path, version: str) -> None:
-    """Run Maven; a repository that hiccups is asked again, and what has arrived stays in Maven's own cache."""
+    """Run Maven, with retries after failures of the repository; finished downloads stay in Maven's own cache."""
     command = ["mvn", "-B", "-q", "-U", PLUGIN, "-DincludeScope=runtime", "-DoutputDirectory=lib"]
     said: list[str] = []
     for _ in range(FETCHES_MAX):
@@ -102,5 +101,5 @@ def _maven(folder: Path, version: str) -> None:
 
 
 def class_path(version: str) -> str:
-    """All jars of a version, for ``java -cp``; they must have been fetched."""
+    """Return all jars of a version for ``java -cp``; they must have been fetched."""
     return str(cache_folder() / "jars" / version / "*")

@@ -1,4 +1,4 @@
-"""Reads a region server's own counts over HTTP: how many reads each copy of hbase:meta has served."""
+"""Reads a region server's JMX counts over HTTP: the number of reads of each replica of hbase:meta."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from metaclient_local_hbase.ports import LOOPBACK
 __all__ = ["meta_reads", "region_metrics"]
 
 _QUERY = "/jmx?qry=Hadoop:service=HBase,name=RegionServer,sub=Regions"
-#: Milliseconds on an idle machine. Silence is told: taken for zero it would be a wrong count.
+#: An answer takes milliseconds on an idle machine. A time-out is an error: counted as zero it would be wrong.
 TIMEOUT_S = 20.0
-#: The user's proxy is for the world outside.
+#: Without the user's proxy settings, which are for other hosts.
 _open = build_opener(ProxyHandler({})).open
 
 
@@ -35,7 +35,7 @@ def region_metrics(info_port: int) -> Mapping[str, Any]:
 
 
 def meta_reads(servers: Iterable[Mapping[str, Any]], meta_replicas: int) -> dict[int, int]:
-    """Replica id -> reads that it has served, over the beans of all servers; one that no bean names is left out.
+    """Return the reads of each replica by replica id, from the beans of all servers; without replicas that none has.
 
     >>> bean = {"Namespace_hbase_table_meta_region_1588230740_metric_readRequestCount": 7}
     >>> meta_reads([bean, {}], meta_replicas=2)

@@ -1,4 +1,4 @@
-"""The cluster as a value: which processes there are, on which ports, in which folder; kept in a file."""
+"""The layout of a cluster as a value: its processes, their ports, the folder; saved in a file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FILE = "cluster.json"
 
 
 class Role(enum.Enum):
-    """What a process is, in the order in which they are started."""
+    """The kinds of processes, in the order in which they are started."""
 
     ZOOKEEPER = "zookeeper"
     MASTER = "master"
@@ -32,7 +32,7 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One JVM: its name, what it is, its port, and the port of its info page (0: none)."""
+    """One JVM: its name, its role, its port, and the port of its info page (0: none)."""
 
     name: str
     role: Role
@@ -42,7 +42,7 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """All of a cluster that does not change while it runs."""
+    """The facts of a cluster that do not change while it runs."""
 
     folder: Path
     version: str
@@ -68,7 +68,7 @@ class Layout:
         return tuple(process for process in self.processes if process.role is Role.REGION_SERVER)
 
     def process(self, name: str) -> Process:
-        """By our name (``rs1``), or by HBase's: ``host:port`` or ``host,port,startcode``."""
+        """Return a process by its name (``rs1``), or by HBase's: ``host:port`` or ``host,port,startcode``."""
         for process in self.processes:
             if name == process.name or str(process.port) in name.replace(":", ",").split(",")[1:2]:
                 return process
@@ -88,7 +88,7 @@ class Layout:
 
     @classmethod
     def load(cls, folder: Path) -> Layout | None:
-        """What was saved there; None when nothing was."""
+        """Return the layout that was saved in this folder; None if there is none."""
         try:
             plain = json.loads((folder / FILE).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -109,7 +109,7 @@ class Layout:
         session_s: float,
         runtime: Runtime,
     ) -> Layout:
-        """Name the processes and find them ports; ``gateways`` are those that speak Thrift 2."""
+        """Return a layout with free ports; ``gateways`` is the number of Thrift 2 gateways."""
         servers = [f"rs{number}" for number in range(1, region_servers + 1)]
         named = [
             ("zookeeper", Role.ZOOKEEPER),

@@ -12,7 +12,7 @@ __all__ = ["LOOPBACK", "free_ports", "is_listening"]
 
 LOOPBACK = "127.0.0.1"
 #: Below the range from which systems take ports for outgoing connections (Linux: 32768 on), which could otherwise take
-#: one of ours between the moment we find it and the moment the server binds it.
+#: a port between the moment it is found and the moment the server binds it.
 FIRST, LAST = 20_000, 32_000
 TRIES_MAX = 1_000
 CONNECT_S = 1.0

@@ -1,7 +1,7 @@
-"""Starts, finds and signals the JVMs of a cluster, by a mark on their command line and never by a bare number.
+"""Starts, finds and signals the JVMs of a cluster, by a marker on their command line and never by a saved process id.
 
-A process id in a file may belong to another process by the time it is read; the mark cannot. So what runs is always
-looked up in the system's own list of processes.
+A process id in a file may belong to another process by the time it is read; the marker cannot. So the running processes
+are always looked up in the system's list of processes.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NAME = "-Dmetaclient.process="
 def spawn(command: list[str], log: Path, folder: Path) -> subprocess.Popen[bytes]:
     """Start a JVM in a session of its own, so that Ctrl-C does not reach it; its output goes to its log.
 
-    What it writes is readable for this user only.
+    Files that it writes are readable for this user only.
     """
     log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with log.open("ab") as output:
@@ -38,7 +38,7 @@ def spawn(command: list[str], log: Path, folder: Path) -> subprocess.Popen[bytes
 
 
 def running(mark: str) -> dict[str, int]:
-    """Name -> process id of everything that carries the mark; zombies have no command line and do not count."""
+    """Return the process ids of all processes with the marker by name, without zombies, which have no command line."""
     found: dict[str, int] = {}
     for pid, arguments in _command_lines():
         if mark in arguments:
@@ -54,7 +54,7 @@ def _command_lines() -> Iterator[tuple[int, list[str]]]:
         return
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
-            with suppress(OSError):  # it ended meanwhile, or is not ours to look at
+            with suppress(OSError):  # it ended meanwhile, or belongs to another user
                 yield int(entry.name), (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
 
 
@@ -66,13 +66,13 @@ def _command_lines_of_ps() -> Iterator[tuple[int, list[str]]]:
 
 
 def is_stopped(pid: int) -> bool:
-    """True when it hangs by SIGSTOP."""
+    """Return True if the process is paused by SIGSTOP."""
     listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
     return listed.stdout.strip().startswith("T")
 
 
 def send_signal(pid: int, number: signal.Signals) -> bool:
-    """Signal one process; False when it is gone."""
+    """Send a signal to a process; return False if it has ended."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:

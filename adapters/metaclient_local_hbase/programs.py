@@ -1,6 +1,6 @@
-"""Runs single-file Java programs with HBase's jars: what no gateway can do, and HBase's own client beside ours.
+"""Runs single-file Java programs with HBase's jars: admin calls that gateways lack, and HBase's Java client in tests.
 
-Java compiles them at each start (two or three seconds), so there is no build step and nothing to ship but the source.
+Java compiles them at each start (two or three seconds), so there is no build step, and only the source is shipped.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from metaclient_local_hbase.tools import NEEDED_FOR_PROGRAMS
 
 __all__ = ["java_command", "run_java", "start_java"]
 
-#: A program that does one thing and ends; a busy machine takes several times the three seconds.
+#: For a program that does one thing and ends, in three seconds; a busy machine takes several times as long.
 RUN_S_MAX = 240.0
-#: What a Java without a compiler says when it is given a source.
+#: The error text of a Java without a compiler for a source file.
 _NO_COMPILER = "jdk.compiler"
 
 
 def java_command(source: Path, *arguments: str) -> list[str]:
-    """The command line of a program; its jars are those of 2.6.1, which speak to 3.0 too."""
+    """Return the command line of a program; its jars are those of 2.6.1, which work with 3.0, too."""
     quick = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true", "-Xmx256m"]
     return ["java", *quick, "-cp", class_path(GATEWAY_VERSION), str(source), *arguments]
 
 
 def run_java(source: Path, *arguments: str) -> str:
-    """Run a program to its end; what it printed."""
+    """Run a program to its end; return its output."""
     command = java_command(source, *arguments)
     try:
         ran = subprocess.run(
@@ -50,7 +50,7 @@ def _failed(source: Path, arguments: tuple[str, ...], said: str) -> MetaClientEr
 
 
 def start_java(source: Path, *arguments: str, log: Path) -> subprocess.Popen[str]:
-    """Start a program that prints lines until its standard input is closed; what it says else goes to the log."""
+    """Start a program that prints lines until its standard input is closed; its error output goes to the log."""
     with log.open("ab") as errors:
         return subprocess.Popen(
             java_command(source, *arguments),

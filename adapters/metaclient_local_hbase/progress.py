@@ -1,4 +1,4 @@
-"""Shows what is going on while a cluster starts: a line that changes on a terminal, a log record elsewhere."""
+"""Shows the steps of a cluster's start: a line that changes on a terminal, a log record elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class Progress:
-    """``show`` one step after the other; somebody else's function may take them instead."""
+    """Shows one step after the other, or passes them to the caller's function."""
 
     def __init__(self, show: Callable[[str], None] | None = None) -> None:
         self._other = show

@@ -1,6 +1,6 @@
-"""What each process is told: hbase-site.xml, logging, and the JVM's command line.
+"""The settings of each process: hbase-site.xml, logging, and the JVM's command line.
 
-Mirrors the recipe that was run on 2.6.1 and 3.0.0-alpha-4; each setting that is not obvious has its reason beside it.
+They work on 2.6.1 and 3.0.0-alpha-4; each setting that is not obvious has its reason beside it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from metaclient_local_hbase.ports import LOOPBACK
 
 __all__ = ["command", "hbase_site", "marker", "write_configuration"]
 
-#: JDK 17 hides what Hadoop 2 and Netty reach into.
+#: Packages that JDK 17 hides and that Hadoop 2 and Netty use.
 _OPENED = (
     "java.lang",
     "java.nio",
@@ -25,13 +25,13 @@ _OPENED = (
     "java.io",
     "jdk.internal.misc",
 )
-#: A copy of a region that is opened asks its primary for a flush before it serves. In 3.0 such a request stays with the
-#: server that it was sent to first for 45 tries, which is twelve minutes with HBase's pause of 100 ms, when the primary
-#: has moved meanwhile; with HBase's three threads all others wait behind it, those of hbase:meta too. Only there: in
-#: 2.6 the threads that replicate to copies end for good after 16 tries, and must outlast a restart.
+#: A secondary that is opened requests a flush of its primary before it serves. In 3.0, if the primary has moved
+#: meanwhile, such a request stays at its first server for 45 retries, which is twelve minutes with HBase's pause of 100
+#: ms. HBase has three threads for these requests, so those of hbase:meta wait, too. Only for 3.0: in 2.6 the threads
+#: that replicate to secondaries end for good after 16 retries, and must outlast a restart.
 _OF_3_0 = {"hbase.regionserver.region.replica.flusher.threads": "64", "hbase.client.pause": "10"}
-#: A gateway reports a dead place in 1.2 s and not in two minutes. Only there: a region server with few retries gives
-#: up on a flush request of a secondary and aborts.
+#: A gateway reports a dead server in 1.2 s and not in two minutes. Only for gateways: a region server with few retries
+#: aborts when a flush request of a secondary fails.
 GATEWAY_RETRIES = 4
 
 _LOGGING = """log4j.rootLogger=INFO,stderr
@@ -41,7 +41,7 @@ log4j.appender.stderr.layout=org.apache.log4j.PatternLayout
 log4j.appender.stderr.layout.ConversionPattern=%d{ISO8601} %-5p [%t] %c{2}: %m%n
 log4j.logger.org.apache.zookeeper=WARN
 """
-#: JMX numbers are kept for this long before they are taken again; Hadoop's default is 10.
+#: The interval of JMX counts; Hadoop's default is 10.
 METRICS_PERIOD_S = 1
 _METRICS = f"*.period={METRICS_PERIOD_S}\n"
 
@@ -55,7 +55,7 @@ _CLASSES = {
 
 
 def hbase_site(layout: Layout, process: Process) -> dict[str, str]:
-    """The properties of one process."""
+    """Return the properties of one process."""
     return {**_common(layout), **_own(process, layout.version)}
 
 
@@ -73,10 +73,10 @@ def _common(layout: Layout) -> dict[str, str]:
         "hbase.zookeeper.property.minSessionTimeout": "2000",
         "hbase.zookeeper.property.maxSessionTimeout": "120000",
         "zookeeper.session.timeout": str(int(layout.session_s * 1000)),
-        # A plain folder has no hflush: allowed, because no data of value is stored here.
+        # A local folder has no hflush; that is allowed, because no data of value is stored here.
         "hbase.unsafe.stream.capability.enforce": "false",
         "hbase.wal.provider": "filesystem",
-        # Its chunks take 2 MB a region: two hundred small tables filled a heap of 512 MB and ended a server.
+        # Its chunks take 2 MB per region: two hundred small tables filled a heap of 512 MB and ended a server.
         "hbase.hregion.memstore.mslab.enabled": "false",
         "hbase.meta.replica.count": str(layout.meta_replicas),
         "hbase.region.replica.replication.enabled": "true",
@@ -111,7 +111,7 @@ def _own(process: Process, version: str) -> dict[str, str]:
 
 
 def write_configuration(layout: Layout, process: Process) -> Path:
-    """Write the folder of settings that stands first on the process's class path."""
+    """Write the folder of settings, which is the first entry of the process's class path."""
     folder = layout.folder / "conf" / process.name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "hbase-site.xml").write_text(_as_xml(hbase_site(layout, process)), encoding="utf-8")
@@ -129,12 +129,12 @@ def _as_xml(properties: Mapping[str, str]) -> str:
 
 
 def marker(folder: Path) -> str:
-    """The argument by which every process of a cluster is known again, whatever became of the one that started it."""
+    """Return the argument by which the processes of a cluster are found, also after the end of their starter."""
     return f"-Dmetaclient.cluster={folder}"
 
 
 def _heap_mb(layout: Layout, role: Role) -> int:
-    """Regions live in the servers; the others only pass things on."""
+    """Return the heap: region servers hold regions, the other processes need little."""
     match role:
         case Role.ZOOKEEPER:
             return min(layout.heap_mb, 128)
@@ -144,7 +144,7 @@ def _heap_mb(layout: Layout, role: Role) -> int:
 
 
 def command(layout: Layout, process: Process, jars: str) -> list[str]:
-    """The JVM's command line: small, quick to start, and known by its marker."""
+    """Return the JVM's command line, with settings for little memory and a quick start, and the marker."""
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
     return [
         "java",

@@ -1,4 +1,4 @@
-"""Which programs a local HBase needs, what to install when one is missing, and where files go."""
+"""The programs that a local HBase needs, the packages to install for them, and the folders of its files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from metaclient.errors import Unsupported
 
 __all__ = ["NEEDED_FOR_PROGRAMS", "cache_folder", "check_tools", "missing_tools", "state_folder"]
 
-#: Program -> the packages that bring it, by their usual names.
+#: Program -> the packages that contain it, by their usual names.
 NEEDED = {
     "java": "a JDK or JRE 11 or newer (Debian, Ubuntu: openjdk-17-jre-headless; Fedora: java-17-openjdk-headless; "
     "Homebrew: openjdk)",
@@ -22,7 +22,7 @@ NEEDED_FOR_PROGRAMS = "a JDK 11 or newer (Debian, Ubuntu: openjdk-17-jdk-headles
 
 
 def missing_tools(path: str | None = None) -> str | None:
-    """What to install before a local HBase can be started; None when all is there."""
+    """Return what to install before a local HBase can be started; None if nothing is missing."""
     absent = [name for name in NEEDED if shutil.which(name, path=path) is None]
     if not absent:
         return None
@@ -30,19 +30,19 @@ def missing_tools(path: str | None = None) -> str | None:
 
 
 def check_tools() -> None:
-    """Raise Unsupported with what to install."""
+    """Raise Unsupported, with the packages to install, if a program is missing."""
     missing = missing_tools()
     if missing is not None:
         raise Unsupported(missing)
 
 
 def cache_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Where jars are kept: they can be fetched again at any time."""
+    """Return the folder of the jars, which can be fetched again at any time."""
     return _folder(environ, "XDG_CACHE_HOME", ".cache")
 
 
 def state_folder(environ: Mapping[str, str] | None = None) -> Path:
-    """Where clusters and their logs are kept."""
+    """Return the folder of clusters and their logs."""
     return _folder(environ, "XDG_STATE_HOME", ".local/state")
 
 

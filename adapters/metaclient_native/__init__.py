@@ -1,7 +1,7 @@
 """HBase's own RPC, without a gateway: urls ``hbase://`` (ZooKeeper) and ``hbase+rpc://`` (masters or region servers).
 
-Only this way our lookups are all the load that our reads put on hbase:meta, and only this way a replica is read where
-it is. ``docs/backends.md`` says when to use which backend.
+This backend alone sends each read to the server of the chosen replica, and makes no other lookups of hbase:meta than
+those of metaclient's locator. ``docs/backends.md`` compares the backends.
 """
 
 from __future__ import annotations
@@ -15,5 +15,5 @@ __all__ = ["NativeBackend", "native_factory"]
 
 
 def native_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> NativeBackend:
-    """``hbase://zk1,zk2:2181[/hbase]``, ``hbase+rpc://master1:16000,...``."""
+    """Return the backend of a url ``hbase://zk1,zk2:2181[/hbase]`` or ``hbase+rpc://master1:16000,...``."""
     return NativeBackend(url, runtime=runtime, properties=properties)

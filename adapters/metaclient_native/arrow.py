@@ -1,12 +1,11 @@
-"""Cell blocks into Arrow: one record batch a block, without a Python object for each cell.
+"""Decodes cell blocks into Arrow: one record batch per block, without a Python object per cell.
 
-1. What is wanted are the *borders*: where each part of each cell begins, one behind the other. They make one Arrow
-   array of the whole block, row, family, qualifier, value and what is between them, and each column is taken from it.
-2. Cells have no fixed size: where one begins is known only at the end of the one before. But most rows look like the
-   row before them, length by length. So numpy looks at the places where cells would begin if all rows were like this
-   one. As far as the same lengths stand there, that is proof, and the borders of this row, moved on, are those of the
-   others.
-3. Where rows differ, a stretch is walked from cell to cell before the next guess, and numpy does the rest.
+1. The decoder computes the *borders*: the offsets at which the parts of the cells begin, in order. They make one Arrow
+   array of the whole block (row, family, qualifier, value and the bytes between them), from which each column is taken.
+2. Cells have no fixed size: the offset of a cell is known only at the end of the cell before. But most rows have the
+   same lengths as the row before them. So numpy compares the lengths at the offsets at which cells would begin if all
+   rows were like this one. As far as they are equal, the borders of this row, shifted, are those of the following rows.
+3. Where rows differ, a number of cells is read one by one before the next comparison.
 """
 
 from __future__ import annotations
@@ -35,18 +34,18 @@ _ROW, _FAMILY, _QUALIFIER, _TAIL, _VALUE = 0, 2, 3, 4, 5
 #: Timestamp and type.
 _TAIL_BYTES = 9
 _TYPES = bytes(CellType)
-#: Lengths, one byte of a family's length, timestamp and type: no cell is shorter.
+#: The lengths, one byte for the family's length, timestamp and type: no cell is shorter.
 _CELL_BYTES_MIN = 24
-#: Borders in Arrow are numbers of 32 bits.
+#: Offsets in Arrow are numbers of 32 bits.
 _BLOCK_BYTES_MAX = 0x7FFFFFFF
-#: A row with more cells than this is no pattern for others.
+#: A row with more cells than this is not compared with the following rows.
 _PATTERN_MAX = 256
-#: Cells that are longer than this are few: to walk from one to the next costs less than to compare them.
+#: Cells that are longer than this are few: reading them one by one costs less than comparing them.
 _CELL_BYTES_GUESSED = 512
-#: Compared at a time: what stays in the processor's cache.
+#: The bytes that are compared at a time: they fit into the processor's cache.
 _COMPARED_BYTES = 64 * 1024
-#: A guess pays when it finds so many cells. One that does not may be about the one odd row; after two of them cells are
-#: walked, for a longer stretch each time, so that guesses cost little where they are of no use.
+#: A comparison pays if it finds so many cells. One that does not may have met a single odd row. After two of them cells
+#: are read one by one, each time more of them, so that useless comparisons cost little.
 _PAYING = 400
 _FAILURES_MAX = 2
 _STRETCH_MIN = 256
@@ -54,7 +53,7 @@ _GROWTH = 8
 
 
 def cells_to_arrow(data: bytes, at: int = 0, end: int | None = None) -> pyarrow.RecordBatch:
-    """All cells of a block as a record batch: row, family, qualifier, timestamp, type, value.
+    """Return all cells of a block as a record batch: row, family, qualifier, timestamp, type, value.
 
     >>> from metaclient.wire.rpc.cellblock import encode_cells
     >>> from metaclient.model import Cell
@@ -65,9 +64,9 @@ def cells_to_arrow(data: bytes, at: int = 0, end: int | None = None) -> pyarrow.
     np, arrow = libraries()
     end = len(data) if end is None else end
     if end > _BLOCK_BYTES_MAX:
-        raise ProtocolError(f"a cell block of {end} bytes: ask for smaller pages")
+        raise ProtocolError(f"a cell block of {end} bytes is too long for Arrow: ask for smaller pages")
     block = np.frombuffer(data, dtype=np.uint8, count=end)
-    borders = _borders(np, data, block, at, end)
+    borders = _find_borders(np, data, block, at, end)
     timestamps, types = _tails(np, block, borders[_TAIL::_PARTS])
     count = len(types)
     found = slices(data, borders, _wanted(count))  # all four in one go
@@ -78,20 +77,20 @@ def cells_to_arrow(data: bytes, at: int = 0, end: int | None = None) -> pyarrow.
 
 @lru_cache(maxsize=1)  # most pages of a scan have as many cells as the one before
 def _wanted(count: int) -> pyarrow.Array:
-    """Which of the parts of so many cells make the columns: rows, families, qualifiers, values."""
+    """Return the indexes of the parts that are the rows, families, qualifiers and values of ``count`` cells."""
     np, arrow = libraries()
     of_cell = np.arange(0, count * _PARTS, _PARTS, dtype=np.int32)
     return arrow.array(np.concatenate([of_cell + part for part in (_ROW, _FAMILY, _QUALIFIER, _VALUE)]))
 
 
-def _borders(np: Any, data: bytes, block: Any, at: int, end: int) -> Any:
-    """The borders of all cells, seven for each; ProtocolError unless the last one ends with the block."""
+def _find_borders(np: Any, data: bytes, block: Any, at: int, end: int) -> Any:
+    """Return the borders of all cells, seven per cell; ProtocolError unless the last cell ends with the block."""
     found: list[Any] = []
     failures, stretch = 0, _STRETCH_MIN
     while at < end:
         row = _Row.read(data, at, end)
         times = (end - at) // row.size
-        alike = row.repeated(np, block, at, times)
+        alike = row.count_repeats(np, block, at, times)
         shifts = np.arange(0, alike * row.size, row.size, dtype=np.int32)
         found.append(np.add.outer(shifts, np.array(row.borders, dtype=np.int32)).ravel())
         at += alike * row.size
@@ -100,8 +99,8 @@ def _borders(np: Any, data: bytes, block: Any, at: int, end: int) -> Any:
             continue
         failures += 1
         if failures >= _FAILURES_MAX and at < end:
-            starts, at = _walked(data, at, end, stretch)
-            found.append(_worked_out(np, block, starts, at))
+            starts, at = _read_starts(data, at, end, stretch)
+            found.append(_compute_borders(np, block, starts, at))
             stretch *= _GROWTH
     return found[0] if len(found) == 1 else np.concatenate([*found, np.zeros(0, dtype=np.int32)])
 
@@ -111,7 +110,7 @@ def _borders(np: Any, data: bytes, block: Any, at: int, end: int) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A row, or the beginning of a long one, of which the others may be copies."""
+    """The lengths of a row, or of the beginning of a long one, which the following rows may share."""
 
     borders: list[int]
     is_length: bytearray  # of each byte
@@ -119,7 +118,7 @@ class _Row:
 
     @classmethod
     def read(cls, data: bytes, at: int, end: int) -> _Row:
-        """The row at this place, cell by cell."""
+        """Return the row at this offset, read cell by cell."""
         begin, row, row_length = at, b"", 0
         borders: list[int] = []
         is_length = bytearray()
@@ -144,8 +143,8 @@ class _Row:
             at = behind
         return cls(borders, is_length, at - begin)
 
-    def repeated(self, np: Any, block: Any, at: int, times: int) -> int:
-        """How many rows from this place on, this one and ``times`` at most, have its lengths all through."""
+    def count_repeats(self, np: Any, block: Any, at: int, times: int) -> int:
+        """Return how many rows from this offset on, at most ``times``, have all the lengths of this one."""
         if self.size > len(self.borders) // _PARTS * _CELL_BYTES_GUESSED:
             return 1
         rows = block[at : at + times * self.size].reshape(times, self.size)
@@ -162,8 +161,8 @@ class _Row:
 # -- rows that are not -------------------------------------------------------------------------------------------------
 
 
-def _walked(data: bytes, at: int, end: int, count: int) -> tuple[list[int], int]:
-    """Where the next cells begin, so many at most, and where the last of them ends."""
+def _read_starts(data: bytes, at: int, end: int, count: int) -> tuple[list[int], int]:
+    """Return the offsets of the next cells, at most ``count``, and the end of the last one."""
     starts: list[int] = []
     append, total_at = starts.append, _TOTAL.unpack_from
     try:
@@ -178,8 +177,8 @@ def _walked(data: bytes, at: int, end: int, count: int) -> tuple[list[int], int]
     return starts, at
 
 
-def _worked_out(np: Any, block: Any, cells: list[int], end: int) -> Any:
-    """The borders of cells that begin there, the last of which ends at ``end``."""
+def _compute_borders(np: Any, block: Any, cells: list[int], end: int) -> Any:
+    """Return the borders of the cells at these offsets; the last cell ends at ``end``."""
     starts = np.array(cells, dtype=np.int64)
     head = taken(np, block, starts, _HEAD_BYTES).view(_head_type(np)).ravel()
     row_end = starts + head["row"] + _HEAD_BYTES
@@ -187,7 +186,7 @@ def _worked_out(np: Any, block: Any, cells: list[int], end: int) -> Any:
     tail = starts + head["key"] + 3
     value_at = tail + _TAIL_BYTES
     value_end = value_at + head["value"]
-    # A length that is too great, up to the greatest that can be written, ends behind what must follow it.
+    # A length that is too great, up to the greatest possible, ends after the part that must follow it.
     is_good = (family_end <= tail) & (value_end - starts <= head["total"] + np.int64(4))
     if not is_good.all():
         raise _torn(int(starts[~is_good][0]), end)
@@ -204,11 +203,11 @@ def _head_type(np: Any) -> Any:
 
 
 def _tails(np: Any, block: Any, at: Any) -> tuple[Any, Any]:
-    """Timestamps and types."""
+    """Return the timestamps and the types."""
     tails = taken(np, block, at, _TAIL_BYTES).view(_tail_type(np))
     types = tails["type"].ravel()
     if unknown := types.tobytes().translate(None, _TYPES):
-        raise ProtocolError(f"a cell of the unknown type {unknown[0]}")
+        raise ProtocolError(f"a cell has the unknown type {unknown[0]}")
     return tails["timestamp"].ravel().astype(np.int64), types
 
 

@@ -21,7 +21,7 @@ from metaclient.errors import (
 )
 from metaclient.model import ServerName
 from metaclient.wire import java_errors
-from metaclient.wire.peers import described, recognised
+from metaclient.wire.peers import describe_peer, recognise_peer
 from metaclient.wire.rpc.protobuf import ProtocolError
 
 __all__ = [
@@ -93,10 +93,10 @@ def explain_hang_up(address: str, service: str, what: str, *, has_answered: bool
 
 def explain_no_frame(error: ProtocolError, address: str, first: bytes | None) -> ProtocolError:
     """Return the error for bytes that are no frame; ``first`` are the server's first bytes, which show its protocol."""
-    peer = recognised(first) if first else None
+    peer = recognise_peer(first) if first else None
     if peer is None:
         return ProtocolError(f"{address} does not speak HBase's RPC, or not any more: {error}")
-    return ProtocolError(f"{address} does not speak HBase's RPC: {described(address, peer)}")
+    return ProtocolError(f"{address} does not speak HBase's RPC: {describe_peer(address, peer)}")
 
 
 def explain_refusal(exception: Mapping[str, Any], address: str, service: str) -> MetaClientError:

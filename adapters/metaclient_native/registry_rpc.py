@@ -12,7 +12,7 @@ from typing import TypeVar
 from metaclient.errors import CallTimeout, ConfigError, MetaClientError, ServerNotRunning, ServerUnreachable
 from metaclient.model import MetaReplica, ServerName
 from metaclient.runtime import Runtime
-from metaclient.wire.peers import described, probed
+from metaclient.wire.peers import describe_peer, probe_peer
 from metaclient.wire.rpc import messages
 from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.names import server_from
@@ -70,9 +70,9 @@ class RpcRegistry:
         """Return the error of a first contact: a ConfigError with the right url if a server of the url is not HBase."""
         until = self._runtime.now() + PROBES_S_MAX
         for endpoint in self._given:
-            peer = probed(endpoint.host, endpoint.port, now=self._runtime.now, deadline=until)
+            peer = probe_peer(endpoint.host, endpoint.port, now=self._runtime.now, deadline=until)
             if peer is not None and "hbase+rpc" not in peer.schemes:
-                return ConfigError(f"hbase+rpc:// does not fit: {described(str(endpoint), peer)}")
+                return ConfigError(f"hbase+rpc:// does not fit: {describe_peer(str(endpoint), peer)}")
         return error
 
     def _ask(self, method: bytes, read: Callable[[Response], T], deadline: float) -> T:

@@ -1,4 +1,4 @@
-"""Decides what an ``hbase:`` url means: where to ask who serves hbase:meta, and as whom."""
+"""Parses ``hbase:`` urls: the addresses of the registry, the parent znode, and the user."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PROPERTIES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One address to ask."""
+    """The address of one server of the registry."""
 
     host: str
     port: int
@@ -42,7 +42,7 @@ class Endpoint:
 
 @dataclass(frozen=True, slots=True)
 class NativeUrl:
-    """A url, understood.
+    """A parsed url.
 
     >>> url = NativeUrl.parse("hbase://zk1,zk2:2182/hbase-secure")
     >>> [str(endpoint) for endpoint in url.endpoints], url.znode_parent
@@ -58,7 +58,7 @@ class NativeUrl:
 
     @classmethod
     def parse(cls, url: str, properties: Mapping[str, str] | None = None) -> NativeUrl:
-        """Raises ConfigError for what it does not understand; HBase's own properties fill what the url leaves out."""
+        """Parse a url; ConfigError if it is wrong. HBase's own properties fill in what the url does not have."""
         properties = properties or {}
         try:
             parts = urlsplit(url)
@@ -66,18 +66,18 @@ class NativeUrl:
             raise ConfigError(f"{url!r} is not a url: {error}") from error
         if parts.scheme not in ("hbase", "hbase+rpc"):
             raise ConfigError(f"{url!r} is not a url of HBase's own RPC: it starts with hbase:// or hbase+rpc://")
-        options = _options(url, parts.query)
+        options = _parse_options(url, parts.query)
         if parts.scheme == "hbase+rpc":
             if parts.path.strip("/"):
                 raise ConfigError(f"{url!r} has a path, which only hbase:// can use (the parent znode)")
             named = properties.get("hbase.client.bootstrap.servers") or properties.get("hbase.masters") or ""
-            addresses = _addresses(url, parts.netloc or named, MASTER_PORT)
+            addresses = _parse_addresses(url, parts.netloc or named, MASTER_PORT)
             if not addresses:
-                raise ConfigError(
-                    f"{url!r} names nobody to ask: write hbase+rpc://MASTER:16000,... or set hbase.masters"
-                )
+                raise ConfigError(f"{url!r} names no server: write hbase+rpc://MASTER:16000,... or set hbase.masters")
             return cls(addresses, True, user=options.get("user"))
-        addresses = _addresses(url, parts.netloc or properties.get("hbase.zookeeper.quorum", ""), _port(properties))
+        addresses = _parse_addresses(
+            url, parts.netloc or properties.get("hbase.zookeeper.quorum", ""), _parse_port(properties)
+        )
         if not addresses:
             raise ConfigError(
                 f"{url!r} names no ZooKeeper: write hbase://HOST:2181/hbase or set hbase.zookeeper.quorum"
@@ -86,14 +86,14 @@ class NativeUrl:
         return cls(addresses, False, parent, options.get("user"))
 
 
-def _port(properties: Mapping[str, str]) -> int:
+def _parse_port(properties: Mapping[str, str]) -> int:
     text = properties.get(_PORT_KEY, str(ZOOKEEPER_PORT)).strip()
     if not (text.isascii() and text.isdigit() and len(text) <= 5 and 0 < int(text) <= 65_535):
         raise ConfigError(f"{_PORT_KEY} must be a port from 1 to 65535, got {text[:50]!r}")
     return int(text)
 
 
-def _options(url: str, query: str) -> dict[str, str]:
+def _parse_options(url: str, query: str) -> dict[str, str]:
     options: dict[str, str] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in _OPTIONS:
@@ -108,8 +108,8 @@ def _options(url: str, query: str) -> dict[str, str]:
     return options
 
 
-def _addresses(url: str, text: str, default: int) -> tuple[Endpoint, ...]:
-    """HBase writes one port for all, behind the last host: ``zk1,zk2,zk3:2181``."""
+def _parse_addresses(url: str, text: str, default: int) -> tuple[Endpoint, ...]:
+    """Return the addresses; a port after the last host is that of all, as in HBase: ``zk1,zk2,zk3:2181``."""
     found: list[tuple[str, int | None]] = []
     for one in filter(None, (part.strip() for part in text.split(","))):
         try:

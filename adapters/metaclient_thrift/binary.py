@@ -1,13 +1,13 @@
-"""Reads by hand the replies that most calls get, in Thrift's binary protocol; ``requests`` writes the calls.
+"""Reads the most frequent replies in Thrift's binary protocol without thriftpy2; ``requests`` writes the calls.
 
-thriftpy2 makes an object of every cell, of which we would make a ``Cell`` at once. Read by hand, a page costs half of
-that, and the columns of one row are the same bytes objects as those of the row before. Two rules keep it honest:
+thriftpy2 makes an object of every cell, from which a ``Cell`` would be made at once. Without it a page costs half as
+much, and the columns of one row are the same bytes objects as those of the row before. Two rules keep it correct:
 
-1. The quick way knows one order of fields, the one that HBase's gateways write. Whatever else arrives is read field by
-   field (:func:`_struct`); an error, or a message that is none of ours, is left to thriftpy2 with the same bytes.
-2. A reply has no length. Whatever runs into the end of what has arrived is read again when more has.
+1. The fast path reads one order of fields, the one that HBase's gateways write. Other orders are read field by field
+   (:func:`_struct`); an error, or a message that is not known here, is left to thriftpy2 with the same bytes.
+2. A reply has no length. A read that reaches the end of the bytes is repeated when more have arrived.
 
-Everything here is about bytes: sockets and errors are others' business.
+The functions work on bytes only. ``link`` has the transport, ``errors`` the errors.
 """
 
 from __future__ import annotations
@@ -58,41 +58,41 @@ _list_field = Struct(">bhbi")
 _map_field = Struct(">bhbbi")
 _container = Struct(">bi")
 _map_container = Struct(">bbi")
-#: A row is its required fields at least: an empty TResult takes 9 bytes, a TRowResult 8 for its key alone.
+#: A row has at least its required fields: an empty TResult takes 9 bytes, a TRowResult 8 for its key alone.
 _ROW_BYTES_MIN = 8
-#: A row, its list of cells and a cell are three.
+#: The depth of structs and containers; a row, its list of cells and a cell are three.
 _DEPTH_MAX = 16
 
 
 class NotOurs(Exception):
-    """The message is not what this module reads: an error, or something unknown."""
+    """The message cannot be read by this module: it is an error, or unknown."""
 
 
 class Incoming(Protocol):
-    """A reply as it arrives. ``head`` is how it must begin: type, method and sequence id of the call's reply."""
+    """A reply as it arrives. ``head`` are its expected first bytes: type, method and sequence id."""
 
     data: bytes
     head: bytes
 
     def more(self, at: int) -> bytes:
-        """Wait for more; what stands before ``at`` is dropped, so that this becomes 0."""
+        """Wait for more bytes and return all; those before ``at`` are dropped, so that ``at`` becomes 0."""
         ...
 
     def end(self, at: int) -> None:
-        """The reply ends there; what stands behind it is the next one's."""
+        """End the reply at ``at``; later bytes belong to the next reply."""
         ...
 
 
 # -- replies -------------------------------------------------------------------------------------------------------
 
-#: Reads one row at an offset: the result, and the offset after it. Raises TooShort or IndexError when it is not whole.
+#: Bytes and offset -> the row there and the offset after it; TooShort or IndexError when the row is not whole.
 RowReader: TypeAlias = Callable[[bytes, int], tuple[Result, int]]
 
 
 class _Shape:
-    """Cells of one row, as long as those of the row before: constant bytes between values and timestamps.
+    """The layout of a row whose cells have the lengths of the row before: constant bytes between values and timestamps.
 
-    One ``unpack`` takes such a row apart, and one comparison of tuples proves that it is such a row.
+    One ``unpack`` reads such a row, and one comparison of tuples proves that the row has this layout.
     """
 
     __slots__ = ("_columns", "_constants", "_in_order", "_struct", "_times", "count", "size")
@@ -106,9 +106,9 @@ class _Shape:
         *,
         is_sorted: bool,
     ) -> None:
-        """Before each value ``constants[i]``, which ends with its length; after the last, the last constant.
+        """``constants[i]`` are the bytes before value i, with its length; the last constant follows the last value.
 
-        ``time`` is the head of a timestamp, which stands behind each value. ``is_sorted``: cells come in their order.
+        ``time`` is the head of a timestamp, which follows each value. ``is_sorted``: the cells are in HBase's order.
         """
         layout = "".join(
             f"{len(constant)}s{length}s{len(time)}sq" for constant, length in zip(constants[:-1], lengths, strict=True)
@@ -124,7 +124,7 @@ class _Shape:
         self.size = self._struct.size
 
     def cells(self, data: bytes, at: int) -> PutCells | None:
-        """In the order of columns; None if it is another shape."""
+        """Return the cells in the order of columns; None if the row has another layout."""
         parts = self._struct.unpack_from(data, at)
         if parts[::4] != self._constants or parts[2::4] != self._times:
             return None
@@ -135,12 +135,12 @@ class _Shape:
 
 
 class _Rows(ABC):
-    """Reads rows one after the other; remembers the shape of the last one, because the next is mostly like it."""
+    """Reads rows one after the other; keeps the layout of the last row, because the next one is mostly the same."""
 
-    #: The head of a timestamp, and what follows it up to the next cell.
+    #: The head of a timestamp, and the bytes from it to the next cell.
     _TIME: ClassVar[bytes]
     _END: ClassVar[bytes]
-    #: Whether cells come in HBase's order.
+    #: True if cells are in HBase's order.
     _IS_SORTED: ClassVar[bool]
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class _Rows(ABC):
         self._shape: _Shape | None = None
 
     def __call__(self, data: bytes, at: int) -> tuple[Result, int]:
-        """One row at an offset, and the offset after it; TooShort or IndexError when it is not whole."""
+        """Return the row at an offset, and the offset after it; TooShort or IndexError when it is not whole."""
         try:
             found = self._quick(data, at)
         except (TooShort, IndexError):
@@ -163,17 +163,17 @@ class _Rows(ABC):
 
     @abstractmethod
     def _quick(self, data: bytes, at: int) -> tuple[Result, int] | None:
-        """None when the fields are not in the order that is known."""
+        """Return the row and the offset after it; None if its fields are in another order than the gateways'."""
 
     @abstractmethod
     def _careful(self, data: bytes, at: int) -> tuple[Result, int]: ...
 
     @abstractmethod
     def _column(self, data: bytes, at: int) -> tuple[bytes, int]:
-        """The name of a cell's column, and where the length of its value stands."""
+        """Return the name of a cell's column, and the offset of its value's length."""
 
     def _cells(self, data: bytes, at: int, count: int) -> tuple[Sequence[Cell], int] | None:
-        """So many cells, in the order of columns, and where they end."""
+        """Return ``count`` cells in the order of columns, and the offset after them."""
         shape = self._shape
         if shape is not None and shape.count == count and at + shape.size <= len(data):
             known = shape.cells(data, at)
@@ -306,7 +306,7 @@ def _column_order(cell: Cell) -> tuple[bytes, bytes, bytes]:
 
 
 def rows_begin(incoming: Incoming) -> tuple[int, int]:
-    """Where the first row of a list stands and how many there are; NotOurs, and nothing consumed, if it is no list."""
+    """Return the offset of the first row of a list, and the number of rows; NotOurs if it is no list."""
     at, kind = _success(incoming)
     if kind != _LIST:
         raise NotOurs
@@ -320,7 +320,7 @@ def rows_begin(incoming: Incoming) -> tuple[int, int]:
 
 
 def read_rows(incoming: Incoming, reader: RowReader, begin: tuple[int, int] | None = None) -> list[Result]:
-    """A reply whose success is a list of rows; ``begin`` is what :func:`rows_begin` said, where it was asked."""
+    """Return the rows of a reply; ``begin`` is the result of :func:`rows_begin`, if that was called."""
     at, count = rows_begin(incoming) if begin is None else begin
     data = incoming.data
     rows: list[Result] = []
@@ -336,7 +336,7 @@ def read_rows(incoming: Incoming, reader: RowReader, begin: tuple[int, int] | No
 
 
 def read_row(incoming: Incoming, reader: RowReader) -> Result:
-    """A reply whose success is one row."""
+    """Return the row of a reply."""
     at, kind = _success(incoming)
     if kind != _STRUCT:
         raise NotOurs
@@ -352,14 +352,14 @@ def read_row(incoming: Incoming, reader: RowReader) -> Result:
 
 
 def _success(incoming: Incoming) -> tuple[int, int]:
-    """Where the value of a successful reply begins, and its type. Nothing is dropped: thriftpy2 may have to read it.
+    """Return the offset and the type of the value of a successful reply. No bytes are dropped, for thriftpy2.
 
-    NotOurs when it is another message than the reply to this call, or carries no value.
+    NotOurs when it is another message than the reply to this call, or has no value.
     """
     head, data = incoming.head, incoming.data
     at = len(head)
     while len(data) < at + 3:
-        # Look at what is there before waiting for more: what is no reply of ours may be shorter than its head.
+        # Compare before waiting for more bytes: another message may be shorter than the expected head.
         if not head.startswith(data[:at]) or (len(data) > at and data[at] == _STOP):
             raise NotOurs
         data = incoming.more(0)
@@ -372,7 +372,7 @@ def _success(incoming: Incoming) -> tuple[int, int]:
 
 
 def ended(incoming: Incoming, at: int) -> None:
-    """After the value comes the end of the message."""
+    """Check that the message ends after the value."""
     data = incoming.data
     while len(data) <= at:
         data, at = incoming.more(at), 0
@@ -397,7 +397,7 @@ def _expected(data: bytes, at: int, number: int) -> tuple[bytes, int]:
 def _struct(data: bytes, at: int, depth: int = _DEPTH_MAX) -> tuple[dict[tuple[int, int], Any], int]:
     """Return a struct's values by number and type, and where it ends.
 
-    A field that has another type than its number should is another field, which nobody asks for: as in libthrift.
+    A field with another type than the protocol's is an unknown field, as in libthrift.
     """
     if depth <= 0:
         raise ConnectionError(f"the gateway sent a row of more than {_DEPTH_MAX} structs and containers in each other")
@@ -431,7 +431,7 @@ def _value(data: bytes, at: int, kind: int, depth: int) -> tuple[Any, int]:
 
 
 def _possible(count: int, data: bytes, at: int) -> int:
-    """Return a count. Each value takes a byte at least: fewer bytes than that mean that more must arrive first."""
+    """Return a count; TooShort if fewer bytes have arrived, because each value takes at least one."""
     if count < 0:
         raise ConnectionError(f"the gateway sent a container of {count} values")
     if count > len(data) - at:
@@ -444,7 +444,7 @@ def _list(data: bytes, at: int, kind: int, count: int, depth: int) -> tuple[list
     for _ in range(count):
         begun = at
         value, at = _value(data, at, kind, depth)
-        if kind == _STRUCT and at - begun == 1:  # one byte would become a dict; no struct of HBase's is empty
+        if kind == _STRUCT and at - begun == 1:  # one byte would become a dict; HBase has no empty struct
             raise ConnectionError("the gateway sent a list of empty structs")
         values.append(value)
     return values, at

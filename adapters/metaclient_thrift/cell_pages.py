@@ -1,10 +1,10 @@
-"""Pages of a Thrift 2 scan into Arrow, without a Python object for each cell.
+"""Decodes pages of a Thrift 2 scan into Arrow, without a Python object per cell.
 
-A page has no index: where a row begins is known only at the end of the one before. But every row and every cell begins
-with the same three bytes. So numpy finds all places that look like a beginning, works out for each where it would end,
-and *then* looks whether they form one chain from the first byte of the page to its last. A chain without a gap is the
-only way to read the bytes, whatever else looked like a beginning inside of a value. Where there is no such chain
-(fields in another order, tags, rows in pieces), the page is read row by row as for everyone else.
+A page has no index: the offset of a row is known only at the end of the row before. But every row and every cell begins
+with the same three bytes. So numpy finds all offsets with these bytes, computes for each where the row or cell would
+end, and *then* checks that they form one chain from the first byte of the page to its last. A chain without a gap is
+the only way to read the page, even if these three bytes occur inside of a value. Without such a chain (fields in
+another order, tags, rows in pieces), the page is read row by row, as :mod:`metaclient_thrift.binary` does.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _TYPE = 0x030006
 _TAIL = (2, 0, 3, 0, 2, 0, 4, 0, 0)
 _STALE_AT = 3
 _TAIL_BYTES = len(_TAIL)
-#: Nothing that ends a page's last row is shorter: what begins later is no beginning.
+#: The last row of a page ends with at least so many bytes, so no row or cell begins later.
 _REST_BYTES = 16
-#: Borders in Arrow are numbers of 32 bits.
+#: Offsets in Arrow are numbers of 32 bits.
 _BYTES_MAX = 0x7FFFFFFF
-#: A page that looks whole is looked at so often before it is read row by row.
+#: A page that seems whole is tried this often before it is read row by row.
 _LOOKS_MAX = 4
-#: Beginnings that are none are thrown out in so many rounds, as one may stand behind another.
+#: False beginnings are removed in this many rounds, as one may follow another.
 _ROUNDS_MAX = 4
 
 
@@ -55,17 +55,17 @@ class CellRows:
 
     @classmethod
     def of(cls, results: Sequence[Result]) -> CellRows:
-        """Of rows that were read one by one."""
+        """Return the cells of rows that were read one by one."""
         first, last = (results[0].row, results[-1].row) if results else (b"", b"")
         return cls(batch_of_results(results), len(results), first, last, any(one.is_stale for one in results))
 
 
 def read_cells(incoming: Incoming, reader: RowReader) -> CellRows:
-    """A reply whose success is a list of rows, as cells; see :func:`~metaclient_thrift.binary.read_rows`."""
+    """Return the rows of a reply as cells; see :func:`~metaclient_thrift.binary.read_rows`."""
     at, count = rows_begin(incoming)
     data = incoming.data
     for _ in range(_LOOKS_MAX if count else 0):
-        # The end of the last struct and that of the message are zeros: what ends otherwise is not all of it.
+        # The last struct and the message end with zeros: bytes with another end are not the whole reply.
         while not data.endswith(b"\0\0"):
             data, at = incoming.more(at), 0
         found = cells_of_rows(data, at, count)
@@ -79,7 +79,7 @@ def read_cells(incoming: Incoming, reader: RowReader) -> CellRows:
 
 
 def _is_whole(data: bytes, at: int, count: int, reader: RowReader) -> bool:
-    """Whether all rows have arrived. Nobody may wait for more who does not know that more must come."""
+    """Return True if all rows have arrived: a read may wait for more bytes only if more must come."""
     try:
         for _ in range(count):
             _, at = reader(data, at)
@@ -89,7 +89,7 @@ def _is_whole(data: bytes, at: int, count: int, reader: RowReader) -> bool:
 
 
 def cells_of_rows(data: bytes, at: int, count: int) -> tuple[CellRows, int] | None:
-    """``count`` rows (one at least) at an offset, and the offset after them; None if they cannot be read like this."""
+    """Return ``count`` rows (at least one) at an offset, and the offset after them; None if they form no chain."""
     if len(data) > _BYTES_MAX:
         return None
     np, _ = libraries()
@@ -114,7 +114,7 @@ def cells_of_rows(data: bytes, at: int, count: int) -> tuple[CellRows, int] | No
 
 @dataclass(frozen=True, slots=True)
 class _Elements:
-    """What looks like the beginning of a row, or a cell: arrays of the same length, in order of the bytes."""
+    """Possible beginnings of rows and cells: arrays of the same length, in order of their offsets."""
 
     start: Any
     second: Any  # the end of its first field: a row's key, a cell's family
@@ -127,7 +127,7 @@ class _Elements:
 
     @classmethod
     def found(cls, np: Any, block: Any, at: int) -> _Elements:
-        """All of them in the bytes from ``at`` on."""
+        """Return all possible beginnings in the bytes from ``at`` on."""
         last = len(block) - _REST_BYTES
         start = np.flatnonzero(block[at : max(last, at)] == _FIRST >> 16) + at
         start = start[_words(np, block, start) >> 8 == _FIRST]
@@ -162,12 +162,12 @@ def _kept(is_kept: Any, *arrays: Any) -> tuple[Any, ...]:
 
 
 def _words(np: Any, block: Any, at: Any) -> Any:
-    """The four bytes at each place as a number."""
+    """Return the four bytes at each offset as a number."""
     return taken(np, block, at, 4).view(">u4").ravel().astype(np.int64)
 
 
 def _chain(np: Any, elements: _Elements, at: int) -> _Elements | None:
-    """Those that follow one another from ``at`` on, each where the one before it ends; None if there is a gap."""
+    """Return the elements from ``at`` on of which each begins where the one before ends; None if there is a gap."""
     for _ in range(_ROUNDS_MAX):
         start, follower = elements.start, elements.follower
         if not len(start) or start[0] != at:

@@ -1,4 +1,4 @@
-"""One call through a gateway: borrow a connection, ask, give it back or drop it, and say what went wrong."""
+"""One call through a gateway: borrow a connection, call, give the connection back or drop it, translate the error."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from metaclient.model import META_TABLE
 from metaclient.runtime import Runtime
 from metaclient.wire.stream import Dial
 from metaclient_thrift.binary import RowReader
-from metaclient_thrift.errors import Call, is_answer, translated
-from metaclient_thrift.gateways import Gateways, Loan
+from metaclient_thrift.errors import CallAttempt, is_answer, translate_error
+from metaclient_thrift.gateways import DropCause, Gateways, Loan
 from metaclient_thrift.link import Link, make_link
 from metaclient_thrift.messages import WrongReply
 from metaclient_thrift.transports import connect
@@ -54,7 +54,7 @@ class Channel:
         is_write: bool = False,
         only: Gateway | None = None,
     ) -> Any:
-        """Ask whoever's turn it is; one attempt, over by the deadline."""
+        """Make one call at the next gateway, or at ``only`` that one; it ends by the deadline."""
         return self.call_at(method, *args, deadline=deadline, table=table, is_write=is_write, only=only)[0]
 
     def call_at(
@@ -66,7 +66,7 @@ class Channel:
         is_write: bool = False,
         only: Gateway | None = None,
     ) -> tuple[Any, Gateway]:
-        """The same, and which gateway has answered: its scanners are known nowhere else."""
+        """Make one call; return its result and the gateway, which is the only one that has the scanners it opens."""
         return self.ask(lambda link: link.call(method, *args), method, deadline, table, is_write=is_write, only=only)
 
     def ask(
@@ -79,12 +79,12 @@ class Channel:
         is_write: bool = False,
         only: Gateway | None = None,
     ) -> tuple[T, Gateway]:
-        """Ask one gateway in whatever way; ``method`` is for messages."""
+        """Make a call by ``ask`` on a borrowed connection; ``method`` is for error messages."""
         loan = Loan()
         try:
             return self._asked(loan, ask, method, deadline, table, is_write, only), loan.gateway
-        except BaseException:  # if interrupted, the reply is still to come, and nobody will read it
-            self.gateways.drop(loan)  # nothing, where it was given back or dropped already
+        except BaseException:  # after an interrupt the reply is still to come, and must not be read by the next call
+            self.gateways.drop(loan)  # without effect if it was given back or dropped already
             raise
 
     def _asked(
@@ -105,7 +105,7 @@ class Channel:
             gateways.give_back(loan)
             raise CallTimeout(f"there was no time left for {method}") from error
         except OSError as error:
-            gateways.drop(loan, is_broken=True)
+            gateways.drop(loan, DropCause.BROKEN)
             raise self._error(error, link, method, table, is_write=False) from error
         try:
             answer = ask(link)
@@ -113,15 +113,12 @@ class Channel:
             if is_answer(error):
                 (gateways.give_back if link.is_in_step else gateways.drop)(loan)
             else:
-                is_silent = isinstance(error, TimeoutError)
-                # Replies out of step are the fault of one connection, not of the gateway.
-                is_broken = isinstance(error, OSError) and not is_silent and not isinstance(error, WrongReply)
-                gateways.drop(loan, is_silent=is_silent, is_broken=is_broken)
+                gateways.drop(loan, _drop_cause(error))
             made = self._error(error, link, method, table, is_write)
             if isinstance(made, NotServingRegion) and table is not None:
-                made = self._told_if_disabled(made, table, deadline)
+                made = self._check_disabled(made, table, deadline)
             raise made from error
-        if link.has_surplus:  # the answer is right, by its sequence id; what follows it belongs to no call
+        if link.has_surplus:  # the reply has the right sequence id; the bytes after it belong to no call
             gateways.drop(loan)
         else:
             gateways.give_back(loan)
@@ -132,12 +129,13 @@ class Channel:
             return ConnectionClosed(
                 "the connection to the Thrift gateways was closed during the call", may_have_applied=is_write
             )
-        return translated(error, Call(method, table, is_write, str(link.gateway), self._scheme))
+        attempt = CallAttempt(method, table, is_write, str(link.gateway), self._scheme)
+        return translate_error(error, attempt)
 
-    def _told_if_disabled(self, error: MetaClientError, table: bytes, deadline: float) -> MetaClientError:
-        """A call on a disabled table may end as NotServingRegion, which would be tried again: ask what it is.
+    def _check_disabled(self, error: MetaClientError, table: bytes, deadline: float) -> MetaClientError:
+        """Return TableDisabled for a NotServingRegion of a disabled table, which would be retried; else the error.
 
-        HBase's own client looks at a table's state for single calls and not for batches.
+        HBase's Java client checks the state of the table for single calls, and not for batches.
         """
         try:
             if table == META_TABLE or self._is_enabled(table, deadline):
@@ -154,3 +152,12 @@ class Channel:
 
     def close(self) -> None:
         self.gateways.close()
+
+
+def _drop_cause(error: Exception) -> DropCause:
+    """Return why a connection is dropped whose call raised this error."""
+    if isinstance(error, TimeoutError):
+        return DropCause.SILENT
+    if isinstance(error, OSError) and not isinstance(error, WrongReply):
+        return DropCause.BROKEN
+    return DropCause.ABANDONED  # replies out of step are the fault of one connection, not of the gateway

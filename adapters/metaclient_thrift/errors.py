@@ -1,12 +1,12 @@
-"""Translates what gateways say into our errors: the one place that looks into their texts.
+"""Translates errors of gateways into MetaClientErrors: the only module that parses their texts.
 
-Four kinds of text, by what HBase does (Thrift 2; Thrift 1 always begins with the class):
+There are four kinds of text (Thrift 2; a text of Thrift 1 always begins with the class):
 
 1. Raised on a region server: ``org.apache.hadoop.hbase.SomeException: text`` and a stack trace.
-2. Retried inside the gateway: ``Failed after attempts=5, exceptions:`` and a line an attempt, each with time, class
-   and text. The last attempt's cause counts.
+2. Retried inside the gateway: ``Failed after attempts=5, exceptions:`` and a line per attempt, with time, class and
+   text. The cause of the last attempt decides.
 3. A batch: ``Failed 2 actions: SomeException: 2 times, servers with issues: ...``.
-4. Born in the gateway's own client: a bare text. An unknown table is nothing but its name.
+4. Raised by the gateway's own client: only a text. For an unknown table the text is its name.
 
 The class decides; else the text; else ``canRetry``. The message is one line, the whole text is in ``detail``.
 """
@@ -36,12 +36,12 @@ from metaclient.errors import (
     Unsupported,
 )
 from metaclient.wire import java_errors
-from metaclient.wire.peers import described, recognised
+from metaclient.wire.peers import describe_peer, recognise_peer
 from metaclient_thrift.messages import NotThrift
 
-__all__ = ["Call", "is_answer", "translated"]
+__all__ = ["CallAttempt", "is_answer", "translate_error"]
 
-#: Every repetition has a bound, or each place where a hostile text begins anew would be read to its end.
+#: Every repetition has a bound: without one, matching a hostile text takes quadratic time.
 _CLASS = r"(?:[a-z]\w{0,63}\.){1,16}(?:\w{1,127}\$)?[A-Z]\w{0,127}"
 #: A class at the start of a line, or after the time and the caller of an attempt.
 _NAMED = rf"(?P<java>{_CLASS})(?:\((?P<inner>{_CLASS})\))?(?:: (?P<text>.*))?$"
@@ -51,11 +51,11 @@ _NESTED = re.compile(rf"\b(?P<java>{_CLASS}(?:Exception|Error))(?P<inner>\b): (?
 _BATCH = re.compile(r"Failed \d+ actions?: (?P<cause>.*?)(?:: \d+ times?\b.*)?$", re.MULTILINE)
 _SIMPLE = re.compile(r"^(?P<java>[\w.$]{1,300})(?:: (?P<text>.*))?$")
 _SUFFIXES = ("Exception", "Error")
-#: HBase's longest lines hold a region's name and a row; what is longer is cut.
+#: HBase's longest lines hold a region's name and a row; longer lines are cut.
 _LINE_CHARS_MAX = 4096
 #: 35 attempts (hbase.client.retries.number of old versions) name three classes each. The last ones decide.
 _CAUSES_MAX = 256
-#: Classes that wrap what we want to know.
+#: Classes that wrap the cause.
 _WRAPPERS = frozenset(
     {
         "IOException",
@@ -69,9 +69,9 @@ _WRAPPERS = frozenset(
         "ServiceException",
     }
 )
-#: Refusals that stay what they are, although HBase wraps them in an exception that may be tried again.
+#: Errors that are final, although HBase wraps them in an exception that may be retried.
 _FINAL = frozenset({"IncompatibleFilterException", "InvalidRowFilterException"})
-#: TApplicationException types after which the two sides still agree where they are.
+#: TApplicationException types after which the connection can be used again.
 _IN_STEP = frozenset(
     {
         TApplicationException.UNKNOWN_METHOD,
@@ -82,8 +82,8 @@ _IN_STEP = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
-    """What was asked for: errors are judged and worded by it."""
+class CallAttempt:
+    """One attempt of a call at one gateway, as far as its errors depend on it."""
 
     what: str
     table: bytes | None = None
@@ -113,21 +113,21 @@ class _Cause:
 
 
 def is_answer(error: BaseException) -> bool:
-    """True when the gateway has answered and the connection can go on: HBase's own errors, and refusals."""
+    """Return True if the error is the gateway's answer, by an error of HBase or a refusal: the connection is usable."""
     if isinstance(error, TApplicationException):
         return error.type in _IN_STEP
     return isinstance(error, TException) and not isinstance(error, TTransportException | TProtocolException)
 
 
-def translated(error: BaseException, call: Call) -> MetaClientError:
-    """Our error for whatever a call through a gateway raised; the cause is chained."""
-    made = _translated(error, call)
+def translate_error(error: BaseException, call: CallAttempt) -> MetaClientError:
+    """Return the MetaClientError for an exception that a call through a gateway raised, with the exception as cause."""
+    made = _translate(error, call)
     if made is not error:
         made.__cause__ = error
     return made
 
 
-def _translated(error: BaseException, call: Call) -> MetaClientError:
+def _translate(error: BaseException, call: CallAttempt) -> MetaClientError:
     match error:
         case MetaClientError():
             return error
@@ -135,25 +135,25 @@ def _translated(error: BaseException, call: Call) -> MetaClientError:
             text = f"the Thrift gateway {call.gateway} did not answer {call} in time"
             return CallTimeout(text, may_have_applied=call.is_write)
         case TApplicationException():
-            return _of_application(error, call)
-        case NotThrift() if (peer := recognised(error.first)) is not None:
-            return ConfigError(f"{call.scheme}:// does not fit: {described(call.gateway, peer)}")
+            return _translate_application(error, call)
+        case NotThrift() if (peer := recognise_peer(error.first)) is not None:
+            return ConfigError(f"{call.scheme}:// does not fit: {describe_peer(call.gateway, peer)}")
         case OSError() | EOFError() | TTransportException():
             text = f"the connection to the Thrift gateway {call.gateway} broke during {call}: {error}"
             return ServerUnreachable(text, may_have_applied=call.is_write)
         case TException():
-            return _of_hbase(error, call)
+            return _translate_hbase(error, call)
     return BackendFault(
-        f"{call} failed in our own Thrift client: {type(error).__name__}: {error}", may_have_applied=call.is_write
+        f"{call} failed in metaclient's Thrift client: {type(error).__name__}: {error}", may_have_applied=call.is_write
     )
 
 
-def _of_application(error: TApplicationException, call: Call) -> MetaClientError:
+def _translate_application(error: TApplicationException, call: CallAttempt) -> MetaClientError:
     said = _text(error.message) or str(error)
     if error.type == TApplicationException.UNKNOWN_METHOD:
-        return Unsupported(f"the Thrift gateway {call.gateway} does not know {call}: {said}; {_other_service(call)}")
+        return Unsupported(f"the Thrift gateway {call.gateway} does not know {call}: {said}; {_suggest_service(call)}")
     if error.type == TApplicationException.INTERNAL_ERROR:
-        # A null pointer or an illegal argument in the gateway; it tells its log, not us.
+        # A null pointer or an illegal argument in the gateway, which writes it only to its log.
         hint = "usually a bad argument, such as an empty row or a filter that does not parse"
         return RequestRefused(
             f"the Thrift gateway {call.gateway} failed inside at {call}: {said} ({hint})",
@@ -163,8 +163,8 @@ def _of_application(error: TApplicationException, call: Call) -> MetaClientError
     return BackendFault(f"{call}: the Thrift gateway {call.gateway} said {said}", may_have_applied=call.is_write)
 
 
-def _other_service(call: Call) -> str:
-    """Gateways before HBase 2.3 cannot be asked which of the two services they are."""
+def _suggest_service(call: CallAttempt) -> str:
+    """Return a hint about the other service: gateways before HBase 2.3 do not report which one they serve."""
     is_first = call.scheme.startswith("thrift1")
     spoken, other = ("Thrift 1", "Thrift 2") if is_first else ("Thrift 2", "Thrift 1")
     url = f"thrift2://{call.gateway}" if is_first else f"thrift1://{call.gateway}"
@@ -178,8 +178,8 @@ def _text(said: object) -> str:
     return java_errors.clipped(said.decode(errors="replace") if isinstance(said, bytes) else str(said or ""))
 
 
-def _of_hbase(error: TException, call: Call) -> MetaClientError:
-    """TIOError, TIllegalArgument, and Thrift 1's IOError, IllegalArgument, AlreadyExists."""
+def _translate_hbase(error: TException, call: CallAttempt) -> MetaClientError:
+    """Translate TIOError, TIllegalArgument, and Thrift 1's IOError, IllegalArgument and AlreadyExists."""
     said = _text(getattr(error, "message", None))
     kind = type(error).__name__
     if kind == "AlreadyExists":
@@ -189,17 +189,17 @@ def _of_hbase(error: TException, call: Call) -> MetaClientError:
     can_retry = getattr(error, "canRetry", None)
     if kind == "IllegalArgument":
         can_retry = False
-    return _judged(said, can_retry, call)
+    return _judge(said, can_retry, call)
 
 
-def _judged(said: str, can_retry: bool | None, call: Call) -> MetaClientError:
-    causes = list(deque(_causes(said), maxlen=_CAUSES_MAX))
-    cause = _decisive(causes) or _Cause("", java_errors.one_line(said))
+def _judge(said: str, can_retry: bool | None, call: CallAttempt) -> MetaClientError:
+    causes = list(deque(_find_causes(said), maxlen=_CAUSES_MAX))
+    cause = _choose_cause(causes) or _Cause("", java_errors.one_line(said))
     kind = java_errors.error_class(cause.java, f"{cause.text}\n{said}" if cause.is_wrapper else cause.text)
     if kind is None:
-        kind = _of_bare_text(cause.text or said, call)
+        kind = _judge_bare_text(cause.text or said, call)
     if kind is RequestRefused and can_retry and cause.simple not in _FINAL:
-        kind = None  # a plain IOException on top of it says otherwise
+        kind = None  # although a plain IOException wraps it, which may be retried
     if kind is None:
         kind = RequestRefused if can_retry is False else BackendFault
     is_sure = java_errors.is_certainly_not_applied(kind, cause.java, cause.text) and all(
@@ -207,11 +207,11 @@ def _judged(said: str, can_retry: bool | None, call: Call) -> MetaClientError:
         for one in causes
         if not one.is_wrapper
     )
-    return java_errors.made(kind, _message(cause, call), may_have_applied=call.is_write and not is_sure, detail=said)
+    return java_errors.made(kind, _describe(cause, call), may_have_applied=call.is_write and not is_sure, detail=said)
 
 
-def _of_bare_text(said: str, call: Call) -> type[MetaClientError] | None:
-    """HBase's own client says no more than the name of a table that is not there."""
+def _judge_bare_text(said: str, call: CallAttempt) -> type[MetaClientError] | None:
+    """Translate a text without a class: the name of a table, if that does not exist."""
     if call.table is not None and said.strip() in (call.table.decode(errors="replace"), _qualified(call.table)):
         return TableNotFound
     return None
@@ -222,13 +222,13 @@ def _qualified(table: bytes) -> str:
     return text if ":" in text else f"default:{text}"
 
 
-def _message(cause: _Cause, call: Call) -> str:
+def _describe(cause: _Cause, call: CallAttempt) -> str:
     said = java_errors.one_line(": ".join(part for part in (cause.simple, cause.text) if part)) or "no text"
     return f"{call}: {said}"
 
 
-def _causes(said: str) -> Iterator[_Cause]:
-    """Every class that the text names as a failure, in order: of a batch, of attempts, of nested causes."""
+def _find_causes(said: str) -> Iterator[_Cause]:
+    """Return every exception that the text names, in order: of a batch, of attempts, of nested causes."""
     for whole in said.splitlines():
         line = whole[:_LINE_CHARS_MAX]
         found_line = _LINE.match(line) or _CAUSE.match(line)
@@ -250,8 +250,8 @@ def _is_exception(java_class: str) -> bool:
     return bool(suffix) and any(letter.isupper() for letter in simple.removesuffix(suffix))
 
 
-def _decisive(causes: list[_Cause]) -> _Cause | None:
-    """The last that is known; else the last that is no wrapper; else the last."""
+def _choose_cause(causes: list[_Cause]) -> _Cause | None:
+    """Return the last cause whose class is known; else the last that is no wrapper; else the last."""
     known = [one for one in causes if one.java and java_errors.error_class(one.java) is not None]
     specific = [one for one in known if one.simple != "DoNotRetryIOException"]
     real = [one for one in causes if not one.is_wrapper]

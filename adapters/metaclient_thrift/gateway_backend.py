@@ -1,4 +1,4 @@
-"""What both protocols have in common: the channel to the gateways, rows that are read by hand, scanners that end."""
+"""The base of both Thrift backends: the channel to the gateways, calls that answer rows, the first contact."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from metaclient.config.hbase_properties import warn_unread
 from metaclient.errors import CallTimeout, ConfigError, MetaClientError, ServerUnreachable, Unsupported
 from metaclient.model import Result
 from metaclient.runtime import Runtime
-from metaclient.wire.peers import described, probed
+from metaclient.wire.peers import describe_peer, probe_peer
 from metaclient.wire.stream import Dial
 from metaclient_thrift.binary import RowReader, read_row, read_rows
 from metaclient_thrift.channel import Channel
@@ -23,21 +23,24 @@ from metaclient_thrift.url import PROPERTIES, Gateway, ThriftUrl
 
 __all__ = ["GatewayBackend"]
 
-#: The gateway answers the first call by itself, so that silence means that it does not understand us.
+#: The gateway answers the first call without HBase, so a silent gateway speaks another protocol.
 OPEN_S_MAX = 10.0
-#: For finding out what else a server is that did not answer; with the above a first contact ends within 13 s.
+#: The time for finding out which protocol a silent server speaks; a first contact ends within 13 s.
 PROBES_S_MAX = 3.0
 
 
 class GatewayBackend(ABC):
-    """Base of the two backends. A subclass says which service, how rows are read, and where its abilities differ."""
+    """Base of the two backends. A subclass has the service, the reader of rows, and the capabilities that differ.
+
+    ``dial`` makes the streams to the gateways: by the url, plain TCP or TLS, unless it is given.
+    """
 
     name: ClassVar[str]
     _service: ClassVar[Any]
     _decodes_text: ClassVar[bool]
     _reader: ClassVar[Callable[[], RowReader]]
     _abilities: ClassVar[Mapping[str, bool]] = {}
-    #: TThriftServerType of the gateways that it can use.
+    #: The TThriftServerType of its gateways.
     _server_type: ClassVar[int]
 
     def __init__(
@@ -79,30 +82,30 @@ class GatewayBackend(ABC):
         until = min(deadline, runtime.now() + OPEN_S_MAX)
         try:
             spoken, _ = self._channel.ask(Link.server_type, "getThriftServerType", until, None, only=gateway)
-        except Unsupported:  # before 2.3 there was nothing to ask; that it answers is enough
+        except Unsupported:  # gateways before 2.3 do not have the call; that they answer is enough
             return
         except (CallTimeout, ServerUnreachable) as error:
-            raise self._misdirected(error, gateway) from error
+            raise self._explain(error, gateway) from error
         if spoken != self._server_type:
             found = f"{gateway} is a Thrift {spoken} gateway"
             raise ConfigError(f"{found}: write thrift{spoken}: instead of {self.name}:")
 
-    def _misdirected(self, error: MetaClientError, gateway: Gateway) -> MetaClientError:
-        """The error of a first call that was not answered: what else the server is, where it can be found out."""
+    def _explain(self, error: MetaClientError, gateway: Gateway) -> MetaClientError:
+        """Return the error of a first call without an answer: a ConfigError if the server speaks another protocol."""
         runtime = self._runtime
-        peer = probed(gateway.host, gateway.port, now=runtime.now, deadline=runtime.now() + PROBES_S_MAX)
+        peer = probe_peer(gateway.host, gateway.port, now=runtime.now, deadline=runtime.now() + PROBES_S_MAX)
         if peer is None:
-            hint = "a server that is no Thrift gateway, or waits for another transport or protocol, behaves so, too"
+            hint = "a server that is no Thrift gateway, or expects another transport or protocol, does not answer, too"
             return type(error)(f"{error}; {hint}: try ?transport=framed or ?protocol=compact")
         if self._url.scheme in peer.schemes and self._url.dialect == peer.options:
-            return error  # it is what the url says: a bad moment, or the path of an HTTP url
-        return ConfigError(f"{error}; {described(str(gateway), peer)}")
+            return error  # the url is right: the gateway was slow, or the path of an HTTP url is wrong
+        return ConfigError(f"{error}; {describe_peer(str(gateway), peer)}")
 
     def close(self) -> None:
         self._channel.close()
 
     def gateways(self) -> dict[str, dict[str, object]]:
-        """What is known of each gateway; JSON-able."""
+        """Return the connections, the ejection and the failures per gateway, as JSON values."""
         return self._channel.gateways.status()
 
     @abstractmethod
@@ -113,14 +116,14 @@ class GatewayBackend(ABC):
 
     @abstractmethod
     def _result_of(self, wire: Any) -> Result:
-        """A row as thriftpy2 has read it."""
+        """Return the Result of a row that thriftpy2 has read."""
 
     # -- calls ---------------------------------------------------------------------------------------------------
 
     def _row(
         self, method: str, args: Callable[[], tuple[object, ...]], request: bytes | None, deadline: float, table: bytes
     ) -> Result:
-        """A call that answers one row; ``request`` is the whole call where it was written by hand."""
+        """Make a call that answers one row; ``request`` are its encoded arguments, if there are."""
 
         def ask(link: Link) -> Result:
             if link.rows is None:
@@ -139,7 +142,7 @@ class GatewayBackend(ABC):
         request: bytes | None = None,
         only: Gateway | None = None,
     ) -> list[Result]:
-        """A call that answers a list of rows."""
+        """Make a call that answers a list of rows."""
 
         def ask(link: Link) -> list[Result]:
             if link.rows is None:
@@ -151,7 +154,7 @@ class GatewayBackend(ABC):
     def _rows_of_each(
         self, method: str, args: Sequence[tuple[object, ...]], deadline: float, table: bytes, only: Gateway
     ) -> list[Result]:
-        """The rows of several calls, one behind the other: the gateway works on one while we read the one before."""
+        """Return the rows of several calls, in their order; all calls are sent before the first reply is read."""
 
         def ask(link: Link) -> list[Result]:
             if link.rows is None:
@@ -160,7 +163,7 @@ class GatewayBackend(ABC):
 
         return self._channel.ask(ask, method, deadline, table, only=only)[0]
 
-    def _tell(
+    def _call_void(
         self,
         method: str,
         args: Callable[[], tuple[object, ...]],
@@ -168,13 +171,13 @@ class GatewayBackend(ABC):
         deadline: float,
         table: bytes,
     ) -> None:
-        """A write that answers nothing."""
+        """Make a write whose reply is void."""
 
         def ask(link: Link) -> None:
             if link.rows is None:
                 link.call(method, *args())
             else:
-                link.say(method, request())
+                link.call_void(method, request())
 
         self._channel.ask(ask, method, deadline, table, is_write=True)
 
@@ -182,6 +185,6 @@ class GatewayBackend(ABC):
         return self._call(method, table, *args, deadline=deadline, table=table, is_write=True)
 
     def _close_quietly(self, scanner: object, deadline: float) -> None:
-        """The rows are here and right; a scanner that is not closed ends with its lease."""
+        """Close a scanner whose rows have been read; ignore errors, because an open scanner ends with its lease."""
         with contextlib.suppress(MetaClientError):
             self.scan_close(scanner, deadline)

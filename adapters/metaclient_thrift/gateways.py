@@ -1,22 +1,25 @@
-"""The gateways of one backend: whose turn it is, who is out, and a bounded pool of connections to each.
+"""The gateways of one backend: their order, their ejections, and a bounded pool of connections to each.
 
-1. Calls go round-robin over the gateways that are in. One that cannot be connected to is out for a time that doubles
-   with each failure; the next one is tried at once, because nothing was sent yet. When all are out, the one whose
-   time ends first is tried.
-2. A gateway that has not answered several calls in a row is out too. One call is not enough: it may be the region
-   server behind it that hangs, and then the gateway answers others meanwhile.
-3. Whose time out is over is tried by one call. Until that one is answered, the gateway is out again, for twice as long:
-   all the others would wait with it, and lookups among them would blame the meta replica that they had asked for.
+1. Calls go round-robin over the gateways that are not ejected. A gateway that cannot be connected to is ejected for a
+   time that doubles with each failure; the next gateway is tried at once, because nothing was sent yet. When all are
+   ejected, the one whose ejection ends first is tried.
+2. A gateway that has not answered several calls in a row is ejected, too. One call is not enough: the region server
+   behind the gateway may hang, and then the gateway answers other calls meanwhile.
+3. After its ejection a gateway is probed by one call. Until that call is answered, the gateway is ejected again, for
+   twice as long: otherwise all calls would wait with the probe, and lookups would blame the meta replica that they
+   read.
 4. A connection is used by one call at a time. A call that timed out, broke, was interrupted, or got the reply to
-   another call (by its sequence id) drops it: a late reply must never be read as the answer to the next call.
-5. A connection is looked at before each use: gateways hang up after 60 s of silence, and bytes that nobody asked for
-   mean that the replies are out of step. Either way another connection is used, and no call fails.
-6. The caller makes a :class:`Loan` and passes it in. Whatever interrupts the caller (KeyboardInterrupt, or what a
-   signal handler raises), even while the connection is on its way to it, ``drop`` of that loan leaves nothing counted.
+   another call (by its sequence id) drops it: a late reply must never be read as the reply to the next call.
+5. A connection is checked before each use: gateways hang up after 60 s of silence, and bytes that belong to no call
+   mean that the replies are out of step. In both cases another connection is used, and no call fails.
+6. The caller makes a :class:`Loan` and passes it to ``borrow``. If an exception interrupts the caller
+   (KeyboardInterrupt, or one that a signal handler raises), even inside of ``borrow``, ``drop`` of that loan leaves no
+   connection counted.
 """
 
 from __future__ import annotations
 
+import enum
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -27,20 +30,28 @@ from metaclient.runtime import Runtime
 from metaclient_thrift.link import Link
 from metaclient_thrift.url import Gateway
 
-__all__ = ["Gateways", "Loan"]
+__all__ = ["DropCause", "Gateways", "Loan"]
 
 _log = logging.getLogger(__name__)
-#: First time out, and the longest; the same as for meta replicas (meta_ejection_s, meta_ejection_max_s).
+#: The first ejection, and the longest; the same as for meta replicas (meta_ejection_s, meta_ejection_max_s).
 OUT_S, OUT_S_MAX = 1.0, 60.0
-#: Calls without an answer, in a row, after which a gateway is out.
+#: Calls without an answer, in a row, after which a gateway is ejected.
 SILENT_CALLS_MAX = 3
-#: For one connection: a gateway whose host swallows packets must leave time for the next one. HBase's clients take
+#: For one connection: a gateway whose host drops packets must leave time for the next one. HBase's clients take
 #: 10 s (hbase.ipc.client.socket.timeout.connect).
 CONNECT_S_MAX = 5.0
 
 
+class DropCause(enum.Enum):
+    """Why a connection is dropped."""
+
+    ABANDONED = "abandoned"  # an interrupt, or replies out of step: the gateway is not to blame
+    SILENT = "silent"  # no reply before the deadline
+    BROKEN = "broken"  # an error of the network
+
+
 class Loan:
-    """The claim of one call to one connection: of which gateway, and the connection as soon as there is one."""
+    """The claim of one call to a connection: its gateway, and the connection as soon as there is one."""
 
     __slots__ = ("_gateway", "_link")
 
@@ -61,7 +72,7 @@ class Loan:
 
 @dataclass(slots=True)
 class _State:
-    """One gateway, guarded by the lock of its owner."""
+    """The state of one gateway; guarded by the lock of `Gateways`."""
 
     idle: deque[Link] = field(default_factory=deque)
     lent: set[Loan] = field(default_factory=set)
@@ -69,8 +80,8 @@ class _State:
     silent_calls: int = 0
     out_until: float = float("-inf")
 
-    def leave_out(self, now: float) -> float:
-        """For how long: each time twice as long as before."""
+    def eject(self, now: float) -> float:
+        """Eject the gateway, for twice as long as the last time; return the seconds."""
         out_s: float = min(OUT_S * 2**self.failures, OUT_S_MAX)
         self.failures += 1
         self.out_until = now + out_s
@@ -99,15 +110,15 @@ class Gateways:
         runtime.on_fork(self._renew)
 
     def _begin(self) -> None:
-        """No connection is in use and nobody waits: at first, and in a child process."""
+        """Start without connections in use and without waiting callers, at first and in a child process."""
         self._lock = self._runtime.lock()
-        self._returned = self._runtime.condition(self._lock)  # all are told: some wait for any gateway, some for one
+        self._returned = self._runtime.condition(self._lock)  # all are notified: each may wait for another gateway
         # Guarded by the lock, as the states, their order and _is_closed are:
-        self._turn = self._runtime.rng.randrange(len(self._order))  # clients that start together must not go in step
-        self._waiting = 0  # callers for whom there was no connection
+        self._turn = self._runtime.rng.randrange(len(self._order))  # spreads clients that start together
+        self._waiting = 0  # callers that wait for a connection
 
     def _renew(self) -> None:
-        """In a child process: connect anew; the parent's connections are left to the parent, in use or not."""
+        """In a child process: start without connections; all of the parent's are left to the parent."""
         for link in self._links():
             link.transport.leave_to_parent()
         self._states = {
@@ -117,7 +128,7 @@ class Gateways:
         self._begin()
 
     def _links(self) -> list[Link]:
-        """Every connection, idle or in use."""
+        """Return every connection, idle or in use."""
         states = self._states.values()
         lent = [loan._link for state in states for loan in state.lent if loan._link is not None]
         return [*lent, *(link for state in states for link in state.idle)]
@@ -125,9 +136,9 @@ class Gateways:
     # -- borrowing -----------------------------------------------------------------------------------------------
 
     def borrow(self, loan: Loan, deadline: float, only: Gateway | None = None) -> Loan:
-        """Fill the loan with a connection to whoever's turn it is, or to ``only`` that gateway.
+        """Fill the loan with a connection to the next gateway, or to ``only`` that one.
 
-        Give it back or drop it, also when this raises an exception.
+        The caller gives the loan back or drops it, also when this raises an exception.
         """
         failed: set[Gateway] = set()
         while True:
@@ -161,17 +172,17 @@ class Gateways:
                     return
                 self._waiting += 1
                 try:
-                    is_told = self._returned.wait(deadline)
+                    is_notified = self._returned.wait(deadline)
                 finally:
                     self._waiting -= 1
-                if not is_told and self._runtime.now() >= deadline:
+                if not is_notified and self._runtime.now() >= deadline:
                     raise NoConnectionsAvailable(
                         f"all {self._connections_max} connections to each Thrift gateway were in use "
                         "(?connections= in the url allows more)"
                     )
 
     def _lend_quickly(self, loan: Loan) -> bool:
-        """What most calls find: the gateway whose turn it is, is in and has an idle connection."""
+        """Lend an idle connection of the next gateway, if that is not ejected: the case of most calls."""
         gateway = self._order[(self._turn + 1) % len(self._order)]
         state = self._states[gateway]
         if state.failures or state.silent_calls or not state.idle or len(state.lent) >= self._connections_max:
@@ -180,13 +191,13 @@ class Gateways:
         if not link.transport.is_usable():
             return False
         self._turn += 1
-        loan._gateway, loan._link = gateway, link  # first: an interrupt must find it either idle or in a loan
+        loan._gateway, loan._link = gateway, link  # first: an interrupt must find the link either idle or in a loan
         state.lent.add(loan)
         state.idle.pop()
         return True
 
     def _next(self, failed: set[Gateway], only: Gateway | None) -> Gateway | None:
-        """Whose turn it is; None when everybody who could be asked is busy to the limit."""
+        """Return the gateway to use; None when all connections of the possible gateways are in use."""
         if only is not None:
             return only if len(self._states[only].lent) < self._connections_max else None
         now = self._runtime.now()
@@ -195,12 +206,12 @@ class Gateways:
         turns = [self._order[(self._turn + at) % count] for at in range(count)]
         candidates = [gateway for gateway in turns if gateway not in failed]
         healthy = [gateway for gateway in candidates if self._states[gateway].out_until <= now]
-        # Nobody is in: whoever comes back first may be back already.
+        # All are ejected: the one whose ejection ends first may serve again already.
         wanted = healthy or sorted(candidates, key=lambda gateway: self._states[gateway].out_until)
         most = self._connections_max
         chosen = next((gateway for gateway in wanted if len(self._states[gateway].lent) < most), None)
         if chosen is not None and healthy and self._states[chosen].failures:
-            self._states[chosen].leave_out(now)
+            self._states[chosen].eject(now)
         return chosen
 
     def _lend_usable(self, loan: Loan, state: _State) -> None:
@@ -231,7 +242,7 @@ class Gateways:
     # -- giving back ---------------------------------------------------------------------------------------------
 
     def give_back(self, loan: Loan) -> None:
-        """The call was answered, by a result or by an error of HBase's: the connection is good."""
+        """Return a connection whose call was answered, by a result or by an error of HBase."""
         with self._lock:
             state = self._states[loan.gateway]
             if loan not in state.lent:
@@ -247,10 +258,10 @@ class Gateways:
         if not is_kept:
             loan.link.close()
 
-    def drop(self, loan: Loan, *, is_broken: bool = False, is_silent: bool = False) -> None:
-        """The connection is of no use any more: it broke, nobody answered in time, or nobody waited for the answer.
+    def drop(self, loan: Loan, cause: DropCause = DropCause.ABANDONED) -> None:
+        """Close the connection of a loan. Without effect on a loan that was given back or dropped already.
 
-        After an interrupt, whatever was done of ``borrow`` or ``give_back`` by then.
+        After an interrupt this may be called at any point of ``borrow`` or ``give_back``.
         """
         gateway, link = loan._gateway, loan._link
         if gateway is None:
@@ -263,26 +274,26 @@ class Gateways:
                 self._returned.notify_all()
             if not is_lent or link is None or link in state.idle:
                 return  # given back or never taken, or as in give_back
-            state.silent_calls += is_silent
-            # Nobody else to turn to: then silence is rather a region server's, and the gateway the only way round it.
+            state.silent_calls += cause is DropCause.SILENT
+            # With a single gateway a region server is silent rather than the gateway, and there is no other way to it.
             is_mute = state.silent_calls >= SILENT_CALLS_MAX and len(self._order) > 1
-            is_out = is_broken or is_mute
-            closing = [link, *(self._put_out(gateway, state) if is_out and not self._is_closed else ())]
+            is_ejected = (cause is DropCause.BROKEN or is_mute) and not self._is_closed
+            closing = [link, *(self._eject(gateway, state) if is_ejected else ())]
         for one in closing:
             one.close()
 
     def _on_unreachable(self, gateway: Gateway, error: MetaClientError) -> None:
         with self._lock:
-            closing = self._put_out(gateway, self._states[gateway])
+            closing = self._eject(gateway, self._states[gateway])
         for link in closing:
             link.close()
         _log.debug("%s", error)
 
-    def _put_out(self, gateway: Gateway, state: _State) -> list[Link]:
-        """Out for a time; its idle connections are to be closed by the caller, outside of the lock."""
+    def _eject(self, gateway: Gateway, state: _State) -> list[Link]:
+        """Eject a gateway; return its idle connections, which the caller closes after it has released the lock."""
         now = self._runtime.now()
         if state.out_until <= now:  # calls that fail together count once
-            _log.warning("the Thrift gateway %s is out for %.0f s", gateway, state.leave_out(now))
+            _log.warning("the Thrift gateway %s is ejected for %.0f s", gateway, state.eject(now))
         idle, state.idle = list(state.idle), deque()
         return idle
 
@@ -303,14 +314,14 @@ class Gateways:
             links = self._links()
             for state in self._states.values():
                 state.idle.clear()
-            # Under the lock: callers that try again at once wait for it meanwhile. Each close() releases the GIL, and
-            # with hundreds of callers in a busy loop it takes a second to get that back.
+            # Under the lock, for which callers that retry at once wait meanwhile. Each close() releases the GIL, and it
+            # takes a second to acquire it again while hundreds of callers retry in a busy loop.
             for link in links:
                 link.close()
             self._returned.notify_all()
 
     def status(self) -> dict[str, dict[str, object]]:
-        """Gateway -> what is known of it; JSON-able."""
+        """Return the connections, the ejection and the failures per gateway, as JSON values."""
         with self._lock:
             now = self._runtime.now()
             return {

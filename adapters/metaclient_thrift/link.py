@@ -33,10 +33,10 @@ _FIRST_NUMBER = pack_number(1)
 
 
 class Reply:
-    """A reply as it arrives; in a frame all of it is read before it is looked at.
+    """A reply as it arrives; a framed reply is read to its end before it is decoded.
 
-    ``head`` is how the reply to this call begins in the binary protocol: its type, its method and its sequence id.
-    ``begun`` is what came behind the reply before. What is left in ``data`` at the end belongs to no call so far.
+    ``head`` are the first bytes of the reply to this call in the binary protocol: type, method and sequence id.
+    ``begun`` are the bytes that came after the previous reply. Bytes that remain in ``data`` belong to no call so far.
     A reply of more than ``REPLY_BYTES_MAX`` bytes is a ConnectionError.
     """
 
@@ -53,7 +53,7 @@ class Reply:
         head = self._exactly(_frame_size.size)
         size = _frame_size.unpack(head)[0]
         if size > REPLY_BYTES_MAX:
-            text = f"the gateway announces {size} bytes, more than the {REPLY_BYTES_MAX} of any answer"
+            text = f"the gateway announces a reply of {size} bytes; the limit is {REPLY_BYTES_MAX}"
             raise NotThrift(text, head if self.head.endswith(_FIRST_NUMBER) else b"")
         return self._exactly(size)
 
@@ -69,7 +69,7 @@ class Reply:
             raise ConnectionError("the gateway's answer ends too early")
         if self._left <= 0:
             raise explain_long_reply()
-        # As much as there is again: a long row is looked at a few times, not once for each packet.
+        # As many bytes as have arrived already: a long row is decoded a few times, not once per packet.
         found = self._transport.read(min(max(BUFFER_BYTES, len(self.data)), _READ_BYTES_MAX))
         self._left -= len(found)
         self.data = self.data[at:] + found
@@ -78,24 +78,24 @@ class Reply:
     def end(self, at: int) -> None:
         self.data = self.data[at:]
         if self.data and self._is_framed:
-            raise ConnectionError("the gateway sent a frame that goes on behind its message")
+            raise ConnectionError("the gateway sent a frame that is longer than its message")
 
     def take_message(self, *, is_compact: bool) -> bytes:
-        """Return the whole message for thriftpy2, which reads only what was walked; NotThrift if it is none."""
+        """Return the whole message for thriftpy2, after its bounds were checked; NotThrift if it is no message."""
         walk = walk_of(REPLY_BYTES_MAX, is_compact=is_compact)
         try:
             while (end := walk.end(self.data)) is None:
                 self.more(0)
         except MalformedMessage as error:
             is_first = error.is_head and self.head.endswith(_FIRST_NUMBER)
-            kind = "no message of the Thrift protocol that the url names" if error.is_head else "malformed"
+            kind = "not in the Thrift protocol that the url names" if error.is_head else "malformed"
             raise NotThrift(f"the answer is {kind}: {error}", self.data[:_FIRST_BYTES] if is_first else b"") from error
         message, self.data = self.data[:end], self.data[end:]
         return message
 
 
 class _Source:
-    """The bytes that thriftpy2's buffer reads: one whole message, and nothing between two of them."""
+    """The source of thriftpy2's buffer: one whole message at a time."""
 
     __slots__ = ("_at", "_message")
 
@@ -113,12 +113,12 @@ class _Source:
 
 
 class Link:
-    """A connection in use: Thrift's calls on a stream, and the gateway at its other end.
+    """A connection to one gateway: Thrift's calls on a transport.
 
-    ``rows`` reads rows by hand; None where the protocol is not the binary one, and thriftpy2 must read them.
+    ``rows`` reads rows without thriftpy2; None where the protocol is not the binary one, and thriftpy2 must read them.
 
     Each call has a sequence id, and its reply must have the same (``messages``). ``owed`` counts replies that are still
-    to come, and ``has_surplus`` says that bytes came behind the last reply. A connection with either is not used again.
+    to come, and ``has_surplus`` is True if bytes came after the last reply. In both cases the connection is not reused.
     """
 
     __slots__ = (
@@ -165,11 +165,11 @@ class Link:
 
     @property
     def is_in_step(self) -> bool:
-        """False when the next bytes that arrive may belong to a call that is over."""
+        """False if the next bytes that arrive may belong to a call that has ended."""
         return not self.owed and not self.has_surplus
 
     def server_type(self) -> Any:
-        """Ask the gateway which service it is: the one call that Thrift 1 and Thrift 2 have in common, since 2.3."""
+        """Return which service the gateway serves, by the one call that Thrift 1 and Thrift 2 share since 2.3."""
         service, self._service = self._service, server_type()
         try:
             return self.call("getThriftServerType")
@@ -177,15 +177,15 @@ class Link:
             self._service = service
 
     def call(self, method: str, *args: object) -> Any:
-        """Make any call, written and read by thriftpy2."""
+        """Make a call that thriftpy2 encodes and decodes."""
         number, head = self._send(method, args)
-        return self._received(method, number, Reply(self.transport, head, is_framed=self._is_framed))
+        return self._receive(method, number, Reply(self.transport, head, is_framed=self._is_framed))
 
     def ask(self, method: str, request: bytes | tuple[object, ...], read: Callable[[Incoming, RowReader], T]) -> T:
-        """Send a request, with its arguments written by hand or as objects, and read the reply by hand."""
+        """Send a request, as encoded arguments or as objects, and read the reply without thriftpy2."""
         number, head = self._send(method, request)
         reply = Reply(self.transport, head, is_framed=self._is_framed)
-        answer = self._answer(method, number, reply, read)
+        answer = self._read_answer(method, number, reply, read)
         if reply.data:
             self.has_surplus = True
         return answer
@@ -196,9 +196,9 @@ class Link:
         requests: Sequence[bytes | tuple[object, ...]],
         read: Callable[[Incoming, RowReader], T],
     ) -> list[T]:
-        """Send all requests, then read the replies: the gateway is at work on the next while one is read.
+        """Send all requests, then read the replies: the gateway works on the next one while a reply is read.
 
-        The first error is raised, and the replies behind it are owed.
+        The first error is raised; ``owed`` then counts the replies after it.
         """
         if not self.transport.is_pipelined:
             return [self.ask(method, request, read) for request in requests]
@@ -209,28 +209,28 @@ class Link:
         for number, head in sent:
             self.owed -= 1
             reply = Reply(self.transport, head, is_framed=self._is_framed, begun=begun)
-            answers.append(self._answer(method, number, reply, read))
+            answers.append(self._read_answer(method, number, reply, read))
             begun = reply.data
         self.has_surplus = bool(begun)
         return answers
 
-    def _answer(self, method: str, number: int, reply: Reply, read: Callable[[Incoming, RowReader], T]) -> T:
+    def _read_answer(self, method: str, number: int, reply: Reply, read: Callable[[Incoming, RowReader], T]) -> T:
         assert self.rows is not None
         try:
             return read(reply, self.rows)
         except NotOurs:
-            self._received(method, number, reply)  # mostly an error, which it raises
+            self._receive(method, number, reply)  # mostly raises the error of the reply
             raise ConnectionError(f"the gateway's answer to {method} cannot be read") from None
 
-    def say(self, method: str, request: bytes) -> None:
-        """Send a request, with its arguments written by hand, whose reply is nothing or an error."""
+    def call_void(self, method: str, request: bytes) -> None:
+        """Send a request, as encoded arguments, whose reply is void or an error."""
         number, head = self._send(method, request)
         reply = Reply(self.transport, head, is_framed=self._is_framed)
-        if reply.data != head + b"\0":  # the whole reply when there is nothing to say
-            self._received(method, number, reply)
+        if reply.data != head + b"\0":  # a void reply has no more bytes
+            self._receive(method, number, reply)
 
     def _send(self, method: str, request: bytes | tuple[object, ...]) -> tuple[int, bytes]:
-        """Send a call; return its sequence id, and how its reply begins in the binary protocol."""
+        """Send a call; return its sequence id, and the first bytes of its reply in the binary protocol."""
         number = self._number = next_number(self._number)
         packed = pack_number(number)
         if isinstance(request, bytes):
@@ -249,8 +249,8 @@ class Link:
             protocol.trans.flush()
         return number, reply_head(method) + packed
 
-    def _received(self, method: str, number: int, reply: Reply) -> Any:
-        """Read a whole reply with thriftpy2, and notice what stands behind it."""
+    def _receive(self, method: str, number: int, reply: Reply) -> Any:
+        """Read a whole reply with thriftpy2, and note bytes after it in ``has_surplus``."""
         message = reply.take_message(is_compact=self._is_compact)
         self.has_surplus = self.has_surplus or bool(reply.data)
         self._source.set_message(message)
@@ -286,5 +286,5 @@ def make_link(
 
 
 def _make_buffer(source: Any, *, is_framed: bool = False) -> Any:
-    buffered: Any = TFramedTransport if is_framed else TBufferedTransport  # which class depends on the platform
+    buffered: Any = TFramedTransport if is_framed else TBufferedTransport  # compiled or not, by the platform
     return buffered(source, BUFFER_BYTES) if CYTHON else buffered(source)

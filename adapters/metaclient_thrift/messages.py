@@ -2,7 +2,7 @@
 
 A gateway (libthrift's ``TBaseProcessor`` and ``ProcessFunction``) copies the name and the sequence id of a call into
 its reply, and into the exception that it answers instead. A reply with another id or another name belongs to another
-call: something between us and the gateway has repeated, lost or reordered replies, and every later reply of that
+call: a proxy between client and gateway has repeated, lost or reordered replies, and every later reply of that
 connection would be one call late. Such a connection must not be used again.
 """
 
@@ -37,9 +37,9 @@ class WrongReply(ConnectionError):
 
 
 class NotThrift(ConnectionError):
-    """What arrived is no message of the protocol that we speak.
+    """The bytes are no message of the Thrift protocol that the url names.
 
-    ``first`` is how it begins, if it is the first answer of its connection: then the server may be something else.
+    ``first`` are the first bytes, if this is the first reply of its connection: then the server may be no gateway.
     """
 
     def __init__(self, text: str, first: bytes = b"") -> None:
@@ -84,7 +84,7 @@ def read_reply(protocol: Any, service: Any, method: str, number: int, first: byt
         protocol.read_message_end()
     except (OSError, EOFError, TTransportException):
         raise
-    except Exception as error:  # whatever a decoder says about bytes that mean nothing
+    except Exception as error:  # decoders raise various errors for malformed bytes
         raise NotThrift(f"the gateway's answer to {method} cannot be read: {type(error).__name__}: {error}") from error
     value = getattr(result, "success", None)
     if value is not None:
@@ -103,7 +103,7 @@ def _check_head(protocol: Any, method: str, number: int, first: bytes) -> None:
         name, kind, found = protocol.read_message_begin()
     except (OSError, EOFError, TTransportException):
         raise
-    except Exception as error:  # each of thriftpy2's protocols has its own word for "this is not mine"
+    except Exception as error:  # each of thriftpy2's protocols has its own error for this
         text = f"the answer is no message of the Thrift protocol that the url names: it begins with {first[:16]!r}"
         raise NotThrift(text, first if number == 1 else b"") from error
     name = name.decode(errors="replace") if isinstance(name, bytes) else name

@@ -1,8 +1,8 @@
-"""Says a range of rows in Thrift's words: start inclusive, stop exclusive, in both directions; pure functions.
+"""Converts the row range of a scan for Thrift: start inclusive, stop exclusive, in both directions; pure functions.
 
-Our scans may leave out their start, take in their stop, and be cut to one region. Forwards all of it can be said: the
-row after ``r`` is ``r + b"\\x00"``. Backwards the row *before* ``r`` has no name, so one row too many is asked for and
-dropped here.
+A scan may exclude its start, include its stop, and be limited to one region. Forwards every such range has a Thrift
+range: the row after ``r`` is ``r + b"\\x00"``. Backwards there is no row key directly *before* ``r``, so one row too
+many is requested, and dropped here.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from metaclient.model import RegionInfo, Scan
 
 __all__ = ["WireRange", "wire_range"]
 
-#: Few rows can stand between this and the end of its prefix, and those are dropped (ConnectionUtils has 9, too).
+#: Few rows can be between this key and the end of its prefix, and those are dropped (as in HBase's ConnectionUtils).
 _ALMOST = b"\xff" * 9
 
 
 @dataclass(frozen=True, slots=True)
 class WireRange:
-    """What to send; rows equal to ``dropped``, and from the first below ``floor`` on, are not part of the scan."""
+    """The range to send. Rows equal to ``dropped``, and rows from the first below ``floor`` on, are not in the scan."""
 
     start: bytes
     stop: bytes
@@ -29,7 +29,7 @@ class WireRange:
 
     @property
     def is_empty(self) -> bool:
-        """Nothing can be in it. Half of these HBase would refuse or, worse, read as a get."""
+        """Return True if the range holds no row. HBase would refuse some of these ranges, and read others as a get."""
         if self.is_reversed:
             return bool(self.start) and self.start <= self.stop
         return bool(self.stop) and self.start >= self.stop
@@ -39,7 +39,7 @@ class WireRange:
 
 
 def wire_range(scan: Scan, region: RegionInfo | None = None) -> WireRange:
-    """The range of a scan, cut to a region when one is given.
+    """Return the range of a scan, limited to the region if one is given.
 
     >>> wire_range(Scan(b"b", b"d", include_start=False, include_stop=True))
     WireRange(start=b'b\\x00', stop=b'd\\x00', is_reversed=False, dropped=None, floor=None)

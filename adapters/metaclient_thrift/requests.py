@@ -1,7 +1,7 @@
-"""Writes by hand the arguments of the most frequent calls, in Thrift's binary protocol; ``binary`` reads the replies.
+"""Encodes the arguments of the most frequent calls in Thrift's binary protocol; ``binary`` reads the replies.
 
-What is written here is, byte for byte, what thriftpy2 writes: a test compares the two. The head of the message, with
-the call's sequence id, is put before it by the connection that sends it (``transport.Link``).
+The bytes are the same as thriftpy2's: a test compares the two. ``link.Link`` puts the head of the message, with the
+call's sequence id, before them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from metaclient.wire.cell_arrays import cells_per_row, joined, numbers, sizes, t
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["get1", "get2", "put1", "put2", "put_page2", "puts2"]
+__all__ = ["encode_get1", "encode_get2", "encode_put1", "encode_put2", "encode_put_page2", "encode_puts2"]
 
 _BINARY = 11
 _int = Struct(">i")
@@ -26,14 +26,14 @@ _map_container = Struct(">bbi")
 _EMPTY_MAP = _map_container.pack(_BINARY, _BINARY, 0)
 
 
-def get2(table: bytes, row: bytes) -> bytes:
-    """``get`` of Thrift 2, of a whole row."""
+def encode_get2(table: bytes, row: bytes) -> bytes:
+    """Return the arguments of Thrift 2's ``get`` of a whole row."""
     pack = _int.pack
     return b"\x0b\0\1%b%b\x0c\0\2\x0b\0\1%b%b\0\0" % (pack(len(table)), table, pack(len(row)), row)
 
 
-def put2(table: bytes, put: Put) -> bytes:
-    """``put`` of Thrift 2."""
+def encode_put2(table: bytes, put: Put) -> bytes:
+    """Return the arguments of Thrift 2's ``put``."""
     pack, row = _int.pack, put.row
     parts = [b"\x0b\0\1", pack(len(table)), table, b"\x0c\0\2\x0b\0\1", pack(len(row)), row]
     parts += (b"\x0f\0\2\x0c", pack(len(put.cells)))
@@ -48,8 +48,8 @@ def put2(table: bytes, put: Put) -> bytes:
     return b"".join(parts)
 
 
-def puts2(table: bytes, puts: Sequence[Put]) -> bytes:
-    """``putMultiple`` of Thrift 2."""
+def encode_puts2(table: bytes, puts: Sequence[Put]) -> bytes:
+    """Return the arguments of Thrift 2's ``putMultiple``."""
     parts = [b"\x0b\0\1", _int.pack(len(table)), table, b"\x0f\0\2\x0c", _int.pack(len(puts))]
     add = parts.append
     written = _PutWriter()
@@ -61,8 +61,8 @@ def puts2(table: bytes, puts: Sequence[Put]) -> bytes:
     return b"".join(parts)
 
 
-def put_page2(table: bytes, page: PutPage) -> bytes:
-    """``putMultiple`` of Thrift 2, of a page: a row's timestamp stands once in its put, not in each cell."""
+def encode_put_page2(table: bytes, page: PutPage) -> bytes:
+    """Return the arguments of Thrift 2's ``putMultiple`` for a page, with one timestamp per put and none per cell."""
     counts = numbers(cells_per_row(page).astype(">i4"))
     parts: list[pyarrow.LargeBinaryArray | bytes] = [b"\x0b\0\1", *_sized(page.rows), b"\x0f\0\2\x0c", counts]
     for column, values in zip(page.columns, page.values, strict=True):
@@ -78,7 +78,7 @@ def _sized(array: pyarrow.LargeBinaryArray) -> tuple[pyarrow.LargeBinaryArray, p
 
 
 def _column_head(column: bytes) -> bytes:
-    """What stands before a cell's value."""
+    """Return the bytes of a cell before its value."""
     family, _, qualifier = column.partition(b":")
     return b"\x0b\0\1%b%b\x0b\0\2%b%b\x0b\0\3" % (
         _int.pack(len(family)), family, _int.pack(len(qualifier)), qualifier
@@ -86,7 +86,7 @@ def _column_head(column: bytes) -> bytes:
 
 
 class _PutWriter:
-    """Puts up to what follows their cells. Columns are the same in most rows, and so is the timestamp."""
+    """Encodes puts up to the end of their cells. It reuses columns and timestamps, which most rows share."""
 
     def __init__(self) -> None:
         self._heads: dict[bytes, bytes] = {}
@@ -126,7 +126,7 @@ class _PutWriter:
 
 
 def _ending(durability: Durability, ttl_ms: int | None) -> bytes:
-    """What follows a put's cells and its timestamp."""
+    """Return the bytes after a put's cells and its timestamp."""
     if ttl_ms is None and durability is Durability.USE_DEFAULT:
         return b"\0"
     parts = []
@@ -137,14 +137,14 @@ def _ending(durability: Durability, ttl_ms: int | None) -> bytes:
     return b"".join(parts) + b"\0"
 
 
-def get1(table: bytes, row: bytes) -> bytes:
-    """``getRowWithColumns`` of Thrift 1, without columns."""
+def encode_get1(table: bytes, row: bytes) -> bytes:
+    """Return the arguments of Thrift 1's ``getRowWithColumns``, without columns."""
     pack = _int.pack
     return b"\x0b\0\1%b%b\x0b\0\2%b%b\x0d\0\4%b\0" % (pack(len(table)), table, pack(len(row)), row, _EMPTY_MAP)
 
 
-def put1(table: bytes, put: Put) -> bytes:
-    """``mutateRows`` of Thrift 1, of one row at the server's time."""
+def encode_put1(table: bytes, put: Put) -> bytes:
+    """Return the arguments of Thrift 1's ``mutateRows`` for one row at the server's time."""
     pack, row = _int.pack, put.row
     end = b"\x02\0\4%b\0" % (b"\0" if put.durability is Durability.SKIP_WAL else b"\1")
     parts = [b"\x0b\0\1", pack(len(table)), table, b"\x0f\0\2\x0c", pack(1)]

@@ -1,10 +1,10 @@
-"""HBase through its Thrift 1 gateways, with happybase's protocol files: everything that they can, and no replicas.
+"""The SPI over HBase's Thrift 1 gateways, with happybase's protocol files; without replicas.
 
-DIVERGENCES from what the SPI could do, each because of the protocol:
+DIVERGENCES from the SPI, each because of the protocol:
 
 - No replica can be addressed: TIMELINE, replica ids and meta replicas are refused; ``thrift2:`` has them.
-- One timestamp a call: a put whose cells have several is several calls, one after the other.
-- Versions only of single columns; a scan shows the newest one in its range.
+- A call has one timestamp: a put whose cells have several is made in several calls, one after the other.
+- Several versions can be read of single columns only; a scan returns the newest version in its time range.
 - Only "all versions up to a time" can be deleted, of a column, a family or a row; nothing is atomic over puts and
   deletes; a check compares one column for equality and puts one cell.
 - ``mutateRows`` applies all puts and then all deletes: where a row comes twice in a batch, more calls keep its order.
@@ -55,7 +55,7 @@ from metaclient.wire.thrift.structs import meta_row, widest
 from metaclient_thrift.binary import Rows1
 from metaclient_thrift.gateway_backend import GatewayBackend
 from metaclient_thrift.ranges import WireRange, wire_range
-from metaclient_thrift.requests import get1, put1
+from metaclient_thrift.requests import encode_get1, encode_put1
 from metaclient_thrift.url import Gateway
 
 __all__ = ["Thrift1Backend"]
@@ -67,7 +67,7 @@ _NO_ATTRIBUTES: dict[bytes, bytes] = {}
 
 @dataclass(slots=True)
 class _Scanner:
-    """A scanner on one gateway. ``held`` is a piece of a row of which nobody knows yet whether more of it comes."""
+    """A scanner on one gateway. ``held`` is a piece of a row that may have more pieces on the next page."""
 
     gateway: Gateway
     number: int
@@ -80,7 +80,7 @@ class _Scanner:
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """A part of a batch that fits into ``mutateRows``: one row, one timestamp, puts only or deletes only."""
+    """A part of a batch that one ``mutateRows`` can hold: one row, one timestamp, only puts or only deletes."""
 
     row: bytes
     timestamp: int
@@ -106,7 +106,7 @@ class Thrift1Backend(GatewayBackend):
 
     def _result_of(self, wire: Any) -> Result:
         columns = wire.columns or {}
-        if any(cell.value is None for cell in columns.values()):  # thriftpy2 leaves out what has the wrong type
+        if any(cell.value is None for cell in columns.values()):  # thriftpy2 skips a field of the wrong type
             raise BackendFault("the gateway sent a cell without its value: its answer is corrupt")
         in_order = sorted(columns, key=column_sort_key)
         return Result(wire.row, [Cell(one, columns[one].timestamp, columns[one].value) for one in in_order])
@@ -114,7 +114,7 @@ class Thrift1Backend(GatewayBackend):
     # -- hbase:meta --------------------------------------------------------------------------------------------
 
     def meta_replicas(self, deadline: float) -> Sequence[MetaReplica]:
-        """The primary alone: the gateway goes nowhere else. Its start code is not told."""
+        """Return the primary alone, which is all that the gateway reads; its start code is unknown."""
         found = self._call("getTableRegions", META_TABLE, deadline=deadline, table=META_TABLE)
         servers = {one.name: one.serverName.decode() for one in found if one.serverName}
         ports = {one.name: one.port for one in found}
@@ -134,7 +134,9 @@ class Thrift1Backend(GatewayBackend):
             caching=scan.limit,
             limit=scan.limit,
         )
-        range_ = WireRange(scan.start_row, scan.stop_row, scan.is_reversed)  # meta's order is not that of bytes
+        range_ = WireRange(
+            scan.start_row, scan.stop_row, scan.is_reversed
+        )  # the order of meta's rows is not that of their bytes
         return MetaPage(_meta_rows(self._opened(META_TABLE, data, range_, deadline).rows))
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -155,14 +157,14 @@ class Thrift1Backend(GatewayBackend):
     def _newest(self, table: bytes, get: Get, deadline: float) -> list[Result]:
         columns = widest(get.columns) or None
         if get.max_timestamp == LATEST_TIMESTAMP:
-            request = get1(table, get.row) if columns is None else None
+            request = encode_get1(table, get.row) if columns is None else None
             args: tuple[object, ...] = (table, get.row, columns, _NO_ATTRIBUTES)
             return self._rows("getRowWithColumns", lambda: args, deadline, table, request=request)
         args = (table, get.row, columns, get.max_timestamp, _NO_ATTRIBUTES)
         return self._rows("getRowWithColumnsTs", lambda: args, deadline, table)
 
     def _filtered(self, table: bytes, get: Get, deadline: float) -> list[Cell]:
-        """Thrift 1 has no filter in a get, but in a scan of one row."""
+        """Get a row with a filter by a scan of that row: a Thrift 1 get has no filter."""
         scan = Scan(
             get.row,
             get.row,
@@ -226,7 +228,7 @@ class Thrift1Backend(GatewayBackend):
             raise
 
     def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
-        """Fewer pieces than asked for mean the end."""
+        """Return the next page; fewer pieces than requested mean the end of the scan."""
         assert isinstance(scanner, _Scanner)
         args = (scanner.number, rows)
         found = self._rows("scannerGetList", lambda: args, deadline, scanner.table, only=scanner.gateway)
@@ -239,7 +241,7 @@ class Thrift1Backend(GatewayBackend):
         return ScanPage(kept, None if is_end else scanner, is_end)
 
     def _pieces(self, scanner: _Scanner, found: list[Result], is_end: bool) -> list[Result]:
-        """Results. With ``batch``, one is partial when the next is of the same row: the last waits for a next page."""
+        """Return the results. With ``batch``, a result is partial if the next is of its row; the last one is held."""
         range_, low = scanner.range, scanner.scan.min_timestamp
         if range_.dropped is not None or range_.floor is not None:
             found = [one for one in found if one.row != range_.dropped and not range_.is_beyond(one.row)]
@@ -277,13 +279,13 @@ class Thrift1Backend(GatewayBackend):
         return None
 
     def _put(self, table: bytes, put: Put, deadline: float) -> None:
-        """One row at the server's time, as most puts are."""
+        """Put one row at the server's time, as most puts are."""
 
         def args() -> tuple[object, ...]:
             mutations = [_put_mutation(cell, put.durability) for cell in put.cells]
             return table, [T.BatchMutation(row=put.row, mutations=mutations)], _NO_ATTRIBUTES
 
-        self._tell("mutateRows", args, lambda: put1(table, put), deadline, table)
+        self._call_void("mutateRows", args, lambda: encode_put1(table, put), deadline, table)
 
     def _increment(self, table: bytes, increment: Increment, deadline: float) -> Result:
         if len(increment.amounts) != 1:
@@ -297,7 +299,7 @@ class Thrift1Backend(GatewayBackend):
         columns = [column for column, _ in append.values]
         wire = T.TAppend(table=table, row=append.row, columns=columns, values=[value for _, value in append.values])
         found = self._call("append", wire, deadline=deadline, table=table, is_write=True)
-        by_column = zip(sorted(columns, key=column_sort_key), found, strict=False)  # the cells come without names
+        by_column = zip(sorted(columns, key=column_sort_key), found, strict=False)  # the reply has cells without names
         return Result(append.row, tuple(Cell(column, one.timestamp, one.value) for column, one in by_column))
 
     def check_and_mutate(
@@ -371,7 +373,7 @@ class Thrift1Backend(GatewayBackend):
                     families = [family.name for family in self.describe_table(table, deadline).families]
                 made += _deletes(one, families or [])
         rows = [one.row for one in operations]
-        if len(set(rows)) == len(rows):  # no row twice: the order is free
+        if len(set(rows)) == len(rows):  # no row occurs twice: the order does not matter
             made.sort(key=lambda one: (one.is_delete, one.timestamp))
         return made
 
@@ -436,7 +438,7 @@ def _since(cells: Sequence[Cell], min_timestamp: int) -> list[Cell]:
 
 
 def _limited(scanner: _Scanner, rows: list[Result], is_end: bool) -> tuple[list[Result], bool]:
-    """Thrift 1's scans have no limit: rows are counted here, pieces of one row once."""
+    """Return the page up to the scan's limit, which Thrift 1 does not have; the pieces of one row count as one."""
     assert scanner.left is not None
     kept: list[Result] = []
     for result in rows:

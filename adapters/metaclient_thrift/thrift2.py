@@ -1,12 +1,12 @@
-"""HBase through its Thrift 2 gateways: meta and data at a chosen replica, on thriftpy2.
+"""The SPI over HBase's Thrift 2 gateways: meta and data at a chosen replica, with thriftpy2.
 
-DIVERGENCES from what the SPI could do, each because of the protocol:
+DIVERGENCES from the SPI, each because of the protocol:
 
-- A replica is addressed by its id *and* TIMELINE; with STRONG a gateway drops the id without a word. Gateways before
-  2.4 ignore it in scans: an answer that should be stale and is not is refused, not passed on as a replica's.
+- A replica is addressed by its id *and* TIMELINE; with STRONG a gateway ignores the id. Gateways before 2.4
+  ignore it in scans: an answer that should be stale and is not is refused, not returned as a replica's.
 - ``getMultiple`` ignores replicas, so reads of many rows at a replica are single gets.
-- There is no compaction, no nonce, and no outcome a row of a batch.
-- A checked change compares with an *empty* value for "present": HBase itself takes an empty value for an absent one.
+- There is no compaction, no nonce, and no outcome per row of a batch.
+- A check for presence compares with an *empty* value: HBase itself treats an empty value as absent.
 """
 
 from __future__ import annotations
@@ -44,22 +44,22 @@ from metaclient_thrift.cell_pages import CellRows, read_cells
 from metaclient_thrift.gateway_backend import GatewayBackend
 from metaclient_thrift.link import Link
 from metaclient_thrift.ranges import WireRange, wire_range
-from metaclient_thrift.requests import get2, put2, put_page2, puts2
+from metaclient_thrift.requests import encode_get2, encode_put2, encode_put_page2, encode_puts2
 from metaclient_thrift.url import Gateway
 
 __all__ = ["Thrift2Backend"]
 
 T = thrift2()
 P = TypeVar("P", ScanPage, CellPage)
-#: A page of a scan is asked for in so many calls at once, if they have so many rows each.
+#: A page of a scan is fetched in this many calls at once, if each has at least so many rows.
 PIECES_MAX = 2
 PIECE_ROWS_MIN = 100
-_KINDS: dict[type, str] = {Put: "put", Delete: "delete"}  # what can go into one call with others of its kind
+_KINDS: dict[type, str] = {Put: "put", Delete: "delete"}  # kinds of which one call can hold several
 
 
 @dataclass(slots=True)
 class _Scanner:
-    """A scanner on one gateway; ids mean nothing to the others."""
+    """A scanner on one gateway; other gateways do not have its id."""
 
     gateway: Gateway
     number: int
@@ -79,7 +79,7 @@ class Thrift2Backend(GatewayBackend):
     _service = T.THBaseService
     _decodes_text = True
     _reader = Rows2
-    #: A time to live by an attribute of the put.
+    #: The time to live is an attribute of the put.
     _abilities: ClassVar = {"cell_ttl": True, "cell_pages": True, "put_pages": True}
 
     def _result_of(self, wire: Any) -> Result:
@@ -88,12 +88,12 @@ class Thrift2Backend(GatewayBackend):
     # -- hbase:meta --------------------------------------------------------------------------------------------
 
     def meta_replicas(self, deadline: float) -> Sequence[MetaReplica]:
-        """The gateway asks the registry: no copy of meta is read for this."""
+        """Return the locations that the gateway reads from the registry, without a read of hbase:meta."""
         found = self._call("getAllRegionLocations", META_TABLE, deadline=deadline, table=META_TABLE)
         return [MetaReplica(one.regionInfo.replicaId or 0, _server(one.serverName)) for one in found]
 
     def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> MetaPage:
-        """One call: a get for one row, else open, read and close in one."""
+        """Read a page of hbase:meta in one call: a get for one row, else a scan that opens, reads and closes."""
         at = replica.replica_id
         if scan.start_row and scan.start_row == scan.stop_row:
             get = cells.get_of(Get(scan.start_row, scan.families), at)
@@ -128,7 +128,7 @@ class Thrift2Backend(GatewayBackend):
         if get.existence_only:
             exists = self._call("exists", table, cells.get_of(get, at), deadline=deadline, table=table)
             return Result(get.row, (), bool(at), exists=exists)
-        request = get2(table, get.row) if at is None and cells.is_plain(get) else None
+        request = encode_get2(table, get.row) if at is None and cells.is_plain(get) else None
         result = self._row("get", lambda: (table, cells.get_of(get, at)), request, deadline, table)
         if at is not None and result.is_stale is (at == 0):
             raise _not_honoured(at)
@@ -141,7 +141,7 @@ class Thrift2Backend(GatewayBackend):
             return ScanPage((), None, True, bool(at))
         wire = cells.scan_of(scan, range_.start, range_.stop, at)
         wanted = scan.caching if scan.limit is None else min(scan.caching, scan.limit)
-        if range_.dropped is not None:  # one row more than is wanted may come, and is not counted
+        if range_.dropped is not None:  # one row too many may come, which does not count
             wire.limit = None if scan.limit is None else scan.limit + 1
             wanted += 1
         if _is_one_call(scan):
@@ -151,7 +151,7 @@ class Thrift2Backend(GatewayBackend):
         return self._first(scanner, lambda: self.scan_next(scanner, wanted, deadline), deadline)
 
     def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
-        """Fewer pieces than asked for mean the end: the gateway asks for one after the other until there is none."""
+        """Return the next page; fewer pieces than requested mean the end: the gateway reads until there is none."""
         assert isinstance(scanner, _Scanner)
         args = [(scanner.number, piece) for piece in _pieces(rows)]
         found = self._rows_of_each("getScannerRows", args, deadline, scanner.table, scanner.gateway)
@@ -162,7 +162,7 @@ class Thrift2Backend(GatewayBackend):
         return ScanPage(kept, None if is_end else scanner, is_end, scanner.is_stale)
 
     def scan_open_cells(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> CellPage:
-        """Forwards only, as for all backends: no row too many can come."""
+        """Open a scan, forwards only as in all backends, so that no row too many can come."""
         at = None if place is None else place.region.replica_id
         range_ = wire_range(scan, place.region if place is not None else None)
         if range_.is_empty or scan.limit == 0:
@@ -176,7 +176,7 @@ class Thrift2Backend(GatewayBackend):
         return self._first(scanner, lambda: self.scan_next_cells(scanner, wanted, deadline), deadline)
 
     def scan_next_cells(self, scanner: object, rows: int, deadline: float) -> CellPage:
-        """As :meth:`scan_next`."""
+        """Return the next page of a scanner that :meth:`scan_open_cells` opened."""
         assert isinstance(scanner, _Scanner)
         found = self._cells("getScannerRows", (scanner.number, rows), deadline, scanner.table, only=scanner.gateway)
         is_end = found.rows < rows
@@ -189,7 +189,7 @@ class Thrift2Backend(GatewayBackend):
         return _Scanner(gateway, number, table, range_, is_stale)
 
     def _first(self, scanner: _Scanner, read: Callable[[], P], deadline: float) -> P:
-        """The first page of a scanner, which is closed if that fails: nobody else knows it yet."""
+        """Return the first page of a scanner; close the scanner if that fails: the caller does not have it yet."""
         try:
             return read()
         except MetaClientError:
@@ -221,7 +221,9 @@ class Thrift2Backend(GatewayBackend):
         match mutation:
             case Put():
                 put = mutation
-                self._tell("put", lambda: (table, cells.put_of(put)), lambda: put2(table, put), deadline, table)
+                self._call_void(
+                    "put", lambda: (table, cells.put_of(put)), lambda: encode_put2(table, put), deadline, table
+                )
             case Delete():
                 self._delete(table, mutation, deadline)
             case RowMutations():
@@ -239,7 +241,7 @@ class Thrift2Backend(GatewayBackend):
         parts = cells.deletes_of(delete)
         if len(parts) == 1:
             self._write("deleteSingle", table, parts[0], deadline=deadline)
-        else:  # several kinds of markers: together or not at all
+        else:  # several kinds of markers: one atomic change
             self._write("mutateRow", table, cells.row_mutations_of(delete), deadline=deadline)
 
     def check_and_mutate(
@@ -250,7 +252,7 @@ class Thrift2Backend(GatewayBackend):
         if value is None:
             if check.op not in (CompareOp.EQUAL, CompareOp.NOT_EQUAL):
                 raise Unsupported("a check without a value can only be for absence (EQUAL) or presence (NOT_EQUAL)")
-            value = b""  # an unset one is a null pointer in the gateway; to HBase empty and absent are the same
+            value = b""  # an unset value is a null pointer in the gateway; HBase treats empty and absent values alike
         wire = cells.row_mutations_of(mutation)
         args = (table, check.row, family, qualifier, op, value, wire)
         return bool(self._call("checkAndMutate", *args, deadline=deadline, table=table, is_write=True))
@@ -260,7 +262,7 @@ class Thrift2Backend(GatewayBackend):
     def batch(
         self, server: ServerName | None, table: bytes, actions: Sequence[Action], deadline: float
     ) -> Sequence[Result | MetaClientError | None]:
-        """Runs of one kind in one call each, in order; a failure after the first run may have applied some."""
+        """Send runs of one kind in one call each, in order; after a failure, earlier runs may have been applied."""
         outcomes: list[Result | MetaClientError | None] = []
         ordered = _reordered(actions)
         for kind, run in groupby(ordered, key=_kind):
@@ -291,10 +293,10 @@ class Thrift2Backend(GatewayBackend):
             case "get at a replica":
                 return [self._get_outcome(action, table, deadline) for action in actions]
             case "put":
-                self._tell(
+                self._call_void(
                     "putMultiple",
                     lambda: (table, [cells.put_of(one) for one in operations]),
-                    lambda: puts2(table, operations),
+                    lambda: encode_puts2(table, operations),
                     deadline,
                     table,
                 )
@@ -313,11 +315,11 @@ class Thrift2Backend(GatewayBackend):
         places: Sequence[tuple[RegionLocation | None, int]],
         deadline: float,
     ) -> None:
-        """The gateway finds its regions."""
-        self._tell(
+        """Write a page of puts; the gateway finds the regions."""
+        self._call_void(
             "putMultiple",
             lambda: (table, [cells.put_of(one) for one in page.puts()]),
-            lambda: put_page2(table, page),
+            lambda: encode_put_page2(table, page),
             deadline,
             table,
         )
@@ -326,7 +328,7 @@ class Thrift2Backend(GatewayBackend):
         assert isinstance(action.operation, Get)
         try:
             return self.get(action.place, table, action.operation, deadline)
-        except MetaClientError as error:  # a read has no doubts: the others' answers are as good as without it
+        except MetaClientError as error:  # a failed read does not make the other results uncertain
             return error
 
     # -- admin -------------------------------------------------------------------------------------------------
@@ -374,12 +376,12 @@ class Thrift2Backend(GatewayBackend):
 
 
 def _is_one_call(scan: Scan) -> bool:
-    """Whether all of a scan fits into one page: then it is opened, read and closed in one call."""
+    """Return True if the whole scan fits into one page: then one call opens, reads and closes it."""
     return scan.limit is not None and scan.limit <= scan.caching and scan.batch is None
 
 
 def _pieces(rows: int) -> list[int]:
-    """A page is asked for in this many calls, all at once."""
+    """Return the number of calls for a page, which are sent at once."""
     count = max(1, min(PIECES_MAX, rows // PIECE_ROWS_MIN))
     return [rows * (number + 1) // count - rows * number // count for number in range(count)]
 
@@ -413,7 +415,7 @@ def _kind(action: Action) -> str:
 
 
 def _reordered(actions: Sequence[Action]) -> Sequence[Action]:
-    """By kind, so that there are few calls, unless a row comes twice: then its order counts."""
+    """Return the actions by kind, so that there are few calls; unchanged if a row occurs twice, whose order matters."""
     if {type(action.operation) for action in actions} == {Put}:
         return actions
     rows = [action.operation.row for action in actions if not isinstance(action.operation, Get)]

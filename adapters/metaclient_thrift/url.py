@@ -1,4 +1,4 @@
-"""Understands ``thrift2://host:port,host:port?transport=framed``: the gateways and how to speak to them.
+"""Parses urls such as ``thrift2://host:port,host:port?transport=framed``: gateways, transport, protocol, options.
 
 ::
 
@@ -7,8 +7,8 @@
     thrift2+http://...[/PATH]                 Thrift 2 in HTTP requests
     thrift2+tls://...                         Thrift 2 over TLS; ?ca=FILE, ?verify=false
 
-Every form takes ``connections=N`` (at most, per gateway) and ``retries_inside_s=SECONDS`` (how long the gateway itself
-may go on trying), every form but HTTP ``transport=buffered|framed`` and ``protocol=binary|compact``. An option that is
+Every form takes ``connections=N`` (at most, per gateway) and ``retries_inside_s=SECONDS`` (how long the gateway
+itself may retry), every form but HTTP ``transport=buffered|framed`` and ``protocol=binary|compact``. An option that is
 unknown, given twice or without effect is refused.
 """
 
@@ -28,7 +28,7 @@ DEFAULT_PORT = 9090
 SCHEMES = ("thrift1", "thrift2", "thrift2+http", "thrift2+tls")
 TRANSPORTS = ("buffered", "framed")
 PROTOCOLS = ("binary", "compact")
-#: A gateway has 16 to 1000 workers and each connection holds one of them.
+#: A gateway has 16 to 1000 workers, and each connection occupies one of them.
 CONNECTIONS = 32
 #: HBase's default of 15 retries with pauses from 100 ms on (hbase.client.retries.number, hbase.client.pause).
 RETRIES_INSIDE_S = 128.0
@@ -40,7 +40,7 @@ PROPERTIES = frozenset({_FRAMED_KEY, _COMPACT_KEY})
 
 
 class Gateway(NamedTuple):
-    """One gateway's address."""
+    """The address of one gateway."""
 
     host: str
     port: int = DEFAULT_PORT
@@ -51,7 +51,7 @@ class Gateway(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ThriftUrl:
-    """A url, understood.
+    """A parsed url.
 
     >>> url = ThriftUrl.parse("thrift2://gw1,gw2:9091?transport=framed")
     >>> [str(gateway) for gateway in url.gateways], url.is_framed, url.is_compact
@@ -84,7 +84,7 @@ class ThriftUrl:
 
     @classmethod
     def parse(cls, url: str, properties: Mapping[str, str] | None = None) -> ThriftUrl:
-        """Raises ConfigError for what it does not understand; HBase's own properties are the defaults."""
+        """Parse a url; ConfigError if it is wrong. HBase's own properties are the defaults."""
         try:
             parts = urlsplit(url)
         except ValueError as error:  # brackets of an IPv6 address that do not match
@@ -97,7 +97,7 @@ class ThriftUrl:
             raise ConfigError(f"{url!r} has a path, which only thrift2+http:// can use")
         options = _options(url, parts.query)
         _refuse_without_effect(url, parts.scheme, options)
-        if not parts.scheme.endswith("+http"):  # HBase's HTTP servlet knows neither frames nor the compact protocol
+        if not parts.scheme.endswith("+http"):  # HBase's HTTP servlet supports neither frames nor the compact protocol
             options = {**_site_options(properties or {}), **options}
         return cls(
             parts.scheme,
@@ -113,7 +113,7 @@ class ThriftUrl:
 
 
 def _site_options(properties: Mapping[str, str]) -> dict[str, str]:
-    """The gateway's own settings, where the site file has them."""
+    """Return the options that the gateway's settings in the site file give."""
     flags = ("false", "true")
     return {
         "transport": TRANSPORTS[flags.index(_choice(_FRAMED_KEY, properties, flags))],

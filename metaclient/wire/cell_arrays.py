@@ -1,4 +1,4 @@
-"""What backends that read and write cells as Arrow arrays share: columns, and ways to take and to put bytes in bulk."""
+"""Cells as Arrow arrays, for all backends: the names of the columns, and functions that copy bytes in bulk."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ __all__ = [
     "together",
 ]
 
-#: Names of a batch's columns, in order.
+#: The names of the columns of a record batch, in order.
 COLUMNS = ("row", "family", "qualifier", "timestamp", "type", "value")
 
 
 @cache
 def libraries() -> tuple[Any, Any]:
-    """numpy and pyarrow, which come with Spark; the client itself needs neither."""
+    """Return numpy and pyarrow, which Spark users have installed; the client itself needs neither."""
     try:
         import numpy as np
         import pyarrow
@@ -44,7 +44,7 @@ def libraries() -> tuple[Any, Any]:
 
 
 def taken(np: Any, block: Any, at: Any, size: int) -> Any:
-    """``size`` bytes from each of these places: one copy a place, which beats indexing byte by byte.
+    """Return ``size`` bytes from each of these offsets, with one copy per offset, which is faster than indexing.
 
     >>> import numpy as np
     >>> taken(np, np.frombuffer(b"abcdef", dtype=np.uint8), np.array([0, 4]), 2).tobytes()
@@ -55,7 +55,7 @@ def taken(np: Any, block: Any, at: Any, size: int) -> Any:
 
 
 def slices(data: bytes, borders: Any, which: pyarrow.Array) -> pyarrow.Array:
-    """Parts of the data as an Arrow array of binaries: part ``i`` stands between borders ``i`` and ``i + 1``.
+    """Return parts of the data as an Arrow array of binaries: part ``i`` is between borders ``i`` and ``i + 1``.
 
     >>> import numpy as np
     >>> import pyarrow
@@ -70,7 +70,7 @@ def slices(data: bytes, borders: Any, which: pyarrow.Array) -> pyarrow.Array:
 
 
 def sizes(array: pyarrow.LargeBinaryArray) -> Any:
-    """How many bytes each has, as numpy's int64; nulls have none.
+    """Return the length of each element, as numpy's int64; a null has length 0.
 
     >>> import pyarrow
     >>> sizes(pyarrow.array([b"a", b"", None, b"bcd"], pyarrow.large_binary())).tolist()
@@ -81,7 +81,7 @@ def sizes(array: pyarrow.LargeBinaryArray) -> Any:
 
 
 def numbers(values: Any) -> pyarrow.LargeBinaryArray:
-    """The bytes of each number of a numpy array, as they stand in memory.
+    """Return the bytes of each number of a numpy array, as they are in memory.
 
     >>> import numpy as np
     >>> numbers(np.array([1, 258], dtype=">u2")).to_pylist()
@@ -95,7 +95,7 @@ def numbers(values: Any) -> pyarrow.LargeBinaryArray:
 
 
 def joined(*parts: pyarrow.LargeBinaryArray | bytes) -> pyarrow.LargeBinaryArray:
-    """Side by side, row by row; bytes stand in every row, and where a part is null nothing does.
+    """Return the concatenation of the parts per row; bytes are the same in every row, and a null makes the row empty.
 
     >>> import pyarrow
     >>> joined(b"<", pyarrow.array([b"a", None], pyarrow.large_binary()), b">").to_pylist()
@@ -112,7 +112,7 @@ def joined(*parts: pyarrow.LargeBinaryArray | bytes) -> pyarrow.LargeBinaryArray
 
 
 def together(array: pyarrow.LargeBinaryArray) -> memoryview:
-    """All bytes of an array, one element behind the other; nothing is copied.
+    """Return the bytes of all elements in order, without a copy.
 
     >>> import pyarrow
     >>> bytes(together(pyarrow.array([b"a", b"bc", b"d"], pyarrow.large_binary()).slice(1)))
@@ -127,7 +127,7 @@ def together(array: pyarrow.LargeBinaryArray) -> memoryview:
 
 
 def cells_per_row(page: PutPage) -> Any:
-    """How many cells each row of a page has, as numpy's int64."""
+    """Return the number of cells of each row of a page, as numpy's int64."""
     np, _ = libraries()
     counts = np.full(len(page), len(page.columns), dtype=np.int64)
     for values in page.values:
@@ -137,7 +137,7 @@ def cells_per_row(page: PutPage) -> Any:
 
 
 def batch_of_results(results: Sequence[Result]) -> pyarrow.RecordBatch:
-    """Rows that are Python objects already, in the same shape."""
+    """Return the record batch of rows that are Python objects."""
     _, arrow = libraries()
     cells = [(result.row, cell) for result in results for cell in result.cells]
     names = [cell.column.partition(b":") for _, cell in cells]

@@ -1,8 +1,8 @@
 """Describes the arguments of every filter of HBase's filter language (``createFilterFromArguments`` of HBase 2.6.1).
 
-``SIGNATURES`` is the only description: the parser reads arguments by it, the writer writes them by it, and whoever
-makes filters of the result (HBase's messages in the native adapter, the fake's own filters) takes the values by the
-names that stand here. Those names are the fields of the messages in HBase's ``Filter.proto``.
+``SIGNATURES`` is the only description: the parser reads arguments by it, the writer writes them by it, and the code
+that makes filters (HBase's messages in the native adapter, the fake's own filters) takes the values by these names.
+The names are the fields of the messages in HBase's ``Filter.proto``.
 
 DIVERGENCES: a number of more than 63 bits is refused; ``ParseFilter.convertByteArrayToLong`` lets some of them wrap to
 a smaller number. A minus sign without digits is refused, too; HBase reads it as 0.
@@ -33,11 +33,11 @@ __all__ = [
     "Value",
 ]
 
-#: Comparison operators, as people write them.
+#: Comparison operators, as they are written in a filter.
 OPERATORS = (b"<", b"<=", b"=", b"!=", b">=", b">")
-#: Kinds of comparators, as people write them before the colon.
+#: Kinds of comparators, as they are written before the colon.
 COMPARATORS = (b"binary", b"binaryprefix", b"regexstring", b"regexstringnocase", b"substring")
-#: Comparators that know only equal and not equal.
+#: Comparators that support only equal and not equal.
 _ONLY_EQUALITY = frozenset({b"regexstring", b"regexstringnocase", b"substring"})
 _INT_MAX = 2**31 - 1
 _LONG_MAX = 2**63 - 1
@@ -45,7 +45,7 @@ _NUMBER = re.compile(rb"-?[0-9]+")
 
 
 class FilterSyntaxError(RequestRefused, ValueError):
-    """A filter's text is wrong; the message says where."""
+    """The text of a filter is wrong; the message has the position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ Value: TypeAlias = bool | int | bytes | Comparison | tuple[bytes, ...] | tuple[i
 
 
 class Kind(enum.Enum):
-    """What an argument must be; the text is for error messages."""
+    """The type of an argument; the value is its description in error messages."""
 
     TEXT = "text in single quotes"
     #: The end of a range: None when the text is empty.
@@ -100,7 +100,7 @@ class Signature:
 
     parameters: tuple[Parameter, ...] = ()
     counts: tuple[int, ...] = ()
-    #: Whether HBase checks that regular expressions and substrings are compared with = and != only.
+    #: True if HBase checks that regular expressions and substrings are compared with = and != only.
     checks_equality: bool = True
 
     def read(self, filter_name: str, arguments: Sequence[Argument]) -> FilterCall:
@@ -188,7 +188,7 @@ def _count(filter_name: str, argument: Argument, largest: int) -> int:
 def _distinct(filter_name: str, texts: Sequence[bytes]) -> tuple[bytes, ...]:
     made = tuple(sorted(set(texts)))
     if len(made) != len(texts):
-        raise FilterSyntaxError(f"{filter_name}: the prefixes must be distinct, as HBase demands")
+        raise FilterSyntaxError(f"{filter_name}: the prefixes must be distinct")
     return made
 
 
@@ -250,7 +250,7 @@ _SINGLE_COLUMN_VALUE = Signature(
     (4, 6),
 )
 
-#: All filters that ``ParseFilter`` of HBase 2.6.1 knows.
+#: All filters of ``ParseFilter`` in HBase 2.6.1.
 SIGNATURES: Mapping[str, Signature] = {
     "KeyOnlyFilter": Signature((Parameter("len_as_val", Kind.FLAG, False),), (0, 1)),
     "FirstKeyOnlyFilter": Signature((), (0,)),

@@ -13,9 +13,9 @@ Names are exact. Spaces and tabs may stand between filters, only spaces inside o
 is in :mod:`metaclient.wire.filter_arguments`.
 
 DIVERGENCES (docs/known-differences.md has them for users): brackets may hold operators of different precedence, which
-``ParseFilter`` loses track of. Text that is not of this grammar is refused, also where ``ParseFilter`` guesses what is
-meant: a bracket that is never closed, operators behind their operands, a character right behind a closing quote, words
-between a name and its bracket. Levels are limited.
+``ParseFilter`` parses wrongly. Text that is not of this grammar is refused, also where ``ParseFilter`` accepts it: a
+bracket that is never closed, operators behind their operands, a character right behind a closing quote, words between a
+name and its bracket. Levels are limited.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from metaclient.wire.filter_arguments import (
 
 __all__ = ["DEPTH_MAX", "Combined", "FilterSyntaxError", "FilterTree", "Operator", "parse", "write"]
 
-#: Brackets and prefix words inside each other; a text that goes deeper is a mistake or an attack.
+#: The depth of nested brackets and prefix words; a deeper text is a mistake or an attack.
 DEPTH_MAX = 100
 
 _NAME = re.compile(rb"[A-Za-z]+")
@@ -50,7 +50,7 @@ _BARE = re.compile(rb"[^ ,)]+")
 
 
 class Operator(enum.Enum):
-    """What stands around and between filters. The value is the keyword, as ParseFilter recognizes it."""
+    """The operators before and between filters. The value is the keyword of ParseFilter."""
 
     AND = re.compile(rb"(?<=[ )])AND(?=[ (])")
     OR = re.compile(rb"(?<=[ )])OR(?=[ (])")
@@ -70,7 +70,7 @@ FilterTree: TypeAlias = FilterCall | Combined
 
 
 def parse(text: bytes) -> FilterTree:
-    """Return the filters that ``text`` describes; :class:`FilterSyntaxError` says where it cannot be read.
+    """Return the filters that ``text`` describes; :class:`FilterSyntaxError`, with the position, if it is wrong.
 
     >>> parse(b"PrefixFilter('a') AND PageFilter(2)").parts[1]
     FilterCall(name='PageFilter', values={'page_size': 2})
@@ -96,7 +96,7 @@ def write(tree: FilterTree) -> bytes:
 
 
 def _words(call: FilterCall) -> list[bytes]:
-    """The arguments as they are written; those that follow a comparison that is left out are defaults, too."""
+    """Return the arguments as text; those after a comparison that is left out are defaults, too."""
     words: list[bytes] = []
     for parameter in SIGNATURES[call.name].parameters:
         value = call.values[parameter.name]

@@ -1,8 +1,8 @@
-"""Which error of ours a Java class of HBase's stands for: one table for every adapter that hears Java speak.
+"""Maps HBase's Java exception classes to MetaClientErrors: one table for all adapters.
 
-The names come from the errors' own ``java_class``; ``ALIASES`` adds what HBase raises besides. A class that is not
-listed is looked for by its simple name (texts often carry only that), and else judged by whether HBase says that it may
-be tried again.
+The names come from ``java_class`` of each error; ``ALIASES`` adds further classes of HBase. A class that is not listed
+is looked up by its simple name, because texts often have only that. Otherwise it depends on whether HBase allows a
+retry.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ ALIASES: Mapping[str, type[MetaClientError]] = {
     "java.util.concurrent.TimeoutException": errors.CallTimeout,
     _HBASE + "exceptions.TimeoutIOException": errors.CallTimeout,
 }
-#: Classes of ours that are no single event on a server: their ``java_class`` says nothing about a cause.
+#: MetaClientErrors that are no single event on a server: their ``java_class`` does not name a cause.
 _NOT_CAUSES = (errors.ReadsDisabled, errors.RetriesExhausted, errors.DeadlineExceeded)
-#: Refusals before anything was written: whoever hears one knows that the write did not happen.
+#: Refusals before anything was written: the write certainly did not happen.
 _REFUSALS = (
     errors.NotServingRegion,
     errors.WrongRegion,
@@ -93,7 +93,7 @@ _REFUSALS = (
     errors.RequestRefused,
 )
 _GOING_OR_COMING = (errors.ServerStopped, errors.ServerNotRunning)
-#: What a region server says at its door before it looks at a call. Said in other words it may be the end of one.
+#: The text of a region server that refuses a call before it starts it. With another text the call may have run.
 _AT_THE_DOOR = re.compile(r"Server \S+ (?:stopping|aborting)\b|Server \S+ is not running yet")
 #: Classes that are raised before a call leaves the caller.
 _NEVER_SENT = frozenset(
@@ -105,9 +105,9 @@ _NEVER_SENT = frozenset(
         "NoRouteToHostException",
     }
 )
-#: Texts that say more than the class, which is a plain IOException.
+#: Texts that decide where the class is only IOException.
 _TEXTS: tuple[tuple[str, type[MetaClientError]], ...] = (
-    # HBase calls these a plain IOException that may be tried again; it would say the same for ever.
+    # In HBase these are an IOException that may be retried; every retry would fail the same way.
     ("row length is 0", errors.RequestRefused),
     ("row length 0", errors.RequestRefused),
     ("illegal character code", errors.RequestRefused),
@@ -124,9 +124,9 @@ _TEXTS: tuple[tuple[str, type[MetaClientError]], ...] = (
     ("failed on connection exception", errors.ServerUnreachable),
     ("failed on local exception", errors.ServerUnreachable),
 )
-#: How much of an error's text is looked at and kept: a stack trace is shorter, and decoding takes time and memory.
+#: The characters of an error's text that are parsed and kept: a stack trace is shorter, and parsing takes time.
 TEXT_CHARS_MAX = 64 * 1024
-# Every repetition below has a bound, or each place where a hostile text begins anew would be read to its end.
+# Every repetition below has a bound: without one, matching a hostile text takes quadratic time.
 _MOVED = re.compile(
     r"hostname=(?P<host>\S{1,255}) port=(?P<port>[0-9]{1,5}) startCode=(?P<code>-?[0-9]{1,19})"
     r".{0,300}?locationSeqNum=(?P<seq>-?[0-9]{1,19})",
@@ -153,13 +153,13 @@ def _table() -> dict[str, type[MetaClientError]]:
     return {**own, **ALIASES}
 
 
-#: Full Java class name -> our error.
+#: Full Java class name -> MetaClientError.
 JAVA_ERRORS: Mapping[str, type[MetaClientError]] = MappingProxyType(_table())
 _BY_SIMPLE_NAME = {name.rpartition(".")[2].rpartition("$")[2]: error for name, error in JAVA_ERRORS.items()}
 
 
 def error_class(java_class: str, text: str = "") -> type[MetaClientError] | None:
-    """Our error for a Java class (full or simple name) and what it said; None when neither is known.
+    """Return the error for a Java class (full or simple name) and its text; None if both are unknown.
 
     >>> error_class("org.apache.hadoop.hbase.NotServingRegionException").__name__
     'NotServingRegion'
@@ -174,7 +174,7 @@ def error_class(java_class: str, text: str = "") -> type[MetaClientError] | None
 
 
 def made(kind: type[MetaClientError], text: str, *, may_have_applied: bool, detail: str | None) -> MetaClientError:
-    """The error, with what its class wants to know besides: where a region moved, how long to wait."""
+    """Return an error of this class, with the attributes from its text: where a region moved, how long to wait."""
     text, detail = clipped(text), None if detail is None else clipped(detail)
     if issubclass(kind, errors.RegionMoved):
         found = _MOVED.search(detail or text)
@@ -194,14 +194,14 @@ def _wait_s(text: str) -> float:
 
 
 def is_certainly_not_applied(kind: type[MetaClientError] | None, java_class: str = "", text: str = "") -> bool:
-    """True when nothing was written: the server refused before it began, or the call was never sent."""
+    """Return True if nothing was written: the server refused before it began, or the call was never sent."""
     if kind is not None and issubclass(kind, _GOING_OR_COMING):
         return _AT_THE_DOOR.match(text) is not None
     return simple_name(java_class) in _NEVER_SENT or (kind is not None and issubclass(kind, _REFUSALS))
 
 
 def clipped(text: str) -> str:
-    """Return a text of at most ``TEXT_CHARS_MAX`` characters: its beginning and its end, where the causes stand.
+    """Return a text of at most ``TEXT_CHARS_MAX`` characters: its beginning, and its end, which has the causes.
 
     >>> clipped("short")
     'short'
@@ -215,11 +215,11 @@ def clipped(text: str) -> str:
 
 
 def simple_name(java_class: str) -> str:
-    """A class without its package and the class around it."""
+    """Return the name of a class without its package and its outer class."""
     return java_class.rpartition(".")[2].rpartition("$")[2]
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """The first line, without the tabs and the length of a stack trace."""
+    """Return the first line of a text, without tabs and with a bounded length."""
     line = next((line.strip() for line in clipped(text).splitlines() if line.strip()), "")
     return line if len(line) <= limit else line[: limit - 3] + "..."

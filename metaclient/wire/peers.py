@@ -1,8 +1,8 @@
-"""Finds out what a server speaks that does not speak the protocol of the url, so that an error can name the right url.
+"""Finds the protocol of a server that does not speak the protocol of the url, so that an error can name the right url.
 
-Two ways: :func:`recognised` looks at the first bytes that the server has sent, and :func:`probed` asks it. Probing
-sends the call ``getThriftServerType`` in each dialect of Thrift, on a connection of its own each, and an HTTP request
-last. Servers that speak another protocol hang up or answer in their own; no call here changes anything on a server.
+:func:`recognise_peer` looks at the first bytes that the server has sent, and :func:`probe_peer` sends requests. Probing
+sends the call ``getThriftServerType`` in each dialect of Thrift, each on a new connection, and an HTTP request last.
+Servers of another protocol hang up or answer in their own; no request here changes anything on a server.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Peer", "described", "probed", "recognised"]
+__all__ = ["Peer", "describe_peer", "probe_peer", "recognise_peer"]
 
-#: For each dialect. A gateway answers this call by itself, without asking HBase.
+#: Per dialect. A gateway answers this call without HBase.
 PROBE_S_MAX = 0.5
-#: Enough for the answers that are looked at; an error page is longer.
+#: Enough to recognise an answer; an error page is longer.
 _FIRST_BYTES = 4096
 _METHOD = b"getThriftServerType"
 _BINARY_CALL = b"\x80\x01\x00\x01" + len(_METHOD).to_bytes(4, "big") + _METHOD + b"\0\0\0\1\0"
 _COMPACT_CALL = b"\x82\x21\x01" + bytes([len(_METHOD)]) + _METHOD + b"\0"
 _HTTP_REQUEST = b"GET / HTTP/1.0\r\n\r\n"
-#: What stands in the answer of HBase's RPC to a preamble that is none (ServerRpcConnection.doBadPreambleHandling).
+#: Texts in the answer of HBase's RPC to a wrong preamble (ServerRpcConnection.doBadPreambleHandling).
 _RPC_REFUSALS = (b"FatalConnectionException", b"BadAuthException", b"Expected HEADER=")
 _EXCEPTION = 3
 
 
 class Peer(NamedTuple):
-    """What a server speaks: in words, the schemes of the urls that fit, their options, and when to write them."""
+    """A server's protocol: its description, the schemes of fitting urls, their options, and the condition for them."""
 
     what: str
     schemes: tuple[str, ...]
@@ -43,10 +43,10 @@ _RPC = Peer("a master or region server of HBase", ("hbase+rpc",))
 _TLS = Peer("a server that wants TLS", ("thrift2+tls",), condition=" if it is a Thrift gateway, else another port")
 
 
-def recognised(first: bytes) -> Peer | None:
-    """Return what a server speaks whose answer begins with these bytes; None if that is not known.
+def recognise_peer(first: bytes) -> Peer | None:
+    """Return the protocol of a server whose answer begins with these bytes; None if it is unknown.
 
-    >>> recognised(b"HTTP/1.1 400 Bad Request").what
+    >>> recognise_peer(b"HTTP/1.1 400 Bad Request").what
     'an HTTP server'
     """
     if first.startswith((b"HTTP/", b"<!DOCTYPE", b"<html")):
@@ -55,11 +55,11 @@ def recognised(first: bytes) -> Peer | None:
         return _TLS
     if any(text in first[:_FIRST_BYTES] for text in _RPC_REFUSALS):
         return _RPC
-    return _gateway(first, "") or _gateway(first[4:], "transport=framed")
+    return _recognise_gateway(first, "") or _recognise_gateway(first[4:], "transport=framed")
 
 
-def _gateway(message: bytes, transport: str) -> Peer | None:
-    """Return which Thrift gateway answers with this message; None if it is no message of Thrift."""
+def _recognise_gateway(message: bytes, transport: str) -> Peer | None:
+    """Return the kind of Thrift gateway that sent this message; None if it is no Thrift message."""
     if message.startswith(b"\x80\x01\x00"):
         protocol, kind, value = "", message[3], message[-2:-1]
     elif message.startswith(b"\x82") and len(message) > 1 and message[1] & 0x1F == 1:
@@ -67,29 +67,29 @@ def _gateway(message: bytes, transport: str) -> Peer | None:
     else:
         return None
     is_known = _METHOD in message and kind != _EXCEPTION and value in (b"\1", b"\2")
-    number = value[0] if is_known else None  # gateways before 2.3 do not know the call
+    number = value[0] if is_known else None  # gateways before 2.3 do not have the call
     options = "&".join(option for option in (transport, protocol) if option)
     ways = " and ".join(option.partition("=")[2] for option in (transport, protocol) if option) or "unframed and binary"
     name = f"a Thrift {number} gateway" if number else "a Thrift gateway"
     return Peer(f"{name} ({ways})", (f"thrift{number}",) if number else ("thrift1", "thrift2"), options)
 
 
-def described(address: str, peer: Peer) -> str:
-    """Return what was found, and what to do about it."""
+def describe_peer(address: str, peer: Peer) -> str:
+    """Return a sentence with the protocol of the server and the url to write."""
     query = f"?{peer.options}" if peer.options else ""
     urls = " or ".join(f"{scheme}://{address}{query}" for scheme in peer.schemes)
     return f"{address} is {peer.what}: write {urls}{peer.condition}"
 
 
-def probed(host: str, port: int, *, now: Callable[[], float], deadline: float) -> Peer | None:
-    """Ask a server in every way what it is. None when it is silent, is gone, or answers what is not known."""
+def probe_peer(host: str, port: int, *, now: Callable[[], float], deadline: float) -> Peer | None:
+    """Send requests of several protocols; return the server's, None if it is silent, unreachable or unknown."""
     calls = [framed(call) for call in (_BINARY_CALL, _COMPACT_CALL) for framed in (_unframed, _framed)]
     for request in (*calls, _HTTP_REQUEST):
         left_s = min(deadline - now(), PROBE_S_MAX)
         if left_s <= 0:
             return None
-        first = _answer(host, port, request, left_s)
-        found = recognised(first) if first else None
+        first = _ask(host, port, request, left_s)
+        found = recognise_peer(first) if first else None
         if found is not None:
             return found
     return None
@@ -103,7 +103,7 @@ def _framed(message: bytes) -> bytes:
     return len(message).to_bytes(4, "big") + message
 
 
-def _answer(host: str, port: int, request: bytes, timeout_s: float) -> bytes:
+def _ask(host: str, port: int, request: bytes, timeout_s: float) -> bytes:
     """Return the first bytes of the answer to a request; b"" when there is none."""
     with contextlib.suppress(OSError), socket.create_connection((host, port), timeout_s) as sock:
         sock.sendall(request)

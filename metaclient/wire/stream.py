@@ -17,7 +17,7 @@ from struct import Struct
 from typing import Protocol, TypeAlias
 
 from metaclient.errors import ServerUnreachable
-from metaclient.runtime import close_descriptor
+from metaclient.runtime import close_descriptor, refuse_green_threads
 
 __all__ = ["Dial", "SocketStream", "Stream", "connect_socket", "dial", "shut_down"]
 
@@ -131,6 +131,7 @@ def shut_down(sock: socket.socket) -> None:
 
 def connect_socket(host: str, port: int, now: Callable[[], float], deadline: float) -> socket.socket:
     """Return a connected socket, with keep-alive probes, and TCP_USER_TIMEOUT where the platform has it; OSError."""
+    refuse_green_threads()  # also when the process was patched after the first connections
     try:
         sock = socket.create_connection((host, port), max(deadline - now(), TIMEOUT_S_MIN))
     except UnicodeError as error:

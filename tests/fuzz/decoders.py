@@ -25,7 +25,7 @@ from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.service import IllegalArgument, Service
 from metaclient_fake.front.status_page import StatusPage
 from metaclient_thrift.binary import Rows1, Rows2, read_row, read_rows
-from metaclient_thrift.errors import Call, translated
+from metaclient_thrift.errors import CallAttempt, translate_error
 from metaclient_thrift.link import Link
 from metaclient_thrift.messages import next_number
 from metaclient_thrift.url import Gateway
@@ -220,7 +220,7 @@ def _request_seeds() -> list[bytes]:
 
 def _error(data: bytes) -> None:
     text = data.decode(errors="replace")
-    translated(T2.TIOError(message=text), Call("get", b"t", is_write=True))
+    translate_error(T2.TIOError(message=text), CallAttempt("get", b"t", is_write=True))
     for kind in (RegionMoved, Throttled):
         java_errors.made(kind, text, may_have_applied=False, detail=text)
 

@@ -13,12 +13,12 @@ from metaclient.wire.rpc.framing import parse_response, response
 from metaclient.wire.rpc.protobuf import ProtocolError
 from metaclient.wire.thrift.idl import thrift2
 from metaclient_native.url import NativeUrl
-from metaclient_thrift.errors import Call, translated
+from metaclient_thrift.errors import CallAttempt, translate_error
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.schema.catalog import _loaded
 
 T2 = thrift2()
-CALL = Call("get", b"t", gateway="h:1", scheme="thrift2")
+CALL = CallAttempt("get", b"t", gateway="h:1", scheme="thrift2")
 MOVED = "org.apache.hadoop.hbase.exceptions.RegionMovedException"
 
 
@@ -73,7 +73,7 @@ def checked(make: Callable[[], MetaClientError]) -> MetaClientError:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_error_text_without_bounds_is_translated_within_bounds(name: str) -> None:
     for text in (HOSTILE[name] * 10, f"{MOVED}: {HOSTILE[name]}"):
-        checked(lambda text=text: translated(T2.TIOError(message=text), CALL))  # type: ignore[misc]  # bound at once
+        checked(lambda text=text: translate_error(T2.TIOError(message=text), CALL))  # type: ignore[misc]  # bound at once
 
 
 @pytest.mark.parametrize("kind", [RegionMoved, Throttled])

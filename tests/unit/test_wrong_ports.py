@@ -12,7 +12,7 @@ import pytest
 import metaclient
 from metaclient.errors import ConfigError, ServerUnreachable, Unsupported
 from metaclient.runtime import ThreadRuntime
-from metaclient.wire.peers import described, probed, recognised
+from metaclient.wire.peers import describe_peer, probe_peer, recognise_peer
 from metaclient_fake import FakeCluster
 from metaclient_fake.front.serving import Front
 from metaclient_thrift import Thrift1Backend, Thrift2Backend
@@ -175,19 +175,19 @@ def test_gateway_that_only_had_a_bad_moment_is_not_called_a_wrong_port(
     ],
 )
 def test_first_bytes_are_recognised(first: bytes, what: str) -> None:
-    peer = recognised(first)
+    peer = recognise_peer(first)
     assert peer is not None
     assert peer.what == what
-    assert "h:1" in described("h:1", peer)
+    assert "h:1" in describe_peer("h:1", peer)
 
 
 @pytest.mark.parametrize("first", [b"", b"\x00", b"SSH-2.0-OpenSSH", b"\x00\x00\x00\x04abcd", b"\x82", b"\x80\x02\0\0"])
 def test_bytes_that_mean_nothing_are_not_recognised(first: bytes) -> None:
-    assert recognised(first) is None
+    assert recognise_peer(first) is None
 
 
 def test_probing_ends_at_its_deadline(answering: Callable[[bytes], int]) -> None:
     port = answering(b"SSH-2.0-OpenSSH")
     with ThreadRuntime() as runtime:
-        assert probed("127.0.0.1", port, now=runtime.now, deadline=runtime.now()) is None
-        assert probed("127.0.0.1", port, now=runtime.now, deadline=runtime.now() + WAIT_S) is None
+        assert probe_peer("127.0.0.1", port, now=runtime.now, deadline=runtime.now()) is None
+        assert probe_peer("127.0.0.1", port, now=runtime.now, deadline=runtime.now() + WAIT_S) is None

@@ -1,17 +1,16 @@
-"""Accepts TCP connections for one front of the fake, gives each its own thread of the runtime, and ends all of them.
+"""Accepts TCP connections for one front of the fake, serves each in its own thread of the runtime, and closes them.
 
-A front brings one function, ``serve(sock)``: it is called in a thread of its own for each client, may block in
-``recv`` and ``sendall`` as it likes, and the connection is over when it returns or raises. The listener takes care of
-the rest:
+A front passes one function, ``serve(sock)``. It is called in a separate thread per client and may block in ``recv`` and
+``sendall``; the connection is closed when it returns or raises. The listener does the rest:
 
 1. ``TCP_NODELAY``: a reply of two writes must not wait for the client's delayed acknowledgement (40 ms).
-2. Time: a client that sends nothing for ``idle_timeout_s``, or takes nothing for ``send_timeout_s``, makes ``recv``
-   or ``sendall`` raise BlockingIOError (the kernel's own time-outs, which cost no poll a read). An ``OSError`` that
-   ``serve`` lets through is such a client, or one that went away: noted at DEBUG, nothing else.
-3. Number: beyond ``connections_max`` the oldest client that was never answered is disconnected: it has sent no whole
-   request. If every client was answered, the new one is told so by ``refuse``, and is hung up on.
-4. The end: :meth:`Listener.close` wakes every thread out of its ``recv`` and waits for them.
-5. A fork: a child process closes its copies of the descriptors, or the port would stay open after the parent's end.
+2. Time-outs: if a client sends nothing for ``idle_timeout_s``, or receives nothing for ``send_timeout_s``, ``recv`` or
+   ``sendall`` raises BlockingIOError (by the kernel's time-outs, which cost no ``poll`` per read). An ``OSError`` from
+   ``serve`` means such a client, or one that hung up; it is logged at DEBUG.
+3. Number of clients: beyond ``connections_max`` the oldest client without an answer is disconnected: it has sent no
+   whole request. If every client was answered, the new client gets the reply of ``refuse`` and is disconnected.
+4. Close: :meth:`Listener.close` ends the ``recv`` of every thread and waits for the threads.
+5. Fork: a child process closes its copies of the descriptors, or the port would stay open after the parent's end.
 
 >>> from metaclient.runtime import ThreadRuntime
 >>> def echo(sock):
@@ -42,27 +41,27 @@ from metaclient.wording import counted
 
 __all__ = ["CONNECTIONS_MAX", "IDLE_TIMEOUT_S", "Client", "Listener", "Listening", "hang_up", "shut_down"]
 
-#: What ``serve`` gets: a connected, blocking socket.
+#: Serves one client on a connected, blocking socket.
 Client: TypeAlias = socket.socket
 
 _log = logging.getLogger(__name__)
 
-#: Each costs a thread: fewer than HBase's gateway has (hbase.thrift.maxWorkerThreads, 1000).
+#: Each client costs a thread: fewer than HBase's gateway allows (hbase.thrift.maxWorkerThreads, 1000).
 CONNECTIONS_MAX = 256
 #: hbase.thrift.server.socket.read.timeout.
 IDLE_TIMEOUT_S = 60.0
 SEND_TIMEOUT_S = 60.0
 CLOSE_TIMEOUT_S = 5.0
-#: How often the accepting thread looks whether the runtime was closed under it.
+#: The interval at which the accepting thread checks whether the runtime was closed.
 _LOOK_S = 0.25
-#: After accept() failed for want of file descriptors.
+#: The pause after accept() failed because no file descriptor was free.
 _PAUSE_S = 0.05
 _BACKLOG = 128
 _timeval = Struct("ll")
 
 
 class Listening(Protocol):
-    """What a front needs of a listening socket, or of what stands for one."""
+    """A listening socket, or its simulation, as the fronts use it."""
 
     @property
     def port(self) -> int: ...
@@ -85,8 +84,8 @@ class _ClientSocket(socket.socket):
 class Listener:
     """One listening socket and its clients; it listens from the moment it is made.
 
-    ``port`` 0 takes a free one, which ``.port`` then tells. ``serve`` and ``refuse`` get the client's socket, blocking,
-    and need not close it.
+    With ``port`` 0 the system chooses a free port, which is then in ``.port``. ``serve`` and ``refuse`` get the
+    client's blocking socket, which the listener closes.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class Listener:
     ) -> None:
         if isinstance(runtime, SimRuntime):
             raise Unsupported(
-                f"{name} cannot listen on TCP under a SimRuntime: sockets know only real time; use a ThreadRuntime"
+                f"{name} cannot listen on TCP under a SimRuntime: sockets need real time; use a ThreadRuntime"
             )
         if connections_max < 1:
             raise ConfigError(f"connections_max must be at least 1, got {connections_max}")
@@ -117,8 +116,8 @@ class Listener:
         self._socket = _listening(host, port, name)
         self.host, self.port = self._socket.getsockname()[:2]
         self._waker, self._wake_up = socket.socketpair()
-        self._is_closed = False  # becomes True once, and then no client is added any more
-        self._lock = runtime.lock()  # guards all below
+        self._is_closed = False  # once True, no client is added
+        self._lock = runtime.lock()  # guards the fields below
         self._clients: dict[_ClientSocket, Task[None] | None] = {}  # oldest first
         self._accepted = self._refused = self._broken = 0
         try:
@@ -129,7 +128,7 @@ class Listener:
         runtime.on_fork(self._leave_to_parent)
 
     def _leave_to_parent(self) -> None:
-        """In a child process: close our descriptors; the parent goes on listening and serving."""
+        """In a child process: close its copies of the descriptors; the parent goes on listening and serving."""
         self._is_closed = True
         self._lock = self._runtime.lock()
         clients, self._clients = list(self._clients), {}
@@ -153,7 +152,7 @@ class Listener:
         return self._is_closed
 
     def stats(self) -> dict[str, int]:
-        """Clients now, and since the start: let in, refused because there were too many, ended by a fault of ours."""
+        """Return the number of clients, and since the start: accepted, refused (too many), failed (a defect)."""
         with self._lock:
             return {
                 "clients": len(self._clients),
@@ -163,19 +162,19 @@ class Listener:
             }
 
     def close(self, timeout_s: float = CLOSE_TIMEOUT_S) -> None:
-        """Stop listening, hang up on every client, and wait for their threads. Idempotent."""
+        """Stop listening, disconnect every client, and wait for their threads. Idempotent."""
         deadline = self._runtime.now() + timeout_s
         self._is_closed = True
         with contextlib.suppress(OSError):  # closed before
             self._wake_up.send(b"x")
         try:
-            self._runtime.wait_first((self._accepting,), deadline)  # it shuts the clients' sockets down when it ends
+            self._runtime.wait_first((self._accepting,), deadline)  # at its end, it shuts the clients' sockets down
             with self._lock:
                 serving = [task for task in self._clients.values() if task is not None]
             for task in serving:
                 self._runtime.wait_first((task,), deadline)
         except ConnectionClosed:
-            pass  # the runtime is closed: it has joined, or given up, its threads already
+            pass  # the runtime is closed and has joined or abandoned its threads already
         self._close_sockets()
 
     def _close_sockets(self) -> None:
@@ -185,7 +184,7 @@ class Listener:
     # -- accepting ---------------------------------------------------------------------------------------------
 
     def _accept_all(self) -> None:
-        """The one thread that accepts; when it ends, for whatever reason, so do the clients."""
+        """Accept clients until the end, in one thread; then disconnect all of them."""
         try:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._socket, selectors.EVENT_READ)
@@ -208,7 +207,7 @@ class Listener:
             if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                 _log.warning("%s cannot accept more clients now: %s", self.name, error)
                 self._runtime.sleep(_PAUSE_S)
-            return  # else it was gone before it was let in
+            return  # otherwise the client hung up before it was accepted
         sock = _ClientSocket(fileno=accepted.detach())
         try:
             self._prepare(sock)
@@ -231,7 +230,7 @@ class Listener:
                 self._refused += 1
         if evicted is not None:
             _log.warning("%s disconnected a client without a request: it has %d", self.name, self._connections_max)
-            shut_down(evicted)  # wakes its thread, which closes it
+            shut_down(evicted)  # its thread returns from recv and closes the socket
         if not is_welcome:
             self._turn_away(sock, address)
             return
@@ -242,7 +241,7 @@ class Listener:
             self._forget(sock)
             return
         with self._lock:
-            if sock in self._clients:  # else it is over already
+            if sock in self._clients:  # otherwise it was disconnected already
                 self._clients[sock] = task
 
     def _unanswered(self) -> _ClientSocket | None:
@@ -257,10 +256,10 @@ class Listener:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _packed(self._send_timeout_s))
 
     def _turn_away(self, sock: socket.socket, address: tuple[object, ...]) -> None:
-        _log.warning("%s turned %s away: it has %d clients already", self.name, address, self._connections_max)
+        _log.warning("%s refused %s: it has %d clients already", self.name, address, self._connections_max)
         try:
             if self._refuse is not None:
-                sock.setblocking(False)  # a few bytes into an empty buffer: the accepting thread must not wait
+                sock.setblocking(False)  # a few bytes fit into the empty buffer: the accepting thread must not block
                 self._refuse(sock)
         except OSError:
             _log.debug("%s did not wait for its refusal", address)
@@ -288,13 +287,13 @@ class Listener:
 
 
 def hang_up(sock: socket.socket) -> None:
-    """Close it; a thread that waits in ``recv`` wakes up at shutdown, not at close."""
+    """Shut the socket down and close it: a thread that is blocked in ``recv`` returns at shutdown, not at close."""
     shut_down(sock)
     sock.close()
 
 
 def shut_down(sock: socket.socket) -> None:
-    """End both directions, which wakes a thread that waits in ``recv``; that thread closes the socket."""
+    """Shut both directions down, so that a thread that is blocked in ``recv`` returns and closes the socket."""
     with contextlib.suppress(OSError):
         sock.shutdown(socket.SHUT_RDWR)
 
@@ -311,7 +310,7 @@ def _listening(host: str, port: int, name: str) -> socket.socket:
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         made.bind((host, port))
         made.listen(_BACKLOG)
-        made.setblocking(False)  # a client that is gone between select and accept must not hold up the others
+        made.setblocking(False)  # accept must not block if the client hung up after select
     except (OSError, OverflowError) as error:
         made.close()
         raise ConfigError(f"{name} cannot listen at {host}:{port}: {error}") from error

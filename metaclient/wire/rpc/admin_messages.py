@@ -67,7 +67,7 @@ LIST_TABLE_DESCRIPTORS_BY_NAMESPACE_RESPONSE = Message(
     "ListTableDescriptorsByNamespaceResponse", (1, "tableSchema*", TABLE_SCHEMA)
 )
 IS_BALANCER_ENABLED_RESPONSE = Message("IsBalancerEnabledResponse", (1, "enabled!", BOOL))
-#: What every call answers that starts a procedure.
+#: The response of every call that starts a procedure.
 PROCEDURE_RESPONSE = Message("ProcedureResponse", (1, "proc_id", UNSIGNED))
 
 GET_TABLE_NAMES_REQUEST = Message(

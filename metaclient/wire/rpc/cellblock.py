@@ -1,12 +1,12 @@
-"""Cell blocks: cells side by side behind a message, as HBase's KeyValueCodec writes them; coded and decoded by slices.
+"""Cell blocks: the cells after a message, as HBase's KeyValueCodec writes them; encoded and decoded by slices.
 
 ::
 
     int32 total | int32 key length | int32 value length
     int16 row length | row | int8 family length | family | qualifier | int64 timestamp | int8 type | value
 
-All big-endian. The key is what stands between the second line's lengths and the value. ``total`` does not count itself;
-what is left after the value are tags, which this codec never sends and we skip.
+All numbers are big-endian. The key begins with the row length and ends before the value. ``total`` does not count
+itself. Bytes after the value are tags, which this codec never sends and which are skipped here.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 CODEC = "org.apache.hadoop.hbase.codec.KeyValueCodec"
 
 _HEAD = struct.Struct(">iiiH")
-#: The same, many at once, for numpy.
+#: The same fields for numpy, which encodes many at once.
 _HEADS = [("total", ">i4"), ("key", ">i4"), ("value", ">i4"), ("row", ">u2")]
 _LENGTHS_BYTES, _ROW_LENGTH_BYTES = (
     8,
@@ -52,20 +52,20 @@ _new = tuple.__new__
 _PUT = CellType.PUT
 _PUT_BYTE = bytes([CellType.PUT])
 _TYPES = {int(one): one for one in CellType}
-#: family length, family, qualifier -> b"family:qualifier", and back. The same few names come again and again.
+#: family length, family, qualifier -> b"family:qualifier", and back: a table has few names.
 _columns: dict[bytes, bytes] = {}
 _names: dict[bytes, bytes] = {}
 _COLUMNS_MAX = 4096
 _COLUMN_BYTES_MAX = 128
 _Shape: TypeAlias = tuple[Callable[[bytes, int], tuple[Any, ...]], int]
-#: The four lengths of a cell -> how it is taken apart: cells of a table have few shapes, and one unpack beats slices.
+#: The four lengths of a cell -> its layout. The cells of a table have few layouts; one unpack is faster than slices.
 _shapes: dict[bytes, _Shape] = {}
 _SHAPES_MAX = 4096
 _ROWS_MAX = 256
-#: Rows of so many cells begin to be worth a shape of their own.
+#: A layout of a whole row pays for rows with at least so many cells.
 _ROW_CELLS_MIN = 3
 _ROW_CELLS_MAX = 256
-#: A row's shape that has not fitted so often in a row is not tried any more.
+#: A layout of a row that did not fit this many times in succession is not tried any more.
 _MISSES_MAX = 8
 #: A key without row, family and qualifier.
 _KEY_BYTES_MIN = 12
@@ -86,7 +86,7 @@ def _column(raw: bytes) -> bytes:
 
 
 def _shape(head: bytes) -> _Shape:
-    """How to take a cell with these four lengths apart, and how long it is."""
+    """Return the unpack function for cells with these four lengths, and their size."""
     total, key_length, value_length, row_length = _HEAD.unpack(head)
     name_length = key_length - row_length - _KEY_BYTES_MIN + 1
     if name_length < 1 or value_length < 0 or 8 + key_length + value_length > total:
@@ -101,12 +101,12 @@ def _shape(head: bytes) -> _Shape:
 
 
 class _RowShape:
-    """How a row whose cells are as long as those of an earlier row is taken apart: one unpack for all of them."""
+    """The layout of a row whose cells have the lengths of an earlier row's: one unpack reads all of them."""
 
     __slots__ = ("_columns", "_heads", "_names", "_puts", "_unpack", "misses", "size")
 
     def __init__(self, data: bytes, at: int, count: int) -> None:
-        """Of the cells that stand here, which were decoded before: they are sound."""
+        """Take the layout from cells that were decoded before, and are therefore valid."""
         layout: list[str] = []
         heads: list[bytes] = []
         names: list[bytes] = []
@@ -128,7 +128,7 @@ class _RowShape:
         self.misses = 0
 
     def cells(self, data: bytes, at: int) -> tuple[bytes, PutCells] | None:
-        """The row and its cells; None if they are of another shape."""
+        """Return the row and its cells; None if they have another layout."""
         parts = self._unpack(data, at)
         rows = parts[1::6]
         if (
@@ -143,12 +143,12 @@ class _RowShape:
         return rows[0], PutCells(self._columns, parts[3::6], parts[5::6])
 
 
-#: The number of a row's cells and the lengths of the first -> their shape.
+#: The number of a row's cells and the lengths of the first cell -> their layout.
 _rows: dict[tuple[int, bytes], _RowShape] = {}
 
 
 def decode_cells(data: bytes, at: int, end: int, count: int) -> tuple[bytes, Sequence[Cell], int]:
-    """``count`` cells of one row that stand at ``data[at:end]``: the row, its cells, and where they end.
+    """Decode ``count`` cells of one row at ``data[at:end]``: return the row, its cells, and where they end.
 
     >>> block = encode_cells(b"r", [Cell(b"cf:q", 7, b"v")])
     >>> decode_cells(block, 0, len(block), 1)
@@ -186,7 +186,7 @@ def _one_by_one(data: bytes, at: int, end: int, count: int) -> tuple[bytes, list
     except struct.error as error:
         raise _bad(at, end) from error
     except KeyError as error:
-        raise ProtocolError(f"a cell of the unknown type {error}") from error
+        raise ProtocolError(f"a cell has the unknown type {error}") from error
     if at > end:
         raise _bad(at, end)
     return row, cells, at
@@ -199,7 +199,7 @@ def _bad(at: int, end: int) -> ProtocolError:
 def decode_results(
     data: bytes, at: int, end: int, counts: Sequence[int], *, is_stale: bool = False, partials: Sequence[bool] = ()
 ) -> list[Result]:
-    """Results of so many cells each; ``partials`` says of which more cells are to come. All bytes must be used."""
+    """Return results with these counts of cells; ``partials`` marks those with more to come. No byte may remain."""
     made: list[Result] = []
     decode = decode_cells
     for index, count in enumerate(counts):
@@ -211,7 +211,7 @@ def decode_results(
 
 
 def decode_rows(data: bytes, at: int, end: int) -> list[tuple[bytes, Cell]]:
-    """Every cell of a block beside its row, for blocks whose cells are counted elsewhere."""
+    """Return every cell of a block with its row, for blocks whose cells are counted elsewhere."""
     made: list[tuple[bytes, Cell]] = []
     while at < end:
         row, cells, at = decode_cells(data, at, end, 1)
@@ -220,7 +220,7 @@ def decode_rows(data: bytes, at: int, end: int) -> list[tuple[bytes, Cell]]:
 
 
 def skip_cells(data: bytes, at: int, end: int, count: int) -> int:
-    """Where the cells after the next ``count`` ones begin."""
+    """Return the offset after the next ``count`` cells."""
     try:
         for _ in repeat(None, count):
             (total,) = _TOTAL.unpack_from(data, at)
@@ -233,14 +233,14 @@ def skip_cells(data: bytes, at: int, end: int, count: int) -> int:
 
 
 def encode_cells(row: bytes, cells: Iterable[Cell]) -> bytes:
-    """Cells of one row as a block."""
+    """Return the cells of one row as a block."""
     parts: list[bytes] = []
     _encode(parts, row, cells)
     return b"".join(parts)
 
 
 def encode_results(results: Iterable[Result]) -> bytes:
-    """Cells of many rows as a block; how many belong to each row is said elsewhere."""
+    """Return the cells of many rows as a block, without their numbers per row."""
     parts: list[bytes] = []
     for result in results:
         _encode(parts, result.row, result.cells)
@@ -269,7 +269,7 @@ def _row_length(length: int) -> int:
 
 
 def _name(column: bytes) -> bytes:
-    """Family length, family, qualifier: the other way round than ``_column``."""
+    """Return family length, family and qualifier of a column: the inverse of ``_column``."""
     family, _, qualifier = column.partition(b":")
     if len(family) > _FAMILY_BYTES_MAX:
         raise ValueError(f"a family of {len(family)} bytes: HBase allows {_FAMILY_BYTES_MAX}")
@@ -282,7 +282,7 @@ def _name(column: bytes) -> bytes:
 
 
 class PutWriter:
-    """Cells of many rows. Most rows of a batch have the columns and timestamps of the one before: made once for all.
+    """Encodes cells of many rows. Columns and timestamps, which most rows of a batch share, are encoded once.
 
     >>> cells = PutCells((b"cf:a", b"cf:b"), (7, 7), (b"1", b"22"))
     >>> PutWriter().cells(b"r", cells) == encode_cells(b"r", cells)
@@ -298,7 +298,7 @@ class PutWriter:
         self._template = b""
 
     def cells(self, row: bytes, cells: Sequence[Cell]) -> bytes:
-        """The cells of one row."""
+        """Return the cells of one row as bytes."""
         if type(cells) is not PutCells:
             return encode_cells(row, cells)
         if cells.columns is not self._columns or cells.timestamps is not self._stamps:
@@ -320,7 +320,7 @@ class PutWriter:
 
 
 def encode_page(page: PutPage) -> memoryview:
-    """The cells of a page of puts, row by row.
+    """Return the cells of a page of puts, row by row.
 
     >>> import pyarrow
     >>> rows, values = (pyarrow.array(each, pyarrow.large_binary()) for each in ([b"r", b"s"], [b"1", b"22"]))

@@ -1,7 +1,7 @@
-"""HBase's filter language as text into the classes that a server runs, and back.
+"""Converts filters between HBase's filter language and the messages of its Java filter classes.
 
-People, and our client, write ``PrefixFilter('a') AND KeyOnlyFilter()``. A Thrift gateway reads that itself; a region
-server wants each filter as the name of its Java class and the bytes of its own message. Text is read and written by
+Users write ``PrefixFilter('a') AND KeyOnlyFilter()``. A Thrift gateway parses that itself; a region server needs each
+filter as the name of its Java class and the bytes of its message. Text is read and written by
 ``metaclient.wire.filter_language``; the arguments of a filter have the names of the message's fields.
 """
 
@@ -21,7 +21,7 @@ from metaclient.wire.rpc.protobuf import BOOL, BYTES, SIGNED, TEXT, UNSIGNED, Me
 __all__ = ["COMPARATORS", "comparator_message", "comparator_value", "from_text", "to_text"]
 
 _PACKAGE = "org.apache.hadoop.hbase.filter."
-#: As the filter language calls them; ``null`` exists only in conditions.
+#: By their names in the filter language; ``null`` exists only in conditions.
 COMPARATORS: Mapping[bytes, str] = {
     b"binary": _PACKAGE + "BinaryComparator",
     b"binaryprefix": _PACKAGE + "BinaryPrefixComparator",
@@ -39,7 +39,7 @@ _WRAPPERS = {Operator.SKIP: "SkipFilter", Operator.WHILE: "WhileMatchFilter"}
 #: Flags of java.util.regex.Pattern: DOTALL is the comparator's own default, 2 is CASE_INSENSITIVE.
 _REGEX_FLAGS = {b"regexstring": 32, b"regexstringnocase": 32 | 2}
 _CHARSET = "UTF-8"
-#: Filters inside of filters; a message that goes deeper is a mistake or an attack.
+#: The depth of nested filters; a deeper message is a mistake or an attack.
 DEPTH_MAX = filter_language.DEPTH_MAX
 
 _BYTE_ARRAY = Message("ByteArrayComparable", (1, "value", BYTES))
@@ -116,7 +116,7 @@ Built = dict[str, Any]
 
 @lru_cache(maxsize=256)
 def from_text(text: bytes) -> Built:
-    """Return the Filter message that ``text`` stands for; FilterSyntaxError says where it cannot be read.
+    """Return the Filter message of ``text``; FilterSyntaxError, with the position, if the text is wrong.
 
     >>> from_text(b"PrefixFilter('a')")
     {'name': 'org.apache.hadoop.hbase.filter.PrefixFilter', 'serialized_filter': b'\\n\\x01a'}
@@ -138,7 +138,7 @@ def _filter(name: str, values: Mapping[str, Any]) -> Built:
 
 
 def _fields(call: FilterCall) -> Built:
-    """The fields of a filter's message: those of the call, and the comparison where the message has it."""
+    """Return the fields of a filter's message: its arguments, and the comparison where the message has it."""
     fields: Built = {name: value for name, value in call.values.items() if name != "comparison"}
     if "comparison" in call.values:
         compared = _comparison(call.optional_comparison())
@@ -160,7 +160,7 @@ def _comparison(compared: Comparison | None) -> Built:
 
 
 def comparator_message(kind: bytes, value: bytes) -> Built:
-    """Return a comparator by the filter language's name for it. What is no UTF-8 is replaced as Java's String does."""
+    """Return a comparator by its name in the filter language. Bytes that are no UTF-8 are replaced as Java does."""
     match kind:
         case b"binary" | b"binaryprefix":
             data = encode(_BINARY, {"comparable": {"value": value}})
@@ -179,7 +179,7 @@ def comparator_message(kind: bytes, value: bytes) -> Built:
 
 
 def to_text(message: Mapping[str, Any]) -> bytes:
-    """Return a Filter message in the filter language; Unsupported for what the language cannot say.
+    """Return a Filter message in the filter language; Unsupported if it cannot be written in that language.
 
     >>> to_text(from_text(b"SKIP ValueFilter(=, 'binary:x') OR KeyOnlyFilter()"))
     b"(SKIP ValueFilter(=, 'binary:x') OR KeyOnlyFilter(false))"
@@ -224,7 +224,7 @@ def _value(name: str, parameter: Parameter, fields: Mapping[str, Any]) -> Value:
     return tuple(value) if isinstance(value, list) else value
 
 
-#: What Java reads where a message lacks a field (proto2).
+#: The values of missing fields in Java (proto2).
 _ABSENT: Mapping[Kind, Value] = {Kind.DISTINCT_TEXTS: (), Kind.TIMESTAMPS: (), Kind.COUNT: 0, Kind.FLAG: False}
 
 
@@ -240,7 +240,7 @@ def _comparison_from(name: str, fields: Mapping[str, Any]) -> Comparison | None:
 
 
 def _kind_of(comparator: Mapping[str, Any]) -> bytes | None:
-    """The filter language's name for a comparator; None where it has none, such as for another charset."""
+    """Return the name of a comparator in the filter language; None if it has none, such as for another charset."""
     if comparator["name"] == COMPARATORS[b"regexstring"]:
         fields = decode(_REGEX, comparator.get("serialized_comparator", b""))
         if fields["charset"] != _CHARSET:
@@ -250,7 +250,7 @@ def _kind_of(comparator: Mapping[str, Any]) -> bytes | None:
 
 
 def comparator_value(message: Mapping[str, Any]) -> bytes | None:
-    """Return what a comparator compares with; None for nothing."""
+    """Return the value of a comparator; None for a null comparator."""
     data = message.get("serialized_comparator", b"")
     match message["name"].removeprefix(_PACKAGE):
         case "BinaryComparator" | "BinaryPrefixComparator":

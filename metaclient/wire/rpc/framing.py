@@ -1,4 +1,4 @@
-"""How calls travel: the preamble, the connection's header, requests and responses in frames.
+"""The preamble, the connection header, and frames of requests and responses.
 
 ::
 
@@ -6,7 +6,7 @@
     request    int32 length | varint | RequestHeader | varint | parameter | cell block
     response   int32 length | varint | ResponseHeader [| varint | answer | cell block]
 
-Everything here is bytes in, bytes out, for both sides of a connection.
+All functions take and return bytes, for both ends of a connection.
 """
 
 from __future__ import annotations
@@ -49,14 +49,15 @@ MAGIC: Final = b"HBas"
 VERSION: Final = 0
 AUTH_SIMPLE, AUTH_KERBEROS, AUTH_DIGEST = 0x50, 0x51, 0x52
 PREAMBLE_BYTES: Final = 6
-#: "Tell me the cluster's id and hang up" and "tell me your Kerberos name" (2.6, 3.0.0-beta-2).
+#: Preambles that ask for the cluster's id, and for the server's Kerberos principal (2.6, 3.0.0-beta-2).
 REGISTRY_PREAMBLE: Final = b"Regist"
 SECURITY_PREAMBLE: Final = b"Securi"
-#: The call id of an answer that concerns the connection itself (-1 as uint32).
+#: The call id of a response about the connection itself (-1 as uint32).
 CONNECTION_CALL_ID: Final = 0xFFFFFFFF
-#: hbase.ipc.max.request.size, of requests; what is longer in an answer is no frame.
+#: hbase.ipc.max.request.size, of requests; a longer response is no frame.
 FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
-#: The version that we say we are: from 1.3 on a Get is answered with a cell block, from 1.4 on ScannerReset is known.
+#: The version in the connection header: from 1.3 on a Get is answered with a cell block, from 1.4 on ScannerReset is
+#: sent.
 CLIENT_VERSION: Final = "2.6.1"
 
 
@@ -76,14 +77,14 @@ _pack_length, _length_of = _LENGTH.pack, _LENGTH.unpack_from
 
 
 class Preamble(NamedTuple):
-    """The first six bytes of a connection; ``special`` for the two questions that are no connection."""
+    """The first six bytes of a connection; ``special`` is one of the two preambles that ask a question, or b""."""
 
     auth: int
     special: bytes = b""
 
 
 class Request(NamedTuple):
-    """A call as a server reads it. ``param`` is the message, ``cells`` the cell block."""
+    """A request that a server has received. ``param`` is the message, ``cells`` the cell block."""
 
     call_id: int
     method: str
@@ -95,7 +96,7 @@ class Request(NamedTuple):
 
 
 class Response(NamedTuple):
-    """An answer as a client reads it: the message is ``data[at:end]``, the cell block ``data[end:]``."""
+    """A response that a client has received: the message is ``data[at:end]``, the cell block ``data[end:]``."""
 
     call_id: int
     data: bytes
@@ -124,7 +125,7 @@ def preamble(auth: int = AUTH_SIMPLE) -> bytes:
 
 
 def parse_preamble(data: bytes) -> Preamble:
-    """Of six bytes; ProtocolError tells what is wrong with them, in HBase's words."""
+    """Parse six bytes; the text of a ProtocolError is that of HBase."""
     if len(data) != PREAMBLE_BYTES:
         raise ProtocolError(f"a preamble has {PREAMBLE_BYTES} bytes, got {len(data)}")
     if data in (REGISTRY_PREAMBLE, SECURITY_PREAMBLE):
@@ -139,7 +140,7 @@ def parse_preamble(data: bytes) -> Preamble:
 
 
 def connection_header(service: str, user: str | None = None, codec: str | None = CODEC) -> bytes:
-    """The connection's header with its length: which service, who we are, and how cells travel."""
+    """Return the connection header with its length: service, user, and codec of the cells."""
     version = {
         "version": CLIENT_VERSION,
         "url": "",
@@ -160,12 +161,12 @@ def connection_header(service: str, user: str | None = None, codec: str | None =
 
 
 def parse_connection_header(data: bytes) -> dict[str, Any]:
-    """Of the header without its length."""
+    """Return the fields of a connection header, given without its length."""
     return decode(CONNECTION_HEADER, data)
 
 
 def framed(data: bytes) -> bytes:
-    """The bytes with their length as an int32 before them."""
+    """Return the bytes with their length as an int32 before them."""
     return len(data).to_bytes(4, "big") + data
 
 
@@ -180,7 +181,7 @@ def request(
     priority: int = 0,
     timeout_ms: int = 0,
 ) -> bytes:
-    """One call as a frame.
+    """Return the frame of a request.
 
     >>> request(1, b"GetMetaRegionLocations", b"").hex()
     '0000001e1c08011a164765744d657461526567696f6e4c6f636174696f6e73200100'
@@ -200,11 +201,11 @@ def request(
 
 @lru_cache(maxsize=256)
 def _timeout(timeout_ms: int) -> bytes:
-    """As it stands in a header; most calls have the same, to the millisecond."""
+    """Return the field ``timeout`` of a header; most calls have the same value."""
     return _TIMEOUT + varint(timeout_ms)
 
 
-#: method -> its name and "there is a parameter", as they stand in a header; there are some forty.
+#: method -> its fields ``method_name`` and ``request_param`` in a header; there are some forty methods.
 _methods: dict[bytes, bytes] = {}
 
 
@@ -214,7 +215,7 @@ def _method(method: bytes) -> bytes:
 
 
 def parse_request(frame: bytes) -> Request:
-    """Of a frame without its length; ProtocolError when it is none."""
+    """Parse a frame without its length; ProtocolError if it is no request."""
     size, at = read_varint(frame, 0, len(frame))
     header = decode(REQUEST_HEADER, frame, at, _inside(at + size, frame, "request header"))
     at += size
@@ -227,7 +228,7 @@ def parse_request(frame: bytes) -> Request:
     cells = frame[end:]
     told = header.get("cell_block_meta", {}).get("length", 0)
     if told != len(cells):
-        raise ProtocolError(f"the request of {method} tells of {told} bytes of cells and has {len(cells)}")
+        raise ProtocolError(f"the request of {method} announces {told} bytes of cells and has {len(cells)}")
     return Request(call_id, method, frame[at:end], cells, priority, timeout_ms)
 
 
@@ -235,7 +236,7 @@ def parse_request(frame: bytes) -> Request:
 
 
 def response(call_id: int, param: bytes, cells: bytes = b"") -> bytes:
-    """A good answer as a frame."""
+    """Return the frame of a response without an exception."""
     header = _RESPONSE_CALL_ID + varint(call_id)
     if cells:
         length = varint(len(cells))
@@ -254,7 +255,7 @@ def error_response(
     port: int | None = None,
     is_overloaded: bool | None = None,
 ) -> bytes:
-    """A bad answer as a frame; nothing follows the header. ``text`` is HBase's stack trace."""
+    """Return the frame of a response with an exception; nothing follows the header. ``text`` is HBase's stack trace."""
     values = {
         "exception_class_name": java_class,
         "stack_trace": text,
@@ -267,9 +268,10 @@ def error_response(
 
 
 def parse_response(frame: bytes) -> Response:
-    """Of a frame without its length; ProtocolError when it is none.
+    """Parse a frame without its length; ProtocolError if it is no response.
 
-    Most are a short header of a call id and the length of the cells, and a short answer: those in a straight line.
+    Most have a short header with a call id and the length of the cells, and a short message: these are parsed without
+    the field table.
     """
     try:
         size, at = frame[0], 3
@@ -301,7 +303,7 @@ def parse_response(frame: bytes) -> Response:
         if frame[at] > 0x7F or len(frame) - end != told:
             return _parse_slowly(frame)
     except IndexError as error:
-        raise ProtocolError(f"an answer that is cut short after {len(frame)} bytes") from error
+        raise ProtocolError(f"a response is cut short after {len(frame)} bytes") from error
     return _new(Response, (call_id, frame, at + 1, end, None))
 
 
@@ -313,7 +315,7 @@ def _parse_slowly(frame: bytes) -> Response:
 def _parse_long_header(frame: bytes, at: int, header_end: int) -> Response:
     header = decode(RESPONSE_HEADER, frame, at, header_end)
     if "call_id" not in header:
-        raise ProtocolError("an answer without a call id")
+        raise ProtocolError("a response has no call id")
     exception = header.get("exception")
     if exception is not None:
         return Response(header["call_id"], frame, header_end, header_end, exception)
@@ -324,13 +326,15 @@ def _with_answer(frame: bytes, call_id: int, told: int, header_end: int) -> Resp
     length, at = read_varint(frame, header_end, len(frame))
     end = _inside(at + length, frame, "answer")
     if len(frame) - end != told:
-        raise ProtocolError(f"the answer to call {call_id} tells of {told} bytes of cells and has {len(frame) - end}")
+        raise ProtocolError(
+            f"the response to call {call_id} announces {told} bytes of cells and has {len(frame) - end}"
+        )
     return Response(call_id, frame, at, end)
 
 
 def _inside(end: int, frame: bytes, what: str) -> int:
     if end > len(frame):
-        raise ProtocolError(f"a {what} that ends at byte {end} of a frame of {len(frame)}")
+        raise ProtocolError(f"the {what} ends at byte {end} of a frame of {len(frame)}")
     return end
 
 
@@ -338,7 +342,7 @@ def _inside(end: int, frame: bytes, what: str) -> int:
 
 
 class FrameReader:
-    """Cuts what arrives into frames; ProtocolError for a length that no frame has.
+    """Splits the received bytes into frames; ProtocolError for a length over ``bytes_max``.
 
     >>> reader = FrameReader()
     >>> list(reader.feed(b"\\x00\\x00\\x00\\x02ab\\x00\\x00")), list(reader.feed(b"\\x00\\x01c"))
@@ -350,19 +354,19 @@ class FrameReader:
     def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
         self._max = bytes_max
         self._kept = bytearray()
-        #: Bytes that are missing at least before the next frame is complete.
+        #: At least this many bytes are missing before the next frame is complete.
         self.missing = 4
 
     @property
     def buffered(self) -> int:
-        """Bytes of a frame that is not complete."""
+        """The number of bytes of the incomplete frame."""
         return len(self._kept)
 
     def feed(self, data: bytes) -> Iterable[bytes]:
-        """The frames that are complete now, without their lengths."""
+        """Return the frames that are complete now, without their lengths."""
         size = len(data) - 4
         if size >= 0 and not self._kept and _length_of(data)[0] == size <= self._max:
-            return (data[4:],)  # one answer, whole and alone
+            return (data[4:],)  # exactly one whole frame
         return self._cut(data)
 
     def _cut(self, data: bytes) -> Iterator[bytes]:

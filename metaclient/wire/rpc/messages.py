@@ -1,6 +1,7 @@
 """The field tables of HBase's data path: connections, calls, gets, mutations, scans, batches, and the registry.
 
-Names and numbers are HBase's own (2.6 and 3.0); fields that nobody here reads or writes are left out and skipped.
+Names and numbers are HBase's own (2.6 and 3.0); fields that this client neither reads nor writes are left out and
+skipped.
 """
 
 from __future__ import annotations
@@ -303,10 +304,10 @@ GET_CLUSTER_ID_RESPONSE = Message("GetClusterIdResponse", (1, "cluster_id", TEXT
 GET_ACTIVE_MASTER_RESPONSE = Message("GetActiveMasterResponse", (1, "server_name", SERVER_NAME))
 GET_META_REGION_LOCATIONS_RESPONSE = Message("GetMetaRegionLocationsResponse", (1, "meta_locations*", REGION_LOCATION))
 GET_BOOTSTRAP_NODES_RESPONSE = Message("GetBootstrapNodesResponse", (1, "server_name*", SERVER_NAME))
-#: The answer to the preamble "Regist" (HBase 2.6, 3.0.0-beta-2).
+#: The response to the preamble "Regist" (HBase 2.6, 3.0.0-beta-2).
 GET_CONNECTION_REGISTRY_RESPONSE = Message("GetConnectionRegistryResponse", (1, "cluster_id!", TEXT))
 GET_MASTERS_ENTRY = Message("GetMastersResponseEntry", (1, "server_name!", SERVER_NAME), (2, "is_active!", BOOL))
 GET_MASTERS_RESPONSE = Message("GetMastersResponse", (1, "master_servers*", GET_MASTERS_ENTRY))
 
-#: A znode holds it behind ``PBUF``.
+#: The message in a znode, after the bytes ``PBUF``.
 ZK_MASTER = Message("Master", (1, "master!", SERVER_NAME), (2, "rpc_version", UNSIGNED), (3, "info_port", UNSIGNED))

@@ -1,7 +1,7 @@
-"""Puts, deletes, increments, appends and checks as messages, both ways.
+"""Converts puts, deletes, increments, appends and checks to messages and back.
 
-Our own mutations carry their cells in the request's cell block. What others send may have them in the message, as
-HBase's Java client does in single calls: both are understood.
+Mutations of this client have their cells in the request's cell block. HBase's Java client sends the cells of single
+calls in the message. Both are decoded.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from metaclient.wire.rpc.protobuf import ProtocolError
 
 __all__ = ["MutationError", "condition_from", "condition_message", "mutation_from", "mutation_message"]
 
-#: *stored* OP *given* for us; HBase compares the given value with the stored one, so the ends are exchanged.
+#: A Check is *stored* OP *given*; HBase compares the given value with the stored one, so the operators are mirrored.
 _COMPARE: dict[CompareOp, int] = {
     CompareOp.LESS: 5,
     CompareOp.LESS_OR_EQUAL: 4,
@@ -48,18 +48,18 @@ _DELETE_TYPES = {
 _DURABILITIES = {int(one.value): one for one in Durability}
 _OF_FAMILY = (CellType.DELETE_FAMILY, CellType.DELETE_FAMILY_VERSION)
 _AMOUNT_BYTES = 8
-#: The attribute of a mutation that says how many milliseconds its cells live.
+#: The attribute of a mutation with the time to live of its cells, in milliseconds.
 _TTL = "_ttl"
 
 Simple = Put | Delete | Increment | Append
 
 
 class MutationError(ProtocolError):
-    """A mutation that says something impossible: a wrong count of cells, an amount that is no number."""
+    """A mutation is invalid: a wrong count of cells, an amount that is no number."""
 
 
 def mutation_message(mutation: Simple) -> tuple[dict[str, Any], bytes]:
-    """The message, and its cells for the block.
+    """Return the message of a mutation, and its cells for the cell block.
 
     >>> message, cells = mutation_message(Put(b"r", (Cell(b"cf:a", 7, b"v"),)))
     >>> mutation_from(message, cells, 0)[0]
@@ -97,7 +97,7 @@ def _amount(amount: int) -> bytes:
 
 
 def _markers(delete: Delete) -> tuple[Cell, ...]:
-    """A family without a qualifier can only be deleted as a family."""
+    """Return the delete markers; a column without a qualifier is deleted as a family."""
     made = []
     for cell in delete.cells:
         kind = cell.type
@@ -110,7 +110,7 @@ def _markers(delete: Delete) -> tuple[Cell, ...]:
 
 
 def mutation_from(message: Mapping[str, Any], block: bytes, at: int) -> tuple[Simple, int]:
-    """A mutation whose cells are in the message, or next in the block from ``at`` on; and where the block goes on."""
+    """Return a mutation, whose cells are in the message or in the block from ``at`` on, and the offset after them."""
     row: bytes = message.get("row", b"")
     kind = message.get("mutate_type", messages.MUTATE_APPEND)
     cells = list(_cells_of_message(message, kind))
@@ -187,7 +187,7 @@ def _time_from(message: Mapping[str, Any], default: int) -> int:
 
 
 def condition_message(check: Check) -> dict[str, Any]:
-    """A check on one column."""
+    """Return the Condition of a check on one column."""
     family, _, qualifier = check.column.partition(b":")
     if check.value is None and check.op not in (CompareOp.EQUAL, CompareOp.NOT_EQUAL):
         raise Unsupported("a check without a value can only be for absence (EQUAL) or presence (NOT_EQUAL)")
@@ -202,7 +202,7 @@ def condition_message(check: Check) -> dict[str, Any]:
 
 
 def condition_from(message: Mapping[str, Any]) -> Check:
-    """Raises Unsupported for a condition that is a filter, or compares with more than bytes."""
+    """Return the Check of a Condition; Unsupported if it is a filter, or compares with other values than bytes."""
     if "filter" in message or "comparator" not in message:
         raise Unsupported("a condition that is a filter")
     time_range = message.get("time_range", {})  # Java always sends one, which says nothing

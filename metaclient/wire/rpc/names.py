@@ -1,4 +1,4 @@
-"""Tables, servers and regions as messages, both ways."""
+"""Converts the names of tables, servers and regions to messages and back."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def server_from(message: Mapping[str, Any]) -> ServerName:
 
 
 def region_message(name: bytes) -> dict[str, Any]:
-    """A region by its full name: what ClientService and AdminService want, whatever the type says."""
+    """Return the RegionSpecifier of a full region name, which ClientService and AdminService need."""
     return {"type": REGION_NAME, "value": name}
 
 
 def encoded_region_message(encoded_name: str) -> dict[str, Any]:
-    """A region by its encoded name: what MoveRegion and MergeTableRegions want."""
+    """Return the RegionSpecifier of an encoded name, which MoveRegion and MergeTableRegions need."""
     return {"type": ENCODED_REGION_NAME, "value": encoded_name.encode()}
 
 
@@ -93,7 +93,7 @@ def region_location_message(location: RegionLocation) -> dict[str, Any]:
 
 
 def region_location_from(message: Mapping[str, Any]) -> RegionLocation | None:
-    """None for a region that is on no server."""
+    """Return the location of a message; None for a region that is on no server."""
     server = message.get("server_name")
     if server is None:
         return None

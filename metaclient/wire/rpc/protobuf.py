@@ -1,7 +1,7 @@
 """Protobuf on the wire, without the protobuf package: varints, field tables, and dicts as messages.
 
-A :class:`Message` is a table of fields. ``encode`` turns a dict into bytes, ``decode`` bytes into a dict that holds
-only the fields that were there; a repeated field is a list. Unknown fields, and known numbers with another wire type
+A :class:`Message` is a table of fields. ``encode`` turns a dict into bytes, ``decode`` bytes into a dict with the
+fields that were sent; a repeated field is a list. Unknown fields, and known numbers with another wire type
 than the table's, are skipped: versions of HBase differ there.
 
 >>> POINT = Message("Point", (1, "x!", SIGNED), (2, "name", TEXT), (3, "path*", UNSIGNED))
@@ -56,7 +56,7 @@ _VARINT_BYTES_MAX = 10
 
 
 class ProtocolError(BackendFault):
-    """The other side sent bytes that are no message; the message says which, and where."""
+    """The peer sent bytes that are no message; the text has the message's name and the position."""
 
 
 def _varint(value: int) -> bytes:
@@ -69,12 +69,12 @@ def _varint(value: int) -> bytes:
 
 
 _SMALL = tuple(_varint(value) for value in range(1 << 14))
-#: The lowest 14 bits of a longer one.
+#: The lowest 14 bits of a longer varint.
 _FIRST = tuple(_varint(value | 1 << 14)[:2] for value in range(1 << 14))
 
 
 def varint(value: int) -> bytes:
-    """A number from 0 to 2**64 - 1 as a varint.
+    """Return a number from 0 to 2**64 - 1 as a varint.
 
     >>> varint(300).hex()
     'ac02'
@@ -89,7 +89,7 @@ def varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """The number at ``at`` and where it ends; ProtocolError when it does not end before ``end``."""
+    """Return the number at ``at``, and where it ends; ProtocolError when it does not end before ``end``."""
     value = shift = 0
     for position in range(at, min(end, at + _VARINT_BYTES_MAX)):
         byte = data[position]
@@ -97,11 +97,11 @@ def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
         if byte < 0x80:
             return value & (_WRAP - 1), position + 1
         shift += 7
-    raise ProtocolError(f"a number that does not end, at byte {at} of {end}")
+    raise ProtocolError(f"a varint is cut short or too long, at byte {at} of {end}")
 
 
 def delimited(data: bytes) -> bytes:
-    """The bytes with their length before them.
+    """Return the bytes with their length as a varint before them.
 
     >>> delimited(b"ab").hex()
     '026162'
@@ -152,7 +152,7 @@ class Message:
 
 
 def encode(message: Message, values: Mapping[str, Any]) -> bytes:
-    """Bytes of a message; fields in the order of the dict, None left out. A name that it has not is a KeyError."""
+    """Return the bytes of a message: fields in the order of the dict, without None. An unknown name is a KeyError."""
     parts: list[bytes] = []
     for name, value in values.items():
         field = message.by_name[name]
@@ -187,7 +187,7 @@ def _encode_field(parts: list[bytes], field: _Field, value: Any) -> None:
 
 
 def decode(message: Message, data: bytes, at: int = 0, end: int | None = None) -> dict[str, Any]:
-    """The fields of a message that stands in ``data[at:end]``; ProtocolError when it is none."""
+    """Return the fields of the message at ``data[at:end]``; ProtocolError if it is malformed."""
     end = len(data) if end is None else end
     by_tag = message.by_tag
     made: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Gets, scans and their results as messages, both ways."""
+"""Converts gets, scans and their results to messages and back."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from metaclient.wire.rpc.cellblock import decode_cells
 
 __all__ = ["columns_message", "get_from", "get_message", "result_from", "result_message", "scan_from", "scan_message"]
 
-#: Scan's attribute for "delete markers, too" (Scan.RAW_ATTR) and a Java true.
+#: The attribute of raw scans, which return delete markers (Scan.RAW_ATTR), and a Java true.
 _RAW = "_raw_"
 _TRUE = b"\xff"
-#: Fields that our own values have no place for.
+#: Fields that Get and Scan of ``metaclient.model`` do not have.
 _GET_ONLY = ("store_limit", "store_offset", "closest_row_before", "cf_time_range")
 _SCAN_ONLY = ("store_limit", "store_offset", "cf_time_range")
 _MAX_VERSIONS = 0x7FFFFFFF
 
 
 def columns_message(columns: Sequence[bytes]) -> list[dict[str, Any]]:
-    """By family, in the order of their first mention; a whole family takes its columns in."""
+    """Return the columns by family, in the order of their first occurrence; a whole family replaces its columns."""
     families: dict[bytes, list[bytes] | None] = {}
     for column in columns:
         family, colon, qualifier = column.partition(b":")
@@ -62,7 +62,7 @@ def _common(query: Get | Scan) -> dict[str, Any]:
 def _common_from(message: Mapping[str, Any], only: tuple[str, ...]) -> dict[str, Any]:
     for name in only:
         if message.get(name):
-            raise Unsupported(f"{name} of a query is not understood here")
+            raise Unsupported(f"the field {name} of a query is not supported")
     time_range = message.get("time_range", {})
     return {
         "columns": _columns_from(message),
@@ -85,13 +85,13 @@ def get_message(get: Get) -> dict[str, Any]:
 
 
 def get_from(message: Mapping[str, Any]) -> Get:
-    """Raises Unsupported for what a Get of ours cannot say."""
+    """Return the Get of a message; Unsupported for fields that Get does not have."""
     common = _common_from(message, _GET_ONLY)
     return Get(message["row"], existence_only=message.get("existence_only", False), **common)
 
 
 def scan_message(scan: Scan, *, max_result_bytes: int, read_type: int = 0, mvcc_read_point: int = 0) -> dict[str, Any]:
-    """``limit`` and ``caching`` stand in the request, not here."""
+    """Return the message of a Scan, without ``limit`` and ``caching``, which are fields of the ScanRequest."""
     made = _common(scan)
     if scan.start_row:
         made["start_row"] = scan.start_row
@@ -118,7 +118,7 @@ def scan_message(scan: Scan, *, max_result_bytes: int, read_type: int = 0, mvcc_
 
 
 def scan_from(message: Mapping[str, Any], *, limit: int = 0, caching: int = 0) -> Scan:
-    """``limit`` (0 = none) and ``caching`` are the request's limit_of_rows and number_of_rows."""
+    """Return the Scan of a message; ``limit`` (0 = none) and ``caching`` are limit_of_rows and number_of_rows."""
     raw = any(one["name"] == _RAW and one.get("value") == _TRUE for one in message.get("attribute", ()))
     return Scan(
         message.get("start_row", b""),
@@ -136,7 +136,7 @@ def scan_from(message: Mapping[str, Any], *, limit: int = 0, caching: int = 0) -
 
 
 def result_message(result: Result, *, with_cells: bool) -> dict[str, Any]:
-    """``with_cells``: inside of the message (for a client without a codec); else their number, for a cell block."""
+    """Return the message of a result: with its cells, for a client without a codec, or with their number only."""
     made: dict[str, Any] = {}
     if with_cells:
         made["cell"] = [_cell_message(result.row, cell) for cell in result.cells]
@@ -164,7 +164,7 @@ def _cell_message(row: bytes, cell: Cell) -> dict[str, Any]:
 
 
 def result_from(message: Mapping[str, Any], row: bytes, data: bytes, at: int, end: int) -> tuple[Result, int]:
-    """A result whose cells stand in the message or next in the block ``data[at:end]``; and where the block goes on."""
+    """Return a result, whose cells are in the message or in the block ``data[at:end]``, and the offset after them."""
     cells: list[Cell] = []
     for one in message.get("cell", ()):
         row = one.get("row", row)

@@ -1,4 +1,4 @@
-"""Tables and families as HBase's schemas, both ways: named settings to text attributes and back."""
+"""Converts descriptors of tables and families to HBase's schemas and back: settings to text attributes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from metaclient.wire.rpc.names import table_from, table_message
 
 __all__ = ["family_from", "family_message", "table_schema_from", "table_schema_message"]
 
-#: What HBase writes into every family; only what differs is worth telling.
+#: The attributes that HBase writes into every family; only other values are kept.
 _FAMILY_DEFAULTS = {
     "BLOCKSIZE": ("65536", "64KB (65536B)", "65536 B (64KB)"),
     "DATA_BLOCK_ENCODING": ("NONE",),
@@ -24,7 +24,7 @@ _FAMILY_DEFAULTS = {
     "COMPRESS_TAGS": ("true",),
     "INDEX_BLOCK_ENCODING": ("NONE",),
 }
-#: HBase's own notes on a table, which nobody set.
+#: Attributes that HBase sets on a table by itself.
 _TABLE_NOTES = frozenset({"IS_META", "hbase.store.file-tracker.impl", "IS_ROOT"})
 
 

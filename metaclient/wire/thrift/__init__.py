@@ -1,1 +1,1 @@
-"""HBase's Thrift protocols: the interface files, and the conversion between their structs and our values."""
+"""HBase's Thrift protocols: the interface files, and conversions of their structs from and to ``metaclient.model``."""

@@ -1,4 +1,4 @@
-"""Loads the protocols: our own texts beside this file, and Thrift 1 for clients as happybase brings it."""
+"""Loads the Thrift interfaces: the files of this folder, and Thrift 1 for clients from happybase."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["THRIFT1_FILE", "THRIFT2_FILE", "server_type", "thrift1", "thrift1_ga
 
 THRIFT1_FILE = Path(__file__).with_name("hbase1.thrift")
 THRIFT2_FILE = Path(__file__).with_name("hbase2.thrift")
-#: What both services have, the same in both: happybase's copy of Thrift 1 lacks it.
+#: The call that both services have; happybase's copy of Thrift 1 lacks it.
 _SERVER_TYPE = """
 enum TThriftServerType { ONE = 1, TWO = 2 }
 service ServerType { TThriftServerType getThriftServerType() }
@@ -24,24 +24,24 @@ service ServerType { TThriftServerType getThriftServerType() }
 
 @cache
 def thrift2() -> ModuleType:
-    """The module of Thrift 2's structs and its service ``THBaseService``; parsed once (85 ms)."""
+    """Return the module of Thrift 2's structs and its service ``THBaseService``; parsed once (85 ms)."""
     return thriftpy2.load(str(THRIFT2_FILE), module_name="metaclient_hbase2_thrift")
 
 
 @cache
 def thrift1() -> ModuleType:
-    """The module of Thrift 1's structs and its service ``Hbase``."""
+    """Return the module of Thrift 1's structs and its service ``Hbase``."""
     import_module("happybase")  # it makes the module below
     return import_module("Hbase_thrift")
 
 
 @cache
 def server_type() -> Any:
-    """The service that has only ``getThriftServerType``."""
+    """Return the service that has only ``getThriftServerType``."""
     return thriftpy2.load_fp(StringIO(_SERVER_TYPE), "metaclient_server_type_thrift").ServerType
 
 
 @cache
 def thrift1_gateway() -> ModuleType:
-    """Thrift 1 as HBase's gateway speaks it: what happybase's copy has, ``canRetry``, and the calls it lacks."""
+    """Return Thrift 1 as in HBase's gateway: happybase's copy, with ``canRetry`` and the calls that it lacks."""
     return thriftpy2.load(str(THRIFT1_FILE), module_name="metaclient_hbase1_thrift")

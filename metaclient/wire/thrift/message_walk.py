@@ -1,7 +1,7 @@
-"""Finds the end of a Thrift message before anything is made of its bytes, and refuses a message without bounds.
+"""Finds the end of a Thrift message before it is decoded, and refuses a message that exceeds its bounds.
 
 thriftpy2 trusts the counts and lengths of a message: it skips a list of 2^31 elements that take no byte in a C loop
-which holds the GIL, it takes a negative length for a length, and it makes 300 bytes of objects from one byte. So every
+which holds the GIL, it accepts a negative length, and it makes 300 bytes of objects from one byte. So every
 message is walked first, here, without making an object of any value. A message that was walked has:
 
 1. known types only, and no element without a byte of its own;
@@ -29,7 +29,8 @@ __all__ = ["DEPTH_MAX", "MEMORY_FLOOR", "BinaryWalk", "CompactWalk", "MalformedM
 
 #: HBase's deepest message (mutateRow's arguments with their attributes) has 9 levels.
 DEPTH_MAX = 32
-#: What thriftpy2 makes of a struct (an object and the dict of its fields), and of any other value; rough, but not low.
+#: Bytes of thriftpy2's objects for a struct (an object and the dict of its fields), and for any other value; estimates
+#: from above.
 STRUCT_BYTES, VALUE_BYTES = 300, 50
 #: The smallest cell that HBase sends is 16 bytes in the compact protocol, and becomes 550 bytes of objects.
 MEMORY_PER_BYTE = 48
@@ -44,7 +45,7 @@ _map_head = Struct(">bbi").unpack_from
 
 
 class MalformedMessage(ValueError):
-    """The bytes are no Thrift message, or one beyond its bounds. ``is_head``: not even the beginning of one."""
+    """The bytes are no Thrift message, or exceed its bounds. ``is_head``: the head of the message is wrong already."""
 
     def __init__(self, text: str, *, is_head: bool = False) -> None:
         super().__init__(text)

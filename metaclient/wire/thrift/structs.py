@@ -1,4 +1,4 @@
-"""Turns our values into Thrift 2's structs and back; pure functions."""
+"""Converts values of ``metaclient.model`` to Thrift 2's structs and back; pure functions."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ __all__ = [
 
 T = thrift2()
 
-#: *stored* OP *given* for us; HBase compares the given value with the stored one, so the ends are exchanged.
+#: A Check is *stored* OP *given*; HBase compares the given value with the stored one, so the operators are mirrored.
 COMPARE: dict[CompareOp, int] = {
     CompareOp.LESS: T.TCompareOp.GREATER,
     CompareOp.LESS_OR_EQUAL: T.TCompareOp.GREATER_OR_EQUAL,
@@ -69,9 +69,9 @@ _DELETE_TYPES = {
 _TYPES = {int(one): one for one in CellType}
 _REGION_REPLICATION = b"REGION_REPLICATION"
 _READ_ONLY = b"READONLY"
-#: Mutation's attribute for how long its cells live (Mutation.OP_ATTRIBUTE_TTL).
+#: The attribute of a mutation with the time to live of its cells (Mutation.OP_ATTRIBUTE_TTL).
 _TTL = b"_ttl"
-#: Scan's attribute for "delete markers, too" (Scan.RAW_ATTR) and a Java true.
+#: The attribute of raw scans, which return delete markers (Scan.RAW_ATTR), and a Java true.
 _RAW = {b"_raw_": b"\xff"}
 
 
@@ -79,7 +79,7 @@ _RAW = {b"_raw_": b"\xff"}
 
 
 def widest(columns: Sequence[bytes]) -> list[bytes]:
-    """Without the columns whose whole family is wanted too: to HBase a column that comes later narrows the family.
+    """Return the columns without those whose whole family is listed: in HBase a later column would narrow the family.
 
     >>> widest([b"cf", b"cf:a", b"d:b"])
     [b'cf', b'd:b']
@@ -103,7 +103,7 @@ def _time_range(low: int, high: int) -> Any:
 
 
 def get_of(get: Get, replica_id: int | None) -> Any:
-    """``replica_id`` None: the primary, wherever the gateway finds it. A replica needs TIMELINE beside its id."""
+    """Return the TGet; ``replica_id`` None is the primary. A replica needs TIMELINE and its id."""
     made = T.TGet(get.row)
     if get.columns:
         made.columns = _columns(get.columns)
@@ -120,7 +120,7 @@ def get_of(get: Get, replica_id: int | None) -> Any:
 
 
 def is_plain(get: Get) -> bool:
-    """The newest version of every cell of a row, and nothing else asked for."""
+    """Return True for a get of the newest version of every cell of a row, without other settings."""
     return (
         not get.columns
         and get.max_versions == 1
@@ -135,7 +135,7 @@ def meta_row(result: Result) -> MetaRow:
 
 
 def scan_of(scan: Scan, start: bytes, stop: bytes, replica_id: int | None) -> Any:
-    """Both ends as Thrift has them: start inclusive, stop exclusive, in the scan's direction."""
+    """Return the TScan; its ends are Thrift's: start inclusive, stop exclusive, in the direction of the scan."""
     made = T.TScan(startRow=start, stopRow=stop, maxVersions=scan.max_versions, caching=scan.caching)
     made.columns = _columns(scan.columns)
     made.timeRange = _time_range(scan.min_timestamp, scan.max_timestamp)
@@ -155,7 +155,7 @@ def scan_of(scan: Scan, start: bytes, stop: bytes, replica_id: int | None) -> An
 
 
 def result_of(row: bytes, result: Any) -> Result:
-    """``row`` is what was asked for: a result without cells has none."""
+    """Return the Result; ``row`` is the requested row, which a TResult without cells does not have."""
     cells = [
         Cell(one.family + b":" + one.qualifier, one.timestamp, one.value)
         if one.type is None or one.type == CellType.PUT
@@ -200,9 +200,9 @@ def put_of(put: Put) -> Any:
 
 
 def deletes_of(delete: Delete) -> list[Any]:
-    """One struct for each kind of marker: the kind stands beside the columns, not in them.
+    """Return a TDelete per kind of marker, because the kind is a field of the struct and not of its columns.
 
-    And one for each marker of the same family: in one struct the last would replace the others (Delete.addFamily).
+    Markers of one family are in separate structs: in one struct the last would replace the others (Delete.addFamily).
     """
     durability = _durability(delete.durability)
     if not delete.cells:
@@ -224,7 +224,7 @@ def deletes_of(delete: Delete) -> list[Any]:
 
 
 def _marker(kind: CellType, is_column: bool) -> CellType:
-    """A family without a qualifier can only be deleted as a family."""
+    """Return the type of a marker; a column without a qualifier is deleted as a family."""
     if is_column or kind in (CellType.DELETE_FAMILY, CellType.DELETE_FAMILY_VERSION):
         return kind
     return CellType.DELETE_FAMILY
@@ -244,7 +244,7 @@ def append_of(append: Append) -> Any:
 
 
 def row_mutations_of(mutation: Mutation) -> Any:
-    """Puts and deletes of one row as one atomic change."""
+    """Return the TRowMutations of puts and deletes of one row, which are applied atomically."""
     parts = mutation.mutations if isinstance(mutation, RowMutations) else (mutation,)
     made: list[Any] = []
     for part in parts:
@@ -301,7 +301,7 @@ def _family_of(family: FamilyDescriptor) -> Any:
 def _enum(enum: Any, name: str) -> int:
     values: dict[str, int] = enum._NAMES_TO_VALUES
     if name.upper() not in values:
-        raise Unsupported(f"Thrift 2 has no {name!r} here; it knows {', '.join(values)}")
+        raise Unsupported(f"Thrift 2 has no {name!r} here; it has {', '.join(values)}")
     return values[name.upper()]
 
 

@@ -77,7 +77,7 @@ def test_urls(url: str, properties: dict[str, str], endpoints: list[tuple[str, i
     ("url", "said"),
     [
         ("hbase://", "names no ZooKeeper"),
-        ("hbase+rpc://", "names nobody"),
+        ("hbase+rpc://", "names no server"),
         ("hbase+rpc://m1/hbase", "has a path"),
         ("hbase://zk1?usr=me", "did you mean user"),
         ("hbase://zk1?user=", "must not be empty"),

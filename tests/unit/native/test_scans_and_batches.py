@@ -346,7 +346,7 @@ def test_cells_that_are_not_those_of_the_results_are_an_error(
 def test_cells_inside_of_the_message_are_refused(server: Server, cells: CellScans) -> None:
     message = {**GOES_ON, "results": [result_message(Result(b"a", [ONE]), with_cells=True)]}
     server.answers.append((encode(messages.SCAN_RESPONSE, message), b""))
-    with pytest.raises(ProtocolError, match="not into a cell block"):
+    with pytest.raises(ProtocolError, match="not in a cell block"):
         cells.next()
 
 

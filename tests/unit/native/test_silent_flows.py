@@ -42,7 +42,7 @@ def begin(
 def pipelined(connections: Connections, peer: Peer, runtime: ThreadRuntime) -> bytes:
     """One attempt, as the executor makes it: cancelled at its deadline."""
     made = begin(connections, peer, b"x", runtime, SHORT_S)
-    if runtime.wait_first((made,), made.deadline) is None:
+    if runtime.wait_first((made,), made.request.deadline) is None:
         made.cancel()
         raise CallTimeout("no answer within its time")
     return made.result()
@@ -53,7 +53,7 @@ def direct(connections: Connections, peer: Peer, runtime: ThreadRuntime) -> byte
     answer = connections.ask_server(server, Request(b"Get", b"x", text, runtime.now() + SHORT_S, "a direct call"))
     if not isinstance(answer, PendingCall):
         return answer
-    if runtime.wait_first((answer,), answer.deadline) is None:
+    if runtime.wait_first((answer,), answer.request.deadline) is None:
         answer.cancel()
         raise CallTimeout("no answer within its time")
     return answer.result()
@@ -131,7 +131,7 @@ def test_paused_server_answers_the_calls_that_it_has_on_the_retired_connection(
         assert old._state is State.RETIRED
         is_awake.complete(None)
         assert patient.result(runtime.now() + WAIT_S) == b"patient"
-        assert not old._take(), "a retired connection without calls has nothing left to read"
+        assert not old._wait_until_wanted(), "a retired connection without calls has nothing left to read"
         assert old.is_closed
 
 

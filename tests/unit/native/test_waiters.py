@@ -175,7 +175,7 @@ def test_call_made_while_an_idle_connection_closes_goes_to_another(
             made.append(call(connections, peer.port, b"in time", until, is_write=True))
 
         idle._lock = _HookedLock(idle._lock, at_the_last_moment)  # type: ignore[assignment]
-        assert not idle._take()
+        assert not idle._wait_until_wanted()
         assert idle.is_closed
         assert made[0].result(until) == b"in time"
 

@@ -16,7 +16,7 @@ from metaclient.wire.thrift import structs as cells
 from metaclient.wire.thrift.idl import thrift1, thrift2
 from metaclient_thrift.binary import NotOurs, Rows1, Rows2, read_row, read_rows
 from metaclient_thrift.messages import call_head, pack_number, reply_head
-from metaclient_thrift.requests import get1, get2, put1, put2
+from metaclient_thrift.requests import encode_get1, encode_get2, encode_put1, encode_put2
 
 T1, T2 = thrift1(), thrift2()
 SMALL = st.binary(max_size=8)
@@ -170,8 +170,8 @@ VALUES = st.lists(st.tuples(st.sampled_from([b"cf:a", b"cf:", b"d:x:y"]), SMALL)
 
 @given(table=SMALL, row=SMALL)
 def test_gets_are_what_thriftpy2_writes(table: bytes, row: bytes) -> None:
-    assert called("get", get2(table, row)) == request(T2.THBaseService, "get", table, T2.TGet(row))
-    by_hand = called("getRowWithColumns", get1(table, row))
+    assert called("get", encode_get2(table, row)) == request(T2.THBaseService, "get", table, T2.TGet(row))
+    by_hand = called("getRowWithColumns", encode_get1(table, row))
     assert by_hand == request(T1.Hbase, "getRowWithColumns", table, row, None, {})
 
 
@@ -185,7 +185,7 @@ def test_put_of_thrift2_is_what_thriftpy2_writes(
     row: bytes, values: list[tuple[bytes, bytes]], times: int, durability: Durability
 ) -> None:
     put = Put(row, tuple(Cell(column, times, value) for column, value in values), durability)
-    assert called("put", put2(b"t", put)) == request(T2.THBaseService, "put", b"t", cells.put_of(put))
+    assert called("put", encode_put2(b"t", put)) == request(T2.THBaseService, "put", b"t", cells.put_of(put))
 
 
 @given(row=SMALL, values=VALUES, is_logged=st.booleans())
@@ -198,7 +198,7 @@ def test_put_of_thrift1_is_what_thriftpy2_writes(
         T1.Mutation(isDelete=False, column=column, value=value, writeToWAL=is_logged) for column, value in values
     ]
     wire = [T1.BatchMutation(row=row, mutations=mutations)]
-    assert called("mutateRows", put1(b"t", put)) == request(T1.Hbase, "mutateRows", b"t", wire, {})
+    assert called("mutateRows", encode_put1(b"t", put)) == request(T1.Hbase, "mutateRows", b"t", wire, {})
 
 
 @pytest.mark.parametrize(("service", "method"), [(T2.THBaseService, "put"), (T1.Hbase, "mutateRows")])

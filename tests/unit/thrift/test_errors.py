@@ -15,15 +15,15 @@ from metaclient.errors import Disposition, MetaClientError
 from metaclient.model import ServerName
 from metaclient.wire.java_errors import JAVA_ERRORS, error_class
 from metaclient.wire.thrift.idl import thrift1, thrift2
-from metaclient_thrift.errors import Call, is_answer, translated
+from metaclient_thrift.errors import CallAttempt, is_answer, translate_error
 
 RECORDED = json.loads((Path(__file__).parent / "data" / "recorded_errors.json").read_text(encoding="utf-8"))
-WRITE = Call("put", b"t1", is_write=True, gateway="gw:9090")
-READ = Call("get", b"t1", gateway="gw:9090")
+WRITE = CallAttempt("put", b"t1", is_write=True, gateway="gw:9090")
+READ = CallAttempt("get", b"t1", gateway="gw:9090")
 
 
-def said(text: str, can_retry: bool | None = True, call: Call = READ) -> MetaClientError:
-    return translated(thrift2().TIOError(message=text, canRetry=can_retry), call)
+def said(text: str, can_retry: bool | None = True, call: CallAttempt = READ) -> MetaClientError:
+    return translate_error(thrift2().TIOError(message=text, canRetry=can_retry), call)
 
 
 def raised(recorded: dict[str, Any]) -> Exception:
@@ -37,7 +37,9 @@ def raised(recorded: dict[str, Any]) -> Exception:
 
 @pytest.mark.parametrize("recorded", RECORDED, ids=[one["case"] for one in RECORDED])
 def test_recorded_text_becomes_its_error_in_one_line(recorded: dict[str, Any]) -> None:
-    error = translated(raised(recorded), Call("x", recorded["table"].encode(), is_write=recorded["is_write"]))
+    error = translate_error(
+        raised(recorded), CallAttempt("x", recorded["table"].encode(), is_write=recorded["is_write"])
+    )
     assert type(error).__name__ == recorded["error"]
     assert error.may_have_applied is recorded["may_have_applied"]
     assert "\n" not in str(error)
@@ -103,7 +105,7 @@ def test_unknown_class_is_judged_by_can_retry() -> None:
 def test_table_called_like_another_text_is_not_found_only_by_its_own_name() -> None:
     assert isinstance(said("t1", False), errors.TableNotFound)
     assert isinstance(said("t2", False), errors.RequestRefused)
-    assert isinstance(said("ns:t", False, Call("get", b"ns:t")), errors.TableNotFound)
+    assert isinstance(said("ns:t", False, CallAttempt("get", b"ns:t")), errors.TableNotFound)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +121,7 @@ def test_table_called_like_another_text_is_not_found_only_by_its_own_name() -> N
     ],
 )
 def test_trouble_below_hbase(error: Exception, kind: type[MetaClientError], is_good: bool) -> None:
-    made = translated(error, WRITE)
+    made = translate_error(error, WRITE)
     assert type(made) is kind
     assert is_answer(error) is is_good, "only after an answer may the connection be used again"
     assert made.may_have_applied or kind is errors.Unsupported
@@ -127,7 +129,7 @@ def test_trouble_below_hbase(error: Exception, kind: type[MetaClientError], is_g
 
 def test_our_own_errors_pass_unchanged() -> None:
     error = errors.TableNotFound("x")
-    assert translated(error, READ) is error
+    assert translate_error(error, READ) is error
 
 
 @given(text=st.text(max_size=300), can_retry=st.sampled_from([True, False, None]))

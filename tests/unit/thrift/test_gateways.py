@@ -11,7 +11,7 @@ import pytest
 
 from metaclient.errors import ServerUnreachable
 from metaclient.runtime import SimRuntime, ThreadRuntime
-from metaclient_thrift.gateways import OUT_S, SILENT_CALLS_MAX, Gateways, Loan
+from metaclient_thrift.gateways import OUT_S, SILENT_CALLS_MAX, DropCause, Gateways, Loan
 from metaclient_thrift.link import Link
 from metaclient_thrift.url import Gateway
 
@@ -47,7 +47,7 @@ class Rig:
         """The gateway does not answer, and is put out."""
         for link in self.borrowed(2 * SILENT_CALLS_MAX):
             if link.gateway == HUNG:
-                self.gateways.drop(link, is_silent=True)
+                self.gateways.drop(link, DropCause.SILENT)
             else:
                 self.gateways.give_back(link)
         assert self.is_out()

@@ -17,7 +17,7 @@ from metaclient.backend import PutPage
 from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Put, PutCells
 from metaclient.wire.thrift.idl import thrift2
 from metaclient.wire.thrift.structs import put_of
-from metaclient_thrift.requests import put_page2, puts2
+from metaclient_thrift.requests import encode_put_page2, encode_puts2
 from tests.unit.pages import put_pages
 
 T = thrift2()
@@ -61,7 +61,7 @@ def read_back(arguments: bytes) -> Any:
 @given(puts)
 def test_puts_written_by_hand_are_read_as_thriftpy2_writes_them(given_puts: list[Put]) -> None:
     expected = T.THBaseService.putMultiple_args(b"ns:t", [put_of(put) for put in given_puts])
-    assert read_back(puts2(b"ns:t", given_puts)) == expected
+    assert read_back(encode_puts2(b"ns:t", given_puts)) == expected
 
 
 @given(put_pages())
@@ -71,4 +71,4 @@ def test_page_is_read_as_its_puts_with_one_timestamp_each(page: PutPage) -> None
         wire.timestamp = stamp
         for cell in wire.columnValues:
             cell.timestamp = None
-    assert read_back(put_page2(b"ns:t", page)) == T.THBaseService.putMultiple_args(b"ns:t", expected)
+    assert read_back(encode_put_page2(b"ns:t", page)) == T.THBaseService.putMultiple_args(b"ns:t", expected)

@@ -113,10 +113,10 @@ def test_bytes_behind_an_error_or_a_void_reply_end_the_connection(surplus: bytes
     failed = reply(T2.THBaseService, "put", 1, io=T2.TIOError(message="gone"))
     link = link_on(Script(failed + surplus, [10_000]))
     with pytest.raises(T2.TIOError):
-        link.say("put", b"?")
+        link.call_void("put", b"?")
     assert not link.is_in_step
     link = link_on(Script(reply(T2.THBaseService, "put", 1) + surplus, [10_000]))
-    link.say("put", b"?")
+    link.call_void("put", b"?")
     assert not link.is_in_step
 
 
