@@ -15,7 +15,7 @@ from metaclient.errors import Attempt, MetaClientError
 from metaclient.model import ServerName
 from metaclient_fake import FakeCluster
 from metaclient_fake.front.java_text import AskedCall, batch_error, of_call
-from metaclient_thrift.errors import Call, translated
+from metaclient_thrift.errors import CallAttempt, translate_error
 from tests.unit.fake_front.gateway_client import T1, T2, thrift1_client, thrift2_client
 
 NOTHING: dict[bytes, bytes] = {}
@@ -141,7 +141,7 @@ def check(case: str, said: Any) -> None:
         assert getattr(said, "canRetry", None) == recorded["can_retry"]
     assert first_words(said.message) == first_words(recorded["text"])
     table = recorded["table"].encode()
-    judged = translated(said, Call("it", table, recorded["is_write"]))
+    judged = translate_error(said, CallAttempt("it", table, recorded["is_write"]))
     assert (type(judged).__name__, judged.may_have_applied) == (recorded["error"], recorded["may_have_applied"])
     assert "\n" not in str(judged)
 
@@ -209,8 +209,8 @@ SERVER_ERRORS = [
 def test_error_of_a_server_is_heard_as_what_it_was(kind: type[MetaClientError]) -> None:
     said = of_call("get", kind("what happened"), Config(), NOW_MS, AskedCall(b"t"))
     for heard in (
-        translated(T2.TIOError(message=said.thrift2, canRetry=said.can_retry), Call("get", b"t")),
-        translated(T1.IOError(message=said.thrift1, canRetry=said.can_retry), Call("get", b"t")),
+        translate_error(T2.TIOError(message=said.thrift2, canRetry=said.can_retry), CallAttempt("get", b"t")),
+        translate_error(T1.IOError(message=said.thrift1, canRetry=said.can_retry), CallAttempt("get", b"t")),
     ):
         assert type(heard) is kind
         assert heard.detail
@@ -219,7 +219,7 @@ def test_error_of_a_server_is_heard_as_what_it_was(kind: type[MetaClientError]) 
 def test_move_is_heard_with_its_target() -> None:
     text = "Region moved to: hostname=rs2 port=16020 startCode=7. As of locationSeqNum=12."
     said = of_call("get", errors.RegionMoved(text), Config(), NOW_MS, AskedCall(b"t"))
-    heard = translated(T2.TIOError(message=said.thrift2, canRetry=said.can_retry), Call("get", b"t"))
+    heard = translate_error(T2.TIOError(message=said.thrift2, canRetry=said.can_retry), CallAttempt("get", b"t"))
     assert isinstance(heard, errors.RegionMoved)
     assert (heard.server, heard.seqnum) == (ServerName("rs2", 16020, 7), 12)
 
@@ -236,8 +236,8 @@ def test_attempts_are_listed_and_the_last_cause_counts(
     assert said.message.startswith("Failed after attempts=2, exceptions:\n20")
     assert said.can_retry is True
     for heard in (
-        translated(T2.TIOError(message=said.thrift2, canRetry=True), Call("get", b"t")),
-        translated(T1.IOError(message=said.thrift1, canRetry=True), Call("get", b"t")),
+        translate_error(T2.TIOError(message=said.thrift2, canRetry=True), CallAttempt("get", b"t")),
+        translate_error(T1.IOError(message=said.thrift1, canRetry=True), CallAttempt("get", b"t")),
     ):
         assert type(heard) is cause
 

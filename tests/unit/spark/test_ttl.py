@@ -14,7 +14,7 @@ from metaclient.model import Cell, Put
 from metaclient.runtime import SimRuntime
 from metaclient.wire.thrift.structs import put_of
 from metaclient_fake import FakeCluster
-from metaclient_thrift.requests import put2
+from metaclient_thrift.requests import encode_put2
 from spark_connector.schema.catalog import Catalog
 from spark_connector.settings.options import Options
 from spark_connector.writing import destination
@@ -33,7 +33,7 @@ def test_puts_carry_it() -> None:
 def test_thrift_2_sends_it_as_hbase_reads_it() -> None:
     """Mutation.getTTL is the attribute _ttl, a Java long."""
     assert put_of(WITH_TTL).attributes == {b"_ttl": b"\0\0\0\0\0\0\xea\x60"}
-    assert b"_ttl\0\0\0\x08\0\0\0\0\0\0\xea\x60" in put2(b"t", WITH_TTL)
+    assert b"_ttl\0\0\0\x08\0\0\0\0\0\0\xea\x60" in encode_put2(b"t", WITH_TTL)
     assert put_of(Put(b"r", WITH_TTL.cells)).attributes is None
 
 
