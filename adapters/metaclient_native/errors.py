@@ -75,7 +75,7 @@ def _translate(java_class: str, detail: str, what: str, *, is_write: bool, is_fi
         kind = RequestRefused if is_final else BackendFault
     line = java_errors.one_line(f"{java_errors.simple_name(java_class)}: {text}" if text else java_class) or "no text"
     applied = is_write and not java_errors.is_certainly_not_applied(kind, java_class, text)
-    return java_errors.made(kind, f"{what}: {line}", may_have_applied=applied, detail=detail or None)
+    return java_errors.make_error(kind, f"{what}: {line}", may_have_applied=applied, detail=detail or None)
 
 
 def explain_hang_up(address: str, service: str, what: str, *, has_answered: bool, is_write: bool) -> ServerUnreachable:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Required, TypedDict, TypeVar, Unpack
 
 from metaclient import keys
 from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, NotServingRegion, TableDisabled
@@ -21,6 +21,15 @@ from metaclient_thrift.url import Gateway, ThriftUrl
 __all__ = ["Channel"]
 
 T = TypeVar("T")
+
+
+class CallOptions(TypedDict, total=False):
+    """The keywords of a call."""
+
+    deadline: Required[float]
+    table: bytes | None
+    is_write: bool
+    only: Gateway | None
 
 
 class Channel:
@@ -45,28 +54,14 @@ class Channel:
         self._is_enabled = is_enabled
         self.gateways = Gateways(url.gateways, connect_link, runtime=runtime, connections_max=url.connections)
 
-    def call(
-        self,
-        method: str,
-        *args: object,
-        deadline: float,
-        table: bytes | None = None,
-        is_write: bool = False,
-        only: Gateway | None = None,
-    ) -> Any:
+    def call(self, method: str, *args: object, **options: Unpack[CallOptions]) -> Any:
         """Make one call at the next gateway, or at ``only`` that one; it ends by the deadline."""
-        return self.call_at(method, *args, deadline=deadline, table=table, is_write=is_write, only=only)[0]
+        return self.call_at(method, *args, **options)[0]
 
-    def call_at(
-        self,
-        method: str,
-        *args: object,
-        deadline: float,
-        table: bytes | None = None,
-        is_write: bool = False,
-        only: Gateway | None = None,
-    ) -> tuple[Any, Gateway]:
+    def call_at(self, method: str, *args: object, **options: Unpack[CallOptions]) -> tuple[Any, Gateway]:
         """Make one call; return its result and the gateway, which is the only one that has the scanners it opens."""
+        deadline, table = options["deadline"], options.get("table")
+        is_write, only = options.get("is_write", False), options.get("only")
         return self.ask(lambda link: link.call(method, *args), method, deadline, table, is_write=is_write, only=only)
 
     def ask(
@@ -82,15 +77,17 @@ class Channel:
         """Make a call by ``ask`` on a borrowed connection; ``method`` is for error messages."""
         loan = Loan()
         try:
-            return self._asked(loan, ask, method, deadline, table, is_write, only), loan.gateway
+            answer = self._ask(loan, ask, method=method, deadline=deadline, table=table, is_write=is_write, only=only)
+            return answer, loan.gateway
         except BaseException:  # after an interrupt the reply is still to come, and must not be read by the next call
             self.gateways.drop(loan)  # without effect if it was given back or dropped already
             raise
 
-    def _asked(
+    def _ask(
         self,
         loan: Loan,
         ask: Callable[[Link], T],
+        *,
         method: str,
         deadline: float,
         table: bytes | None,

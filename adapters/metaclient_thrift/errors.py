@@ -149,7 +149,7 @@ def _translate(error: BaseException, call: CallAttempt) -> MetaClientError:
 
 
 def _translate_application(error: TApplicationException, call: CallAttempt) -> MetaClientError:
-    said = _text(error.message) or str(error)
+    said = _clip_text(error.message) or str(error)
     if error.type == TApplicationException.UNKNOWN_METHOD:
         return Unsupported(f"the Thrift gateway {call.gateway} does not know {call}: {said}; {_suggest_service(call)}")
     if error.type == TApplicationException.INTERNAL_ERROR:
@@ -173,14 +173,14 @@ def _suggest_service(call: CallAttempt) -> str:
     )
 
 
-def _text(said: object) -> str:
+def _clip_text(said: object) -> str:
     """Return a text, clipped. Thrift 1 is read without decoding, so its texts are bytes."""
     return java_errors.clipped(said.decode(errors="replace") if isinstance(said, bytes) else str(said or ""))
 
 
 def _translate_hbase(error: TException, call: CallAttempt) -> MetaClientError:
     """Translate TIOError, TIllegalArgument, and Thrift 1's IOError, IllegalArgument and AlreadyExists."""
-    said = _text(getattr(error, "message", None))
+    said = _clip_text(getattr(error, "message", None))
     kind = type(error).__name__
     if kind == "AlreadyExists":
         return TableExists(f"{call}: {java_errors.one_line(said)}", detail=said)
@@ -207,7 +207,9 @@ def _judge(said: str, can_retry: bool | None, call: CallAttempt) -> MetaClientEr
         for one in causes
         if not one.is_wrapper
     )
-    return java_errors.made(kind, _describe(cause, call), may_have_applied=call.is_write and not is_sure, detail=said)
+    return java_errors.make_error(
+        kind, _describe(cause, call), may_have_applied=call.is_write and not is_sure, detail=said
+    )
 
 
 def _judge_bare_text(said: str, call: CallAttempt) -> type[MetaClientError] | None:

@@ -66,7 +66,7 @@ _NO_ATTRIBUTES: dict[bytes, bytes] = {}
 
 
 @dataclass(slots=True)
-class _Scanner:
+class _Thrift1Scanner:
     """A scanner on one gateway. ``held`` is a piece of a row that may have more pieces on the next page."""
 
     gateway: Gateway
@@ -220,7 +220,7 @@ class Thrift1Backend(GatewayBackend):
         number, gateway = self._channel.call_at(
             "scannerOpenWithScan", table, wire, _NO_ATTRIBUTES, deadline=deadline, table=table
         )
-        scanner = _Scanner(gateway, number, table, scan, range_, scan.limit)
+        scanner = _Thrift1Scanner(gateway, number, table, scan, range_, scan.limit)
         try:
             return self.scan_next(scanner, wanted + (range_.dropped is not None), deadline)
         except MetaClientError:
@@ -229,7 +229,7 @@ class Thrift1Backend(GatewayBackend):
 
     def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
         """Return the next page; fewer pieces than requested mean the end of the scan."""
-        assert isinstance(scanner, _Scanner)
+        assert isinstance(scanner, _Thrift1Scanner)
         args = (scanner.number, rows)
         found = self._rows("scannerGetList", lambda: args, deadline, scanner.table, only=scanner.gateway)
         is_end = len(found) < rows or scanner.range.is_beyond(found[-1].row)
@@ -240,7 +240,7 @@ class Thrift1Backend(GatewayBackend):
             self._close_quietly(scanner, deadline)
         return ScanPage(kept, None if is_end else scanner, is_end)
 
-    def _pieces(self, scanner: _Scanner, found: list[Result], is_end: bool) -> list[Result]:
+    def _pieces(self, scanner: _Thrift1Scanner, found: list[Result], is_end: bool) -> list[Result]:
         """Return the results. With ``batch``, a result is partial if the next is of its row; the last one is held."""
         range_, low = scanner.range, scanner.scan.min_timestamp
         if range_.dropped is not None or range_.floor is not None:
@@ -259,7 +259,7 @@ class Thrift1Backend(GatewayBackend):
         return [result for result in made if result.cells]
 
     def scan_close(self, scanner: object, deadline: float) -> None:
-        assert isinstance(scanner, _Scanner)
+        assert isinstance(scanner, _Thrift1Scanner)
         self._call("scannerClose", scanner.number, deadline=deadline, table=scanner.table, only=scanner.gateway)
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -437,7 +437,7 @@ def _since(cells: Sequence[Cell], min_timestamp: int) -> list[Cell]:
     return [cell for cell in cells if cell.timestamp >= min_timestamp] if min_timestamp else list(cells)
 
 
-def _limited(scanner: _Scanner, rows: list[Result], is_end: bool) -> tuple[list[Result], bool]:
+def _limited(scanner: _Thrift1Scanner, rows: list[Result], is_end: bool) -> tuple[list[Result], bool]:
     """Return the page up to the scan's limit, which Thrift 1 does not have; the pieces of one row count as one."""
     assert scanner.left is not None
     kept: list[Result] = []

@@ -58,7 +58,7 @@ _KINDS: dict[type, str] = {Put: "put", Delete: "delete"}  # kinds of which one c
 
 
 @dataclass(slots=True)
-class _Scanner:
+class _Thrift2Scanner:
     """A scanner on one gateway; other gateways do not have its id."""
 
     gateway: Gateway
@@ -152,7 +152,7 @@ class Thrift2Backend(GatewayBackend):
 
     def scan_next(self, scanner: object, rows: int, deadline: float) -> ScanPage:
         """Return the next page; fewer pieces than requested mean the end: the gateway reads until there is none."""
-        assert isinstance(scanner, _Scanner)
+        assert isinstance(scanner, _Thrift2Scanner)
         args = [(scanner.number, piece) for piece in _pieces(rows)]
         found = self._rows_of_each("getScannerRows", args, deadline, scanner.table, scanner.gateway)
         kept = self._kept(found, scanner.range)
@@ -177,18 +177,18 @@ class Thrift2Backend(GatewayBackend):
 
     def scan_next_cells(self, scanner: object, rows: int, deadline: float) -> CellPage:
         """Return the next page of a scanner that :meth:`scan_open_cells` opened."""
-        assert isinstance(scanner, _Scanner)
+        assert isinstance(scanner, _Thrift2Scanner)
         found = self._cells("getScannerRows", (scanner.number, rows), deadline, scanner.table, only=scanner.gateway)
         is_end = found.rows < rows
         if is_end:
             self._close_quietly(scanner, deadline)
         return _cell_page(found, None if is_end else scanner, is_end=is_end, is_stale=scanner.is_stale)
 
-    def _opened(self, table: bytes, wire: Any, range_: WireRange, is_stale: bool, deadline: float) -> _Scanner:
+    def _opened(self, table: bytes, wire: Any, range_: WireRange, is_stale: bool, deadline: float) -> _Thrift2Scanner:
         number, gateway = self._channel.call_at("openScanner", table, wire, deadline=deadline, table=table)
-        return _Scanner(gateway, number, table, range_, is_stale)
+        return _Thrift2Scanner(gateway, number, table, range_, is_stale)
 
-    def _first(self, scanner: _Scanner, read: Callable[[], P], deadline: float) -> P:
+    def _first(self, scanner: _Thrift2Scanner, read: Callable[[], P], deadline: float) -> P:
         """Return the first page of a scanner; close the scanner if that fails: the caller does not have it yet."""
         try:
             return read()
@@ -212,7 +212,7 @@ class Thrift2Backend(GatewayBackend):
         return [one for one in found if one.row != range_.dropped and not range_.is_beyond(one.row)]
 
     def scan_close(self, scanner: object, deadline: float) -> None:
-        assert isinstance(scanner, _Scanner)
+        assert isinstance(scanner, _Thrift2Scanner)
         self._call("closeScanner", scanner.number, deadline=deadline, table=scanner.table, only=scanner.gateway)
 
     # -- writing -----------------------------------------------------------------------------------------------
@@ -386,7 +386,7 @@ def _pieces(rows: int) -> list[int]:
     return [rows * (number + 1) // count - rows * number // count for number in range(count)]
 
 
-def _cell_page(found: CellRows, scanner: _Scanner | None, *, is_end: bool, is_stale: bool) -> CellPage:
+def _cell_page(found: CellRows, scanner: _Thrift2Scanner | None, *, is_end: bool, is_stale: bool) -> CellPage:
     is_stale = found.is_stale if found.rows else is_stale
     return CellPage(found.cells, found.rows, found.first_row, found.last_row, scanner, is_end, is_stale)
 

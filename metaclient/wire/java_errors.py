@@ -21,7 +21,7 @@ __all__ = [
     "clipped",
     "error_class",
     "is_certainly_not_applied",
-    "made",
+    "make_error",
     "one_line",
     "simple_name",
 ]
@@ -173,7 +173,9 @@ def error_class(java_class: str, text: str = "") -> type[MetaClientError] | None
     return next((error for phrase, error in _TEXTS if phrase in lowered), None)
 
 
-def made(kind: type[MetaClientError], text: str, *, may_have_applied: bool, detail: str | None) -> MetaClientError:
+def make_error(
+    kind: type[MetaClientError], text: str, *, may_have_applied: bool, detail: str | None
+) -> MetaClientError:
     """Return an error of this class, with the attributes from its text: where a region moved, how long to wait."""
     text, detail = clipped(text), None if detail is None else clipped(detail)
     if issubclass(kind, errors.RegionMoved):

@@ -24,7 +24,7 @@ _COMPACT_CALL = b"\x82\x21\x01" + bytes([len(_METHOD)]) + _METHOD + b"\0"
 _HTTP_REQUEST = b"GET / HTTP/1.0\r\n\r\n"
 #: Texts in the answer of HBase's RPC to a wrong preamble (ServerRpcConnection.doBadPreambleHandling).
 _RPC_REFUSALS = (b"FatalConnectionException", b"BadAuthException", b"Expected HEADER=")
-_EXCEPTION = 3
+_EXCEPTION_TYPE = 3
 
 
 class Peer(NamedTuple):
@@ -66,7 +66,7 @@ def _recognise_gateway(message: bytes, transport: str) -> Peer | None:
         protocol, kind, value = "protocol=compact", message[1] >> 5, bytes(one // 2 for one in message[-2:-1])
     else:
         return None
-    is_known = _METHOD in message and kind != _EXCEPTION and value in (b"\1", b"\2")
+    is_known = _METHOD in message and kind != _EXCEPTION_TYPE and value in (b"\1", b"\2")
     number = value[0] if is_known else None  # gateways before 2.3 do not have the call
     options = "&".join(option for option in (transport, protocol) if option)
     ways = " and ".join(option.partition("=")[2] for option in (transport, protocol) if option) or "unframed and binary"
@@ -83,7 +83,7 @@ def describe_peer(address: str, peer: Peer) -> str:
 
 def probe_peer(host: str, port: int, *, now: Callable[[], float], deadline: float) -> Peer | None:
     """Send requests of several protocols; return the server's, None if it is silent, unreachable or unknown."""
-    calls = [framed(call) for call in (_BINARY_CALL, _COMPACT_CALL) for framed in (_unframed, _framed)]
+    calls = [framed(call) for call in (_BINARY_CALL, _COMPACT_CALL) for framed in (_leave_unframed, _prefix_length)]
     for request in (*calls, _HTTP_REQUEST):
         left_s = min(deadline - now(), PROBE_S_MAX)
         if left_s <= 0:
@@ -95,11 +95,11 @@ def probe_peer(host: str, port: int, *, now: Callable[[], float], deadline: floa
     return None
 
 
-def _unframed(message: bytes) -> bytes:
+def _leave_unframed(message: bytes) -> bytes:
     return message
 
 
-def _framed(message: bytes) -> bytes:
+def _prefix_length(message: bytes) -> bytes:
     return len(message).to_bytes(4, "big") + message
 
 

@@ -222,7 +222,7 @@ def _error(data: bytes) -> None:
     text = data.decode(errors="replace")
     translate_error(T2.TIOError(message=text), CallAttempt("get", b"t", is_write=True))
     for kind in (RegionMoved, Throttled):
-        java_errors.made(kind, text, may_have_applied=False, detail=text)
+        java_errors.make_error(kind, text, may_have_applied=False, detail=text)
 
 
 _page = StatusPage(lambda: {"a": 1}, dict)

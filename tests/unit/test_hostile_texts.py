@@ -80,17 +80,17 @@ def test_error_text_without_bounds_is_translated_within_bounds(name: str) -> Non
 @pytest.mark.parametrize("name", HOSTILE)
 def test_detail_without_bounds_is_searched_within_bounds(kind: type[MetaClientError], name: str) -> None:
     detail = HOSTILE[name] * 10
-    made = checked(lambda: java_errors.made(kind, detail[:200], may_have_applied=False, detail=detail))
+    made = checked(lambda: java_errors.make_error(kind, detail[:200], may_have_applied=False, detail=detail))
     assert made.detail is not None
     assert len(made.detail) <= java_errors.TEXT_CHARS_MAX
 
 
 def test_place_and_wait_are_still_found_in_an_ordinary_text() -> None:
     text = "Region moved to: hostname=rs2.example port=16020 startCode=1700000000000. As of locationSeqNum=42."
-    moved = java_errors.made(RegionMoved, "x", may_have_applied=False, detail=text)
+    moved = java_errors.make_error(RegionMoved, "x", may_have_applied=False, detail=text)
     assert isinstance(moved, RegionMoved)
     assert (moved.server is not None and moved.server.host, moved.seqnum) == ("rs2.example", 42)
-    throttled = java_errors.made(
+    throttled = java_errors.make_error(
         Throttled, "number of requests exceeded - wait 1mins, 5sec, 20ms", may_have_applied=False, detail=None
     )
     assert isinstance(throttled, Throttled)

@@ -109,14 +109,14 @@ def delimited(data: bytes) -> bytes:
     return varint(len(data)) + data
 
 
-Kind: TypeAlias = "str | Message"
-Field: TypeAlias = tuple[int, str, Kind]
+FieldKind: TypeAlias = "str | Message"
+FieldSpec: TypeAlias = tuple[int, str, FieldKind]
 
 
 class _Field:
     __slots__ = ("is_repeated", "kind", "message", "name", "tag")
 
-    def __init__(self, number: int, name: str, kind: Kind) -> None:
+    def __init__(self, number: int, name: str, kind: FieldKind) -> None:
         self.is_repeated = name.endswith("*")
         self.name = name.rstrip("*!")
         self.message = kind if isinstance(kind, Message) else None
@@ -130,7 +130,7 @@ class Message:
 
     __slots__ = ("by_name", "by_tag", "name", "packed", "required")
 
-    def __init__(self, name: str, *fields: Field) -> None:
+    def __init__(self, name: str, *fields: FieldSpec) -> None:
         made = [_Field(*field) for field in fields]
         self.name = name
         self.by_name = {field.name: field for field in made}
