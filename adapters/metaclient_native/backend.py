@@ -78,6 +78,7 @@ __all__ = ["NativeBackend"]
 
 T = TypeVar("T")
 _SYSTEM = b"hbase:"
+_new = tuple.__new__
 #: Bytes of one page of hbase:meta; the row of a region has about a kilobyte.
 META_PAGE_BYTES_MAX = 32 * 1024 * 1024
 
@@ -195,7 +196,9 @@ class NativeBackend:
             raise explain_missing_place()
         param, decode_result = encode_get(place.region_name, get), partial(decode_get, get.row)
         priority = SYSTEM_PRIORITY if table.startswith(_SYSTEM) else 0
-        return self._ask_server(place.server, Request(b"Get", param, decode_result, deadline, "get", priority=priority))
+        # Without the call of Request.__new__, which takes 0.4 us, one hundredth of a get.
+        request = _new(Request, (b"Get", param, decode_result, deadline, "get", b"", priority, False, False))
+        return self._ask_server(place.server, request)
 
     def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> Answer[ScanPage]:
         if place is None:
