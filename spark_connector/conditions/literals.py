@@ -14,7 +14,7 @@ import math
 import re
 import struct
 import sys
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
 from spark_connector.conditions.condition import Single
@@ -39,6 +39,8 @@ __all__ = [
 PRECISION_MAX = 38
 #: java.lang.Float.MAX_VALUE
 SINGLE_MAX = (2 - 2**-23) * 2.0**127
+#: A double ends at 308 and begins at -324; arithmetic on decimals of Python's context ends at 999,999.
+EXPONENT_MAX = 10_000
 _ESCAPE = re.compile(r"\\u([0-9A-Fa-f]{4})|\\U([0-9A-Fa-f]{8})|\\([01][0-7]{2})|\\(.)|''|\"\"", re.DOTALL)
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*")
@@ -89,7 +91,7 @@ def number(text: str) -> int | float | Decimal:
     suffix = text[len(digits) :].upper()
     if suffix in _SUFFIXES:
         return _whole(digits, suffix)
-    value = Decimal(digits)
+    value = _decimal(digits)
     if suffix == "F":
         double = _within(value, SINGLE_MAX, "F")
         return Single(nearest_single(Fraction(value)) if double else double)
@@ -98,6 +100,16 @@ def number(text: str) -> int | float | Decimal:
     if precision_and_scale(value)[0] > PRECISION_MAX:
         raise ValueError(f"a decimal has at most {PRECISION_MAX} digits")
     return int(digits) if digits.lstrip("-").isdigit() and not suffix else value
+
+
+def _decimal(digits: str) -> Decimal:
+    try:
+        value = Decimal(digits)
+    except InvalidOperation:  # the C library's exponents have 18 digits
+        raise ValueError("the exponent has too many digits") from None
+    if value and abs(value.adjusted()) > EXPONENT_MAX:
+        raise ValueError(f"the exponent is beyond {EXPONENT_MAX}")
+    return value
 
 
 def _whole(digits: str, suffix: str) -> int:

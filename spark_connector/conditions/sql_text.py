@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
@@ -51,12 +52,16 @@ T = TypeVar("T")
 DEPTH_MAX = 100
 #: Spark's decimals have 38 digits, a double's smallest value written out 1,100; int() refuses 4,300.
 NUMBER_CHARS_MAX = 2_000
+#: An IN with 50,000 keys of 17 characters fits; the expression of a longer text would take hundreds of megabytes.
+TEXT_CHARS_MAX = 1_000_000
 
+# A number's quantifiers are possessive: otherwise 16,000 digits and a letter take seconds, because the engine tries
+# every division of the digits between the two quantifiers.
 _TOKEN = re.compile(
     r"""(?P<space>\s+)
       | (?P<binary>[xX]'[^']*')
       | (?P<text>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.|"")*")
-      | (?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?(?:BD|bd|[LlSsYyDdFf])?(?![A-Za-z0-9_]))
+      | (?P<number>(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][+-]?[0-9]++)?+(?:BD|bd|[LlSsYyDdFf])?+(?![A-Za-z0-9_]))
       | (?P<name>[A-Za-z_][A-Za-z0-9_]*|`(?:[^`]|``)+`)
       | (?P<symbol><=>|<=|>=|<>|!=|==|[=<>(),+-])
     """,
@@ -107,13 +112,18 @@ def parse_where(text: str, dialect: Dialect = PORTABLE) -> Expression:
 
 
 class _Parser:
-    """One pass over the tokens."""
+    """One pass over the text: tokens are read when they are needed, so that nothing behind a mistake is read."""
 
     def __init__(self, text: str, dialect: Dialect) -> None:
+        if len(text) > TEXT_CHARS_MAX:
+            raise ConfigError(
+                f"where: the condition has {len(text):,} characters, {TEXT_CHARS_MAX:,} are allowed: "
+                "join with a table of the values instead, or write the condition into df.where(...)"
+            )
         self._text = text
         self._dialect = dialect
-        self._tokens = self._split()
-        self._at = 0
+        self._read_to = 0  # where the next token begins
+        self._ahead: deque[_Token] = deque()  # read and not yet taken: three at most
         self._depth = 0
 
     def whole(self) -> Expression:
@@ -125,39 +135,40 @@ class _Parser:
 
     # -- tokens
 
-    def _split(self) -> list[_Token]:
-        tokens: list[_Token] = []
-        at = 0
-        while at < len(self._text):
+    def _read_token(self) -> _Token:
+        while self._read_to < len(self._text):
+            at = self._read_to
             match = _TOKEN.match(self._text, at)
             if match is None:
                 what = "a quote is open" if self._text[at] in "'\"`" else "this character has no meaning here"
                 raise self._fault(at, what)
+            self._read_to = match.end()
             kind, text = str(match.lastgroup), match[0]
             if kind == "name" and text.upper() in _KEYWORDS:
                 kind, text = "keyword", text.upper()
             if kind == "text" and text[0] == '"' and self._dialect.quotes_names:
                 raise self._fault(at, "spark.sql.ansi.doubleQuotedIdentifiers is on: write names in backticks")
             if kind != "space":
-                tokens.append(_Token(kind, text, at))
-            at = match.end()
-        return [*tokens, _Token("end", "", len(self._text))]
+                return _Token(kind, text, at)
+        return _Token("end", "", len(self._text))
 
     def _peek(self, ahead: int = 0) -> _Token:
-        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
+        while len(self._ahead) <= ahead:
+            self._ahead.append(self._read_token())
+        return self._ahead[ahead]
 
     def _next(self) -> _Token:
         token = self._peek()
-        self._at += 1
+        self._ahead.popleft()
         return token
 
     def _takes(self, *words: str) -> bool:
-        if any(
-            self._peek(i).text != word or self._peek(i).kind not in ("keyword", "symbol")
-            for i, word in enumerate(words)
-        ):
-            return False
-        self._at += len(words)
+        for ahead, word in enumerate(words):
+            token = self._peek(ahead)
+            if token.text != word or token.kind not in ("keyword", "symbol"):
+                return False
+        for _ in words:
+            self._next()
         return True
 
     def _expect(self, word: str) -> None:

@@ -16,6 +16,8 @@ from metaclient_native.url import NativeUrl
 from metaclient_thrift.errors import CallAttempt, translate_error
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.schema.catalog import _loaded
+from spark_connector.schema.codecs.text import float_from_text
+from spark_connector.schema.types import parse_type
 
 T2 = thrift2()
 CALL = CallAttempt("get", b"t", gateway="h:1", scheme="thrift2")
@@ -116,3 +118,29 @@ def test_number_of_thousands_of_digits_in_a_condition_is_a_config_error(number: 
     for condition in (f"a = {number}", f"a IN (1, {number})", f"a BETWEEN 1 AND {number}"):
         with pytest.raises(ConfigError, match="a number of more than"):
             parse_where(condition)
+
+
+@pytest.mark.parametrize("exponent", ["e99999", "e-99999F", "e9999999F", "e9999999D", "e" + "9" * 30, "e-" + "9" * 30])
+def test_exponent_beyond_decimals_in_a_condition_is_a_config_error(exponent: str) -> None:
+    with pytest.raises(ConfigError, match="the exponent"):
+        parse_where(f"a = 1{exponent}")
+
+
+def test_condition_without_bounds_is_a_config_error() -> None:
+    with pytest.raises(ConfigError, match="1,000,001 characters, 1,000,000 are allowed"):
+        parse_where("a" * 1_000_001)
+
+
+def test_nothing_behind_a_mistake_in_a_condition_is_read() -> None:
+    with pytest.raises(ConfigError, match=r"at character 5, .*a literal or a column should be here"):
+        parse_where("a = AND b = 1 ; no token")
+
+
+@pytest.mark.parametrize("letter", ["x", "_", "e"])
+def test_digits_before_a_letter_are_refused_in_linear_time(letter: str) -> None:
+    # Quadratic time would be an hour for each of the two, and the limit of a test is five minutes.
+    digits = "1" * 500_000 + letter
+    with pytest.raises(ConfigError, match="at character 5"):
+        parse_where(f"a = {digits}")
+    with pytest.raises(ValueError, match=r"^$"):
+        float_from_text(digits, parse_type("double"))
