@@ -25,7 +25,7 @@ def mutated(rng: random.Random, seeds: Sequence[bytes]) -> bytes:
 
 def _change(rng: random.Random, data: bytearray, seeds: Sequence[bytes]) -> None:
     at = rng.randrange(len(data) + 1)
-    match rng.randrange(9):
+    match rng.randrange(10):
         case 0 if at < len(data):
             data[at] ^= 1 << rng.randrange(8)
         case 1 if at < len(data):
@@ -43,5 +43,7 @@ def _change(rng: random.Random, data: bytearray, seeds: Sequence[bytes]) -> None
             data[at:] = other[rng.randrange(len(other) + 1) :]
         case 7:
             data[at:at] = bytes((rng.choice(_BYTES),)) * rng.choice((1, 4, 11, 1_000))
+        case 8 if at < len(data):  # what is quadratic in a run of one byte shows
+            data[at:at] = data[at : at + 1] * 20_000
         case _:
             data[at:at] = rng.randbytes(rng.randint(1, 8))
