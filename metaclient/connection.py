@@ -19,6 +19,7 @@ from metaclient import keys
 from metaclient.backend import Backend, BackendFactory, Capabilities
 from metaclient.config import Config, MetaMode
 from metaclient.config.cluster_url import chosen_url
+from metaclient.config.url_secrets import masked_url
 from metaclient.engine import Engine, Life
 from metaclient.errors import (
     CallTimeout,
@@ -187,7 +188,7 @@ class Connection:
                 raise
 
     def __repr__(self) -> str:
-        return f"<metaclient.Connection {self.url} {self.meta_mode.value} {self.engine.life.value}>"
+        return f"<metaclient.Connection {masked_url(self.url)} {self.meta_mode.value} {self.engine.life.value}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
@@ -219,8 +220,8 @@ class Connection:
             self.engine.executor.call(self._backend.open, deadline=self._runtime.now() + timeout_s)
         except CallTimeout as error:
             raise CallTimeout(
-                f"{self.url} did not answer within {timeout_s:g} s: {error}; check the address and the server, or "
-                "raise open_timeout_s"
+                f"{masked_url(self.url)} did not answer within {timeout_s:g} s: {error}; check the address "
+                "and the server, or raise open_timeout_s"
             ) from error
         self.engine.telemetry.look_for_sdk()
         self.engine.life = Life.OPEN
@@ -424,7 +425,9 @@ def backend_for(url: object, runtime: Runtime, config: Config) -> Backend:
     scheme = url.partition(":")[0]
     known = {point.name: point for point in entry_points(group=BACKENDS)}
     if ":" not in url or scheme not in known:
-        raise ConfigError(f"no backend is registered for the url {url!r}: {_scheme_hint(url, scheme, sorted(known))}")
+        shown = masked_url(url)
+        hint = _scheme_hint(shown, shown.partition(":")[0], sorted(known))
+        raise ConfigError(f"no backend is registered for the url {shown!r}: {hint}")
     try:
         factory: BackendFactory = known[scheme].load()
     except ImportError as error:
@@ -450,11 +453,14 @@ def _scheme_hint(url: str, scheme: str, known: Sequence[str]) -> str:
 
 def _gateway_url(host: str, port: int) -> str:
     """Return the url of happybase's host and port; raise ConfigError if ``host`` is not a plain host name."""
+    shown = masked_url(host)
     if "://" in host:
-        raise ConfigError(f"'host' is a name or an address, got {host!r}; write connect({host!r}), or url={host!r}")
+        raise ConfigError(f"'host' is a name or an address, got {shown!r}; write connect({shown!r}), or url={shown!r}")
+    if "@" in host:
+        raise ConfigError(f"'host' is a name or an address, got {shown!r}; leave out the user and the password")
     if host.count(":") == 1:
         name, _, digits = host.partition(":")
-        raise ConfigError(f"'host' is a name or an address, got {host!r}; write host={name!r}, port={digits}")
+        raise ConfigError(f"'host' is a name or an address, got {shown!r}; write host={name!r}, port={digits}")
     if ":" in host and not host.startswith("["):
         host = f"[{host}]"  # an IPv6 address
     return f"thrift1://{host}:{port}"
@@ -469,7 +475,8 @@ def _refuse_gateway_arguments(host: str | None, port: int | None, transport: str
         ("protocol", protocol, PROTOCOLS[0]),
     ):
         if value is not None and value != default:
-            raise ConfigError(f"{name!r} = {value!r} has no effect beside a url: write it into the url")
+            shown = masked_url(value) if isinstance(value, str) else value
+            raise ConfigError(f"{name!r} = {shown!r} has no effect beside a url: write it into the url")
 
 
 def _check_one_of(name: str, value: object, allowed: Sequence[str]) -> None:

@@ -13,6 +13,7 @@ import click
 from metaclient.cli.session import Session, common, to_text
 from metaclient.config import Config
 from metaclient.config.cluster_url import chosen_url
+from metaclient.config.url_secrets import masked_url
 from metaclient.errors import MetaClientError
 from metaclient.wording import counted
 from spark_connector.settings.session import ensure_java, ensure_python, need_pyspark
@@ -72,9 +73,9 @@ def _pairs(name: str, texts: Sequence[str]) -> dict[str, str]:
     for text in texts:
         key, sign, value = text.partition("=")
         if not sign or not key:
-            raise click.UsageError(f"{name} is NAME=VALUE, got {text!r}")
+            raise click.UsageError(f"{name} is NAME=VALUE, got {masked_url(text)!r}")
         if key in found:
-            raise click.UsageError(f"{name} {key} is given twice: {found[key]!r} and {value!r}")
+            raise click.UsageError(f"{name} {key} is given twice")  # the values may hold passwords
         found[key] = value
     return found
 
@@ -156,7 +157,7 @@ def copy_table(session: Session, begin: Begin, table: str, **arguments: Any) -> 
     options = arguments.pop("options")
     with begin() as running:
         done = job(running, table, url=session.url, progress=_progress(session), **arguments, **options)
-    target = {"table": arguments["to_table"] or table, "url": arguments["to_url"] or session.url}
+    target = {"table": arguments["to_table"] or table, "url": masked_url(arguments["to_url"] or session.url or "")}
     session.document(
         {
             "table": table,

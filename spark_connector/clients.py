@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 import metaclient
 from metaclient.config import checked_properties
+from metaclient.config.url_secrets import masked_url
 from metaclient.errors import ConfigError
 from metaclient.runtime import ThreadRuntime
 from spark_connector.settings.options import ClientKey, Options
@@ -95,8 +96,8 @@ reach: serve it over TCP (FakeCluster().serve(), or `metaclient fake serve`) and
     """
     if url.partition(":")[0] in IN_PROCESS:
         raise ConfigError(
-            f"url {url!r} is a cluster in the memory of one process, which Spark's workers cannot reach: serve it over "
-            "TCP (FakeCluster().serve(), or `metaclient fake serve`) and give thrift2://host:port"
+            f"url {masked_url(url)!r} is a cluster in the memory of one process, which Spark's workers cannot reach: "
+            "serve it over TCP (FakeCluster().serve(), or `metaclient fake serve`) and give thrift2://host:port"
         )
 
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from urllib.parse import parse_qsl
 
 from metaclient.config.hbase_properties import CLIENT_PREFIXES
+from metaclient.config.url_secrets import masked_url, refuse_credentials
 from metaclient.errors import ConfigError
 from metaclient.runtime import Runtime, SimRuntime
 from metaclient_fake.backend import FakeBackend
@@ -45,7 +46,9 @@ def backend_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]
     """Return the entry point ``fake`` of the group ``metaclient.backends``."""
     scheme, _, rest = url.partition(":")
     if scheme != SCHEME:
-        raise ConfigError(f"{url!r} is no url of a fake cluster: fake:, fake:NAME, fake:?servers=5&meta_replicas=3")
+        shown = masked_url(url)
+        raise ConfigError(f"{shown!r} is no url of a fake cluster: fake:, fake:NAME, fake:?servers=5&meta_replicas=3")
+    refuse_credentials(url, "fake:")
     name, _, query = rest.partition("?")
     if name.strip("/"):
         return FakeBackend(named_cluster(name.strip("/"), query, runtime=runtime, properties=properties))
@@ -72,7 +75,9 @@ def named_cluster(
             made.close()  # another thread was faster
     for now, before in zip(given, found[1], strict=True):
         if now and now != before:
-            raise ConfigError(f"fake:{name} is there already, made with {before or 'nothing'!r}, not {now!r}")
+            raise ConfigError(
+                f"fake:{name} is there already, made with {masked_url(before) or 'nothing'!r}, not {masked_url(now)!r}"
+            )
     return found[0]
 
 

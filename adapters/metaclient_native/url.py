@@ -5,8 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
+from metaclient.config.url_secrets import address_of, masked_url, refuse_credentials, split_url
 from metaclient.errors import ConfigError
 
 __all__ = ["PROPERTIES", "Endpoint", "NativeUrl"]
@@ -60,27 +61,28 @@ class NativeUrl:
     def parse(cls, url: str, properties: Mapping[str, str] | None = None) -> NativeUrl:
         """Parse a url; ConfigError if it is wrong. HBase's own properties fill in what the url does not have."""
         properties = properties or {}
-        try:
-            parts = urlsplit(url)
-        except ValueError as error:
-            raise ConfigError(f"{url!r} is not a url: {error}") from error
+        refuse_credentials(url, "HBase (a user is written ?user=NAME)")
+        shown = masked_url(url)
+        parts = split_url(url)
+        if parts is None:
+            raise ConfigError(f"{shown!r} is not a url: is an IPv6 address without one of its brackets?")
         if parts.scheme not in ("hbase", "hbase+rpc"):
-            raise ConfigError(f"{url!r} is not a url of HBase's own RPC: it starts with hbase:// or hbase+rpc://")
-        options = _parse_options(url, parts.query)
+            raise ConfigError(f"{shown!r} is not a url of HBase's own RPC: it starts with hbase:// or hbase+rpc://")
+        options = _parse_options(shown, parts.query)
         if parts.scheme == "hbase+rpc":
             if parts.path.strip("/"):
-                raise ConfigError(f"{url!r} has a path, which only hbase:// can use (the parent znode)")
+                raise ConfigError(f"{shown!r} has a path, which only hbase:// can use (the parent znode)")
             named = properties.get("hbase.client.bootstrap.servers") or properties.get("hbase.masters") or ""
-            addresses = _parse_addresses(url, parts.netloc or named, MASTER_PORT)
+            addresses = _parse_addresses(shown, parts.netloc or named, MASTER_PORT)
             if not addresses:
-                raise ConfigError(f"{url!r} names no server: write hbase+rpc://MASTER:16000,... or set hbase.masters")
+                raise ConfigError(f"{shown!r} names no server: write hbase+rpc://MASTER:16000,... or set hbase.masters")
             return cls(addresses, True, user=options.get("user"))
         addresses = _parse_addresses(
-            url, parts.netloc or properties.get("hbase.zookeeper.quorum", ""), _parse_port(properties)
+            shown, parts.netloc or properties.get("hbase.zookeeper.quorum", ""), _parse_port(properties)
         )
         if not addresses:
             raise ConfigError(
-                f"{url!r} names no ZooKeeper: write hbase://HOST:2181/hbase or set hbase.zookeeper.quorum"
+                f"{shown!r} names no ZooKeeper: write hbase://HOST:2181/hbase or set hbase.zookeeper.quorum"
             )
         parent = parts.path.rstrip("/") or properties.get("zookeeper.znode.parent", ZNODE_PARENT)
         return cls(addresses, False, parent, options.get("user"))
@@ -112,14 +114,10 @@ def _parse_addresses(url: str, text: str, default: int) -> tuple[Endpoint, ...]:
     """Return the addresses; a port after the last host is that of all, as in HBase: ``zk1,zk2,zk3:2181``."""
     found: list[tuple[str, int | None]] = []
     for one in filter(None, (part.strip() for part in text.split(","))):
-        try:
-            parts = urlsplit(f"//{one}")
-            host, port = parts.hostname, parts.port
-        except ValueError as error:
-            raise ConfigError(f"{url!r} has a bad address {one!r}: {error}") from error
-        if not host or parts.username is not None or parts.path:
-            raise ConfigError(f"{url!r} has a bad address {one!r}: write HOST:PORT")
-        found.append((host, port))
+        address = address_of(one)
+        if address is None:
+            raise ConfigError(f"{url!r} has a bad address: write HOST:PORT, with a port from 0 to 65535")
+        found.append(address)
     ports = [port for _, port in found if port is not None]
     if len(ports) == 1 and found[-1][1] is not None:
         default = ports[0]

@@ -18,8 +18,9 @@ import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
+from metaclient.config.url_secrets import address_of, masked_url, refuse_credentials, split_url
 from metaclient.errors import ConfigError
 
 __all__ = ["DEFAULT_PORT", "PROPERTIES", "Gateway", "ThriftUrl"]
@@ -85,23 +86,24 @@ class ThriftUrl:
     @classmethod
     def parse(cls, url: str, properties: Mapping[str, str] | None = None) -> ThriftUrl:
         """Parse a url; ConfigError if it is wrong. HBase's own properties are the defaults."""
-        try:
-            parts = urlsplit(url)
-        except ValueError as error:  # brackets of an IPv6 address that do not match
-            raise ConfigError(f"{url!r} is not a url: {error}") from error
+        refuse_credentials(url, "HBase's Thrift gateway")
+        shown = masked_url(url)
+        parts = split_url(url)
+        if parts is None:
+            raise ConfigError(f"{shown!r} is not a url: is an IPv6 address without one of its brackets?")
         if parts.scheme not in SCHEMES:
-            raise ConfigError(f"{url!r} is not a Thrift url: it starts with one of {', '.join(SCHEMES)}")
+            raise ConfigError(f"{shown!r} is not a Thrift url: it starts with one of {', '.join(SCHEMES)}")
         if not parts.netloc:
-            raise ConfigError(f"{url!r} names no gateway: write {parts.scheme}://HOST:PORT")
+            raise ConfigError(f"{shown!r} names no gateway: write {parts.scheme}://HOST:PORT")
         if parts.path.strip("/") and not parts.scheme.endswith("+http"):
-            raise ConfigError(f"{url!r} has a path, which only thrift2+http:// can use")
-        options = _options(url, parts.query)
-        _refuse_without_effect(url, parts.scheme, options)
+            raise ConfigError(f"{shown!r} has a path, which only thrift2+http:// can use")
+        options = _options(shown, parts.query)
+        _refuse_without_effect(shown, parts.scheme, options)
         if not parts.scheme.endswith("+http"):  # HBase's HTTP servlet supports neither frames nor the compact protocol
             options = {**_site_options(properties or {}), **options}
         return cls(
             parts.scheme,
-            tuple(_gateway(text, url) for text in parts.netloc.split(",")),
+            tuple(_gateway(text, shown) for text in parts.netloc.split(",")),
             path=parts.path or "/",
             is_framed=_choice("transport", options, TRANSPORTS) == "framed",
             is_compact=_choice("protocol", options, PROTOCOLS) == "compact",
@@ -168,11 +170,8 @@ def _number(name: str, options: Mapping[str, str], default: float, *, at_least: 
 
 
 def _gateway(text: str, url: str) -> Gateway:
-    try:
-        parts = urlsplit(f"//{text}")
-        host, port = parts.hostname, parts.port
-    except ValueError as error:
-        raise ConfigError(f"{url!r} has a bad address {text!r}: {error}") from error
-    if not host or parts.username is not None:
-        raise ConfigError(f"{url!r} has a bad address {text!r}: write HOST:PORT")
+    address = address_of(text)
+    if address is None:
+        raise ConfigError(f"{url!r} has a bad address: write HOST:PORT, with a port from 0 to 65535")
+    host, port = address
     return Gateway(host, DEFAULT_PORT if port is None else port)

@@ -15,6 +15,7 @@ from typing import Any
 import metaclient
 from metaclient import Connection, MetaClientError
 from metaclient.backend import MetaScan
+from metaclient.config.url_secrets import masked_url
 from metaclient.errors import ConfigError
 from metaclient.keys import meta_table_start, meta_table_stop
 from metaclient_fake import FakeCluster
@@ -77,9 +78,9 @@ def place(backend: str) -> Iterator[Place]:
         with hbase:
             yield _prepared(Place(backend, _clients(hbase), hbase, hbase))
     elif "://" in backend:
-        yield _prepared(Place(backend, {"ours": partial(metaclient.connect, backend)}))
+        yield _prepared(Place(masked_url(backend), {"ours": partial(metaclient.connect, backend)}))
     else:
-        raise ConfigError(f"--backend is {FAKE}, {LOCAL_HBASE}[:VERSION] or a url, got {backend!r}")
+        raise ConfigError(f"--backend is {FAKE}, {LOCAL_HBASE}[:VERSION] or a url, got {masked_url(backend)!r}")
 
 
 def _clients(hbase: LocalHBase) -> dict[str, Callable[..., Connection]]:

@@ -7,7 +7,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar, cast
 
 import click
@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table as RichTable
 
 from metaclient.config.cluster_url import ENVIRONMENT, NoClusterNamed
+from metaclient.config.url_secrets import masked_url
 from metaclient.connection import Connection, connect
 from metaclient.errors import MetaClientError
 
@@ -28,7 +29,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Session:
     """The common options of one run of a command, and its output."""
 
-    url: str | None  # None: the cluster comes from the configuration
+    url: str | None = field(repr=False)  # may hold a password; None: the cluster comes from the configuration
     config: str | None
     meta_mode: str | None
     as_json: bool
@@ -37,8 +38,8 @@ class Session:
         connection = connect(self.url, config=self.config, meta_mode=self.meta_mode, **options)
         if connection.url.startswith("fake:") and not self.as_json:
             click.echo(
-                f"note: {connection.url} is a cluster in memory that ends with this command; `metaclient fake serve` "
-                "starts one that stays",
+                f"note: {masked_url(connection.url)} is a cluster in memory that ends with this command; "
+                "`metaclient fake serve` starts one that stays",
                 err=True,
             )
         return connection

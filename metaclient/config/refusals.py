@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metaclient.config.url_secrets import is_secret_name, masked_url
 from metaclient.errors import ConfigError
 
 __all__ = ["cut", "refusal"]
@@ -13,8 +14,10 @@ def refusal(name: str, value: object, source: str, why: object, allowed: str) ->
         shown = repr(value)
     except ValueError:  # an int of more digits than Python prints
         shown = "a number of thousands of digits"
-    if "password" in name.lower() or "secret" in name.lower():
+    if is_secret_name(name):
         shown = "(not shown)"  # error messages are logged
+    elif "://" in shown:
+        shown = masked_url(shown)
     return ConfigError(f"{name} = {cut(shown)} ({source}): {why}; allowed: {allowed}")
 
 

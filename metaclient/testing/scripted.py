@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl
 
 from metaclient.backend import Action, Capabilities, MetaPage, MetaScan, Outcome, ScanPage
 from metaclient.config.hbase_properties import warn_unread
+from metaclient.config.url_secrets import refuse_credentials
 from metaclient.errors import (
     CallTimeout,
     ConfigError,
@@ -332,8 +333,9 @@ class ScriptedBackend(ScriptedCluster):
 def backend_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> ScriptedBackend:
     """Return a backend for a url such as ``scripted:?servers=3&meta_replicas=3``; ConfigError for a bad option."""
     warn_unread(properties, (), "scripted:")
+    refuse_credentials(url, "scripted:")
     options: dict[str, int] = {}
-    for name, value in parse_qsl(urlsplit(url).query, keep_blank_values=True):
+    for name, value in parse_qsl(url.partition("?")[2], keep_blank_values=True):
         if name not in ("servers", "meta_replicas"):
             raise ConfigError(f"scripted: has no option {name!r}; allowed are servers and meta_replicas")
         if name in options:

@@ -17,13 +17,14 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from metaclient.config import Config, property_names
 from metaclient.config.cluster_url import url_of_properties
 from metaclient.config.hbase_properties import hbase_names
+from metaclient.config.url_secrets import MASK, is_secret_name, masked_url
 from metaclient.errors import ConfigError
 from metaclient.model import Durability, Scan
 from spark_connector.schema.catalog import Catalog
@@ -64,7 +65,7 @@ def _option(name: str, kind: Kind[Any], default: object = None) -> Any:
     return dataclasses.field(default=default, metadata={_NAME: name, _KIND: kind})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Options:
     """Every option by a short name; made by :meth:`parse`. Immutable, hashable, picklable."""
 
@@ -157,6 +158,8 @@ class Options:
                 _refuse_if_ours(name)
                 properties[_PROPERTY_CASE.get(name, name)] = value
         if "path" in given:  # load("ns:table")
+            if "://" in given["path"]:
+                raise ConfigError(f"the path names a table, got {masked_url(given['path'])!r}: write option url")
             if "table" in values or "catalog_text" in values:
                 raise ConfigError(
                     f"the path {given['path']!r} names a table, and so does option "
@@ -167,6 +170,18 @@ class Options:
         made = cls(**values, properties=tuple(sorted(properties.items())))  # type: ignore[arg-type]  # read by kind
         made._check()
         return made
+
+    def __repr__(self) -> str:
+        """The options that were set; without passwords, because plans, tasks and their errors are printed."""
+        return f"Options({', '.join(self._shown())})"
+
+    def _shown(self) -> Iterator[str]:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if field.name == "properties":
+                yield from (f"{name}={MASK if is_secret_name(name) else text!r}" for name, text in value)
+            elif value != field.default:
+                yield f"{field.name}={masked_url(value) if field.name == 'url' else value!r}"
 
     def _check(self) -> None:
         self._refuse_both("catalog_text", "table")

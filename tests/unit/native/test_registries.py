@@ -83,7 +83,7 @@ def test_urls(url: str, properties: dict[str, str], endpoints: list[tuple[str, i
         ("hbase://zk1?user=", "must not be empty"),
         ("hbase://zk1?user=ada&user=bob", "has user twice"),
         ("hbase://zk1:port", "bad address"),
-        ("hbase://me@zk1", "bad address"),
+        ("hbase://me@zk1", "a user is written .user=NAME"),
         ("hbase://[::1", "is not a url"),
         ("thrift2://x", "not a url of HBase's own RPC"),
     ],

@@ -41,7 +41,7 @@ def test_hbase_site_gives_the_defaults() -> None:
         ("thrift2://a,,b", "bad address"),
         ("thrift2://a:99999", "bad address"),
         ("thrift2://a:b", "bad address"),
-        ("thrift2://user@a", "bad address"),
+        ("thrift2://user@a", "a user or a password before the @"),
         ("thrift2://a/path", "thrift2\\+http"),
         ("thrift2://a?transprt=framed", "did you mean transport"),
         ("thrift2://a?transport=fast", "buffered or framed"),
