@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint essential live spark sim fuzz bench docs clean
+.PHONY: help setup demo test lint essential live spark sim fuzz attack bench docs clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ SEED ?= 0
 
 fuzz: $(STAMP) ## mutate recorded frames on every decoder (SECONDS=60 SEED=0)
 	$(PY) -m tests.fuzz --seconds $(SECONDS) --seed $(SEED)
+
+attack: $(STAMP) ## a lying network, interrupts, slow peers and hostile bytes against a served fake; three minutes
+	$(call pytest,-m attack tests/attack,attacks)
 
 bench: $(STAMP) ## every benchmark, with its report
 	@$(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --no-input --editable '.[plots]'

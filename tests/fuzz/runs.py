@@ -24,7 +24,7 @@ from pathlib import Path
 from tests.fuzz.decoders import Decoder
 from tests.fuzz.mutations import mutated
 
-__all__ = ["Finding", "checked", "input_of"]
+__all__ = ["MEMORY_MAX", "Finding", "checked", "input_of", "peak_bytes", "reset_peak_bytes"]
 
 #: One unit is the fixed loop of ``_unit_s``: about 2 ms. A slow decoder takes 50 units for an input of 64 kB; one whose
 #: time is quadratic takes hundreds.
@@ -69,9 +69,9 @@ def checked(decoder: Decoder, seed: int, indexes: Iterator[int] | range) -> Iter
 def _broken_rule(decoder: Decoder, data: bytes) -> str | None:
     units: list[float] = []
     for _ in range(TRIES):
-        before = _reset_peak_bytes()
+        before = reset_peak_bytes()
         seconds, error = _timed(lambda: decoder.run(data))
-        grown = _peak_bytes() - before
+        grown = peak_bytes() - before
         if error is not None and not isinstance(error, decoder.allowed):
             return f"{type(error).__name__}: {str(error)[:200]}"
         if grown > MEMORY_MAX:
@@ -102,14 +102,15 @@ def _unit_s() -> float:
     return min(_timed(lambda: {str(one): [one] for one in range(10_000)})[0] for _ in range(3))
 
 
-def _reset_peak_bytes() -> int:
+def reset_peak_bytes() -> int:
     """Set the process's peak of memory to what it uses now, where the system can (Linux); return it."""
     if _CLEAR_REFS.exists():
         _CLEAR_REFS.write_text("5")  # proc(5): resets the peak resident set size
-    return _peak_bytes()
+    return peak_bytes()
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
+    """Return the process's peak of memory, since the last reset where there is one."""
     if _CLEAR_REFS.exists():
         (line,) = (one for one in _STATUS.read_text().splitlines() if one.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024

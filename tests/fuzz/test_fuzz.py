@@ -42,21 +42,21 @@ _OVER = runs.MEMORY_MAX + 1
 
 @pytest.mark.parametrize("refuses", [False, True], ids=["returns", "raises"])
 def test_memory_is_a_finding(monkeypatch: pytest.MonkeyPatch, refuses: bool) -> None:
-    monkeypatch.setattr(runs, "_reset_peak_bytes", lambda: 0)
-    monkeypatch.setattr(runs, "_peak_bytes", lambda: _OVER)
+    monkeypatch.setattr(runs, "reset_peak_bytes", lambda: 0)
+    monkeypatch.setattr(runs, "peak_bytes", lambda: _OVER)
     (finding,) = checked(_decoder(refuses), 0, range(1))
     assert finding is not None
     assert "memory" in finding.what
 
 
 def test_peak_of_memory_is_the_peak_of_the_input_and_not_of_the_inputs_before() -> None:
-    before = runs._reset_peak_bytes()
+    before = runs.reset_peak_bytes()
     first = bytearray(_OVER)
-    assert runs._peak_bytes() - before >= _OVER - (4 << 20)
+    assert runs.peak_bytes() - before >= _OVER - (4 << 20)
     del first
-    before = runs._reset_peak_bytes()
+    before = runs.reset_peak_bytes()
     assert bytearray(_OVER)
-    assert runs._peak_bytes() - before >= _OVER - (4 << 20)
+    assert runs.peak_bytes() - before >= _OVER - (4 << 20)
 
 
 @pytest.mark.parametrize("refuses", [False, True], ids=["returns", "raises"])
