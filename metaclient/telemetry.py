@@ -115,12 +115,26 @@ def _is_api_only(provider: object) -> bool:
 #: made once, and its callback speaks for all of them.
 _alive: WeakSet[Telemetry] = WeakSet()
 _asked_by: list[metrics.MeterProvider] = []
+_instruments: dict[str, Any] = {}
 
 
-def _watch_for(provider: metrics.MeterProvider, meter: metrics.Meter) -> None:
-    if provider in _asked_by:
-        return
-    _asked_by[:] = [provider]
+def _instruments_of(provider: metrics.MeterProvider) -> dict[str, Any]:
+    """Return the instruments that all connections share: old SDKs (1.20) warn of a second one of the same name."""
+    if provider not in _asked_by:
+        meter = metrics.get_meter(SCOPE)
+        _watch_for(meter)
+        made: dict[str, Any] = {}
+        for name, (unit, text) in METRICS.items():
+            if name not in WATCHED:
+                make = meter.create_histogram if unit == "s" else meter.create_counter
+                made[name] = make(name, unit=unit, description=text)
+        _asked_by[:] = [provider]
+        _instruments.clear()
+        _instruments.update(made)
+    return dict(_instruments)
+
+
+def _watch_for(meter: metrics.Meter) -> None:
     for name in WATCHED:
         unit, text = METRICS[name]
         is_level = name.endswith("regions")
@@ -167,13 +181,7 @@ class Telemetry:
         if not _is_api_only(trace.get_tracer_provider()):
             self._tracer = trace.get_tracer(SCOPE)
         if not self._instruments and not _is_api_only(metrics.get_meter_provider()):
-            meter = metrics.get_meter(SCOPE)
-            _watch_for(metrics.get_meter_provider(), meter)
-            for name, (unit, text) in METRICS.items():
-                if name in WATCHED:
-                    continue
-                make = meter.create_histogram if unit == "s" else meter.create_counter
-                self._instruments[name] = make(name, unit=unit, description=text)
+            self._instruments = _instruments_of(metrics.get_meter_provider())
         self.is_on = self._tracer is not None or bool(self._instruments)
 
     # -- counters and events ---------------------------------------------------------------------------------

@@ -77,12 +77,10 @@ class ColumnDecoder:
 
     def _fast_array(self, values: pa.Array) -> pa.Array | None:
         """None: something is wrong with a value."""
-        import pyarrow as pa
         import pyarrow.compute as pc
 
         if self._codec.writes_nulls(self._type):
-            is_empty = pc.equal(pc.binary_length(values), 0)
-            values = pc.if_else(is_empty, pa.scalar(None, pa.binary()), values)
+            values = null_where(pc.equal(pc.binary_length(values), 0), values)
         return self._plain_array(values) if self._is_plain else self._fixed_array(values)
 
     def _plain_array(self, values: pa.Array) -> pa.Array | None:
@@ -115,6 +113,24 @@ class ColumnDecoder:
 
         made = pa.array(values, mask=is_null, from_pandas=False)
         return made if made.type == self._arrow_type else made.cast(self._arrow_type)
+
+
+def null_where(is_null: pa.Array, values: pa.Array) -> pa.Array:
+    """The values, with null where the mask is true.
+
+    ``pc.if_else`` has wrong bytes for a slice of binaries (pyarrow 15 to 22): values are taken by index.
+
+    >>> import pyarrow as pa
+    >>> null_where(pa.array([False, True]), pa.array([b"x", b"a", b""]).slice(1)).to_pylist()
+    [b'a', None]
+    """
+    import numpy as np
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pc.any(is_null).as_py():
+        return values
+    return values.take(pc.if_else(is_null, pa.scalar(None, pa.int64()), pa.array(np.arange(len(values)))))
 
 
 def matrix_of(values: pa.Array, width: int) -> np.ndarray | None:
