@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint essential live spark sim fuzz attack bench docs clean
+.PHONY: help setup demo test lint essential live spark sim fuzz attack oldest bench docs clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,15 @@ fuzz: $(STAMP) ## mutate recorded frames on every decoder (SECONDS=60 SEED=0)
 attack: $(STAMP) ## a lying network, interrupts, slow peers and hostile bytes against a served fake; three minutes
 	$(call pytest,-m attack tests/attack,attacks)
 
+OLDEST := .venv-oldest
+
+oldest: ## the unit tests on the oldest versions of the dependencies that pyproject.toml allows
+	$(PYTHON) -m venv --clear $(OLDEST)
+	$(PYTHON) -m tests.oldest > $(OLDEST)/constraints.txt
+	$(OLDEST)/bin/python -m pip install --quiet --no-input --constraint $(OLDEST)/constraints.txt \
+	    --editable '.[test,sim,spark]'
+	$(OLDEST)/bin/python -m pytest tests/unit
+
 bench: $(STAMP) ## every benchmark, with its report
 	@$(PY) -c 'import matplotlib' 2>/dev/null || $(PY) -m pip install --quiet --no-input --editable '.[plots]'
 	$(PY) -m metaclient_bench run all
@@ -92,5 +101,5 @@ docs: $(FULL) ## run every example in README, docs and docstrings; check the lin
 	$(PY) -m pytest tests/test_readme.py metaclient adapters spark_connector
 
 clean: ## remove .venv, caches and what was built
-	rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find $(SOURCE) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -6,19 +6,19 @@ import weakref
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from metaclient.cli import main
 from metaclient_fake.simulation.cli import sim
 from metaclient_fake.simulation.defects import DEFECTS
 from metaclient_fake.simulation.runner import _garbage_at_the_end, run_seeds
+from tests.command_runner import command_runner
 
 SHORT = 6.0
 DEFECT = "balancing_reads_the_primary"  # noticed in the calm of every seed with more than one copy of hbase:meta
 
 
 def invoke(*arguments: str) -> tuple[int, str, str]:
-    result = CliRunner().invoke(sim, list(arguments))
+    result = command_runner().invoke(sim, list(arguments))
     return result.exit_code, result.stdout, result.stderr
 
 
@@ -122,6 +122,6 @@ def test_wrong_use_is_told(arguments: tuple[str, ...], told: str) -> None:
 
 
 def test_the_command_is_found_by_its_entry_point() -> None:
-    result = CliRunner().invoke(main, ["sim", "--help"])
+    result = command_runner().invoke(main, ["sim", "--help"])
     assert result.exit_code == 0
     assert "replay" in result.stdout

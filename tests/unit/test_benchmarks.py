@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 import metaclient_bench.scenarios
 from metaclient.errors import ConfigError
@@ -19,6 +19,7 @@ from metaclient_bench.places import Place, place
 from metaclient_bench.scenario import Scenario
 from metaclient_bench.scenarios import SCENARIOS
 from metaclient_bench.scenarios.cold_start import LOOKUPS, java_calls
+from tests.command_runner import command_runner
 
 CHARTS = (
     Lines("a line", "x", "y", {"ours": ([0.0, 1.0], [1.0, 2.0])}, goal=1.5, marks={"now": 0.5}),
@@ -41,7 +42,7 @@ BROKEN = Scenario("broken", ("X",), "shows nothing", broken)
 
 
 def invoke(scenarios: tuple[Scenario, ...], *args: str) -> Result:
-    return CliRunner().invoke(group_of(scenarios), list(args))
+    return command_runner().invoke(group_of(scenarios), list(args))
 
 
 # -- goals and figures

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 
 import metaclient
 from metaclient.cli import main
@@ -16,6 +15,7 @@ from metaclient.config import Config
 from metaclient.config.cluster_url import NoClusterNamed, chosen_url, url_of_properties
 from metaclient.errors import ConfigError
 from metaclient_native.url import NativeUrl
+from tests.command_runner import command_runner
 
 RPC_REGISTRY = "org.apache.hadoop.hbase.client.RpcConnectionRegistry"
 QUORUM = {"hbase.zookeeper.quorum": "zk1"}
@@ -113,7 +113,7 @@ def test_nobody_gets_a_fake_without_asking(options: dict[str, Any]) -> None:
 def test_a_command_never_works_on_a_fake_that_nobody_named(command: tuple[str, ...], tmp_path: Path) -> None:
     path = site(tmp_path, {"hbase.rpc.timeout": "5000"})
     for given in ([], ["--config", str(path)]):
-        result = CliRunner().invoke(main, [*command, *given, "--json"])
+        result = command_runner().invoke(main, [*command, *given, "--json"])
         assert result.exit_code == 2
         assert json.loads(result.stdout)["error"] == "NoClusterNamed"
         assert "--url" in result.stderr
@@ -123,14 +123,14 @@ def test_a_command_takes_the_quorum_of_its_configuration(tmp_path: Path, monkeyp
     urls: list[str] = []
     monkeypatch.setattr("metaclient.connection.backend_for", lambda url, *_: urls.append(url) or 1 / 0)
     site(tmp_path, QUORUM)
-    CliRunner().invoke(main, ["doctor", "--config", str(tmp_path)])
+    command_runner().invoke(main, ["doctor", "--config", str(tmp_path)])
     monkeypatch.setenv("METACLIENT_URL", "thrift2://env:9090")
-    CliRunner().invoke(main, ["doctor", "--config", str(tmp_path)])
+    command_runner().invoke(main, ["doctor", "--config", str(tmp_path)])
     assert urls == ["hbase://zk1:2181/hbase", "thrift2://env:9090"]
 
 
 def test_a_table_on_a_fake_of_one_command_is_announced_as_lost() -> None:
-    result = CliRunner().invoke(main, ["create", "t", "cf", "--url", "fake:"])
+    result = command_runner().invoke(main, ["create", "t", "cf", "--url", "fake:"])
     assert result.exit_code == 0
     assert "ends with this command" in result.stderr
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from metaclient.cli import main
 from metaclient.errors import ConfigError, Unsupported
@@ -23,6 +22,7 @@ from metaclient_local_hbase.ports import LOOPBACK, free_ports
 from metaclient_local_hbase.processes import is_stopped, running, send_signal, spawn
 from metaclient_local_hbase.settings import command, hbase_site, marker, write_configuration
 from metaclient_local_hbase.tools import cache_folder, missing_tools, state_folder
+from tests.command_runner import command_runner
 
 #: Where a test waits for what must come: long enough for a busy machine.
 PATIENCE_S = 60.0
@@ -294,7 +294,7 @@ def test_watch_that_was_killed_does_not_hurt(tmp_path: Path) -> None:
 
 def test_commands_without_a_cluster_say_how_to_start_one(tmp_path: Path) -> None:
     for words in (["status"], ["down"], ["kill", "rs1"], ["pause", "rs1"], ["resume", "rs1"]):
-        ran = CliRunner().invoke(main, ["hbase", *words, "--folder", str(tmp_path)])
+        ran = command_runner().invoke(main, ["hbase", *words, "--folder", str(tmp_path)])
         assert ran.exit_code == 1
         assert "metaclient hbase up" in ran.output
 
@@ -302,6 +302,6 @@ def test_commands_without_a_cluster_say_how_to_start_one(tmp_path: Path) -> None
 def test_status_shows_processes_that_are_down(layout: Layout) -> None:
     layout.folder.mkdir(parents=True)
     layout.save()
-    ran = CliRunner().invoke(main, ["hbase", "status", "--folder", str(layout.folder), "--json"])
+    ran = command_runner().invoke(main, ["hbase", "status", "--folder", str(layout.folder), "--json"])
     assert ran.exit_code == 0
     assert ran.output.count('"state": "down"') == len(layout.processes)

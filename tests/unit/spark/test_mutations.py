@@ -40,7 +40,7 @@ def written(
         "m": pa.map_(pa.string(), pa.string()),
         **(types or {}),
     }
-    batch = pa.record_batch({name: pa.array(values, kinds.get(name)) for name, values in columns.items()})
+    batch = pa.RecordBatch.from_pydict({name: pa.array(values, kinds.get(name)) for name, values in columns.items()})
     return list(rows_from_batch(batch, CATALOG, Options.parse(options or {}), JOB))
 
 
@@ -161,7 +161,7 @@ def test_a_value_that_cannot_be_written_is_named(columns: dict[str, Any], words:
 
 def test_decimals_dates_and_binaries_of_arrow() -> None:
     catalog = Catalog.from_mapping("t", "id BINARY :id, d decimal(10,2) f:d, t DATE f:t")
-    batch = pa.record_batch(
+    batch = pa.RecordBatch.from_pydict(
         {
             "id": pa.array([b"\xff"], pa.binary()),
             "d": pa.array([Decimal("1.50")], pa.decimal128(10, 2)),

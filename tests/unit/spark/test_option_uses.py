@@ -275,7 +275,9 @@ def seen_of_write(connection: Connection, given: dict[str, str]) -> object:
     import pyarrow as pa
 
     options = Options.parse(given).resolved()
-    batch = pa.record_batch({"id": ["r"], "a": pa.array([None], pa.string()), "n": pa.array([1], pa.int64())})
+    batch = pa.RecordBatch.from_pydict(
+        {"id": ["r"], "a": pa.array([None], pa.string()), "n": pa.array([1], pa.int64())}
+    )
     mutations: object = None
     if options.layout.value == "columns" and not options.columns_mapping:
         mutations = list(rows_from_batch(batch, options.catalog(), options, 5))
