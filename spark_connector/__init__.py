@@ -39,7 +39,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Each name is imported when it is first used: pyspark is an extra, and slow to import."""
+    """Import a name at its first use: pyspark is an optional dependency, and slow to import."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from spark_connector.settings.session import need_pyspark

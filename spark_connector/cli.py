@@ -25,7 +25,7 @@ __all__ = ["SparkFailed", "spark"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 Begin: TypeAlias = "Callable[[], AbstractContextManager[SparkSession]]"
-#: Rows that are shown of a read, or of differences, unless told otherwise.
+#: Rows of a read, or of the differences, that a command shows by default.
 SHOWN = 20
 
 _DEFAULTS = {
@@ -38,16 +38,16 @@ _DEFAULTS = {
 
 
 class SparkFailed(MetaClientError):
-    """A Spark job failed; the message is what its last task said."""
+    """A Spark job failed; the message is the last error of its tasks."""
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 def spark() -> None:
-    """HBase tables in Spark: read, count, copy and verify them, a task for each region."""
+    """Read, count, copy and verify HBase tables in Spark, with one task per region."""
 
 
 def _job(command: F) -> F:
-    """The options of every job; the function gets the session of the command, and what begins one of Spark."""
+    """Add the options of every job; the command gets its own session and a function that starts a Spark session."""
 
     @click.option("--master", default="local[*]", show_default=True, help="Where Spark runs: spark://host:7077, ...")
     @click.option("--conf", "confs", multiple=True, metavar="NAME=VALUE", help="A setting of Spark.")
@@ -65,7 +65,7 @@ def _job(command: F) -> F:
         begin = functools.partial(_spark, master, _pairs("--conf", confs))
         command(session, begin, options=given, **arguments)
 
-    return wrapper  # type: ignore[return-value]  # click's decorators keep the type of what they get
+    return wrapper  # type: ignore[return-value]  # click's decorators return the type of the function that they wrap
 
 
 def _pairs(name: str, texts: Sequence[str]) -> dict[str, str]:
@@ -82,7 +82,7 @@ def _pairs(name: str, texts: Sequence[str]) -> dict[str, str]:
 
 @contextmanager
 def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
-    """A session that ends with the command; what Spark raises is told as ours are."""
+    """Yield a Spark session that ends with the command; raise errors of Spark as :class:`SparkFailed`."""
     ensure_java()
     ensure_python()
     from py4j.protocol import Py4JError
@@ -105,18 +105,18 @@ def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
 
 
 def _last_line(error: Exception) -> str:
-    """What a task, or a worker that plans, said last: Spark puts whole traces of both languages around it."""
+    """Return the last error line of this package, or the first line: Spark adds the stack traces of Python and Java."""
     lines = [line.strip() for line in str(error).splitlines()]
     told = [line for line in lines if line.startswith(("metaclient.", "spark_connector."))]
     return (told or [line for line in lines if line] or [type(error).__name__])[-1 if told else 0]
 
 
 def _range(command: F) -> F:
-    """Which rows and cells: the words of HBase's tools."""
+    """Add the options that choose rows and cells, with the names of HBase's tools."""
     for option in (
         click.option("--endtime", type=click.IntRange(min=1), help="Only cells before this time (ms)."),
         click.option("--starttime", type=click.IntRange(min=0), help="Only cells from this time on (ms)."),
-        click.option("--prefix", help="Only rows that begin with this."),
+        click.option("--prefix", help="Only rows with this prefix."),
         click.option("--stop", "stoprow", help="Row to stop before; \\xNN stands for a byte."),
         click.option("--start", "startrow", help="First row; \\xNN stands for a byte."),
     ):
@@ -127,7 +127,7 @@ def _range(command: F) -> F:
 @spark.command("row-count")
 @click.argument("table")
 @_range
-@click.option("--expected", type=click.IntRange(min=0), help="Fail when there is another number of rows.")
+@click.option("--expected", type=click.IntRange(min=0), help="Fail if the number of rows is not this one.")
 @_job
 def row_count(session: Session, begin: Begin, table: str, **arguments: Any) -> None:
     """Count the rows of TABLE."""
@@ -145,10 +145,12 @@ def row_count(session: Session, begin: Begin, table: str, **arguments: Any) -> N
 @_range
 @click.option("--to-table", help="The target's name; the same by default.")
 @click.option("--to-url", help="The target's cluster; the same by default.")
-@click.option("--families", help="Families to copy, with commas between them; a:b writes family a to b.")
+@click.option("--families", help="Families to copy, separated by commas; a:b writes family a to b.")
 @click.option("--versions", type=click.IntRange(min=1), default=1, show_default=True, help="Versions of each cell.")
-@click.option("--all-cells", is_flag=True, help="All versions, delete markers, and what they hide, too.")
-@click.option("--create", is_flag=True, help="Make the target like the source if it is missing.")
+@click.option("--all-cells", is_flag=True, help="Copy all versions, delete markers and the cells that they hide.")
+@click.option(
+    "--create", is_flag=True, help="Create the target with the source's families and regions if it is missing."
+)
 @_job
 def copy_table(session: Session, begin: Begin, table: str, **arguments: Any) -> None:
     """Copy TABLE, or a part of it, to another table."""
@@ -179,10 +181,10 @@ def copy_table(session: Session, begin: Begin, table: str, **arguments: Any) -> 
 @click.option("--peer-url", help="The other cluster.")
 @click.option("--peer-table", help="The table's name there.")
 @click.option("--replica", "replica_id", type=click.IntRange(min=1), help="Compare with this replica of each region.")
-@click.option("--families", default="", help="Families to compare, with commas between them.")
+@click.option("--families", default="", help="Families to compare, separated by commas.")
 @click.option("--versions", type=click.IntRange(min=1), default=1, show_default=True, help="Versions of each cell.")
-@click.option("--recompare", "recompare_s", type=float, help="Judge rows that differ again after so many seconds.")
-@click.option("--block-rows", type=click.IntRange(min=1), help="Compare digests of so many rows first.")
+@click.option("--recompare", "recompare_s", type=float, help="Compare rows that differ again after this many seconds.")
+@click.option("--block-rows", type=click.IntRange(min=1), help="First compare digests of blocks of this many rows.")
 @click.option("--show", type=click.IntRange(min=0), default=SHOWN, show_default=True, help="Rows that differ to show.")
 @_job
 def verify_replication(session: Session, begin: Begin, table: str, show: int, **arguments: Any) -> None:
@@ -211,8 +213,10 @@ def verify_replication(session: Session, begin: Begin, table: str, show: int, **
 
 @spark.command("read")
 @click.argument("table", required=False)
-@click.option("--catalog", "catalog_file", type=click.File(), help="A file with hbase-connectors' JSON.")
-@click.option("--columns", help="Columns of the catalog, with commas between them.")
+@click.option(
+    "--catalog", "catalog_file", type=click.File(), help="A file with a catalog, as JSON of hbase-connectors."
+)
+@click.option("--columns", help="Columns of the catalog, separated by commas.")
 @click.option("--where", help="A condition, as SQL.")
 @click.option("--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Rows at most.")
 @_job
@@ -248,7 +252,7 @@ def _show(session: Session, df: DataFrame) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value of Spark as JSON has it."""
+    """Return a value of Spark as a value that JSON can hold."""
     if isinstance(value, bytes | bytearray):
         return to_text(bytes(value))
     if isinstance(value, dict):
@@ -259,5 +263,5 @@ def _plain(value: Any) -> Any:
 
 
 def _progress(session: Session) -> bool | None:
-    """A bar for people, if they look."""
+    """Return the argument ``progress`` of a job: no bar with ``--json``, otherwise a bar if stderr is a terminal."""
     return False if session.as_json else None

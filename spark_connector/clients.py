@@ -1,9 +1,9 @@
 """One client per process and cluster: created at the first use, kept between tasks, closed by age.
 
-A Spark worker is a forked process that lives for many tasks, so what is kept in this module survives them; a client
-belongs to the process that made it: a fork has none. Each client draws the meta replica that it starts with from its
-own chance, seeded by the system when it is made: nothing that travels by pickle, no seed and no ``hash()`` decides
-it (``PYTHONHASHSEED`` is 0 in every Spark worker). No thread is started by importing this module.
+A Spark worker is a forked process that runs many tasks, so the clients of this module serve all of them. A client
+belongs to the process that created it: a forked child starts without clients. Each client chooses the meta replica that
+it starts with by its own random source, which the operating system seeds. Pickled values, fixed seeds and ``hash()``
+have no influence (``PYTHONHASHSEED`` is 0 in every Spark worker). Importing this module starts no thread.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ __all__ = [
     "take_locations",
 ]
 
-#: Backends that live in the memory of one process: another one, such as a Spark worker, cannot reach them.
+#: Backends in the memory of one process: another process, such as a Spark worker, cannot reach them.
 IN_PROCESS = frozenset({"fake", "scripted"})
 #: A task that runs again waits up to so long before it looks for regions by itself: its siblings fail together.
 JITTER_S = 2.0
 #: A client that was idle for this long is closed. hbase-connectors closes its connections after 10 minutes, too.
 IDLE_S = 600.0
-#: Clusters that one process talks to at a time; a job reads one and perhaps writes another.
+#: Clients that one process keeps; a job reads from one cluster and may write to a second one.
 CLIENTS_MAX = 8
 
-_runtime = ThreadRuntime(name="spark")  # clock, lock and chance; it starts no thread
+_runtime = ThreadRuntime(name="spark")  # clock, locks and random numbers; it starts no thread
 
 
 @dataclass(slots=True)
@@ -54,11 +54,11 @@ class _Client:
 
 @dataclass(slots=True)
 class _Clients:
-    """What this process has."""
+    """The clients of this process, and the lookups of those that are closed."""
 
     name: str
     by_key: dict[ClientKey, _Client] = field(default_factory=dict)
-    past: Counter[str] = field(default_factory=Counter)  # lookups of clients that are closed, by replica
+    past: Counter[str] = field(default_factory=Counter)  # lookups of closed clients, by meta replica
     is_settled: bool = False
 
 
@@ -66,12 +66,12 @@ def _new() -> _Clients:
     return _Clients(f"{platform.node()}-{os.getpid()}-{_runtime.rng.getrandbits(48):012x}")
 
 
-_lock = _runtime.lock()  # guards _clients and all that is in it
+_lock = _runtime.lock()  # guards _clients and its fields
 _clients = _new()
 
 
 def _renew() -> None:
-    """In a child process: no client, a new name, and a lock that no thread of the parent holds."""
+    """Start a child process without clients, with a new name, and with a lock that no thread of the parent holds."""
     global _lock, _clients
     _lock = _runtime.lock()
     _clients = _new()
@@ -81,13 +81,13 @@ _runtime.on_fork(_renew)
 
 
 def process_name() -> str:
-    """Names this process in reports; no two processes of a cluster have the same."""
+    """Return the name of this process in reports; it is unique among all processes of a cluster."""
     with _lock:
         return _clients.name
 
 
 def check_reachable(url: str) -> None:
-    """Refuse a url that only the process which made the cluster can use.
+    """Raise ConfigError for a url that only the process of the cluster can use.
 
     >>> check_reachable("fake:")
     Traceback (most recent call last):
@@ -103,7 +103,7 @@ reach: serve it over TCP (FakeCluster().serve(), or `metaclient fake serve`) and
 
 @contextmanager
 def lease(options: Options) -> Iterator[metaclient.Connection]:
-    """This process's client for the cluster that the options name; it stays open afterwards, for the next task."""
+    """Yield this process's client for the cluster of the options; it stays open afterwards, for the next task."""
     check_reachable(options.connection_url)
     options = options.resolved()
     key = options.client_key()
@@ -112,7 +112,7 @@ def lease(options: Options) -> Iterator[metaclient.Connection]:
         _close_old(ours)
         client = ours.by_key.get(key)
         if client is None:
-            properties = checked_properties(dict(options.properties), "Spark option")  # by Options.parse
+            properties = checked_properties(dict(options.properties), "Spark option")  # Options.parse has checked them
             connection = metaclient.connect(options.connection_url, config=properties)
             client = ours.by_key[key] = _Client(connection, _runtime.now())
         client.leases += 1
@@ -125,7 +125,7 @@ def lease(options: Options) -> Iterator[metaclient.Connection]:
 
 
 def _close_old(ours: _Clients) -> None:
-    """Close idle clients: by age, and beyond the bound the one that was used longest ago."""
+    """Close idle clients that are too old, and the least recently used ones beyond :data:`CLIENTS_MAX`."""
     idle = sorted((one.used_at, key) for key, one in ours.by_key.items() if not one.leases)
     too_many = len(ours.by_key) - CLIENTS_MAX + 1
     for number, (used_at, key) in enumerate(idle):
@@ -148,7 +148,7 @@ def close_all() -> None:
 
 
 def lookups_made() -> dict[str, int]:
-    """How many reads of hbase:meta this process has made, by the id of the meta replica."""
+    """Return the number of reads of hbase:meta that this process has made, by the id of the meta replica."""
     with _lock:
         ours = _clients
         made = Counter(ours.past)
@@ -163,10 +163,10 @@ def _reads(connection: metaclient.Connection) -> dict[str, int]:
 
 
 def settle_worker(options: Options) -> None:
-    """Once a worker process: exempt what is loaded by now from garbage collection.
+    """Exempt the objects that exist now from garbage collection, once per worker process.
 
-    Spark's worker runs ``gc.collect()`` after each task, over everything that pyspark, pyarrow and we have imported:
-    20 ms a task, 2 after this. ``hbase.spark.worker.gcfreeze=false`` leaves it out.
+    Spark's worker runs ``gc.collect()`` after each task, over all objects of pyspark, pyarrow and this package: 20 ms
+    per task, and 2 ms after this call. ``hbase.spark.worker.gcfreeze=false`` turns it off.
     """
     with _lock:
         ours = _clients

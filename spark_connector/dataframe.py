@@ -1,13 +1,15 @@
 """``table``, a DataFrame of an HBase table with column pruning, key ranges, value filters and locality; and ``write``.
 
-Spark's API for Python sources has none of these (or, for filters, a defect: see :mod:`spark_connector.source`), so this
-road goes around it: the read is planned here, at each call anew; the splits become rows of a binary DataFrame, each
-with the host that it should run on; ``mapInArrow`` turns each into the rows of its regions. That needs Spark's JVM at
-hand. With Spark Connect the same read is a fresh ``load()`` of the data source ``hbase``, without locality.
+Spark's API for Python data sources has no column pruning and no locality, and its filter push-down has a defect (see
+:mod:`spark_connector.source`). Therefore :func:`table` does not use it: each call plans the read, the splits become the
+rows of a binary DataFrame with a preferred host each, and ``mapInArrow`` converts each split into the rows of its
+regions. That needs Spark's JVM in the same session. With Spark Connect the same read is a new ``load()`` of the data
+source ``hbase``, without locality.
 
-Either way the condition is also applied by Spark to what comes back: what we push down can cost speed, never add rows.
-With a JVM that is the text as it was given, which Spark's own parser reads in the session's settings. With Connect,
-where Spark would read it at the first action and maybe in other settings, it is made of the bound values.
+In both cases Spark also tests the condition on the returned rows, so a push-down that is too wide costs time and never
+adds rows. With a JVM, Spark gets the text as it was given and parses it with the session's settings. With Connect,
+Spark would parse the text at the first action, when the settings may have changed; there the test is made from the
+bound values.
 """
 
 from __future__ import annotations
@@ -45,15 +47,14 @@ __all__ = ["SplitReader", "given_options", "known_name", "mapped", "option_name"
 
 _log = logging.getLogger(__name__)
 
-#: Reads a split in a worker; the second argument is for ``tasks.connected``.
+#: Reads a split in a worker; the second argument goes to ``tasks.connected``.
 SplitReader: TypeAlias = "Callable[[planning.TableSplit, lookup_counts.Report | None], Iterator[pa.RecordBatch]]"
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("hbase")`` known to a session, and count its meta lookups from now on.
+    """Register the data source ``hbase`` with a session, and count the session's meta lookups from now on.
 
-    Only needed where Spark does not find the source by itself: the package was put on the workers' path rather than
-    installed.
+    Needed only if the package is on the workers' path and not installed: otherwise Spark finds the data source.
     """
     from pyspark.errors import AnalysisException
 
@@ -62,7 +63,9 @@ def register(spark: SparkSession) -> None:
     try:
         spark.dataSource.register(HBaseSource)
     except AnalysisException as error:
-        if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):  # Spark 4.0 has found it by itself; later ones do not mind
+        if "DATA_SOURCE_ALREADY_EXISTS" not in str(
+            error
+        ):  # Spark 4.0 refuses a second registration; later versions do not
             raise
     lookup_counts.collect(spark)
 
@@ -77,13 +80,13 @@ def table(
     limit: int | None = None,
     **options: object,
 ) -> DataFrame:
-    """A DataFrame of an HBase table; only what is asked for is read.
+    """Return a DataFrame of an HBase table that reads only the given columns and rows.
 
-    ``catalog`` is hbase-connectors' JSON (text or a mapping); None where options name the table. ``columns`` are names
-    of it. ``where`` is Spark SQL (``AND OR NOT IN BETWEEN LIKE IS NULL`` and comparisons), read in the session's
-    settings at the time of the call, or a condition that is made of :func:`spark_connector.col`; ConfigError if it
-    cannot be pushed down. ``limit`` is the number of rows of the DataFrame. Further ``options`` are those of the data
-    source with ``_`` for ``.`` (``hbase_spark_query_readreplica=True``) or given as they are with
+    ``catalog`` is hbase-connectors' JSON (text or a mapping), or None if options name the table. ``columns`` are names
+    of the catalog. ``where`` is Spark SQL (``AND OR NOT IN BETWEEN LIKE IS NULL`` and comparisons), parsed with the
+    session's settings at the time of the call, or an expression of :func:`spark_connector.col`; ConfigError if it
+    cannot be pushed down. ``limit`` is the largest number of rows of the DataFrame. Further ``options`` are those of
+    the data source, with ``_`` for ``.`` (``hbase_spark_query_readreplica=True``), or under their own names with
     ``**{"hbase.spark.query.readreplica": True}``.
 
         df = hbase.table(spark, catalog, url="thrift2://gateway:9090", columns=["name"], where="id IN (1, 2)")
@@ -112,10 +115,10 @@ def write(
 ) -> None:
     """Write a DataFrame to an HBase table.
 
-    ``catalog`` is hbase-connectors' JSON (text or a mapping); None where options name the table (other layouts).
-    ``mode`` is ``append`` (cells are put beside and over those that are there) or ``overwrite`` (the table is emptied
-    first, which needs ``hbase_spark_write_truncate=True``). Further ``options`` are those of the data source, with
-    ``_`` for ``.``. Rows that are sorted by key reach fewer servers a task: ``df.repartitionByRange("id")`` before it.
+    ``catalog`` is hbase-connectors' JSON (text or a mapping), or None if options name the table (other layouts).
+    ``mode`` is ``append`` (adds cells, and replaces existing ones) or ``overwrite`` (first deletes all rows; it needs
+    ``hbase_spark_write_truncate=True``). Further ``options`` are those of the data source, with ``_`` for ``.``. With
+    rows sorted by key (``df.repartitionByRange("id")``) each task writes to fewer servers.
 
         hbase.write(df, catalog, url="thrift2://gateway:9090", hbase_spark_write_durability="ASYNC_WAL")
     """
@@ -140,7 +143,7 @@ def write(
 def given_options(
     catalog: str | Mapping[str, object] | None, url: str | None, options: Mapping[str, object]
 ) -> dict[str, str]:
-    """Arguments of a function as options of the data source; the names are checked by ``Options.parse``."""
+    """Return the arguments of a function as options of the data source; ``Options.parse`` checks the names."""
     given = {option_name(name): _text(value) for name, value in options.items() if value is not None}
     arguments = {"catalog": catalog if catalog is None or isinstance(catalog, str) else json.dumps(catalog), "url": url}
     for name, value in arguments.items():
@@ -152,7 +155,7 @@ def given_options(
 
 
 def option_name(argument: str) -> str:
-    """The option that a keyword means: without dots in it, an underscore stands for one; else it is taken as it is.
+    """Return the option name of a keyword argument: its underscores become dots, unless it has dots already.
 
     >>> option_name("hbase_spark_query_prefix"), option_name("hbase.spark.query.prefix")
     ('hbase.spark.query.prefix', 'hbase.spark.query.prefix')
@@ -164,7 +167,7 @@ def _text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-# -- with a JVM at hand ----------------------------------------------------------------------------------------------
+# -- sessions with a JVM ---------------------------------------------------------------------------------------------
 
 
 def _planned_here(
@@ -176,7 +179,7 @@ def _planned_here(
 ) -> DataFrame:
     query, conditions, wanted = _query(spark, options, columns, where)
     limit = options.limit if limit is None else limit
-    # The limit is of rows that pass the condition, which only Spark knows for sure: then it stops us by itself.
+    # The limit counts rows that pass the condition, and Spark makes the exact test: Spark stops the read.
     query = query.limited(limit if not conditions else None)
     with clients.lease(options) as connection:
         splits = planning.plan(connection, query)
@@ -187,14 +190,14 @@ def _planned_here(
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """A condition as it was given, as it is bound in the session's dialect, and the columns that its text names."""
+    """A condition as given, the same bound in the session's dialect, and the columns that it reads."""
 
     given: str | Expression
     bound: Expression
     columns: tuple[str, ...]
 
     def column(self) -> SparkColumn:
-        """Return the test without a reference to the session's settings."""
+        """Return the condition as a pyspark column that does not depend on the session's settings."""
         for part in opaque_parts(self.bound):
             if isinstance(self.given, str):
                 raise ConfigError(f"where: {to_sql(part)}: {part.reason}; or put it into df.where(...)")
@@ -204,10 +207,10 @@ class _Condition:
 def _query(
     spark: SparkSession, options: Options, columns: Sequence[str] | None, where: str | Expression | None
 ) -> tuple[Query, list[_Condition], list[str] | None]:
-    """Return what to read, the conditions that Spark has to test, and the columns to keep at the end."""
+    """Return the query, the conditions that Spark has to test, and the columns to keep at the end."""
     catalog = options.catalog()
     given = [each for each in (options.where, where) if each is not None]
-    options = replace(options, where=None)  # Spark tests it, and faster than a worker could
+    options = replace(options, where=None)  # Spark tests it faster than a worker
     conditions = _bound(spark, given, catalog)
     condition = _all_of(conditions) if conditions else None
     full = schema_of(catalog, options)
@@ -237,7 +240,7 @@ def _all_of(conditions: Sequence[_Condition]) -> Expression:
 
 
 def known_name(name: str, names: Sequence[str]) -> str:
-    """The schema's spelling of a name; ConfigError with the nearest one."""
+    """Return the schema's spelling of a column name; raise ConfigError, with the nearest name, if there is none."""
     by_lower = {known.lower(): known for known in names}
     found = name if name in names else by_lower.get(name.lower())
     if found is None:
@@ -258,7 +261,7 @@ def _finished(
 
 
 def reader_of(query: Query) -> SplitReader:
-    """The function that reads a split in a worker."""
+    """Return the function that reads a split in a worker."""
 
     def read(split: planning.TableSplit, planned: lookup_counts.Report | None) -> Iterator[pa.RecordBatch]:
         from spark_connector.reading.tasks import read_in_task
@@ -276,7 +279,7 @@ def mapped(
     *,
     locality: bool,
 ) -> DataFrame:
-    """A DataFrame of what ``read`` makes of each split: one task a split, near its server where that is an executor.
+    """Return a DataFrame of the batches that ``read`` yields, one task per split, on the split's host if possible.
 
     ``read(split, planned)`` runs in a worker and yields record batches of ``schema``; ``planned`` goes to
     ``tasks.connected``.
@@ -290,14 +293,14 @@ def mapped(
     def read_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for blob in batch.column(0).to_pylist():
-                split, planned = pickle.loads(blob)  # our own, made a few lines above
+                split, planned = pickle.loads(blob)  # pickled a few lines above
                 yield from read(split, planned)
 
     return located.mapInArrow(read_all, schema)
 
 
 def _located(spark: SparkSession, blobs: Sequence[tuple[bytes, str | None]]) -> DataFrame:
-    """A DataFrame with one binary column, and a partition for each blob on the host that is given for it."""
+    """Return a DataFrame with one binary column, and one partition per blob with the blob's host as preference."""
     from pyspark.sql import DataFrame
 
     jvm = _jvm(spark)
@@ -313,9 +316,9 @@ def _located(spark: SparkSession, blobs: Sequence[tuple[bytes, str | None]]) -> 
 
 
 def _executors_for(spark: SparkSession, splits: Sequence[planning.TableSplit]) -> dict[str | None, str]:
-    """Region server's host -> the same machine as Spark calls it; those without an executor are left out.
+    """Return region server's host -> Spark's name of the same machine, for hosts that run an executor.
 
-    Spark compares hosts as text: a hint that is none of its executors' names would be ignored, after a wait.
+    Spark compares host names as text. It ignores a host that is no executor's name, but only after a wait.
     """
     infos = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
     executors = {str(info.host()) for info in infos}
@@ -329,12 +332,12 @@ def _executors_for(spark: SparkSession, splits: Sequence[planning.TableSplit]) -
 
 
 def _jvm(spark: SparkSession) -> Any:
-    assert spark._jvm is not None  # has_jvm() was asked before
+    assert spark._jvm is not None  # callers check has_jvm() first
     return spark._jvm
 
 
 def _address(host: str) -> str | None:
-    """What this machine takes a name for; None where it knows none."""
+    """Return the IP address of a host name; None if it does not resolve here."""
     try:
         return socket.gethostbyname(host)
     except OSError:
@@ -342,7 +345,7 @@ def _address(host: str) -> str | None:
         return None
 
 
-# -- without one -----------------------------------------------------------------------------------------------------
+# -- sessions of Spark Connect ---------------------------------------------------------------------------------------
 
 
 def _loaded(
@@ -353,10 +356,10 @@ def _loaded(
     where: str | Expression | None,
     limit: int | None,
 ) -> DataFrame:
-    """A fresh ``load()``: the same options, schema and condition, planned by Spark's own worker."""
+    """Return a new ``load()`` with the same options, schema and condition, planned by a worker of Spark."""
     query, conditions, wanted = _query(spark, options, columns, where)
     limit = options.limit if limit is None else limit
-    kept = {name: value for name, value in given.items() if field_named(name) != "locality"}  # Spark decides there
+    kept = {name: value for name, value in given.items() if field_named(name) != "locality"}  # load() has no locality
     reader = spark.read.format("hbase").options(**kept).schema(query.schema)
     if conditions:
         reader = reader.option("hbase.spark.query.where", to_sql(superset(_all_of(conditions))))

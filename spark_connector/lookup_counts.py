@@ -1,16 +1,16 @@
 """Counts the reads of hbase:meta that a Spark application makes, over its driver and all its executors.
 
-The driver listens on a port of its own; where, and a word that proves that a report is from this application, stands in
-the session's configuration (``spark.hbase.lookups.token``), which Spark hands to every task as a local property. A task
-that finds it reports at its end how many reads its *process* has made so far, by meta replica: totals, not increments,
-so that a report that is lost, or comes twice (a task that ran again), changes nothing. Reads that were made for
-planning, in Spark's own driver-side Python workers, travel with the splits and are reported by a task.
+The driver listens on a port. The address and a secret of this application are in the session's configuration
+(``spark.hbase.lookups.token``), which Spark passes to every task as a local property. At its end a task reports the
+number of reads that its *process* has made so far, by meta replica. Reports are totals, not increments, so that a lost
+or repeated report changes nothing. Reads for planning, which Spark may run in separate Python workers on the driver,
+are sent along with the splits and reported by a task.
 
-Bounds: a report is one line of at most 64 kB and has 2 s; who cannot reach the driver tries again after a minute and
-says so in the worker's log; beyond 10,000 processes those that reported longest ago are kept as one sum.
+Bounds: a report is one line of at most 64 kB and has a timeout of 2 s. A worker that cannot reach the driver logs a
+warning and retries after a minute. Beyond 10,000 processes, those that reported longest ago are kept as one sum.
 
-What is read with ``spark.read.format("hbase")`` counts from the moment on that the session was first given to a
-function of this package (``register``, ``table``, ``lookups``, ...).
+Reads of ``spark.read.format("hbase")`` are counted from the first call of a function of this package (``register``,
+``table``, ``lookups``, ...) with the session.
 """
 
 from __future__ import annotations
@@ -34,30 +34,30 @@ __all__ = ["CONF", "Collector", "Report", "collect", "lookups", "planned", "repo
 
 _log = logging.getLogger(__name__)
 
-#: Spark hides values of names with "token" in its pages and logs.
+#: Spark hides the values of names with "token" in its web pages and logs.
 CONF = "spark.hbase.lookups.token"
-#: How names of processes begin that plan: the driver, and the Python workers that Spark plans in.
+#: Prefix of the names of processes that plan: the driver, and Spark's Python workers for planning.
 DRIVER = "driver:"
 #: process -> meta replica -> reads
 Report = Mapping[str, Mapping[str, int]]
 
 LINE_MAX = 64 << 10
 TIMEOUT_S = 2.0
-#: After the driver could not be reached.
+#: The pause after a report failed because the driver was unreachable.
 PAUSE_S = 60.0
 PROCESSES_MAX = 10_000
 _BACKLOG = 128
 _OK = b"ok\n"
-#: How often the accepting thread looks whether it is to end.
+#: How often the accepting thread checks whether the collector is closed.
 _LOOK_S = 0.5
 
 
 class Collector:
-    """The driver's end: listens from the moment it is made, until it is closed.
+    """Receives the reports on the driver, from its creation until it is closed.
 
     >>> with Collector("127.0.0.1") as collector:
     ...     send(collector.address, {"worker-1": {"1": 2}})
-    ...     send(collector.address, {"worker-1": {"1": 3}})  # totals: the later one holds
+    ...     send(collector.address, {"worker-1": {"1": 3}})  # a total replaces the earlier one
     ...     collector.totals()
     {'1': 3}
     """
@@ -66,7 +66,7 @@ class Collector:
         self._runtime = ThreadRuntime(max_tasks=8, max_queued=_BACKLOG, name="hbase-lookups")
         self._word = f"{self._runtime.rng.getrandbits(128):032x}"
         self._lock = self._runtime.lock()
-        # Guarded by the lock:
+        # The two fields below are guarded by _lock.
         self._by_process: OrderedDict[str, dict[str, int]] = OrderedDict()
         self._past: Counter[str] = Counter()
         self._socket = _listening(host)
@@ -76,7 +76,7 @@ class Collector:
         self._runtime.on_fork(self._leave_to_parent)
 
     def _leave_to_parent(self) -> None:
-        """In a child process: close our descriptor of the port, at which only the parent listens."""
+        """Close the child process's copy of the listening socket; only the parent accepts reports."""
         self._lock = self._runtime.lock()
         close_descriptor(self._socket)
 
@@ -101,7 +101,7 @@ class Collector:
             client.settimeout(TIMEOUT_S)
             try:
                 self._runtime.start(self._serve, client, name="report")
-            except MetaClientError as error:  # too many at once: the next report of that process has it all
+            except MetaClientError as error:  # too many at once; the next report of that process has the same totals
                 client.close()
                 _log.debug("a report was refused: %s", error)
 
@@ -113,19 +113,19 @@ class Collector:
                 self.take(self._understood(line))
                 client.sendall(_OK)
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-                _log.debug("a report was not one: %s: %s", type(error).__name__, error)
+                _log.debug("a report could not be parsed: %s: %s", type(error).__name__, error)
 
     def _understood(self, line: bytes) -> dict[str, dict[str, int]]:
         document = json.loads(line)
         if document["word"] != self._word:
-            raise ValueError("it is of another application")
+            raise ValueError("the report has the secret of another application")
         return {
             str(process): {str(int(replica)): int(count) for replica, count in reads.items()}
             for process, reads in document["reads"].items()
         }
 
     def take(self, reads: Report) -> None:
-        """Note the totals of some processes; they only grow."""
+        """Record the totals of some processes; a total that is less than the recorded one is ignored."""
         with self._lock:
             for process, by_replica in reads.items():
                 known = self._by_process.setdefault(process, {})
@@ -136,7 +136,7 @@ class Collector:
                 self._past.update(self._by_process.popitem(last=False)[1])
 
     def totals(self) -> dict[str, int]:
-        """Meta replica -> reads, of all that reported."""
+        """Return meta replica -> reads, summed over all processes that reported."""
         with self._lock:
             made = Counter(self._past)
             for by_replica in self._by_process.values():
@@ -149,7 +149,7 @@ class Collector:
             return len(self._by_process)
 
     def summary(self) -> dict[str, Any]:
-        """What :func:`lookups` answers."""
+        """Return the result of :func:`lookups`."""
         with self._lock:
             driver: Counter[str] = Counter()
             executors: Counter[str] = Counter(self._past)
@@ -167,7 +167,7 @@ class Collector:
 
 
 def _listening(host: str) -> socket.socket:
-    """On this address; on all, where it is one that others use for us (behind a translated network)."""
+    """Return a listening socket on this address, or on all interfaces if it is no local address (behind NAT)."""
     try:
         return socket.create_server((host, 0), backlog=_BACKLOG)
     except OSError:
@@ -182,7 +182,7 @@ _collectors: dict[str, Collector] = {}  # by application; a driver has one at a 
 
 
 def _renew() -> None:
-    """In a child process: no collector, and a lock that no thread of the parent holds."""
+    """Start a child process without collectors, and with a lock that no thread of the parent holds."""
     global _guard
     _guard = _runtime.lock()
     _collectors.clear()
@@ -192,12 +192,12 @@ _runtime.on_fork(_renew)
 
 
 def collect(spark: SparkSession) -> Collector:
-    """This application's collector; the first call starts it and tells the session where it is."""
+    """Return this application's collector; the first call starts it and puts its address into the session's conf."""
     application = str(spark.conf.get("spark.app.id", "") or id(spark))
     with _guard:
         collector = _collectors.get(application)
         if collector is None:
-            while _collectors:  # of an application that is over
+            while _collectors:  # of an application that has ended
                 _collectors.popitem()[1].close()
             collector = _collectors[application] = Collector(driver_host(spark))
     if spark.conf.get(CONF, "") != collector.address:
@@ -206,11 +206,11 @@ def collect(spark: SparkSession) -> Collector:
 
 
 def lookups(spark: SparkSession) -> dict[str, Any]:
-    """How many reads of hbase:meta this application has made: by meta replica, in all, and who made them.
+    """Return the number of reads of hbase:meta that this application has made.
 
-    ``reads_by_replica`` maps the replica's id to the number over the driver and all executors; ``driver`` and
-    ``executors`` are the same apart (planning counts as the driver's wherever Spark ran it); ``processes`` is how many
-    worker processes of Spark reported.
+    ``reads_by_replica`` maps the meta replica's id to the reads of the driver and all executors, and ``total`` is their
+    sum. ``driver`` and ``executors`` are the two parts (planning counts as the driver's, wherever Spark ran it).
+    ``processes`` is the number of Spark's worker processes that have reported.
     """
     collector = collect(spark)
     collector.take({DRIVER + clients.process_name(): clients.lookups_made()})
@@ -219,7 +219,7 @@ def lookups(spark: SparkSession) -> dict[str, Any]:
 
 # -- the workers -----------------------------------------------------------------------------------------------------
 
-_reported: dict[str, int] = {}  # process -> the total that the driver knows; empty in a new process
+_reported: dict[str, int] = {}  # process -> the total of its last report; empty in a new process
 _silent_until = float("-inf")
 
 
@@ -229,9 +229,9 @@ def planned() -> dict[str, dict[str, int]]:
 
 
 def report(address: str | None, carried: Report | None = None) -> None:
-    """Tell the driver what this process has read so far, and ``carried`` (of the planner), if it is news.
+    """Send the driver the totals of this process, and ``carried`` (those of the planner), if they have changed.
 
-    Never fails a task: who cannot be told is noted in the log.
+    A failure is logged and never fails the task.
     """
     global _silent_until
     if not address or _runtime.now() < _silent_until:
@@ -244,7 +244,7 @@ def report(address: str | None, carried: Report | None = None) -> None:
         send(address, news)
     except (OSError, ValueError) as error:
         _silent_until = _runtime.now() + PAUSE_S
-        _log.warning("the driver was not told of %d meta lookups: %s", sum(map(_total, news.values())), error)
+        _log.warning("a report of %d meta lookups did not reach the driver: %s", sum(map(_total, news.values())), error)
         return
     if len(_reported) > PROCESSES_MAX:
         _reported.clear()
@@ -252,7 +252,7 @@ def report(address: str | None, carried: Report | None = None) -> None:
 
 
 def send(address: str, reads: Report) -> None:
-    """Send a report and wait until it was taken."""
+    """Send a report and wait for the acknowledgement."""
     place, _, word = address.partition("/")
     host, _, port = place.rpartition(":")
     line = json.dumps({"word": word, "reads": reads}).encode() + b"\n"
@@ -261,7 +261,7 @@ def send(address: str, reads: Report) -> None:
     with socket.create_connection((host, int(port)), TIMEOUT_S) as connection:
         connection.sendall(line)
         if connection.recv(len(_OK)) != _OK:
-            raise OSError("the driver did not take it")
+            raise OSError("the driver did not acknowledge the report")
 
 
 def _total(made: Mapping[str, int]) -> int:

@@ -1,13 +1,12 @@
-"""The data source ``hbase``: what Spark calls for ``spark.read.format("hbase")``, ``df.write`` and streams.
+"""The data source ``hbase``: the classes that Spark calls for ``spark.read.format("hbase")``, ``df.write`` and streams.
 
-Spark calls each method in another process: what one keeps in ``self`` reaches another only by pickle. Planning
-and reading are in :mod:`spark_connector.planning.splits` and :mod:`spark_connector.reading.split_reader`; here is what
-Spark wants of them.
+Spark calls each method in another process, so the attributes of ``self`` must be picklable. These classes adapt
+:mod:`spark_connector.planning.splits` and :mod:`spark_connector.reading.split_reader` to Spark's interface.
 
-Filters of Spark are not pushed down: no reader here has ``pushFilters``. Spark keeps the reader that one query has
-planned for all later queries on the same DataFrame, so that ``df.where("i = 1").count()`` and then ``df.count()`` would
-both be 1 (seen in 4.1 and 4.3). The second query does not call Python at all, so that a source cannot notice it. The
-option ``hbase.spark.query.where`` and ``spark_connector.table(where=...)`` push conditions down without that.
+Filters of Spark are not pushed down: no reader here has ``pushFilters``. Spark reuses the reader of one query for all
+later queries on the same DataFrame, so that ``df.where("i = 1").count()`` and then ``df.count()`` would both be 1 (seen
+in 4.1 and 4.3). The second query does not call Python at all, so that a source cannot detect it. The option
+``hbase.spark.query.where`` and ``spark_connector.table(where=...)`` push conditions down without this defect.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ class HBaseSource(DataSource):
         return "hbase"
 
     def parsed(self, use: Use | None = None) -> Options:
-        """Return the options, checked; without the ``use`` that Spark will make of them, each by itself."""
+        """Return the options; with a ``use``, raise ConfigError for options that the use does not honour."""
         from spark_connector.settings.option_uses import Use, check_read, check_use, check_written
         from spark_connector.settings.options import Options
 
@@ -112,7 +111,7 @@ def _refuse_catalog_tables(options: Mapping[str, str]) -> None:
 
 
 class HBasePartition(InputPartition):
-    """A split, and what the planner has read of hbase:meta so far (one partition carries it)."""
+    """A split; the first partition of a read also carries the planner's reads of hbase:meta so far."""
 
     def __init__(self, split: TableSplit, planned: Mapping[str, Mapping[str, int]] | None = None) -> None:
         super().__init__(split)
@@ -120,7 +119,7 @@ class HBasePartition(InputPartition):
 
 
 class HBaseReader(DataSourceReader):
-    """Plans on the driver, reads in the workers."""
+    """A batch read: plans on the driver, reads in the workers."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         from spark_connector.clients import check_reachable
@@ -143,6 +142,6 @@ class HBaseReader(DataSourceReader):
         from spark_connector.reading.tasks import read_in_task
 
         split = partition.value
-        if split is None:  # Spark's own, for an empty plan
+        if split is None:  # Spark's own partition, for an empty plan
             return
         yield from read_in_task(self._query, split, getattr(partition, "planned", None))

@@ -5,12 +5,13 @@ Spark casts both sides to a common type. These are the rules of Spark 4's ``Type
 
 1. A double on either side, or a float beside a decimal: both become doubles. A list (``IN``) has one common type for
    the column and all of its values, so that one double in it makes all of them doubles.
-2. A float beside a whole number: doubles in ANSI mode, otherwise floats of 32 bits.
-3. Whole numbers and decimals: a decimal that is wide enough for both. Above 38 digits it loses digits behind the point.
+2. A float beside a whole number: doubles in ANSI mode, otherwise 32-bit floats.
+3. Whole numbers and decimals: a decimal that is wide enough for both. Above 38 digits it loses fraction digits.
 4. ``<``, ``<=``, ``>`` and ``>=`` of a whole number and a decimal outside of BIGINT: TRUE or FALSE, also of null.
 
-What comes back has values for which comparing them one by one gives the same answer; where Spark rounds the column's
-values (2 for INT and BIGINT, 3 above 38 digits), the test is :class:`~spark_connector.conditions.condition.Opaque`.
+The returned conditions hold values whose plain comparison gives Spark's result. Where Spark rounds the column's values
+(rule 2 for INT and BIGINT, rule 3 above 38 digits), the condition is an
+:class:`~spark_connector.conditions.condition.Opaque`.
 """
 
 from __future__ import annotations
@@ -26,13 +27,13 @@ __all__ = ["compared", "listed"]
 
 #: DecimalType.forType, by type.
 _DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
-#: Types that a float of 32 bits holds without rounding.
+#: Types whose values a 32-bit float holds without rounding.
 _SMALL = frozenset({"tinyint", "smallint"})
 _LONG = INTEGERS["bigint"]
 
 Number = int | float | Decimal
 
-_FLOATS = "with ANSI mode off Spark rounds {type} to floats of 32 bits here: write the number with D, or as a decimal"
+_FLOATS = "with ANSI mode off Spark rounds {type} to 32-bit floats here: write the number with D, or as a decimal"
 _WIDE = "Spark compares {type} with this number in a decimal of more than 38 digits, which it rounds: use fewer digits"
 
 

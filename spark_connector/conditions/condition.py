@@ -1,4 +1,4 @@
-"""Conditions as values: what ``where=`` becomes, whoever wrote it, and what it means (SQL's three values).
+"""Conditions as values: ``where=`` as text or as Python expressions becomes one, with SQL's three-valued logic.
 
 >>> condition = (col("a") >= 3) & ~col("b").isin("x", "y")
 >>> to_sql(condition)
@@ -48,7 +48,7 @@ class Expression:
     __slots__ = ()
 
     def __and__(self, other: Expression) -> Expression:
-        # Flat, however many there are: what walks over conditions goes one level deeper for each level.
+        # One flat And: functions that walk over conditions recurse once per level.
         return And((*self.parts, other) if isinstance(self, And) else (self, other))
 
     def __or__(self, other: Expression) -> Expression:
@@ -78,7 +78,7 @@ class Comparison(Expression):
 
 @dataclass(frozen=True, slots=True)
 class In(Expression):
-    """*column* IN (*values*); a null among them makes "not found" unknown."""
+    """*column* IN (*values*); with a null among the values, "not found" is unknown."""
 
     column: str
     values: tuple[object, ...]
@@ -86,7 +86,7 @@ class In(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Like(Expression):
-    """*column* LIKE *pattern*: ``%`` is anything, ``_`` one character."""
+    """*column* LIKE *pattern*: ``%`` stands for any text, ``_`` for one character."""
 
     column: str
     pattern: str
@@ -102,42 +102,42 @@ class IsNull(Expression):
 
 @dataclass(frozen=True, slots=True)
 class Not(Expression):
-    """The opposite; of unknown it is unknown."""
+    """The negation of a condition; the negation of unknown is unknown."""
 
     part: Expression
 
 
 @dataclass(frozen=True, slots=True)
 class And(Expression):
-    """All of them."""
+    """All of the parts are true."""
 
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Or(Expression):
-    """One of them."""
+    """At least one of the parts is true."""
 
     parts: tuple[Expression, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Constant(Expression):
-    """True, false, or (None) unknown."""
+    """A condition that is always true, false, or (None) unknown."""
 
     value: bool | None
 
 
 @dataclass(frozen=True, slots=True)
 class Opaque(Expression):
-    """A test that only Spark can make, because it rounds the column's values; nothing of it is pushed down."""
+    """A condition that only Spark can test, because Spark rounds the column's values; it is never pushed down."""
 
     part: Expression
     reason: str  # what Spark does, and what to write instead
 
 
 class Single(float):
-    """A value of Spark's FLOAT (``0.1F``): the number of 32 bits, kept as the double of the same value."""
+    """A value of Spark's FLOAT (``0.1F``): a 32-bit float, kept as the double of the same value."""
 
     __slots__ = ()
 
@@ -196,7 +196,7 @@ class ColumnName:
 
 
 def _starts_with_bytes(name: str, prefix: bytes) -> Expression:
-    """A binary's prefix is a range: its bytes need not be text."""
+    """Return a range comparison for a prefix of a binary column, whose bytes need not be text."""
     from metaclient import keys
 
     at_least = Comparison(name, ">=", prefix)
@@ -205,12 +205,12 @@ def _starts_with_bytes(name: str, prefix: bytes) -> Expression:
 
 
 def col(name: str) -> ColumnName:
-    """A column to compare: ``col("a") > 3``, ``col("k").startswith("eu-")``, ``col("b").isin(1, 2)``."""
+    """Return a column to compare: ``col("a") > 3``, ``col("k").startswith("eu-")``, ``col("b").isin(1, 2)``."""
     return ColumnName(name)
 
 
 def columns_of(expression: Expression) -> tuple[str, ...]:
-    """The columns that it reads, in order of appearance."""
+    """Return the columns that a condition reads, in order of appearance."""
     return tuple(dict.fromkeys(_columns(expression)))
 
 
@@ -226,7 +226,7 @@ def _columns(expression: Expression) -> Iterator[str]:
 
 
 def opaque_parts(expression: Expression) -> Iterator[Opaque]:
-    """Return the tests in it that only Spark can make."""
+    """Yield the parts of a condition that only Spark can test."""
     match expression:
         case And(parts) | Or(parts):
             for part in parts:
@@ -237,11 +237,11 @@ def opaque_parts(expression: Expression) -> Iterator[Opaque]:
             yield expression
 
 
-# ---- what it means
+# ---- evaluation
 
 
 def evaluate(expression: Expression, row: Mapping[str, object]) -> bool | None:
-    """True, False or None (unknown), as Spark would say of a row of column -> value."""
+    """Return True, False or None (unknown): Spark's result for a row, which maps columns to values."""
     match expression:
         case Constant(value):
             return value
@@ -291,7 +291,10 @@ def _compared(operator: str, left: object, right: object) -> bool | None:
 
 
 def compare(left: object, right: object) -> int:
-    """Negative, zero or positive, as Spark orders: a double makes both doubles; NaN equals NaN and is the greatest."""
+    """Return a negative number, 0 or a positive one, in Spark's order.
+
+    If one side is a double, both are compared as doubles. NaN equals NaN and is greater than every other number.
+    """
     if isinstance(left, float) or isinstance(right, float):
         left, right = _double(left), _double(right)
         if math.isnan(left) or math.isnan(right):
@@ -310,7 +313,7 @@ def _double(value: object) -> float:
 
 
 def like_prefix(pattern: str, escape: str) -> tuple[str, str]:
-    r"""What a LIKE pattern begins with for certain, and the rest of the pattern (``""``: the whole value).
+    r"""Return the literal prefix of a LIKE pattern and the rest of the pattern (``""`` if there is no wildcard).
 
     >>> like_prefix("ab%", "\\"), like_prefix("a\\%b_c", "\\"), like_prefix("abc", "\\")
     (('ab', '%'), ('a%b', '_c'), ('abc', ''))
@@ -322,7 +325,7 @@ def like_prefix(pattern: str, escape: str) -> tuple[str, str]:
         if char == escape:
             if pattern[at + 1 : at + 2] not in ("%", "_", escape):
                 raise ConfigError(
-                    f"LIKE {pattern!r}: the escape {escape!r} must stand before %, _ or itself (character {at + 1})"
+                    f"LIKE {pattern!r}: the escape {escape!r} must be followed by %, _ or itself (character {at + 1})"
                 )
             found.append(pattern[at + 1])
             at += 2
@@ -353,11 +356,11 @@ def _like_regex(pattern: str, escape: str) -> str:
     return "".join(parts)
 
 
-# ---- as text
+# ---- text
 
 
 def to_sql(expression: Expression) -> str:
-    """Text that :func:`.sql_text.parse_where` reads back as the same condition (for options)."""
+    """Return SQL text that :func:`.sql_text.parse_where` parses into the same condition (for options)."""
     match expression:
         case Constant(value):
             return "NULL" if value is None else str(value).upper()
@@ -391,7 +394,7 @@ def _quoted(name: str) -> str:
 
 
 def literal_sql(value: object) -> str:
-    """A value as a literal of our SQL."""
+    """Return a value as a literal of SQL text."""
     match value:
         case None:
             return "NULL"
@@ -413,7 +416,7 @@ def literal_sql(value: object) -> str:
             return f"TIMESTAMP_LTZ '{value.astimezone(datetime.UTC).isoformat()}'"
         case datetime.date():
             return f"DATE '{value.isoformat()}'"
-    raise ConfigError(f"{value!r} ({type(value).__name__}) cannot stand in a condition")
+    raise ConfigError(f"{value!r} ({type(value).__name__}) cannot be a value of a condition")
 
 
 def _float_sql(value: float) -> str:

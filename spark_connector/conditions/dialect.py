@@ -1,9 +1,9 @@
 """The settings of a Spark session that change what a condition means.
 
-A condition as text is read by Spark's parser and type rules, which depend on the session: ANSI mode, time zone, escapes
-in strings. :func:`of_session` takes them from a session, at the time of the call. Where no session is at hand (the
-option ``hbase.spark.query.where`` of a ``load()``, which is planned in a worker of its own) the dialect is
-:data:`PORTABLE`: text with a meaning that depends on the time zone or on ANSI mode is refused.
+A condition as text follows Spark's parser and type rules, which depend on the session: ANSI mode, time zone, escapes
+in strings. :func:`of_session` reads these settings from a session, at the time of the call. Without a session (the
+option ``hbase.spark.query.where`` of a ``load()``, which a separate worker plans) the dialect is :data:`PORTABLE`: a
+condition whose meaning depends on the time zone or on ANSI mode is refused.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How the text and the values of a condition are read."""
+    """How the text and the values of a condition are interpreted."""
 
     is_ansi: bool | None = None  # spark.sql.ansi.enabled; None: not known
     instant: Callable[[str], datetime.datetime] | None = None  # a timestamp in the session's time zone; None: not known
@@ -46,7 +46,7 @@ PORTABLE = Dialect()
 
 
 def of_session(spark: SparkSession) -> Dialect:
-    """Return the dialect of a session; ConfigError for a legacy setting that conditions are not read with."""
+    """Return the dialect of a session; raise ConfigError for a legacy setting that is not supported."""
 
     def setting(name: str, default: str) -> str:
         return str(spark.conf.get(name, default)).strip()
@@ -68,7 +68,7 @@ def of_session(spark: SparkSession) -> Dialect:
 
 
 def _instant(spark: SparkSession, text: str) -> datetime.datetime:
-    """Let Spark read a timestamp, so that its zones, gaps and overlaps are Java's. FROM VALUES makes no job of it."""
+    """Let Spark parse a timestamp, so that time zones follow Java's rules. ``FROM VALUES`` avoids a Spark job."""
     assert "'" not in text
     assert "\\" not in text
     row = spark.sql(f"SELECT unix_micros(TIMESTAMP_LTZ '{text}') FROM VALUES (0)").collect()[0]

@@ -1,9 +1,9 @@
-"""Conditions on a catalog: binds them to its columns (names and kinds of values), and makes a pyspark column of them.
+"""Binds conditions to the columns of a catalog (names and types of values), and converts them to pyspark columns.
 
-A condition is bound on the driver, before anything is read: a column that is not there, or a value that cannot be one
-of the column's, is an error with the column's name. Bound values are those that Spark would compare with, in the
-session's dialect: numbers in the common type (:mod:`spark_connector.conditions.coercion`), text for a timestamp as the
-instant that it is in the session's time zone. What depends on a setting of the session that is not known is refused.
+A condition is bound on the driver, before anything is read. A column that does not exist, or a value that does not fit
+the column's type, is an error with the column's name. Bound values are those that Spark compares with, in the session's
+dialect: numbers in the common type (:mod:`spark_connector.conditions.coercion`), text for a timestamp as the instant in
+the session's time zone. A condition that depends on an unknown setting of the session is refused.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ __all__ = [
 
 
 def bind(expression: Expression, catalog: Catalog, dialect: Dialect = PORTABLE) -> Expression:
-    """Return the condition with the catalog's names and the values that Spark compares with; ConfigError otherwise.
+    """Return the condition with the catalog's names and the values that Spark compares with; else raise ConfigError.
 
     >>> bind(col("K") == "a", Catalog.from_mapping("t", "k BINARY :k, a INT cf:a"))
     Comparison(column='k', operator='=', value=b'a')
@@ -92,11 +92,11 @@ def bind(expression: Expression, catalog: Catalog, dialect: Dialect = PORTABLE) 
             return _in_either_mode(dialect, lambda known: _listed(field, values, known))
         case Like(column, pattern, escape):
             return _like(catalog, column, pattern, escape)
-    raise ConfigError(f"where: {expression!r} is no condition: text, or made of spark_connector.col")
+    raise ConfigError(f"where: {expression!r} is no condition: give SQL text, or an expression of spark_connector.col")
 
 
 def _in_either_mode(dialect: Dialect, bound: Callable[[Dialect], Expression]) -> Expression:
-    """Return what is bound, if ANSI mode does not matter or is known."""
+    """Return the bound condition if ANSI mode is known or makes no difference; else raise ConfigError."""
     if dialect.is_ansi is not None:
         return bound(dialect)
     with_ansi, without = bound(replace(dialect, is_ansi=True)), bound(replace(dialect, is_ansi=False))
@@ -120,8 +120,8 @@ def _compared(field: Field, operator: str, value: object, dialect: Dialect) -> E
 def _listed(field: Field, values: tuple[object, ...], dialect: Dialect) -> Expression:
     if not dialect.is_ansi and field.type.name in _NO_TEXT_IN_LISTS and any(isinstance(each, str) for each in values):
         raise ConfigError(
-            f"where: column {field.name} is {field.type}: with ANSI mode off Spark does not read text in an IN list as "
-            f"that: write {_NO_TEXT_IN_LISTS[field.type.name]}"
+            f"where: column {field.name} is {field.type}: with ANSI mode off Spark does not convert text in an IN list "
+            f"to this type: write {_NO_TEXT_IN_LISTS[field.type.name]}"
         )
     converted = tuple(None if value is None else _value(field, value, dialect) for value in values)
     if field.type.is_number:
@@ -129,7 +129,7 @@ def _listed(field: Field, values: tuple[object, ...], dialect: Dialect) -> Expre
     return In(field.name, converted)
 
 
-#: Type -> what to write instead of text in an IN list, which Spark compares as text, or not at all.
+#: Type -> what to write in an IN list instead of text, which Spark compares as text or refuses.
 _NO_TEXT_IN_LISTS = {
     "binary": "X'hex'",
     "timestamp": "TIMESTAMP '...'",
@@ -141,7 +141,7 @@ def _comparable(catalog: Catalog, column: str) -> Field:
     field = catalog.field(column)
     if isinstance(field, FamilyColumn) or not field.type.is_atomic:
         raise ConfigError(
-            f"where: column {field.name} is {field.type}: only IS NULL can be asked of it here (use df.where)"
+            f"where: column {field.name} is {field.type}: only IS NULL is supported for it here (use df.where)"
         )
     return field
 
@@ -157,7 +157,7 @@ def _like(catalog: Catalog, column: str, pattern: str, escape: str) -> Expressio
         _, rest = like_prefix(rest, escape)
         rest = rest[1:]
     if field.type.name == "binary" and like_prefix(pattern, escape)[1] not in ("", "%"):
-        raise ConfigError(f"where: column {field.name} is binary: only LIKE 'prefix%' can be asked of it")
+        raise ConfigError(f"where: column {field.name} is binary: only LIKE 'prefix%' is supported for it")
     if field.type.name == "binary" and not like_prefix(pattern, escape)[1]:
         return Comparison(field.name, "=", like_prefix(pattern, escape)[0].encode())
     return Like(field.name, pattern, escape)
@@ -223,11 +223,14 @@ def _instant(value: object, type: DataType, dialect: Dialect) -> datetime.dateti
     return value.astimezone(datetime.UTC)
 
 
-# ---- for Spark
+# ---- conversion to pyspark
 
 
 def to_column(expression: Expression) -> SparkColumn:
-    """The same condition as a pyspark ``Column``: put it above what was read, always. Needs a SparkSession."""
+    """Return the condition as a pyspark ``Column``, which must always filter the rows that were read.
+
+    Needs a SparkSession.
+    """
     from pyspark.sql import functions as f
 
     match expression:
@@ -280,16 +283,15 @@ def _comparison(column: SparkColumn, operator: str, value: SparkColumn) -> Spark
 
 
 def _literal(value: object) -> SparkColumn:
-    """A literal of exactly this value, whatever Spark's conversion of Python objects would make of it."""
+    """Return a literal of exactly this value; Spark's own conversion of Python objects may change it."""
     from pyspark.sql import functions as f
 
     match value:
         case Decimal():
             if literals.precision_and_scale(value)[0] > literals.PRECISION_MAX:
                 raise ConfigError(f"where: {value} has more than the 38 digits that Spark's decimals have")
-            return f.expr(
-                f"{value:f}BD"
-            )  # a cast is no literal to Spark, which compares whole numbers with it otherwise
+            # Not a cast: Spark compares whole numbers with a cast by other rules than with a literal.
+            return f.expr(f"{value:f}BD")
         case Single():
             return f.lit(float(value)).cast("float")
         case int() if not isinstance(value, bool) and not -(2**63) <= value < 2**63:
@@ -299,7 +301,9 @@ def _literal(value: object) -> SparkColumn:
         case datetime.datetime() if value.tzinfo is None:
             return f.lit(value.isoformat()).cast("timestamp_ntz")
         case datetime.datetime():
-            return f.lit(value.isoformat()).cast("timestamp_ltz")  # "timestamp" may be without a zone, by a setting
+            return f.lit(value.isoformat()).cast(
+                "timestamp_ltz"
+            )  # spark.sql.timestampType may make "timestamp" one without a zone
         case datetime.date():
             return f.lit(value.isoformat()).cast("date")  # py4j cannot carry the years before 1000
     return f.lit(value)

@@ -1,7 +1,7 @@
-r"""HBase's filter language, written: only stock filters, quoted so that HBase's own parser reads them back.
+r"""Writes text of HBase's filter language: only filters that HBase ships with, quoted for HBase's ParseFilter.
 
-ParseFilter takes ``''`` inside of quotes for one quote, and therefore cannot read an empty argument, nor one that
-begins with a quote: a column of such a qualifier gets no filter.
+ParseFilter reads ``''`` inside of quotes as one quote. Therefore it cannot parse an empty argument, or one that begins
+with a quote: a column with such a qualifier gets no filter.
 
 >>> compare(b"cf:a", "=", b"it's")
 b"SingleColumnValueFilter('cf','a',=,'binary:it''s',true,true)"
@@ -17,33 +17,33 @@ __all__ = ["absent", "all_of", "any_of", "compare", "in_spans", "is_writable", "
 
 
 def is_writable(column: bytes) -> bool:
-    """Whether a filter can name this column."""
+    """Return True if a filter can name this column."""
     qualifier = column.partition(b":")[2]
     return bool(qualifier) and not qualifier.startswith(b"'")
 
 
 def compare(column: bytes, operator: str, value: bytes) -> bytes:
-    """Rows that have the column, with such a value in its newest version (``= != < <= > >=``)."""
+    """Return a filter for rows whose newest cell of the column compares so (``= != < <= > >=``) with the value."""
     return _single_value(column, operator, b"binary:" + value, drops_missing=True)
 
 
 def starts_with(column: bytes, prefix: bytes) -> bytes:
-    """Rows that have the column, with a value that begins so."""
+    """Return a filter for rows that have the column with a value of this prefix."""
     return _single_value(column, "=", b"binaryprefix:" + prefix, drops_missing=True)
 
 
 def present(column: bytes) -> bytes:
-    """Rows that have the column: everything is at least nothing."""
+    """Return a filter for rows that have the column: every value is >= the empty value."""
     return compare(column, ">=", b"")
 
 
 def absent(column: bytes) -> bytes:
-    """Rows that do not have it: nothing is less than nothing, and what is missing passes."""
+    """Return a filter for rows without the column: no value is < the empty value, and rows without the cell pass."""
     return _single_value(column, "<", b"binary:", drops_missing=False)
 
 
 def in_spans(column: bytes, spans: Spans) -> bytes:
-    """Rows that have the column, with a value in one of the spans (there is at least one)."""
+    """Return a filter for rows that have the column with a value in one of the spans; there must be at least one."""
     return any_of([_in_span(column, span) for span in spans])
 
 
@@ -59,9 +59,9 @@ def _in_span(column: bytes, span: Span) -> bytes:
 
 
 def only_columns(columns: Iterable[bytes]) -> bytes | None:
-    """Of each row its first cell, whatever it is, and the cells of these columns (and namesakes in other families).
+    """Return a filter for the first cell of each row and for the cells with the qualifiers of these columns.
 
-    So no row is lost for having none of them. None: one of the columns cannot be named.
+    The first cell keeps rows that have none of the columns. None if a filter cannot name one of the columns.
     """
     columns = tuple(columns)
     if not all(map(is_writable, columns)):

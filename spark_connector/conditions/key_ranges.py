@@ -1,9 +1,10 @@
-"""The row-key half of push-down: which rows a condition can be true for, by every leading part of the key.
+"""Push-down to row keys: the ranges of row keys for which a condition can be true, from the leading parts of the key.
 
-1. For each part of the key: the spans in which it must lie (AND intersects, OR unites, all else says nothing).
-2. From the first part on: while each span is one value, the parts so far become prefixes; the first part with a range
-   ends it. All parts with one value each: whole row keys.
-3. An OR is the union of what its sides give by themselves, so that ``(a=1 AND b=2) OR (a=3 AND b=4)`` is two places.
+1. For each part of the key, compute the spans in which it must lie (AND intersects, OR unites, other conditions give no
+   bound).
+2. From the first part on: while each span is a single value, the parts so far form prefixes. The first part with a
+   wider span ends the prefix. If all parts are single values, the result is whole row keys.
+3. An OR is the union of the ranges of its sides, so that ``(a=1 AND b=2) OR (a=3 AND b=4)`` gives two ranges.
 """
 
 from __future__ import annotations
@@ -18,14 +19,17 @@ from spark_connector.schema.rowkey import KeyPart
 
 __all__ = ["POINTS_MAX", "RANGES_MAX", "key_ranges"]
 
-#: Ranges that one condition may become; more are covered by fewer, wider ones. Each costs a scan or a seek.
+#: Ranges of one condition; more are replaced by fewer, wider ones. Each range costs a scan or a seek.
 RANGES_MAX = 1_000
-#: Whole row keys that one condition may become, for multi-gets.
+#: Whole row keys of one condition, for multi-gets.
 POINTS_MAX = 100_000
 
 
 def key_ranges(condition: Expression, key: Sequence[KeyPart]) -> tuple[KeyRange, ...]:
-    """Sorted ranges, apart, of all rows for which a condition *without NOT* may be true; one row is [row, row+0x00)."""
+    """Return sorted, disjoint ranges of all rows for which a condition *without NOT* may be true.
+
+    A single row is the range ``[row, row+0x00)``.
+    """
     match condition:
         case Or(parts):
             return union(each for part in parts for each in key_ranges(part, key))
@@ -63,10 +67,10 @@ def _hull(spans: Spans) -> Spans:
 
 
 def _rows(prefix: bytes, span: Span, part: KeyPart) -> KeyRange:
-    """The rows with this prefix and the next part inside of the span."""
+    """Return the range of the rows with this prefix and the next part inside of the span."""
     start = _row_of(prefix, span.low, part)
     if not start and span.low != (b"", 0):
-        return _NOTHING  # behind the last key there is
+        return _NOTHING  # after every possible row key
     stop = keys.prefix_stop(prefix) if span.high is None else _row_of(prefix, span.high, part)
     return KeyRange(start, stop)
 
@@ -79,12 +83,12 @@ def _row_of(prefix: bytes, cut: Cut, part: KeyPart) -> bytes:
     row = prefix + data
     if not is_behind:
         return row
-    # Behind the last part is behind this one row; behind an inner one is behind all rows that go on from here.
+    # After the last part comes the next row. After an inner part come the rows that do not begin with these bytes.
     return keys.next_row(row) if part.is_last else keys.prefix_stop(row)
 
 
 def _part_spans(condition: Expression, part: KeyPart) -> Spans | None:
-    """Where this part of the key must lie for the condition to be true; None: anywhere."""
+    """Return the spans in which this part of the key must lie for the condition to be true; None if unbounded."""
     match condition:
         case And(parts):
             found: Spans = ALL
@@ -118,7 +122,7 @@ def _united(found: Iterable[Spans | None]) -> Spans | None:
 
 
 def _bounded(found: tuple[KeyRange, ...]) -> tuple[KeyRange, ...]:
-    """The same or more rows in at most so many ranges and points."""
+    """Return ranges that cover at least the same rows, within :data:`RANGES_MAX` and :data:`POINTS_MAX`."""
     points = sum(each.stop == keys.next_row(each.start) for each in found)
     if points <= POINTS_MAX and len(found) - points <= RANGES_MAX:
         return found

@@ -1,7 +1,7 @@
 r"""Literals of Spark SQL: the text between quotes, numbers with their suffixes, dates and timestamps.
 
-They follow Spark 4's ``AstBuilder`` and ``SparkParserUtils.unescapeSQLString``. Of dates and timestamps only the forms
-that are written out in full are accepted; Spark knows more (``DATE '2024'``, ``DATE 'today'``), which are refused here.
+They follow Spark 4's ``AstBuilder`` and ``SparkParserUtils.unescapeSQLString``. Dates and timestamps are accepted only
+in full. Spark's short forms (``DATE '2024'``, ``DATE 'today'``) are refused.
 
 >>> unescaped(r"'\101\u0042\U00000043\n'"), number("0.1F"), number("1.50")
 ('ABC\n', Single(0.10000000149011612), Decimal('1.50'))
@@ -58,7 +58,7 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 def unescaped(token: str) -> str:
-    """Return the text of a string literal with its quotes; ValueError for characters that Unicode does not have."""
+    """Return the text of a quoted string literal; raise ValueError for half of a surrogate pair."""
     quote, body = token[0], token[1:-1]
 
     def one(match: re.Match[str]) -> str:
@@ -86,7 +86,7 @@ def hex_bytes(text: str) -> bytes:
 
 
 def number(text: str) -> int | float | Decimal:
-    """Return the value of a number with its suffix (Y S L F D BD); ValueError says what is wrong with it."""
+    """Return the value of a number with its suffix (Y S L F D BD); raise ValueError with the reason."""
     digits = text.rstrip("LlSsYyDdFfBb")
     suffix = text[len(digits) :].upper()
     if suffix in _SUFFIXES:
@@ -122,7 +122,7 @@ def _whole(digits: str, suffix: str) -> int:
 
 
 def _within(value: Decimal, most: float, suffix: str) -> float:
-    """Return the number as a double; ValueError if it is above what the type has, even if it would be rounded to it."""
+    """Return the number as a double; raise ValueError if it is above the type's maximum, before any rounding."""
     if abs(value) > Decimal(most):
         raise ValueError(f"the number is too great for {suffix}")
     return float(value)
@@ -136,9 +136,9 @@ def float_word(text: str) -> float:
 
 
 def nearest_single(value: Fraction | int) -> float:
-    """Return the float of 32 bits that is nearest to a number, the even one of two; infinity for what is too great.
+    """Return the 32-bit float that is nearest to a number (ties to even); infinity for numbers that are too great.
 
-    Rounding to 64 bits first, and then to 32, is another number now and then: it is corrected here.
+    Rounding to 64 bits first and then to 32 sometimes gives another number. This function corrects that.
     """
     try:
         double = float(value)
@@ -150,7 +150,7 @@ def nearest_single(value: Fraction | int) -> float:
 
 
 def _step(value: float, direction: int) -> float:
-    """The next float of 32 bits above or below."""
+    """Return the next 32-bit float above or below."""
     if value == 0:
         return math.copysign(2.0**-149, direction)
     bits: int = struct.unpack(">i", struct.pack(">f", abs(value)))[0]

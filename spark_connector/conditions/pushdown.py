@@ -1,17 +1,17 @@
-"""A condition and a catalog -> what HBase can be asked to do about it: ranges, points, a filter of stock filters.
+"""Pushes a condition down to HBase: row-key ranges, single rows, and text of HBase's filter language.
 
-What is pushed lets through *at least* every row for which the condition is true: Spark always tests the condition
-again. So whatever cannot be said in bytes is left out, on four rules:
+The result matches *at least* every row for which the condition is true, because Spark always tests the condition again.
+Parts that cannot be expressed in bytes are left out, by four rules:
 
-1. NOT is pushed inwards first (``NOT a < 3`` is ``a >= 3``), and unknown counts as false: only true rows are wanted.
-2. Row keys become ranges (``key_ranges``), by the order that each part's codec keeps.
-3. Cells become SingleColumnValueFilters with ``filterIfMissing``: a comparison is never true of null. A cell that
-   cannot be compared by bytes must at least be there. ``IS NULL`` is "not there", unless nulls can also be written.
-4. AND drops what cannot be pushed, OR is dropped whole if one side cannot.
+1. NOT is pushed inwards first (``NOT a < 3`` is ``a >= 3``), and unknown counts as false.
+2. Conditions on the row key become ranges (``key_ranges``), in the byte order of each part's codec.
+3. Conditions on cells become SingleColumnValueFilters with ``filterIfMissing``: a comparison is never true of null. For
+   a cell that cannot be compared by bytes, the filter tests only that the cell exists. ``IS NULL`` tests that the cell
+   is missing, unless the codec can write nulls.
+4. AND leaves out the parts that cannot be pushed down; OR is left out as a whole if one of its parts cannot.
 
 A row of the DataFrame is a row of HBase with a cell in at least one of the *catalog's* columns. That must not depend
-on the columns somebody selects, so pruning keeps the first cell of each row, unless the condition asks for a cell
-anyway.
+on the selected columns, so column pruning keeps the first cell of each row, unless the condition requires a cell.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from spark_connector.schema.ranges import EVERYTHING, KeyRange, intersection
 
 __all__ = ["Pushed", "ScanColumns", "push", "scan_columns", "superset", "without_not"]
 
-#: The longest filter that is sent with every scan; HBase parses it anew for each region.
+#: The longest filter text of a scan; HBase parses it again for each region.
 FILTER_BYTES_MAX = 16 << 10
-#: Values of an IN that are compared one by one; more are covered by one range.
+#: Values of an IN that are compared one by one; more are replaced by one range.
 FILTER_VALUES_MAX = 64
 
 _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
@@ -55,22 +55,22 @@ _NEGATED = {"=": "<>", "<>": "=", "<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 class Pushed:
     """A superset of the rows for which the condition is true: those in ``ranges`` or ``points`` that pass ``filter``.
 
-    No ranges and no points: no row can match, read nothing.
+    Without ranges and points no row can match, and nothing is read.
     """
 
-    ranges: tuple[KeyRange, ...] = EVERYTHING  # sorted, apart
-    points: tuple[bytes, ...] = ()  # whole row keys, sorted, none in a range: for multi-get
+    ranges: tuple[KeyRange, ...] = EVERYTHING  # sorted, disjoint
+    points: tuple[bytes, ...] = ()  # whole row keys for multi-gets: sorted, none of them in a range
     filter: bytes | None = None  # HBase's filter language; goes into Scan.filter and Get.filter
-    filter_columns: tuple[bytes, ...] = ()  # b"cf:q" that the filter tests: must be among the scanned columns
+    filter_columns: tuple[bytes, ...] = ()  # b"cf:q" that the filter tests; the scan must ask for them
     present: frozenset[bytes] = frozenset()  # every matching row has a cell in each of these
-    columns: tuple[str, ...] = ()  # names that the condition reads: Spark needs them for its own test
+    columns: tuple[str, ...] = ()  # columns that the condition reads; Spark needs them for its own test
 
     @property
     def is_nothing(self) -> bool:
         return not self.ranges and not self.points
 
     def within(self, ranges: Iterable[KeyRange]) -> Pushed:
-        """The same, inside of these ranges only."""
+        """Return the part of it that lies in these ranges."""
         allowed = intersection(ranges, EVERYTHING)
         return replace(
             self,
@@ -82,7 +82,7 @@ class Pushed:
 def push(
     condition: Expression | None, catalog: Catalog, *, value_filters: bool = True, bad_values_are_null: bool = False
 ) -> Pushed:
-    """What HBase can do for a *bound* condition (``expressions.bind``).
+    """Return the ranges, points and filter for a *bound* condition (``expressions.bind``).
 
     ``value_filters=False``: row keys only. ``bad_values_are_null``: cells that cannot be decoded read as null.
 
@@ -120,7 +120,7 @@ def push(
 
 
 def without_not(condition: Expression, *, negated: bool = False) -> Expression:
-    """A condition that is true for the same rows and has NOT only before LIKE and IS NULL, and no null values."""
+    """Return a condition that is true for the same rows, with NOT only before LIKE and IS NULL and no null values."""
     match condition:
         case Not(part):
             return without_not(part, negated=not negated)
@@ -145,7 +145,7 @@ def without_not(condition: Expression, *, negated: bool = False) -> Expression:
                 return Constant(False)  # never true: "not found" is unknown
             return _both([Comparison(column, "<>", value) for value in values] or [Not(IsNull(column))])
         case Opaque():
-            return condition  # nothing is known about it, nor about its opposite
+            return condition  # neither it nor its negation can be tested here
     return Not(condition) if negated else condition
 
 
@@ -187,14 +187,14 @@ def _either(parts: list[Expression]) -> Expression:
 
 
 class _Compiler:
-    """Filters of one condition on one catalog."""
+    """Writes the filter text of one condition on one catalog."""
 
     def __init__(self, catalog: Catalog, bad_values_are_null: bool) -> None:
         self._cells = {field.name: field for field in catalog.columns if isinstance(field, CellColumn)}
         self._bad_values_are_null = bad_values_are_null
 
     def whole(self, condition: Expression) -> tuple[bytes | None, tuple[bytes, ...]]:
-        """As much of the condition as fits into one filter, and the columns that it tests."""
+        """Return the filter for as many parts as fit into :data:`FILTER_BYTES_MAX`, and the columns that it tests."""
         kept: list[bytes] = []
         columns: set[bytes] = set()
         size = 0
@@ -268,7 +268,7 @@ def _in_spans(column: bytes, spans: Spans | None) -> bytes:
 
 
 def _unequal(field: CellColumn, value: object) -> bytes:
-    """Not these bytes: only what certainly decodes to the value is dropped."""
+    """Return a filter that drops only the cells whose bytes certainly decode to the value."""
     fit = field.codec.fitted(value, field.type)
     if fit is not None and fit.is_exact:
         try:
@@ -291,7 +291,7 @@ class ScanColumns:
 
 
 def scan_columns(catalog: Catalog, names: Iterable[str], pushed: Pushed) -> ScanColumns:
-    """How to read these columns of the catalog without losing rows that have none of them.
+    """Return how to read these columns of the catalog without losing rows that have none of them.
 
     >>> catalog = Catalog.from_mapping("t", "id STRING :id, a STRING cf:a, b STRING cf:b")
     >>> scan_columns(catalog, ["id", "a"], Pushed())
@@ -304,19 +304,19 @@ def scan_columns(catalog: Catalog, names: Iterable[str], pushed: Pushed) -> Scan
         return ScanColumns(_merged(wanted, witness), pushed.filter)
     if wanted == everything:
         return ScanColumns(everything, pushed.filter)
-    if not wanted:  # then nothing is filtered by values either
+    if not wanted:  # then no value is filtered either
         return ScanColumns(everything, b"(FirstKeyOnlyFilter() AND KeyOnlyFilter())")
     has_families = any(b":" not in column for column in wanted)
     projection = None if has_families else filter_text.only_columns(wanted)
     if projection is None or len(projection) > FILTER_BYTES_MAX:
         return ScanColumns(everything, pushed.filter)
-    # Behind the other one: it must see every cell before this one says "skip".
+    # The projection comes second: the condition's filter must see every cell before the projection skips cells.
     whole = projection if pushed.filter is None else filter_text.all_of([pushed.filter, projection])
     return ScanColumns(everything, whole)
 
 
 def _merged(columns: Iterable[bytes], more: Iterable[bytes]) -> tuple[bytes, ...]:
-    """Both, without the columns of families that are there as a whole."""
+    """Return both lists of columns, without the columns of families that are listed as a whole."""
     found = {*columns, *more}
     return tuple(sorted(c for c in found if b":" not in c or c.partition(b":")[0] not in found))
 

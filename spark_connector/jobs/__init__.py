@@ -1,7 +1,7 @@
-"""HBase's own tools as Spark jobs: RowCounter, CopyTable, VerifyReplication, and a join by row key.
+"""HBase's tools as Spark jobs: RowCounter, CopyTable, VerifyReplication; and a join by row key.
 
-Each cuts the table by regions and does its work inside of the tasks: what crosses to Spark is a line for each region
-(and the rows that differ). They are functions here and commands of ``metaclient spark``.
+Each job runs one task per split and does its work inside of the tasks. The tasks return to Spark one line per region
+(and the keys of rows that differ). The jobs are functions here and commands of ``metaclient spark``.
 """
 
 from __future__ import annotations

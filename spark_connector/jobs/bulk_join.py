@@ -1,10 +1,10 @@
 """Joins a DataFrame with an HBase table by row key: sorted multi-gets for each record batch, no scan and no shuffle.
 
-For a DataFrame that is small beside the table. Each task turns the keys of a batch into row keys, gets each of them
-once, in the order of keys and ``hbase.spark.bulkget.size`` at a time, and puts the columns beside the rows.
+Use it for a DataFrame that is small compared with the table. Each task encodes the keys of a batch as row keys, gets
+each row once, sorted and ``hbase.spark.bulkget.size`` rows per multi-get, and appends the columns to the batch.
 
-Options that choose rows (``hbase.spark.query.where``, ``.prefix``, ``.filter``, ...) choose the rows of the table that
-take part: a key whose row they leave out is a key without a row, for ``how="left"`` as well.
+Options that choose rows (``hbase.spark.query.where``, ``.prefix``, ``.filter``, ...) restrict the rows of the table. A
+key whose row is excluded by them counts as a key without a row, for ``how="left"``, too.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ HOW = ("inner", "left")
 
 @dataclass(frozen=True, slots=True)
 class _Join:
-    """What a task needs: shipped with the function."""
+    """The arguments of a task, pickled with its function."""
 
-    query: Query  # its schema is what comes from HBase
+    query: Query  # its schema has the columns to add
     on: tuple[str, ...]  # columns of the DataFrame, one for each part of the row key
     how: str
     schema: StructType  # of the result
-    points: frozenset[bytes]  # beside the query's ranges, the rows that its condition allows
+    points: frozenset[bytes]  # single rows that the condition allows, beside the query's ranges
     locations: bytes
     planned: lookup_counts.Report
 
@@ -66,12 +66,12 @@ def join(
     columns: Sequence[str] | None = None,
     **options: object,
 ) -> DataFrame:
-    """``df`` with columns of an HBase table beside each row, found by row key.
+    """Return ``df`` with columns of an HBase table added to each row, which is looked up by row key.
 
-    ``on`` names the column of ``df`` that is the row key; for a key of several parts a list in the key's order, or a
-    mapping of ``df``'s column to the part. ``how`` is ``inner`` or ``left``. ``columns`` are those of the catalog to
-    add; all that are not part of the key by default. ``options`` that choose rows choose those of the table which take
-    part in the join.
+    ``on`` names the column of ``df`` that is the row key; for a key of several parts it is a list in the key's order,
+    or a mapping of ``df``'s columns to the parts. ``how`` is ``inner`` or ``left``. ``columns`` are the columns of the
+    catalog to add; by default all that are not part of the key. ``options`` that choose rows restrict the rows of the
+    table.
 
         hbase.join(orders, users_catalog, on="user_id", url="thrift2://gateway:9090", how="left", columns=["name"])
     """
@@ -97,7 +97,7 @@ def join(
 
 
 def _key_columns(schema: StructType, catalog: Catalog, on: str | Sequence[str] | Mapping[str, str]) -> tuple[str, ...]:
-    """The columns of the DataFrame that make the row key, in its order."""
+    """Return the columns of the DataFrame that form the row key, in the key's order."""
     parts = catalog.key
     if isinstance(on, Mapping):
         by_part = {part: column for column, part in on.items()}
@@ -110,7 +110,7 @@ def _key_columns(schema: StructType, catalog: Catalog, on: str | Sequence[str] |
         if len(names) != len(parts):
             key = f"{counted(len(parts), 'part')} ({', '.join(part.name for part in parts)})"
             raise ConfigError(
-                f"the row key has {key} and 'on' names {counted(len(names), 'column')}: a key must be given whole"
+                f"the row key has {key} and 'on' names {counted(len(names), 'column')}: name a column for each part"
             )
     for name, part in zip(names, parts, strict=True):
         _check_key(schema, name, part)
@@ -129,7 +129,7 @@ def _check_key(schema: StructType, name: str, part: KeyPart) -> None:
 
 
 def _added(schema: StructType, catalog: Catalog, options: Options, columns: Sequence[str] | None) -> StructType:
-    """What comes from HBase; its names must be new to the DataFrame."""
+    """Return the schema of the columns to add; raise ConfigError if the DataFrame has one of the names."""
     full = schema_of(catalog, options)
     key = {part.name for part in catalog.key}
     if columns is not None and isinstance(columns, str):
@@ -139,13 +139,15 @@ def _added(schema: StructType, catalog: Catalog, options: Options, columns: Sequ
     there = {name.lower() for name in schema.fieldNames()}
     twice = [field.name for field in added if field.name.lower() in there]
     if twice:
-        raise ConfigError(f"both sides have a column {twice[0]!r}: rename it in the DataFrame, or choose columns=")
+        raise ConfigError(
+            f"both sides have a column {twice[0]!r}: rename it in the DataFrame, or leave it out of columns="
+        )
     if not added:
         raise ConfigError("there is no column to add: name some with columns=")
     return type(full)(added)
 
 
-# -- in a task ---------------------------------------------------------------------------------------------------------
+# -- in a task -------------------------------------------------------------------------------------------------------
 
 
 def _joined(task: _Join, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -160,7 +162,7 @@ def _joined(task: _Join, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Recor
 
 
 def _beside(task: _Join, batch: pa.RecordBatch, connection: Connection) -> pa.RecordBatch:
-    """The rows of a batch with what HBase has for them."""
+    """Return a batch with the columns of HBase added to its rows."""
     import pyarrow as pa
 
     rows = _row_keys(task, batch)
@@ -177,7 +179,7 @@ def _beside(task: _Join, batch: pa.RecordBatch, connection: Connection) -> pa.Re
 
 
 def _row_keys(task: _Join, batch: pa.RecordBatch) -> list[bytes | None]:
-    """None where a part is null, and for values that no row key can hold (none at all, too long): no row has them."""
+    """Return the row key of each row of a batch; None if a part is null, or if the values form no valid row key."""
     parts = task.query.catalog.key
     columns = [batch.column(batch.schema.get_field_index(name)).to_pylist() for name in task.on]
     made: list[bytes | None] = []
@@ -194,7 +196,7 @@ def _row_key(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes | None
 
 
 def _got(task: _Join, rows: Sequence[bytes], connection: Connection) -> tuple[pa.RecordBatch, dict[bytes, int]]:
-    """Return what is there of these rows, and the index of each row that the query's options let through."""
+    """Return a batch of the rows that exist, and the index in it of each row that the query's options allow."""
     query = task.query
     wanted = sorted({*rows_within(rows, query.pushed.ranges), *task.points.intersection(rows)})
     builder = BatchBuilder(query.catalog, query.read_schema, query.options)

@@ -1,4 +1,4 @@
-"""Compares two sides of a table, row by row in the order of keys; pure functions over what scans answer.
+"""Compares two sides of a table row by row, in the order of keys; pure functions over the results of scans.
 
 >>> from metaclient.model import Cell
 >>> row = lambda key, value: Result(key, (Cell(b"cf:a", 1, value),))
@@ -32,14 +32,14 @@ class Verdict(enum.Enum):
 
 
 class Compared(NamedTuple):
-    """One row and what became of its comparison."""
+    """A row and the verdict of its comparison."""
 
     verdict: Verdict
     row: bytes
 
 
 def whole_rows(results: Iterable[Result]) -> Iterator[Result]:
-    """Rows that came in pieces, put together; a row without cells is none."""
+    """Yield whole rows: pieces of one row are joined, and rows without cells are left out."""
     row: bytes | None = None
     cells: list[Cell] = []
     for result in results:
@@ -53,7 +53,7 @@ def whole_rows(results: Iterable[Result]) -> Iterator[Result]:
 
 
 def judged(source: Result | None, peer: Result | None) -> Verdict:
-    """One row on both sides: equal when all cells are, with timestamps and types; tags are not looked at."""
+    """Return the verdict on one row: it is equal if all cells are, with timestamps and types; tags are ignored."""
     if source is None or not source.cells:
         return Verdict.ONLY_IN_PEER
     if peer is None or not peer.cells:
@@ -62,7 +62,7 @@ def judged(source: Result | None, peer: Result | None) -> Verdict:
 
 
 def merged(source: Iterable[Result], peer: Iterable[Result]) -> Iterator[Compared]:
-    """Walk both sides by key; each is read once and in order, and nothing is kept."""
+    """Yield the verdict on each row of two sorted sides; each side is read once, in order, and not buffered."""
     left, right = whole_rows(source), whole_rows(peer)
     one, other = next(left, None), next(right, None)
     while one is not None or other is not None:
@@ -78,11 +78,11 @@ def merged(source: Iterable[Result], peer: Iterable[Result]) -> Iterator[Compare
             one, other = next(left, None), next(right, None)
 
 
-# -- blocks, as HashTable and SyncTable have them ----------------------------------------------------------------------
+# -- blocks, as in HashTable and SyncTable ---------------------------------------------------------------------------
 
 
 class Block(NamedTuple):
-    """Some neighbouring rows of one side: the range that they are all of, how many, and a digest of their cells."""
+    """A range of rows of one side: its ends, the number of its rows, and a digest of their cells."""
 
     start: bytes
     stop: bytes
@@ -95,7 +95,7 @@ _row_length = Struct(">I")
 
 
 def digest_of(results: Iterable[Result]) -> tuple[int, bytes]:
-    """How many rows, and 128 bits over all that :func:`judged` looks at."""
+    """Return the number of rows, and a 128-bit digest of everything that :func:`judged` compares."""
     digest = hashlib.blake2b(digest_size=16)
     rows = 0
     for result in whole_rows(results):
@@ -113,7 +113,7 @@ def _add(digest: hashlib.blake2b, result: Result) -> None:
 
 
 def blocks(results: Iterable[Result], start: bytes, stop: bytes, rows_max: int) -> Iterator[Block]:
-    """Blocks of at most that many rows which together are the range ``[start, stop)``: no key is in none of them."""
+    """Yield blocks of at most ``rows_max`` rows whose ranges together cover ``[start, stop)`` without gaps."""
     digest = hashlib.blake2b(digest_size=16)
     rows = 0
     for result in whole_rows(results):

@@ -1,4 +1,4 @@
-"""Shows how far a job is: tasks done of tasks in all, to a function, as a bar on a terminal, or in the log."""
+"""Reports the progress of a job (tasks done, all tasks) to a function, as a bar on a terminal, or in the log."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["Progress", "shown", "watched"]
 
 _log = logging.getLogger(__name__)
 
-#: Is called with the tasks that are done and with all of them, each time that it changes.
+#: Called with the number of tasks that are done and of all tasks, each time that the first number grows.
 Progress: TypeAlias = Callable[[int, int], None]
 
-#: How often Spark is asked.
+#: The interval between two polls of Spark's status tracker.
 LOOK_S = 0.5
 _GROUP = "spark.jobGroup.id"
 _ABOUT = "spark.job.description"
@@ -30,10 +30,10 @@ _ABOUT = "spark.job.description"
 
 @contextmanager
 def watched(spark: SparkSession, what: str, tasks: int, progress: Progress | bool | None = None) -> Iterator[None]:
-    """Tell about the Spark job that runs inside of the block.
+    """Report the progress of the Spark job that runs inside of the block.
 
-    ``progress``: a function of (done, all); True for a bar on standard error; None for one if that is a terminal;
-    False for nothing but the log.
+    ``progress`` is a function of (done, all), True for a bar on standard error, None for a bar if standard error is a
+    terminal, or False for the log only.
     """
     with shown(what, tasks, progress) as told:
         with _handled(spark, told) if is_connect(spark) else _polled(spark, what, tasks, told):
@@ -43,7 +43,7 @@ def watched(spark: SparkSession, what: str, tasks: int, progress: Progress | boo
 
 @contextmanager
 def shown(what: str, tasks: int, progress: Progress | bool | None) -> Iterator[Progress]:
-    """The function to tell, which shows it as wanted; the same number is told once."""
+    """Yield a function that reports progress as ``progress`` asks for; it reports each number once."""
     last: list[int] = [-1]
 
     def once(tell: Progress) -> Progress:
@@ -74,7 +74,7 @@ def shown(what: str, tasks: int, progress: Progress | bool | None) -> Iterator[P
 
 @contextmanager
 def _polled(spark: SparkSession, what: str, tasks: int, told: Progress) -> Iterator[None]:
-    """Asks Spark's status tracker about the jobs of a group of their own, from a thread of its own."""
+    """Poll Spark's status tracker for the jobs of a new job group, in a separate thread."""
     context: Any = spark.sparkContext
     runtime = ThreadRuntime(name="spark-progress", max_tasks=1)
     group = f"hbase-{runtime.rng.getrandbits(48):012x}"
@@ -99,7 +99,7 @@ def _poll(runtime: ThreadRuntime, tracker: Any, group: str, tasks: int, told: Pr
         except MetaClientError:
             return  # closed: the job is over
         except Py4JError as error:
-            _log.debug("Spark does not tell how far it is: %s", error)
+            _log.debug("no progress from Spark's status tracker: %s", error)
             return
 
 
@@ -111,7 +111,7 @@ def _done(tracker: Any, group: str) -> int:
 
 @contextmanager
 def _handled(spark: Any, told: Progress) -> Iterator[None]:
-    """Spark Connect calls us."""
+    """Let Spark Connect call a progress handler."""
 
     def handler(stages: Any, **_: Any) -> None:
         found = list(stages or ())

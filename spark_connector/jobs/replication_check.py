@@ -1,14 +1,14 @@
-"""VerifyReplication: two clusters, or a primary and its replica, compared row by row inside of the tasks.
+"""VerifyReplication: compares two clusters, or a primary and its replica, row by row inside of the tasks.
 
-A task scans its regions on one side and the same range on the other, and merges both by key: no shuffle, no join. What
-crosses to Spark is how many rows are equal, a line for each region, and the keys of those that are not.
+A task scans its regions on one side and the same range on the other, and merges both by key: no shuffle, no join. It
+returns to Spark the number of equal rows, one line per range, and the keys of the rows that differ.
 
-Rows that differ may only be late (replication is asynchronous): with ``recompare_s`` a task waits that long, reads
-those rows again on both sides, and judges them once more.
+Replication is asynchronous, so a row that differs may only be late. With ``recompare_s`` a task waits that long, reads
+the differing rows again on both sides, and compares them once more.
 
-With ``block_rows`` a task first reduces the source to digests of so many rows each, and the peer is compared with
-those: only where a digest differs are rows compared. ``hash_table`` makes the digests alone, near the source; kept as
-a file they can be compared with a peer far away without reading the source again (HashTable and SyncTable).
+With ``block_rows`` a task first computes digests of blocks of the source, and compares the peer with the digests. Rows
+are compared only in blocks whose digests differ. ``hash_table`` computes the digests alone. Saved as a file, they can
+be compared with a distant peer without reading the source again (HashTable and SyncTable).
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ __all__ = ["Verification", "hash_table", "verify_replication"]
 
 SCHEMA = "verdict string, row binary, rows bigint"
 BLOCK_SCHEMA = "start binary, stop binary, rows bigint, digest binary"
-#: Differing rows that wait in a task's memory for being compared again.
+#: Differing rows that a task keeps in memory until it compares them again.
 RECOMPARED_AT_ONCE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """How many rows were equal, and which were not. ``counters`` has VerifyReplication's names."""
+    """The numbers of equal and differing rows, and the differing rows. ``counters`` has VerifyReplication's names."""
 
     good: int
     only_in_source: int
@@ -81,13 +81,13 @@ class Verification:
         }
 
     def close(self) -> None:
-        """Let Spark forget the differences."""
+        """Free Spark's copy of the differences."""
         self._kept.unpersist()
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side of the comparison, as a task needs it."""
+    """One side of the comparison: its query, and the replica to read."""
 
     query: Query
     replica_id: int | None = None
@@ -109,7 +109,7 @@ class _Side:
         return [self._kept(result) for result, _ in found]
 
     def _kept(self, result: Result) -> Result:
-        """The wanted columns of what passed the user's filter."""
+        """Return the wanted cells of a row that passed the user's filter."""
         kept = result if self.query.kept is None else self.query.kept.of_result(result)
         return Result(result.row) if kept is None else kept
 
@@ -135,11 +135,11 @@ def verify_replication(
     progress: Progress | bool | None = None,
     **options: object,
 ) -> Verification:
-    """Compare a table with its copy: on another cluster (``peer_url``), of another name, or its own replica.
+    """Compare a table with its copy on another cluster (``peer_url``), under another name, or in its own replica.
 
-    ``replica_id`` compares the primary with that replica of each region. ``recompare_s`` judges differing rows again
-    after so many seconds; ``block_rows`` compares digests of so many rows first; ``hashes`` takes digests that
-    :func:`hash_table` made of this table before. Set ``endtime`` on a table that is being written to.
+    ``replica_id`` compares the primary with that replica of each region. ``recompare_s`` compares differing rows again
+    after that many seconds; ``block_rows`` first compares digests of blocks of that many rows; ``hashes`` takes digests
+    that :func:`hash_table` computed of this table before. Set ``endtime`` on a table that is being written to.
 
         report = hbase.verify_replication(spark, "users", url=here, peer_url=there, recompare_s=10)
         report.counters, report.differences.show()
@@ -166,7 +166,7 @@ def verify_replication(
     _check_peer(sides[1])
     if hashes is not None:
         if block_rows is not None:
-            raise ConfigError("give block_rows to make digests now, or hashes that were made before, not both")
+            raise ConfigError("give block_rows to compute digests now, or hashes that were computed before, not both")
         tasks = hashes.rdd.getNumPartitions() if hasattr(hashes, "rdd") else 1
         wanted = hashes.select("start", "stop", "rows", "digest")
         lines = wanted.mapInArrow(_block_checker(*sides, recompare_s), schema_from(SCHEMA))
@@ -196,10 +196,10 @@ def hash_table(
     versions: int = 1,
     **options: object,
 ) -> DataFrame:
-    """Digests of a table, one for each ``block_rows`` rows: ``start``, ``stop``, ``rows``, ``digest``.
+    """Return digests of a table, one per ``block_rows`` rows: ``start``, ``stop``, ``rows``, ``digest``.
 
-    They can be saved, and compared with a copy of the table later (``verify_replication(hashes=...)``), which must then
-    be given the same families, versions and times.
+    They can be saved and compared later with a copy of the table, by ``verify_replication(hashes=...)`` with the same
+    families, versions and times.
     """
     source = scan_options(
         table,
@@ -238,7 +238,7 @@ def _sides(query: Query, peer_url: str | None, peer_table: Key | None, replica_i
 
 
 def _check_peer(peer: _Side) -> None:
-    """The table is there, and has the replica; else every task would find it out by itself."""
+    """Raise now, on the driver, if the peer's table or the replica does not exist; otherwise every task would fail."""
     with clients.lease(peer.query.options) as connection:
         descriptor = connection.engine.describe(peer.query.table)
     if peer.replica_id is not None and peer.replica_id >= descriptor.region_replication:
@@ -251,7 +251,7 @@ def _check_peer(peer: _Side) -> None:
 def _verified(
     spark: SparkSession, source: Options, lines: DataFrame, tasks: int, progress: Progress | bool | None
 ) -> Verification:
-    """Run it once; what is counted and what is shown are the same lines."""
+    """Run the comparison once, and return its sums and its differing rows from the same persisted lines."""
     from pyspark import StorageLevel
 
     kept = lines.persist(StorageLevel.MEMORY_AND_DISK)
@@ -266,7 +266,7 @@ def _verified(
     return Verification(good, bad[0], bad[1], bad[2], differences, kept)
 
 
-# -- in a task ---------------------------------------------------------------------------------------------------------
+# -- in a task -------------------------------------------------------------------------------------------------------
 
 
 def _checker(source: _Side, peer: _Side, recompare_s: float | None) -> Callable[..., Iterator[pa.RecordBatch]]:
@@ -281,7 +281,7 @@ def _checker(source: _Side, peer: _Side, recompare_s: float | None) -> Callable[
 
 
 def _block_checker(source: _Side, peer: _Side, recompare_s: float | None) -> Callable[..., Iterator[pa.RecordBatch]]:
-    """Compares the peer with digests; only where they differ are both sides read."""
+    """Return a function that compares the peer with digests, and reads both sides only where a digest differs."""
 
     def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with connected(source.query.options) as here, clients.lease(peer.query.options) as there:
@@ -323,7 +323,7 @@ def _again(
     there: Connection,
     recompare_s: float | None,
 ) -> Iterator[Compared]:
-    """The same, with the rows that differ judged once more after a pause; so many of them at a time."""
+    """Yield the verdicts, after comparing differing rows again; at most :data:`RECOMPARED_AT_ONCE` rows per pause."""
     if recompare_s is None:
         yield from found
         return
@@ -349,13 +349,13 @@ def _recompared(
     for first in range(0, len(rows), size):
         some = rows[first : first + size]
         for row, one, other in zip(some, source.got(here, some), peer.got(there, some), strict=True):
-            # A row that is gone on both sides by now is as equal as it can be.
+            # A row that has been deleted on both sides by now counts as equal.
             is_gone = not one.cells and not other.cells
             yield Compared(Verdict.GOODROWS if is_gone else judged(one, other), row)
 
 
 def _lines(found: Iterable[Compared]) -> Iterator[pa.RecordBatch]:
-    """One line for all rows that are equal, and one for each that is not."""
+    """Yield one line per differing row, and one line with the number of equal rows."""
     good: Counter[str] = Counter()
     lines: list[tuple[str, bytes | None, int]] = []
     for compared in found:

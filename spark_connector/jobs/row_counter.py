@@ -1,4 +1,4 @@
-"""RowCounter: counts rows inside of the tasks; one line for each region crosses to Spark."""
+"""RowCounter: counts rows inside of the tasks, which return one line per region to Spark."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = ["UnexpectedCount", "counts", "row_count"]
 
-#: What crosses to Spark, once for each region.
+#: The line that a task returns per region.
 SCHEMA = "start binary, stop binary, rows bigint"
 
 
 class UnexpectedCount(MetaClientError):
-    """The table does not have as many rows as was expected; ``rows`` is how many it has."""
+    """The table does not have the expected number of rows; ``rows`` is the number that was counted."""
 
     def __init__(self, message: str, *, rows: int) -> None:
         super().__init__(message)
@@ -50,11 +50,11 @@ def row_count(
     progress: Progress | bool | None = None,
     **options: object,
 ) -> int:
-    """How many rows a table has, or a range of it.
+    """Return the number of rows of a table, or of a range of it.
 
-    Of each row only the key of its first cell crosses the wire, and to Spark only one number for each region.
-    ``starttime`` and ``endtime`` (exclusive, ms) count rows that have a cell written in between. With ``expected``
-    another number is :class:`UnexpectedCount`.
+    The servers send only the key of each row's first cell, and a task returns one number per region to Spark. With
+    ``starttime`` and ``endtime`` (exclusive, ms) only rows with a cell of that time are counted. If ``expected`` is
+    given and the number is another one, :class:`UnexpectedCount` is raised.
 
         hbase.row_count(spark, "users", url="thrift2://gateway:9090", prefix="2026-")
     """
@@ -81,7 +81,7 @@ def row_count(
 
 
 def counts(spark: SparkSession, query: Query, splits: list[planning.TableSplit]) -> DataFrame:
-    """A line for each region: from where, to where, how many rows."""
+    """Return a DataFrame with one line per region: its start, its stop, and the number of its rows."""
     return over_splits(spark, SCHEMA, splits, _counter(query), query.options)
 
 

@@ -1,4 +1,4 @@
-"""Runs a function on each split of a table, in Spark's workers; what jobs have in common."""
+"""Runs a function on each split of a table, in Spark's workers; all jobs use it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def scan_options(
     versions: int | None = None,
     families: Sequence[str] = (),
 ) -> Options:
-    """The arguments of a job, in the words of HBase's tools, as options of a read; keys are bytes, or text (\\xNN)."""
+    """Return a job's arguments, named as in HBase's tools, as options of a read; keys are bytes or text (\\xNN)."""
     arguments = {
         "hbase.table": table.decode() if isinstance(table, bytes) else table,
         "hbase.spark.query.layout": layout,
@@ -71,14 +71,14 @@ def _key(key: Key | None) -> str | None:
 
 
 def planned_splits(spark: SparkSession, query: Query) -> list[planning.TableSplit]:
-    """The splits of a job's scan; its meta lookups are counted."""
+    """Return the splits of a job's scan, and count its meta lookups."""
     lookup_counts.collect(spark)
     with clients.lease(query.options) as connection:
         return planning.plan(connection, query)
 
 
 def schema_from(text: str) -> StructType:
-    """A schema written as ``name type, name type``; Spark's own reader of such text needs a session.
+    """Return the schema of the text ``name type, name type``; Spark's own parser of such text needs a session.
 
     >>> schema_from("row binary, rows bigint").simpleString()
     'struct<row:binary,rows:bigint>'
@@ -94,7 +94,7 @@ def schema_from(text: str) -> StructType:
 def over_splits(
     spark: SparkSession, text: str, splits: Sequence[planning.TableSplit], run: SplitReader, options: Options
 ) -> DataFrame:
-    """A DataFrame of schema ``text``: what ``run(split, planned)`` yields; one task a split, near its server."""
+    """Return a DataFrame of schema ``text`` with the batches of ``run(split, planned)``, one task per split."""
     schema = schema_from(text)
     if has_jvm(spark):
         return mapped(spark, schema, splits, run, locality=options.locality == "auto")
@@ -104,7 +104,7 @@ def over_splits(
     def run_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             for number in batch.column(0).to_pylist():
-                split, planned = pickle.loads(blobs[number])  # our own, made a few lines above
+                split, planned = pickle.loads(blobs[number])  # pickled a few lines above
                 yield from run(split, planned)
 
     return spark.range(0, len(blobs), 1, len(blobs)).mapInArrow(run_all, schema)

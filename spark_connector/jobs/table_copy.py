@@ -1,7 +1,7 @@
 """CopyTable: each task reads its regions and writes the cells to another table, with their timestamps.
 
-Source and target may be two clusters. Cells never become rows of Spark: a task holds a client of each side. Since
-timestamps are kept, a task that runs again writes the same cells again.
+Source and target may be on two clusters. Cells never become rows of Spark: a task has a client for each side. A task
+that runs again writes the same cells again, because it keeps their timestamps.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SCHEMA = "rows bigint, cells bigint, bytes bigint, retries bigint"
 
 @dataclass(frozen=True, slots=True)
 class CopyReport:
-    """What was copied."""
+    """The numbers of rows, cells and bytes that were copied, of retries, and of tasks."""
 
     rows: int
     cells: int
@@ -70,9 +70,10 @@ def copy_table(
 ) -> CopyReport:
     """Copy a table, or a part of it, to another table, here or on another cluster (``to_url``).
 
-    ``families`` are those to copy; ``"a:b"`` (or a mapping) writes family a to family b. ``versions`` of each cell are
-    copied; ``all_cells`` copies all of them, delete markers, and what those hide, too. ``create`` makes the target with
-    the source's settings and regions if it is missing. Options ``hbase.spark.write.*`` shape the writing.
+    ``families`` are those to copy; ``"a:b"`` (or a mapping) writes family a to family b. ``versions`` is the number of
+    versions per cell to copy; ``all_cells`` copies all versions, delete markers and the cells that they hide.
+    ``create`` creates the target with the source's settings and regions if it is missing. The options
+    ``hbase.spark.write.*`` apply to the target.
 
         hbase.copy_table(spark, "users", url=here, to_url=there, families="d:data", create=True)
     """
@@ -108,7 +109,7 @@ def copy_table(
 
 
 def families_of(families: str | Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
-    """Family -> what it is called in the target; empty: all, unchanged.
+    """Return source family -> target family; empty if all families keep their names.
 
     >>> families_of("a:b,c")
     {'a': 'b', 'c': 'c'}
@@ -122,14 +123,16 @@ def families_of(families: str | Sequence[str] | Mapping[str, str] | None) -> dic
         pairs = [(old, new if colon else old) for old, colon, new in (text.strip().partition(":") for text in texts)]
     found = dict(pairs)
     if not found or not all(old and new and ":" not in new for old, new in pairs) or len(found) < len(pairs):
-        raise ConfigError(f"families {families!r}: write FAMILY or FAMILY:NEWNAME, with commas between them, each once")
+        raise ConfigError(f"families {families!r}: write FAMILY or FAMILY:NEWNAME, separated by commas, each once")
     if len(set(found.values())) < len(found):
-        raise ConfigError(f"families {families!r}: two of them would become one, and hide each other's cells")
+        raise ConfigError(
+            f"families {families!r}: two of them have the same new name, so that their cells would hide each other"
+        )
     return found
 
 
 def _prepare(query: Query, target: Options, name: bytes, renamed: dict[bytes, bytes], *, create: bool) -> None:
-    """The target is there, or is made; it has every family that will be written."""
+    """Create the target if asked for and missing; raise if a family is missing in the source or in the target."""
     with clients.lease(query.options) as here, clients.lease(target) as there:
         if create and name not in there.tables():
             destination.copy_of(here, query.table, there, name, renamed)
@@ -189,7 +192,7 @@ def _copier(
 def mutations_of(
     result: Result, renamed: Mapping[bytes, bytes], durability: Durability = Durability.USE_DEFAULT
 ) -> Iterator[Put | Delete]:
-    """A row as it was read -> what writes the same cells: a put, and a delete for the markers of a raw scan."""
+    """Yield the mutations that write the cells of a row: a put, and a delete for the delete markers of a raw scan."""
     cells = [_renamed(cell, renamed) for cell in result.cells] if renamed else result.cells
     puts = tuple(cell for cell in cells if cell.type is CellType.PUT)
     markers = tuple(cell for cell in cells if cell.type is not CellType.PUT)

@@ -1,1 +1,1 @@
-"""What one read asks for, and how it is cut into splits."""
+"""The query of one read, and its division into splits."""

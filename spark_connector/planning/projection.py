@@ -1,6 +1,6 @@
-"""Cuts rows to the wanted columns after a user's filter has seen all that it looks at (:mod:`.user_filter`).
+"""Removes unwanted columns from rows that a user's filter (:mod:`.user_filter`) needed in full.
 
-A row that has no cell in these columns is no row of the read, as if only they had been asked for.
+A row without a cell in the wanted columns is left out, as if the scan had asked only for the wanted columns.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Projection:
 
 
 def _row_count(rows: pa.Array) -> int:
-    """Return how many different values there are; equal ones stand side by side."""
+    """Return the number of different values; equal values are adjacent."""
     import pyarrow.compute as pc
 
     return 1 + (pc.sum(pc.not_equal(rows[1:], rows[:-1])).as_py() or 0)

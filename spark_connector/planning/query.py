@@ -1,4 +1,4 @@
-"""What one read asks HBase for: made of options on the driver, shipped with each task, the same for all of them."""
+"""What one read asks HBase for: made from the options on the driver, and pickled to all tasks of the read."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = ["COUNT_FILTER", "Query"]
 
-#: RowCounter's: one cell a row, and that without its value.
+#: RowCounter's filter: one cell per row, without its value.
 COUNT_FILTER = b"(FirstKeyOnlyFilter() AND KeyOnlyFilter())"
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A read of one table. ``pushed`` says where; ``columns`` and ``filter`` what of each row."""
+    """A read of one table: ``pushed`` has the rows, ``columns`` and ``filter`` choose the cells of each row."""
 
     options: Options
     catalog: Catalog
@@ -39,16 +39,16 @@ class Query:
     pushed: Pushed
     columns: tuple[bytes, ...] = ()
     filter: bytes | None = None
-    kept: Projection | None = None  # what is kept of a row after the filter; None: all that was fetched
-    limit: int | None = None  # rows of the DataFrame from each split; the limit of the whole read is the planner's
+    kept: Projection | None = None  # the columns to keep after the filter; None: all that were fetched
+    limit: int | None = None  # rows of the DataFrame per split; the planner applies it to the whole read
     exact: Expression | None = None  # rows must also pass this in the worker, because Spark does not test it
 
     @classmethod
     def of(cls, options: Options, schema: StructType | None = None, condition: Expression | None = None) -> Query:
-        """The read that these options ask for; ``schema`` (what Spark hands to a reader) chooses the columns.
+        """Return the query of these options; ``schema``, which Spark passes to a reader, chooses the columns.
 
-        ``condition`` is pushed down as far as possible: the caller tests the returned rows. That of
-        ``hbase.spark.query.where`` holds for every row. Raises ``ConfigError`` for what cannot be read.
+        ``condition`` is pushed down as far as possible, and the caller must test the returned rows. The condition of
+        ``hbase.spark.query.where`` is tested by the workers. Raises ``ConfigError`` for options that do not fit.
         """
         options = options.resolved()
         catalog = options.catalog()
@@ -71,7 +71,7 @@ class Query:
 
     @property
     def read_schema(self) -> StructType:
-        """The schema, and behind it the columns that only the test of :attr:`exact` needs."""
+        """The schema, followed by the columns that only the test of :attr:`exact` needs."""
         names = self.schema.fieldNames()
         more = [name for name in columns_of(self.exact) if name not in names] if self.exact is not None else []
         if not more:
@@ -88,27 +88,27 @@ class Query:
 
     @property
     def is_in_pieces(self) -> bool:
-        """Whether long rows come in pieces. HBase refuses a filter that looks at whole rows on pieces of rows."""
+        """True if long rows are read in pieces. HBase refuses pieces together with a filter of whole rows."""
         return self.options.batch_size is not None and self.filter is None
 
     @property
     def _scan_limit(self) -> int | None:
-        """The limit that a scan can have: every row that it answers must be at least one row of the DataFrame."""
+        """The limit of a scan, if every row that it returns is at least one row of the DataFrame."""
         return None if self.is_in_pieces or self.kept is not None else self.limit
 
     def limited(self, limit: int | None) -> Query:
         return replace(self, limit=limit)
 
     def counting(self) -> Query:
-        """The same rows, as few bytes of each as can be."""
+        """Return a query of the same rows with as few bytes per row as possible."""
         if self.filter is not None or self.exact is not None:
             raise ConfigError("rows that pass a filter cannot be counted on the server: read and count them in Spark")
-        # Columns of a catalog are what to show of a row; columns that were asked for by name say which rows to count.
+        # Columns of a catalog do not choose rows. Columns of the option hbase.spark.query.columns do.
         columns = () if self.options.layout is Layout.COLUMNS else self.columns
         return replace(self, columns=columns, filter=COUNT_FILTER, limit=None)
 
     def scan(self, where: KeyRange, caching: int) -> Scan:
-        """The scan of one range."""
+        """Return the scan of one range."""
         options = self.options
         from_ms, to_ms = options.time_range()
         return Scan(
@@ -127,7 +127,7 @@ class Query:
         )
 
     def get(self, row: bytes) -> Get:
-        """The get of one row."""
+        """Return the get of one row."""
         from_ms, to_ms = self.options.time_range()
         return Get(
             row,
@@ -149,7 +149,7 @@ def _bound(condition: Expression, options: Options, catalog: Catalog) -> Express
 
 
 def _testable(condition: Expression) -> Expression:
-    """Return the condition; ConfigError if only Spark can test a part of it."""
+    """Return the condition; raise ConfigError if only Spark can test a part of it."""
     for part in opaque_parts(condition):
         raise ConfigError(f"where: {to_sql(part)}: {part.reason}; or use spark_connector.table(where=...)")
     return condition
@@ -157,7 +157,7 @@ def _testable(condition: Expression) -> Expression:
 
 @dataclass(frozen=True, slots=True)
 class _Fetched:
-    """What a Scan or Get asks for, and what is kept of its answer."""
+    """The columns and filter of a Scan or Get, and the columns to keep of its results."""
 
     columns: tuple[bytes, ...]
     filter: bytes | None
@@ -172,14 +172,14 @@ def _fetched(options: Options, catalog: Catalog, names: Sequence[str], pushed: P
     if looks.is_row_key_only:
         found = _columns(options, catalog, names, pushed)
         return replace(found, filter=_both(text, found.filter))
-    # The condition holds for what the filter lets through. A filter that drops or changes cells would make the
-    # condition's own filter judge other cells than Spark does, so that it is not sent.
+    # The condition applies to the rows that pass the filter. A filter that drops or changes cells would make the
+    # condition's own filter test other cells than Spark does, so the condition's filter is not sent.
     wanted = catalog.cells_of(catalog.names) if options.layout is Layout.COLUMNS else _column_options(options)
     if not wanted:
         return _Fetched((), text)
     kept = Projection.to(wanted)
     if looks.columns is None or not kept.families_of_all() >= {name.partition(b":")[0] for name in looks.columns}:
-        return _Fetched((), text, kept)  # a family that the table may not have cannot be asked for by name
+        return _Fetched((), text, kept)  # a scan must not name a family that the table may not have
     missing = tuple(name for name in looks.columns if not kept.keeps(name))
     return _Fetched((*wanted, *missing), text, kept if missing else None)
 
@@ -193,13 +193,13 @@ def _columns(options: Options, catalog: Catalog, names: Sequence[str], pushed: P
 
 
 def _column_options(options: Options) -> tuple[bytes, ...]:
-    """The families and columns that the option names, in the layouts that need no catalog; (): all."""
+    """Return the families and columns of ``hbase.spark.query.columns`` (layouts without a catalog); () for all."""
     what = "hbase.spark.query.columns"
     return tuple(keys.column_name(bytes_of(name, what), what, family_only_ok=True) for name in options.columns)
 
 
 def _checked(schema: StructType, full: StructType) -> StructType:
-    """The user's schema may leave columns out and reorder them; it cannot change what they are."""
+    """Return the user's schema, which may omit and reorder columns; raise ConfigError if it changes a type."""
     known = {field.name.lower(): field for field in full.fields}
     for field in schema.fields:
         declared = known.get(field.name.lower())
@@ -210,7 +210,7 @@ def _checked(schema: StructType, full: StructType) -> StructType:
         if declared.dataType != field.dataType:
             raise ConfigError(
                 f"column {field.name!r} is {field.dataType.simpleString()} in the schema and "
-                f"{declared.dataType.simpleString()} in the catalog: make them equal, and cast what was read"
+                f"{declared.dataType.simpleString()} in the catalog: declare the catalog's type and cast later"
             )
     return schema
 

@@ -1,4 +1,4 @@
-"""The schema of a read: the columns of its layout, and those that say which replica answered."""
+"""The schema of a read: the columns of its layout, and the columns for staleness and replica id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["schema_of"]
 
 
 def schema_of(catalog: Catalog, options: Options) -> StructType:
-    """The schema of a read, with ``options.stale_column`` and ``.replica_column`` behind the rest where asked for."""
+    """Return the schema of a read; ``options.stale_column`` and ``.replica_column``, if set, come last."""
     from pyspark.sql.types import BooleanType, IntegerType, StructField, StructType
 
     if options.layout is Layout.COLUMNS:
@@ -32,7 +32,7 @@ def schema_of(catalog: Catalog, options: Options) -> StructType:
         if name is not None:
             if name in taken:
                 raise ConfigError(
-                    f"column {name} (stale or replica id) is a column of the table, too; name it otherwise"
+                    f"column {name} (stale or replica id) is also a column of the table: choose another name"
                 )
             fields.append(StructField(name, type, True))
     return StructType(fields)

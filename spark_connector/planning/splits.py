@@ -1,12 +1,12 @@
 """Divides a read into splits, one per region: a single scan of hbase:meta on the driver, spread over the meta replicas.
 
 1. The wanted ranges and rows are clipped to the regions.
-2. Where the backend tells how big regions are, neighbours on one server that are small together become one split, and
-   one that is big is cut at estimated middle keys. There are never more than ``hbase.spark.partition.max`` splits.
-3. Each split carries where its regions are, and where hbase:meta's replicas are: a task that finds them there makes no
-   lookup. They are hints. A region that moved, split or merged since is found again by the client.
-4. Splits are ordered so that those next to each other are on different servers, or the first wave of tasks would ask
-   one server only.
+2. If the backend knows the sizes of regions, small adjacent regions of one server are merged into one split, and a big
+   region is cut at estimated middle keys. There are never more than ``hbase.spark.partition.max`` splits.
+3. Each split carries the locations of its regions and of the replicas of hbase:meta. A task whose locations are still
+   right makes no lookup. If a region has moved, split or merged since, the client looks it up again.
+4. Splits are ordered so that adjacent splits are on different servers. Otherwise all tasks that run first would read
+   from one server.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from spark_connector.schema.ranges import KeyRange, intersection
 __all__ = ["TableSplit", "TellsRegionSizes", "plan", "split_keys"]
 
 MB = 1 << 20
-#: Bytes behind the common prefix in which a range is divided: keys that differ later than that are not told apart.
+#: Bytes after the common prefix that :func:`split_keys` uses; keys that differ only later are not separated.
 _DIGITS = 8
 #: A region is not cut into more pieces than this, whatever its size.
 PIECES_MAX = 1000
@@ -35,21 +35,21 @@ PIECES_MAX = 1000
 
 @runtime_checkable
 class TellsRegionSizes(Protocol):
-    """What a backend may have beside the SPI: the bytes of store files of each region, by region name."""
+    """An optional method of a backend: the bytes of store files of each region, by region name."""
 
     def region_sizes(self, table: bytes, deadline: float) -> Mapping[bytes, int]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class TableSplit:
-    """What one task reads. ``ranges`` are cut at the borders of regions, as they were when it was planned."""
+    """What one task reads. ``ranges`` are cut at the region boundaries at the time of planning."""
 
     ranges: tuple[KeyRange, ...] = ()
     points: tuple[bytes, ...] = ()  # rows to get one by one, sorted
-    host: str | None = None  # of the server that has most of it
+    host: str | None = None  # of the server that has most of its regions
     locations: bytes = b""  # for Connection.import_locations; empty: the task looks them up
-    size: int | None = None  # bytes, where it is known
-    regions: int = 0  # of the table that it meets
+    size: int | None = None  # bytes, if known
+    regions: int = 0  # the number of regions that it reads from
 
     @property
     def is_empty(self) -> bool:
@@ -58,7 +58,7 @@ class TableSplit:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A split in the making: what is read of some neighbouring regions."""
+    """A split that is being planned: the wanted ranges and rows of some adjacent regions."""
 
     ranges: tuple[KeyRange, ...]
     points: tuple[bytes, ...]
@@ -72,7 +72,7 @@ class _Part:
 
     @classmethod
     def joined(cls, parts: Sequence[_Part]) -> _Part:
-        """Neighbours as one."""
+        """Return adjacent parts as one part."""
         sizes = [part.size for part in parts if part.size is not None]
         return cls(
             tuple(chain.from_iterable(part.ranges for part in parts)),
@@ -83,10 +83,10 @@ class _Part:
 
 
 def plan(connection: Connection, query: Query, *, whole: bool = False) -> list[TableSplit]:
-    """The splits of a read; one empty split when there is nothing to read.
+    """Return the splits of a read; one empty split if there is nothing to read.
 
-    ``whole``: one split for everything, read in order (a limit of the whole read needs that). Raises ``TableNotFound``,
-    ``LocationUnknown`` for regions with a hole between them, and whatever else the client cannot do about.
+    ``whole`` puts everything into one split, which is read in order (needed for a limit of the whole read). Raises
+    ``TableNotFound``, ``LocationUnknown`` if there is a hole between regions, and other errors of the client.
     """
     options = query.options
     regions = connection.regions(query.table, complete=True)
@@ -107,7 +107,7 @@ def plan(connection: Connection, query: Query, *, whole: bool = False) -> list[T
 
 
 def _clipped(regions: Sequence[RegionLocations], query: Query) -> list[_Part]:
-    """What is wanted of each region; regions of which nothing is wanted are left out."""
+    """Return the wanted ranges and rows of each region, without regions from which nothing is read."""
     ranges, points = deque(query.pushed.ranges), deque(query.pushed.points)
     parts: list[_Part] = []
     for entry in regions:
@@ -141,7 +141,7 @@ def _size_of(part: _Part, sizes: Mapping[bytes, int]) -> int:
     return sum(sizes.get(one.region.name, 0) for one in part.regions) if part.ranges else 0
 
 
-# -- big ones are cut ------------------------------------------------------------------------------------------------
+# -- big parts are cut -----------------------------------------------------------------------------------------------
 
 
 def _cut(part: _Part, split_mb: float | None) -> list[_Part]:
@@ -159,7 +159,7 @@ def _cut(part: _Part, split_mb: float | None) -> list[_Part]:
 
 
 def split_keys(where: KeyRange, count: int) -> list[bytes]:
-    r"""At most ``count - 1`` keys inside of a range that cut it into parts of about the same width.
+    r"""Return at most ``count - 1`` keys inside of a range that cut it into parts of about the same width.
 
     >>> split_keys(KeyRange(b"", b""), 4)
     [b'@', b'\x80', b'\xc0']
@@ -183,11 +183,11 @@ def _common_prefix(one: bytes, other: bytes) -> bytes:
     return one[:length]
 
 
-# -- small ones are merged -------------------------------------------------------------------------------------------
+# -- small parts are merged ------------------------------------------------------------------------------------------
 
 
 def _merged(parts: Sequence[_Part], min_mb: float | None, points_max: int) -> list[_Part]:
-    """Neighbours on one server, as long as they are small together."""
+    """Merge adjacent parts of one server while they are small together."""
     found: list[_Part] = []
     for part in parts:
         last = found[-1] if found else None
@@ -207,7 +207,7 @@ def _are_small(one: _Part, other: _Part, min_mb: float | None, points_max: int) 
 
 
 def _chunked(parts: Sequence[_Part], count_max: int) -> list[_Part]:
-    """At most that many, neighbours together, all of about the same number."""
+    """Merge adjacent parts into at most ``count_max`` groups of about the same number of parts."""
     if len(parts) <= count_max:
         return list(parts)
     found: list[_Part] = []
@@ -217,7 +217,7 @@ def _chunked(parts: Sequence[_Part], count_max: int) -> list[_Part]:
     return found
 
 
-# -- what travels ----------------------------------------------------------------------------------------------------
+# -- splits for the tasks --------------------------------------------------------------------------------------------
 
 
 def _split(part: _Part, table: bytes, replicas: Sequence[MetaReplica], ships: bool) -> TableSplit:
@@ -232,7 +232,7 @@ def _split(part: _Part, table: bytes, replicas: Sequence[MetaReplica], ships: bo
 
 
 def _interleaved(splits: Iterable[TableSplit]) -> list[TableSplit]:
-    """Server by server in turn, the one that has most left first."""
+    """Return the splits in rounds, one split per server and round, starting with the server that has most left."""
     by_host: dict[str | None, deque[TableSplit]] = {}
     for split in splits:
         by_host.setdefault(split.host, deque()).append(split)

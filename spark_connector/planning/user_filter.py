@@ -1,12 +1,12 @@
-"""Which cells a user's filter (``hbase.spark.query.filter``) looks at, so that a read fetches them for it.
+"""Finds the cells that a user's filter (``hbase.spark.query.filter``) depends on, so that a read fetches them.
 
-A filter is applied to the row as HBase stores it. What it lets through is cut to the columns that were asked for
-afterwards. A filter that were given only the wanted columns would take every other cell for missing:
-``SingleColumnValueFilter('d','name',...)`` would drop all rows of a read of column ``d:age``.
+A filter is applied to the row as HBase stores it, and unwanted columns are removed afterwards. If a scan asked only for
+the wanted columns, the filter would treat every other cell as missing: ``SingleColumnValueFilter('d','name',...)``
+would drop all rows of a read of column ``d:age``.
 
-1. Filters of the row key look at no cell. The read fetches what it would fetch without them.
-2. Filters that judge each cell by itself, or by columns that they name, give the same answer on the wanted columns and
-   the named ones. The read fetches these.
+1. Filters of the row key depend on no cell. The read fetches the same cells as without them.
+2. Filters that test each cell alone, or columns that they name, give the same result on the wanted columns and the
+   named columns. The read fetches these.
 3. All others (FirstKeyOnlyFilter, ColumnPaginationFilter, SKIP, and filters that are not known here) depend on all
    cells of a row. The read fetches whole rows.
 4. PageFilter, WHILE and ColumnCountGetFilter (which closes a family for the rest of a scan) depend on the rows before.
@@ -49,22 +49,22 @@ _OF_NAMED_COLUMNS = frozenset(
     }
 )
 _OF_ROWS_BEFORE = {
-    b"ColumnCountGetFilter": "in a scan it ends a family for all later rows, too: use ColumnPaginationFilter(LIMIT, 0)",
-    b"PageFilter": "it counts the rows of each region by itself: use hbase.spark.query.limit",
-    b"WHILE": "it ends each scan by itself, and every region has another one: use hbase.spark.query.stoprow",
+    b"ColumnCountGetFilter": "in a scan it also ends a family for all later rows: use ColumnPaginationFilter(LIMIT, 0)",
+    b"PageFilter": "it counts the rows of each region separately: use hbase.spark.query.limit",
+    b"WHILE": "it ends the scan of one region and not the other scans: use hbase.spark.query.stoprow",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """The cells that a filter depends on, beside the cell that it judges."""
+    """The cells that a filter depends on, in addition to the cell that it tests."""
 
     is_row_key_only: bool
     columns: tuple[bytes, ...] | None  # named ones; None: all cells of the row
 
 
 def looks_of(text: bytes) -> Looks:
-    """Return what a filter looks at; raise ConfigError for one that cannot be applied by many scans.
+    """Return the cells that a filter depends on; raise ConfigError for a filter that many scans cannot apply.
 
     >>> looks_of(b"SingleColumnValueFilter('d','name',=,'binary:x') AND ValueFilter(=,'substring:PageFilter')")
     Looks(is_row_key_only=False, columns=(b'd:name',))

@@ -1,1 +1,1 @@
-"""Splits into Arrow record batches: runs in Spark's workers."""
+"""Reads splits as Arrow record batches, in Spark's workers."""

@@ -1,6 +1,6 @@
-"""Rows of the client -> Arrow record batches for Spark, in each layout.
+"""Converts rows of the client to Arrow record batches for Spark, in each layout.
 
-What comes as cells in Arrow already takes another road: ``arrow_cells``.
+``arrow_cells`` converts pages of cells that are Arrow arrays already.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["BYTES_MAX", "ROWS_MAX", "BadCellError", "BatchBuilder", "arrow_schema", "batches_from_results"]
 
-#: A batch has at most so many rows and (but for its last row) bytes: 1,000 to 50,000 rows are equally fast in Spark.
+#: The bounds of a batch: rows, and bytes before its last row. 1,000 to 50,000 rows per batch are equally fast in Spark.
 ROWS_MAX = 10_000
 BYTES_MAX = 8 << 20
 
@@ -31,7 +31,7 @@ _TYPE_NAMES = {each: each.name for each in CellType}
 
 
 class BatchBuilder:
-    """Collects rows and makes record batches of them; see ``BatchShape`` for the arguments.
+    """Collects rows and builds record batches; see ``BatchShape`` for the arguments.
 
     Results that continue the row before them (``Scan.batch``) are joined to it, within one batch.
     """
@@ -58,20 +58,20 @@ class BatchBuilder:
         self._flat: list[Cell] = []  # layouts cells and raw
         self._split: list[pa.Array] | None = None
 
-    # -- taking rows
+    # -- adding rows
 
     @property
     def rows(self) -> int:
-        """Rows of the next batch so far."""
+        """The number of rows of the next batch so far."""
         return len(self._rows)
 
     @property
     def is_full(self) -> bool:
-        """Time to :meth:`build`."""
+        """True if the caller should :meth:`build` a batch now."""
         return len(self._rows) >= ROWS_MAX or self._bytes >= BYTES_MAX
 
     def add(self, result: Result, replica_id: int = 0) -> None:
-        """One row (or, in the layouts cells and raw, as many as it has cells)."""
+        """Add one row of HBase: one row of the batch, or (in the layouts cells and raw) one row per cell."""
         if self._layout.has_a_row_per_cell:
             self._add_cells(result, replica_id)
             return
@@ -121,10 +121,10 @@ class BatchBuilder:
         self._flat.extend(result.cells)
         self._bytes += sum(len(cell[2]) for cell in result.cells) + count * (len(result.row) + 32)
 
-    # -- making batches
+    # -- building batches
 
     def build(self) -> pa.RecordBatch:
-        """What was added since the last time (possibly no rows), as a batch.
+        """Return a batch of the rows that were added since the last call (possibly none).
 
         Raises :class:`BadCellError` for a cell that cannot be decoded, unless such cells read as null.
         """
@@ -157,7 +157,7 @@ class BatchBuilder:
         )
 
     def _split_keys(self) -> list[pa.Array]:
-        """Per part of the key, the bytes of all rows; done once a batch."""
+        """Return, per part of the key, the bytes of all rows; computed once per batch."""
         import pyarrow as pa
 
         if self._split is None:
@@ -165,7 +165,7 @@ class BatchBuilder:
         return self._split
 
     def _fixed_array(self, name: str, arrow_type: pa.DataType) -> pa.Array:
-        """A column of the layouts that need no catalog."""
+        """Return a column of the layouts that need no catalog."""
         import pyarrow as pa
 
         flat = self._flat
@@ -199,7 +199,7 @@ def _maps(
 
 
 def _values(cells: Sequence[Cell]) -> Iterable[tuple[bytes, bytes]]:
-    """Columns and values, without a Cell for each where there is none yet."""
+    """Return pairs of column and value, without creating Cell objects for ``PutCells``."""
     if type(cells) is PutCells:
         return zip(cells.columns, cells.values, strict=False)
     return ((cell[0], cell[2]) for cell in cells)
@@ -211,9 +211,9 @@ def batches_from_results(
     schema: StructType,
     options: Options,
 ) -> Iterator[pa.RecordBatch]:
-    """Record batches of at most ``ROWS_MAX`` rows or ``BYTES_MAX`` bytes; takes what ``TableScanner`` yields.
+    """Yield record batches of at most ``ROWS_MAX`` rows or ``BYTES_MAX`` bytes from the results of ``TableScanner``.
 
-    No rows: no batch. A row that comes in pieces is never cut between two batches.
+    Without rows there is no batch. The pieces of one row are always in one batch.
     """
     builder = BatchBuilder(catalog, schema, options)
     last: bytes | None = None

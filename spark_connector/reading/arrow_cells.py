@@ -1,13 +1,13 @@
-"""Cells that are Arrow arrays already -> record batches for Spark, in each layout, without an object for each of them.
+"""Converts pages of cells in Arrow to record batches for Spark, in each layout, without a Python object per cell.
 
-1. A row begins where the row key changes: numpy says of each cell in which row it is.
-2. Names are looked up in bulk, family and qualifier each in a table of those that the catalog has; the two numbers of a
-   cell lead to its *slot*: the column that it belongs to, if any.
-3. Sorted by slot, with their order kept, the cells of each column stand together. The first of a row is its newest.
-   Their values are taken out of the page, nulls where a row has none, and decoded as a whole (``arrow_columns``).
+1. A row begins where the row key changes: numpy computes the row number of each cell.
+2. Family and qualifier of all cells are looked up at once in the catalog's families and qualifiers. The two indexes of
+   a cell give its *slot*: the column that it belongs to, if any.
+3. A stable sort by slot makes the cells of each column adjacent. The first cell of a row is the newest. The values are
+   taken out of the page, with nulls for rows without the cell, and decoded together (``arrow_columns``).
 
-The rows are those that ``arrow`` makes; a test compares the two on anything. What costs Python work for each value here
-as there: types and codecs that numpy cannot decode, and row keys whose parts have no fixed length.
+The rows are the same as those of ``arrow``; a test compares the two with random tables. Types and codecs that numpy
+cannot decode, and row keys whose parts have no fixed length, need Python code per value, here and there.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
 
 __all__ = ["batches_from_cells"]
 
-#: Pages with fewer rows are put together: 1,000 to 50,000 rows per batch are equally fast in Spark, a few rows are not.
+#: Pages with fewer rows are joined: 1,000 to 50,000 rows per batch are equally fast in Spark, fewer are slower.
 ROWS_MIN = 1000
-#: Slots are sorted as numbers of 16 bits, which numpy does without comparing, as long as there are no more.
+#: Up to this many slots are 16-bit numbers, which numpy sorts by radix, without comparisons.
 _SHORT_MAX = 0x7FFF
 
 
 def batches_from_cells(
     pages: Iterable[tuple[CellPage, RegionLocation | None]], catalog: Catalog, schema: StructType, options: Options
 ) -> Iterator[pa.RecordBatch]:
-    """Record batches of at most ``ROWS_MAX`` rows; takes what ``CellScanner`` yields. No rows: no batch.
+    """Yield record batches of at most ``ROWS_MAX`` rows from the pages of ``CellScanner``; none without rows.
 
     Raises ``BadCellError`` for a cell that cannot be decoded, unless such cells read as null.
     """
@@ -76,11 +76,11 @@ def _cut(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         yield batch.slice(start, ROWS_MAX)
 
 
-# -- which column a cell is -------------------------------------------------------------------------------------------
+# -- the column of each cell -----------------------------------------------------------------------------------------
 
 
 class _Slots:
-    """Numbers for the cell columns and the family columns of a shape, and the way from names to them."""
+    """Numbers of the cell columns and family columns of a shape, and the lookup of these numbers by name."""
 
     def __init__(self, shape: BatchShape) -> None:
         import numpy as np
@@ -90,7 +90,7 @@ class _Slots:
         cells = dict.fromkeys(source.column for source in sources if isinstance(source, CellColumn))
         families = dict.fromkeys(source.family for source in sources if isinstance(source, FamilyColumn))
         self._slots = {name: slot for slot, name in enumerate((*cells, *families))}
-        # A family's map leaves out the cells that other columns of the catalog are, also of those that are not read.
+        # A family's map leaves out the cells of other columns of the catalog, even if these are not read.
         names = cells if not families else {*cells, *shape.named_cells}
         split = {name: name.partition(b":")[::2] for name in names}
         known_families = sorted({family for family, _ in split.values()} | {*families})
@@ -98,7 +98,7 @@ class _Slots:
         self._families = pa.array(known_families, pa.binary())
         self._qualifiers = pa.array(known_qualifiers, pa.binary())
         kind = np.int16 if len(self._slots) <= _SHORT_MAX else np.int32
-        # The last row and the last column are for names that are not known: that is where -1 leads to.
+        # The last row and the last column are for unknown names: their index is -1.
         self._table = np.full((len(known_families) + 1, len(known_qualifiers) + 1), -1, dtype=kind)
         for family in families:
             self._table[known_families.index(family)] = self._slots[family]
@@ -107,11 +107,11 @@ class _Slots:
             self._table[at] = self._slots.get(name, -1)
 
     def of(self, name: bytes) -> int:
-        """The slot of a column, or of a family."""
+        """Return the slot of a column or of a family."""
         return self._slots[name]
 
     def sorted_cells(self, cells: pa.RecordBatch) -> list[np.ndarray]:
-        """For each slot its cells, in their order."""
+        """Return the indexes of each slot's cells, in their order."""
         import numpy as np
 
         slots = self._table[_found(cells["family"], self._families), _found(cells["qualifier"], self._qualifiers)]
@@ -121,18 +121,18 @@ class _Slots:
 
 
 def _found(names: pa.Array, known: pa.Array) -> np.ndarray:
-    """Which of the known names each one is; -1 for none of them."""
+    """Return the index of each name among the known names; -1 for unknown names."""
     import pyarrow.compute as pc
 
     found: np.ndarray = pc.fill_null(pc.index_in(names, known), -1).to_numpy()
     return found
 
 
-# -- the columns of one page -------------------------------------------------------------------------------------------
+# -- the columns of one page -----------------------------------------------------------------------------------------
 
 
 class _PageColumns:
-    """Makes the columns of a batch out of a page."""
+    """Converts one page to the columns of a batch."""
 
     def __init__(self, shape: BatchShape, slots: _Slots, page: CellPage, replica_id: int) -> None:
         import numpy as np
@@ -142,10 +142,10 @@ class _PageColumns:
         self._cells: Any = page.cells
         self._is_stale = page.is_stale
         self._replica_id = replica_id
-        self._is_first = _changes(self._cells["row"])  # cell of its row
+        self._is_first = _changes(self._cells["row"])  # True for the first cell of each row
         self._starts = np.flatnonzero(self._is_first)
         if len(self._starts) != page.rows:
-            raise BackendFault(f"the backend answered {len(self._starts)} rows on a page that should have {page.rows}")
+            raise BackendFault(f"the backend returned {len(self._starts)} rows on a page that should have {page.rows}")
         self._count = page.cells.num_rows if shape.layout.has_a_row_per_cell else page.rows
 
     def batch(self) -> pa.RecordBatch:
@@ -177,7 +177,7 @@ class _PageColumns:
 
     @cached_property
     def _rows(self) -> pa.Array:
-        """The row keys, one for each row."""
+        """The row key of each row."""
         import pyarrow as pa
 
         return self._cells["row"].take(pa.array(self._starts))
@@ -192,7 +192,7 @@ class _PageColumns:
 
     @cached_property
     def _row_of(self) -> np.ndarray:
-        """In which row each cell is."""
+        """The row number of each cell."""
         import numpy as np
 
         return np.cumsum(self._is_first) - 1
@@ -204,7 +204,7 @@ class _PageColumns:
         return self._slots.sorted_cells(self._cells)
 
     def _newest(self, which: np.ndarray) -> pa.Array:
-        """Of these cells of one column, the value of the first one of each row; null for rows that have none."""
+        """Return the value of each row's first cell among these cells of one column; null for rows without one."""
         import numpy as np
         import pyarrow as pa
 
@@ -216,14 +216,14 @@ class _PageColumns:
         return self._cells["value"].take(pa.array(found, mask=found < 0))
 
     def _maps(self, arrow_type: pa.DataType, which: np.ndarray, names: pa.Array, text: Any, decoder: Any) -> pa.Array:
-        """For each row a map of names to values, of these cells and the newest version of each."""
+        """Return a map of names to values per row, from the newest version of these cells."""
         import numpy as np
         import pyarrow as pa
 
         encoded = names.dictionary_encode()
         codes = encoded.indices.to_numpy()
         rows = self._row_of[which]
-        is_newest = np.ones(len(which), dtype=bool)  # versions of a cell stand side by side
+        is_newest = np.ones(len(which), dtype=bool)  # the versions of a cell are adjacent
         is_newest[1:] = (codes[1:] != codes[:-1]) | (rows[1:] != rows[:-1])
         which, codes, rows = which[is_newest], codes[is_newest], rows[is_newest]
         shown = encoded.dictionary
@@ -256,7 +256,7 @@ class _PageColumns:
 
 
 def _changes(values: pa.Array) -> np.ndarray:
-    """Of each value, whether it is another one than the one before; the first one is."""
+    """Return True for each value that differs from the one before, and for the first value."""
     import numpy as np
     import pyarrow.compute as pc
 
@@ -266,7 +266,7 @@ def _changes(values: pa.Array) -> np.ndarray:
 
 
 def _shown(values: pa.Array, text: Callable[[Any], str], arrow_type: pa.DataType) -> pa.Array:
-    """The values as text, each of the few different ones made once."""
+    """Return the values as text; each distinct value is converted once."""
     import pyarrow as pa
 
     encoded = values.dictionary_encode()

@@ -1,7 +1,7 @@
-"""One column of bytes -> one Arrow array: by numpy where the codec can, value by value where it cannot.
+"""Decodes a column of bytes to an Arrow array: with numpy if the codec supports it, otherwise value by value.
 
-Both ways give the same array; the slow one also finds the cell that is at fault. ``None`` is an absent cell and null,
-an empty value is a value (unless the codec says otherwise: Phoenix).
+Both ways give the same array; the slow one also finds the cell that cannot be decoded. ``None`` is a missing cell and
+becomes null. An empty value is a value, except for codecs that write nulls so (Phoenix).
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = ["BadCellError", "ColumnDecoder", "matrix_of"]
 
 
 class BadCellError(BadValueError):
-    """A cell that is no value of its column's type; the message names table, row, column and bytes."""
+    """A cell whose bytes are no value of its column's type; the message names table, row, column and bytes."""
 
 
 class ColumnDecoder:
-    """Decodes values of one column. ``where`` names it in errors: table and column."""
+    """Decodes the values of one column. ``where`` names table and column in errors."""
 
     def __init__(
         self, where: str, type: DataType, codec: Codec, arrow_type: pa.DataType, *, bad_is_null: bool, fast: bool = True
@@ -40,14 +40,14 @@ class ColumnDecoder:
         self._is_fast = fast and (self._is_plain or self._width is not None)
 
     def array(self, values: Sequence[bytes | None], row_of: Callable[[int], bytes]) -> pa.Array:
-        """The column of these values; ``row_of(i)`` is the row key of the i-th, for errors."""
+        """Return the decoded values; ``row_of(i)`` is the row key of the i-th value, for errors."""
         import pyarrow as pa
 
         found = self._fast_array(pa.array(values, pa.binary())) if self._is_fast else None
         return self._slow_array(values, row_of) if found is None else found
 
     def arrow_array(self, values: pa.Array, row_of: Callable[[int], bytes]) -> pa.Array:
-        """The same of values that are an Arrow array of binaries already."""
+        """Return the decoded values of an Arrow array of binaries; see :meth:`array`."""
         found = self._fast_array(values) if self._is_fast else None
         return self._slow_array(values.to_pylist(), row_of) if found is None else found
 
@@ -73,10 +73,10 @@ class ColumnDecoder:
             "or set hbase.spark.query.badvalue=null"
         )
 
-    # -- many at once
+    # -- decoding with numpy
 
     def _fast_array(self, values: pa.Array) -> pa.Array | None:
-        """None: something is wrong with a value."""
+        """Return the decoded values; None if one of them cannot be decoded."""
         import pyarrow.compute as pc
 
         if self._codec.writes_nulls(self._type):
@@ -134,7 +134,7 @@ def null_where(is_null: pa.Array, values: pa.Array) -> pa.Array:
 
 
 def matrix_of(values: pa.Array, width: int) -> np.ndarray | None:
-    """The bytes of an array of binaries without nulls, a row for each; None if one of them has not this width.
+    """Return the bytes of an array of binaries without nulls as a matrix; None if a value has another width.
 
     >>> import pyarrow as pa
     >>> matrix_of(pa.array([b"ab", b"cd"]), 2).tolist()

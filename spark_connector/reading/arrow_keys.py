@@ -1,4 +1,4 @@
-"""Row keys -> the bytes of each of their parts, as Arrow arrays: by numpy where all parts have a fixed length."""
+"""Splits row keys into their parts, as Arrow arrays: with numpy if all parts have a fixed length."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["KeySplitter"]
 
 
 class KeySplitter:
-    """Cuts the row keys of one table into the parts of its catalog's key."""
+    """Splits the row keys of one table into the parts of its catalog's key."""
 
     def __init__(self, table: str, parts: Sequence[KeyPart], *, bad_is_null: bool) -> None:
         self._table = table
@@ -27,15 +27,15 @@ class KeySplitter:
         self._bad_is_null = bad_is_null
 
     def split(self, rows: pa.Array) -> list[pa.Array]:
-        """For each part of the key, the bytes of all rows.
+        """Return the bytes of all rows, for each part of the key.
 
-        A key that does not fit is all null where bad values read as null, and a :class:`BadCellError` elsewhere.
+        If a key does not fit, its parts are null where bad values read as null; otherwise BadCellError is raised.
         """
         found = self._sliced(rows)
         return self._one_by_one(rows.to_pylist()) if found is None else found
 
     def _sliced(self, rows: pa.Array) -> list[pa.Array] | None:
-        """Parts of fixed lengths, or one part alone, are slices; None: look at each row."""
+        """Return slices, if all parts have fixed lengths or there is one part; None if each key must be parsed."""
         if len(self._parts) == 1 and self._parts[0].length is None:
             return [rows]
         lengths = [part.length for part in self._parts if part.length is not None]
@@ -72,7 +72,7 @@ class KeySplitter:
 
 
 def _binaries(raw: np.ndarray, *, is_padded: bool) -> pa.Array:
-    """The rows of a matrix as binaries, with or without the zero bytes that fill them up."""
+    """Return the rows of a matrix as binaries, without the trailing zero bytes if they are padded."""
     import numpy as np
     import pyarrow as pa
 

@@ -1,6 +1,6 @@
-"""What a record batch is made of: for each column of the schema where its values come from, and who decodes them.
+"""The columns of a record batch: the source of each column's values, and its decoder.
 
-Two roads fill it: rows of the client (``arrow``) and cells that are Arrow arrays already (``arrow_cells``).
+Batches are built from rows of the client (``arrow``) or from pages of cells in Arrow (``arrow_cells``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["BatchColumn", "BatchShape", "Provenance", "arrow_schema", "map_array
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
-    """The Arrow schema that Spark expects for this one: order, nullability, timestamps in UTC.
+    """Return the Arrow schema that Spark expects for a schema: order, nullability, timestamps in UTC.
 
     >>> from pyspark.sql.types import StructType
     >>> arrow_schema(StructType().add("t", "timestamp")).field("t").type
@@ -44,19 +44,19 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 class Provenance(enum.Enum):
-    """What a row says about where it came from."""
+    """Columns about the origin of a row: whether it may be stale, and the id of the replica."""
 
     STALE = "stale"
     REPLICA = "replica"
 
 
-#: A column of the catalog, of the layout (its name), or of neither.
+#: A column of the catalog, the name of a column of the layout, or a column about the origin of the row.
 Source: TypeAlias = KeyPart | CellColumn | FamilyColumn | Provenance | str
 
 
 @dataclass(frozen=True, slots=True)
 class BatchColumn:
-    """One column of a batch; ``decoder`` is there for columns of the catalog."""
+    """One column of a batch; columns of the catalog have a ``decoder``."""
 
     source: Source
     arrow_type: pa.DataType
@@ -66,8 +66,8 @@ class BatchColumn:
 class BatchShape:
     """The columns of a read's batches.
 
-    ``schema`` is what Spark handed to the reader, any selection of the layout's columns; what is none of them is a
-    ``ConfigError``. Without ``fast`` each value is decoded for itself.
+    ``schema`` is the schema that Spark passes to the reader, a selection of the layout's columns; any other column is a
+    ``ConfigError``. With ``fast=False`` values are decoded one by one.
     """
 
     def __init__(self, catalog: Catalog, schema: StructType, options: Options, *, fast: bool = True) -> None:
@@ -104,7 +104,7 @@ class BatchShape:
         return BatchColumn(field, arrow_type, self._decoder(what, field, arrow_type.item_type))
 
     def _checked(self, name: str, type: str) -> str:
-        """The name of a column that the layout has."""
+        """Return the name; raise ConfigError unless the layout has a column of this name and type."""
         shape = MAP_COLUMNS if self.layout is Layout.MAP else CELL_COLUMNS
         wanted = {each: str(kind) for each, kind in shape}
         if wanted.get(name) != type:
@@ -118,7 +118,7 @@ class BatchShape:
         return ColumnDecoder(where, type, field.codec, arrow_type, bad_is_null=self._bad_is_null, fast=self._fast)
 
     def batch(self, arrays: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
-        """The batch of these arrays, one for each column."""
+        """Return the batch of these arrays, one per column."""
         import pyarrow as pa
 
         if not self.columns:  # a count: rows without columns
@@ -131,9 +131,7 @@ class BatchShape:
 
 
 def map_array(arrow_type: pa.DataType, names: pa.Array, items: pa.Array, counts: np.ndarray) -> pa.Array:
-    """Maps of so many entries each from all keys and all items in a row; a map without entries is null: no cell at all
-    is there.
-    """
+    """Return an array of maps with ``counts`` entries each, from the names and items of all; empty maps are null."""
     import numpy as np
     import pyarrow as pa
 

@@ -1,15 +1,16 @@
-"""Reads one split: scans and multi-gets of the client in, record batches out. Runs in Spark's workers, or anywhere.
+"""Reads one split by scans and multi-gets of the client, and yields record batches. Needs no Spark.
 
-The client does the hard part: a region that moved, split or died is found again and the scan goes on after the last
-row. What is decided here is where the task learns its regions' places:
+The client handles faults: it finds a region again that moved, split or lost its server, and continues the scan after
+the last row. This module decides how a task gets the locations of its regions:
 
-- ``hbase.spark.locations=ship``: they came with the split. Not for a task that runs again: what it was told may be why
-  the first attempt failed, so it looks for itself, after a random pause (a server that dies fails a thousand tasks in
-  the same second, and hbase:meta must not hear of all of them in the next).
-- ``lookup``: the task asks hbase:meta for its own range, a page for some ten regions, at the replica whose turn it is.
+- ``hbase.spark.locations=ship``: they are in the split. A task that runs again does not use them, because they may be
+  the reason of the first failure. It looks its regions up after a random pause: the death of a server fails many tasks
+  at the same time, and their lookups must not reach hbase:meta all at once.
+- ``lookup``: the task reads the locations of its range from hbase:meta, about ten regions per page, at the meta replica
+  whose turn it is.
 
-And which road the cells take: from a backend with pages of cells they come as Arrow arrays (``arrow_cells``), from
-others, and where rows are asked for in pieces, as rows of Python objects (``arrow``). The batches have the same rows.
+It also decides how cells are read: as Arrow arrays (``arrow_cells``) from a backend that has pages of cells, as rows of
+Python objects (``arrow``) from other backends and for rows in pieces. The batches have the same rows.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ Batches = Generator["pa.RecordBatch", None, None]
 
 @dataclass(frozen=True, slots=True)
 class RangeCount:
-    """The rows of a range, which lies in one region (as it was planned)."""
+    """The number of rows of a range, which was in one region when it was planned."""
 
     start: bytes
     stop: bytes
@@ -60,10 +61,10 @@ class RangeCount:
 def read_split(
     connection: Connection, query: Query, split: TableSplit, *, attempt: int = 0
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a split as record batches of the query's schema; none for an empty split.
+    """Yield the rows of a split as record batches of the query's schema; none for an empty split.
 
-    A limit of the query is a number of rows of the DataFrame: rows of HBase in the layouts ``columns`` and ``map``,
-    cells in ``cells`` and ``raw``. It counts rows that pass the condition, and each row that it lets through is whole.
+    The query's limit is a number of rows of the DataFrame: rows of HBase in the layouts ``columns`` and ``map``, cells
+    in ``cells`` and ``raw``. It counts rows that pass the condition, and rows are never cut.
 
     ``attempt`` is Spark's number of this attempt of the task. Closing the iterator closes the server's scanner.
     """
@@ -75,7 +76,7 @@ def read_split(
 
 
 def _first_rows_of(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches until they have so many rows; the last one is cut."""
+    """Yield batches until they have ``limit`` rows; the last batch is cut."""
     left = limit
     for batch in batches:
         yield batch.slice(0, left)
@@ -85,7 +86,7 @@ def _first_rows_of(batches: Iterable[pa.RecordBatch], limit: int) -> Iterator[pa
 
 
 def _tested(connection: Connection, query: Query, split: TableSplit, attempt: int) -> Batches:
-    """Yield the rows that pass the condition, where no filter of Spark tests it afterwards."""
+    """Yield the rows that pass the condition, if Spark does not test it afterwards."""
     assert query.exact is not None
     with closing(_read(connection, query.limited(None), split, attempt)) as batches:
         for batch in batches:
@@ -95,14 +96,14 @@ def _tested(connection: Connection, query: Query, split: TableSplit, attempt: in
 
 
 def passing(condition: Expression, batch: pa.RecordBatch) -> pa.BooleanArray:
-    """Return for each row of a batch whether the condition is true (and not null)."""
+    """Return True for each row of a batch for which the condition is true (not false, not unknown)."""
     import pyarrow as pa
 
     return pa.array([evaluate(condition, row) is True for row in batch.to_pylist()], pa.bool_())
 
 
 def _read(connection: Connection, query: Query, split: TableSplit, attempt: int) -> Batches:
-    """Yield the batches of a split, with the columns that the condition needs: as pages of cells where it can be."""
+    """Yield the batches of a split, with the columns that the condition needs; read pages of cells if possible."""
     schema = query.read_schema
     if not _has_cells(connection, query):
         with closing(results_of(connection, query, split, attempt=attempt)) as results:
@@ -117,14 +118,14 @@ def _read(connection: Connection, query: Query, split: TableSplit, attempt: int)
 
 
 def _has_cells(connection: Connection, query: Query) -> bool:
-    """Whether the backend answers cells in Arrow, and this read can use them."""
+    """Return True if the backend has pages of cells in Arrow, and this read can use them."""
     if not connection.capabilities.cell_pages or query.is_in_pieces:
         return False
     return find_spec("numpy") is not None
 
 
 def count_split(connection: Connection, query: Query, split: TableSplit, *, attempt: int = 0) -> Iterator[RangeCount]:
-    """How many rows each range of a split has; the rows stay here, and of each only the first key crosses the wire."""
+    """Yield the number of rows of each range of a split; the servers send only the first key of each row."""
     counting = query.counting()
     learn_locations(connection, counting, split, attempt=attempt)
     for where in split.ranges:
@@ -143,10 +144,10 @@ def _count_of(connection: Connection, counting: Query, where: KeyRange) -> int:
 
 
 def results_of(connection: Connection, query: Query, split: TableSplit, *, attempt: int = 0) -> Rows:
-    """The rows of a split and where each came from, in the order of keys, points after ranges.
+    """Yield the rows of a split and the location that each was read from: ranges first, then points, sorted by key.
 
-    With ``hbase.spark.query.batchsize`` a row may come in pieces, one after the other. The query's limit is taken as a
-    number of rows, whatever its layout is, and all pieces of the last row come.
+    With ``hbase.spark.query.batchsize`` the pieces of a row follow each other. The query's limit is a number of rows of
+    HBase in every layout, and the last row is complete.
     """
     learn_locations(connection, query, split, attempt=attempt)
     with closing(_all_of(connection, query, split)) as found:
@@ -154,7 +155,7 @@ def results_of(connection: Connection, query: Query, split: TableSplit, *, attem
 
 
 def _first_rows(found: Iterable[Placed], limit: int | None) -> Rows:
-    """Yield results until the first one of the row behind the limit."""
+    """Yield the results of the first ``limit`` rows, with all pieces of the last row."""
     rows, last = 0, None
     for placed in found:
         row = placed[0].row
@@ -166,14 +167,14 @@ def _first_rows(found: Iterable[Placed], limit: int | None) -> Rows:
 
 
 def _all_of(connection: Connection, query: Query, split: TableSplit) -> Rows:
-    for where in union(split.ranges):  # neighbouring regions are one scan
+    for where in union(split.ranges):  # adjacent regions are one scan
         yield from _scanned(connection, query, where)
     if split.points:
         yield from get_rows(connection, query, split.points)
 
 
 def _caching(query: Query) -> int:
-    """Return how many rows a page has; not more than a limit that is not sent to the server."""
+    """Return the number of rows per page; never more than the limit, which the server may not know."""
     if query.options.cached_rows is not None:
         return query.options.cached_rows
     return CACHING if query.limit is None else max(1, min(CACHING, query.limit))
@@ -196,7 +197,7 @@ def _projected(found: Iterable[Placed], query: Query) -> Rows:
 
 
 def _pages_of(connection: Connection, query: Query, split: TableSplit) -> Pages:
-    """The ranges of a split as pages of cells, in the order of keys, until they have the rows of the limit."""
+    """Yield the ranges of a split as pages of cells, in the order of keys, until the limit is reached."""
     left = query.limit
     for where in union(split.ranges):
         with closing(_pages(connection, query.limited(left), where)) as pages:
@@ -216,7 +217,7 @@ def _pages(connection: Connection, query: Query, where: KeyRange) -> Pages:
 
 
 def get_rows(connection: Connection, query: Query, points: Iterable[bytes]) -> Rows:
-    """Yield the rows of these keys that are there, by multi-gets, with their places."""
+    """Yield the rows of these keys that exist, and the location that each was read from, by multi-gets."""
     rows = iter(points)
     while some := list(islice(rows, query.options.bulkget_size)):
         gets = [query.get(row) for row in some]
@@ -224,11 +225,11 @@ def get_rows(connection: Connection, query: Query, points: Iterable[bytes]) -> R
         yield from _projected(((result, place) for result, place in found if result.cells), query)
 
 
-# -- where the regions are -------------------------------------------------------------------------------------------
+# -- locations of regions --------------------------------------------------------------------------------------------
 
 
 def learn_locations(connection: Connection, query: Query, split: TableSplit, *, attempt: int = 0) -> None:
-    """Take the split's hints, or find its regions by lookups of our own; see the module's docstring."""
+    """Import the split's locations, or look its regions up; see the module's docstring."""
     if split.is_empty or clients.take_locations(connection, split.locations, attempt=attempt):
         return
     if query.options.locations == "lookup":
@@ -237,7 +238,7 @@ def learn_locations(connection: Connection, query: Query, split: TableSplit, *, 
 
 
 def _look_up(connection: Connection, table: bytes, where: KeyRange) -> None:
-    """From the upper end down, as pages of hbase:meta are read: one page for as many regions as it brings."""
+    """Look up all regions of a range, from its end to its start, because pages of hbase:meta are read backwards."""
     engine = connection.engine
     deadline = engine.operations.deadline(table)
     at, is_first = where.stop, True

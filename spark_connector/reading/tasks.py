@@ -1,4 +1,4 @@
-"""One task of Spark: this worker's client, its attempt, its report. The same for both roads and for the jobs."""
+"""One task of Spark: the worker's client, the attempt number, and the report of meta lookups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ["attempt_number", "connected", "read_in_task"]
 
 
 def attempt_number() -> int:
-    """Spark's number of this attempt of the task: 0, then 1 after a failure; 0 outside of a task."""
+    """Return Spark's number of this attempt of the task: 0, then 1 after a failure; 0 outside of a task."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -30,20 +30,20 @@ def attempt_number() -> int:
 
 @contextmanager
 def connected(options: Options, planned: lookup_counts.Report | None = None) -> Iterator[Connection]:
-    """This worker's client; at the end, the driver hears of the lookups that this process has made.
+    """Yield this worker's client, and report the lookups of this process to the driver at the end.
 
-    ``planned`` is what ``lookup_counts.planned()`` was where the task was planned: one task of a job carries it.
+    ``planned`` is the result of ``lookup_counts.planned()`` in the planning process; one task of a job carries it.
     """
     try:
         with clients.lease(options) as connection:
             yield connection
     finally:
         lookup_counts.report(_collector(), planned)
-        clients.settle_worker(options)  # by now everything that tasks need has been imported
+        clients.settle_worker(options)  # by now all modules that tasks need are imported
 
 
 def _collector() -> str | None:
-    """Where to report: Spark hands the session's configuration to tasks as local properties."""
+    """Return the address for reports: Spark passes the session's configuration to tasks as local properties."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -53,6 +53,6 @@ def _collector() -> str | None:
 def read_in_task(
     query: Query, split: TableSplit, planned: lookup_counts.Report | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The record batches of a split, read by this worker's client."""
+    """Yield the record batches of a split, read by this worker's client."""
     with connected(query.options, planned) as connection:
         yield from reading.read_split(connection, query, split, attempt=attempt_number())

@@ -1,6 +1,6 @@
-"""The catalog: which HBase table, what its row key is made of, which cell each column is, how each is encoded.
+"""The catalog: an HBase table, the parts of its row key, and the cell, type and codec of each column.
 
-hbase-connectors' JSON (and SHC's), and the older ``hbase.columns.mapping`` text::
+It is parsed from hbase-connectors' JSON (and SHC's), or from the older ``hbase.columns.mapping`` text::
 
     {"table": {"namespace": "shop", "name": "orders", "tableCoder": "naive"},
      "rowkey": "region:id",
@@ -11,8 +11,9 @@ hbase-connectors' JSON (and SHC's), and the older ``hbase.columns.mapping`` text
        "note":   {"cf": "d", "col": "note", "type": "string", "coder": "json"},
        "tags":   {"cf": "t", "type": "map<string,string>"}}}
 
-A column of a map type without ``col`` (or with ``"*"``) is a whole family: qualifier -> value, of all the cells of the
-family that no other column is. Ours beyond theirs: that, and ``coder`` (see ``codecs``).
+A column of a map type without ``col`` (or with ``"*"``) is a whole family: qualifier -> value, of all cells of the
+family that are not another column. Columns of whole families, and ``coder`` (see ``codecs``), are extensions of
+hbase-connectors' format.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class CellColumn:
 
 @dataclass(frozen=True, slots=True)
 class FamilyColumn:
-    """A column that is a whole family: a map of qualifier -> value, of the cells that no other column is."""
+    """A column that is a whole family: a map of qualifier -> value, of the cells that are not another column."""
 
     name: str
     family: bytes
@@ -67,7 +68,7 @@ class FamilyColumn:
 
     @property
     def has_text_keys(self) -> bool:
-        """Qualifiers as text (see ``ranges.text_of``), not as they are."""
+        """True if qualifiers are shown as text (see ``ranges.text_of``) and not as binaries."""
         return self.type.key is not None and self.type.key.name == "string"
 
 
@@ -76,7 +77,7 @@ Field: TypeAlias = KeyPart | CellColumn | FamilyColumn
 
 @dataclass(frozen=True, slots=True)
 class Catalog:
-    """A table and its columns, in the order of the catalog. ``key`` is whole, whatever columns are selected.
+    """A table and its columns, in the order of the catalog. ``key`` has all parts, even if columns are selected.
 
     >>> catalog = Catalog.from_mapping("t", "id STRING :key, a INT cf:a")
     >>> catalog.table, [part.name for part in catalog.key], catalog.cells_of(["id", "a"])
@@ -89,18 +90,18 @@ class Catalog:
     table: bytes
     key: tuple[KeyPart, ...]
     columns: tuple[Field, ...]
-    #: The cells that columns of the whole catalog are, so that a family's map leaves them out even when not selected.
+    #: The cells of all columns of the whole catalog: a family's map leaves them out even if they are not selected.
     named_cells: frozenset[bytes] = frozenset()
 
     @classmethod
     def parse(cls, catalog: str | Mapping[str, Any], *, default_coder: str = "naive") -> Catalog:
-        """From hbase-connectors' JSON, as text or already read; ConfigError says what is wrong and where."""
+        """Return the catalog of hbase-connectors' JSON, as text or parsed; raise ConfigError with the reason."""
         document = _loaded(catalog) if isinstance(catalog, str) else catalog
         return _Reader(document, default_coder).catalog()
 
     @classmethod
     def from_mapping(cls, table: str, mapping: str, *, default_coder: str = "naive") -> Catalog:
-        """From ``hbase.table`` and ``hbase.columns.mapping``: ``key STRING :key, a INT cf:a``."""
+        """Return the catalog of ``hbase.table`` and ``hbase.columns.mapping``: ``key STRING :key, a INT cf:a``."""
         columns: dict[str, dict[str, str]] = {}
         for text in _split_mapping(mapping):
             parts = text.split(None, 1)
@@ -111,7 +112,7 @@ class Catalog:
                     f"hbase.columns.mapping: {text!r} is not NAME TYPE FAMILY:QUALIFIER, or NAME TYPE :KEY"
                 )
             if parts[0] in columns:
-                raise ConfigError(f"hbase.columns.mapping: column {parts[0]} is there twice")
+                raise ConfigError(f"hbase.columns.mapping: column {parts[0]} is declared twice")
             col = qualifier if family else parts[0]
             columns[parts[0]] = {"cf": family or _ROWKEY, "col": col, "type": type_text.strip()}
         rowkey = ":".join(name for name, each in columns.items() if each["cf"] == _ROWKEY)
@@ -132,7 +133,7 @@ class Catalog:
         return tuple(field.name for field in self.columns)
 
     def field(self, name: str) -> Field:
-        """The column of this name (exact, else the only one in another case); ConfigError with the nearest one."""
+        """Return the column of this name (exact, else ignoring case); raise ConfigError with the nearest name."""
         found = [field for field in self.columns if field.name == name]
         found = found or [field for field in self.columns if field.name.lower() == name.lower()]
         if len(found) == 1:
@@ -142,23 +143,23 @@ class Catalog:
         raise ConfigError(f"table {keys.printable(self.table)}: the catalog has no column {name}; {advice}")
 
     def select(self, names: Iterable[str]) -> Catalog:
-        """The same table with these columns only, in this order; the key stays whole."""
+        """Return the catalog with these columns only, in this order; the key keeps all parts."""
         return replace(self, columns=tuple(self.field(name) for name in names))
 
     def families(self) -> tuple[bytes, ...]:
-        """The families of all columns, sorted."""
+        """Return the families of all columns, sorted."""
         found = {each.partition(b":")[0] for each in self.named_cells}
         return tuple(sorted(found | {field.family for field in self.columns if isinstance(field, FamilyColumn)}))
 
     def cells_of(self, names: Iterable[str]) -> tuple[bytes, ...]:
-        """What a Scan must ask for to get these columns: ``b"cf:q"``, or ``b"cf"`` alone; key parts need nothing."""
+        """Return what a Scan must ask for: ``b"cf:q"``, or ``b"cf"`` for a whole family; nothing for key parts."""
         fields = [self.field(name) for name in names]
         families = {field.family for field in fields if isinstance(field, FamilyColumn)}
         cells = {field.column for field in fields if isinstance(field, CellColumn)}
         return tuple(sorted(families | {cell for cell in cells if cell.partition(b":")[0] not in families}))
 
     def schema(self) -> StructType:
-        """The columns as a pyspark ``StructType``, all nullable (layout ``columns``)."""
+        """Return the columns as a pyspark ``StructType``, all nullable (layout ``columns``)."""
         from pyspark.sql.types import StructField, StructType
 
         return StructType([StructField(field.name, field.type.to_spark(), True) for field in self.columns])
@@ -174,7 +175,7 @@ def _loaded(text: str) -> Mapping[str, Any]:
             f"catalog: no JSON at line {error.lineno}, column {error.colno} ({error.msg}){shown if line else ''}"
         ) from None
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; brackets inside each other
-        raise ConfigError(f"catalog: its JSON cannot be read ({error}): make its numbers and levels fewer") from None
+        raise ConfigError(f"catalog: its JSON cannot be read ({error}): use shorter numbers and fewer levels") from None
     if not isinstance(document, dict):
         raise ConfigError(
             f"catalog: a JSON object with table, rowkey and columns is wanted, not {type(document).__name__}"
@@ -186,13 +187,13 @@ def _no_twins(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     made: dict[str, object] = {}
     for key, value in pairs:
         if key in made:
-            raise ConfigError(f"catalog: {key!r} is there twice in one object")
+            raise ConfigError(f"catalog: one object has {key!r} twice")
         made[key] = value
     return made
 
 
 def _split_mapping(text: str) -> list[str]:
-    """At commas outside of brackets: ``a DECIMAL(10,2) cf:a, b INT cf:b``."""
+    """Split at commas outside of brackets: ``a DECIMAL(10,2) cf:a, b INT cf:b``."""
     parts, depth, start = [], 0, 0
     for at, char in enumerate(text):
         depth += (char in "(<") - (char in ")>")
@@ -201,7 +202,7 @@ def _split_mapping(text: str) -> list[str]:
             start = at + 1
     parts.append(text[start:].strip())
     if not all(parts):
-        raise ConfigError("hbase.columns.mapping: nothing between two commas, or at an end")
+        raise ConfigError("hbase.columns.mapping: a column is empty: remove the comma before or after it")
     return parts
 
 
@@ -214,7 +215,7 @@ def _table_name(namespace: str, name: str) -> bytes:
 
 
 class _Reader:
-    """One catalog document, checked from top to bottom."""
+    """Parses and checks one catalog document."""
 
     def __init__(self, document: Mapping[str, Any], default_coder: str) -> None:
         self._document = document
@@ -279,7 +280,7 @@ class _Reader:
         if length is not None and width is not None and length != width:
             raise ConfigError(f"{where}: length is {length}, but {type} takes {counted(width, 'byte')}")
         if length is not None and width is None and codec.is_self_delimiting(type):
-            raise ConfigError(f"{where}: {type} of {codec.name} knows its own end; take the length away")
+            raise ConfigError(f"{where}: {type} of {codec.name} marks its own end: remove the length")
         length = length if length is not None else None if codec.is_self_delimiting(type) and width is None else width
         part = KeyPart(name, type, codec, length, is_last)
         if not is_last and length is None and not codec.is_self_delimiting(type) and not part.delimiter:
@@ -337,7 +338,7 @@ class _Reader:
                 )
             seen[place] = field.name
 
-    # -- small ones
+    # -- attributes of a column
 
     def _type(self, where: str, given: Mapping[str, Any]) -> DataType:
         try:

@@ -1,11 +1,11 @@
-"""Layouts: the shapes in which rows of HBase become rows of Spark, each with its columns.
+"""Layouts: the forms in which rows of HBase become rows of Spark, each with its columns.
 
 ``columns``  the catalog's columns; the newest version of each.
 ``map``      ``row binary, columns map<string,binary>``: a row with all its cells, keys ``cf:q`` (``ranges.text_of``).
-``cells``    ``row, family, qualifier, timestamp, type, value``: a row for each cell and version.
-``raw``      the same for a raw scan: delete markers, and what they hide, too.
+``cells``    ``row, family, qualifier, timestamp, type, value``: one row per cell and version.
+``raw``      the columns of ``cells`` for a raw scan, with delete markers and the cells that they hide.
 
-``timestamp`` is in milliseconds, as HBase has it; ``type`` is PUT, DELETE, DELETE_COLUMN, DELETE_FAMILY or
+``timestamp`` is in milliseconds, as in HBase; ``type`` is PUT, DELETE, DELETE_COLUMN, DELETE_FAMILY or
 DELETE_FAMILY_VERSION.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["CELL_COLUMNS", "MAP_COLUMNS", "Layout"]
 
 
 class Layout(enum.Enum):
-    """The words of ``hbase.spark.query.layout``."""
+    """The values of ``hbase.spark.query.layout``."""
 
     COLUMNS = "columns"
     MAP = "map"

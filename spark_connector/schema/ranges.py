@@ -1,4 +1,4 @@
-r"""Ranges of row keys as values: union, intersection and text; half-open, ``b""`` is "unbounded" on either side.
+r"""Ranges of row keys: union, intersection and text. Ranges are half-open, and ``b""`` is "unbounded" on either side.
 
 >>> union([KeyRange(b"c", b"e"), KeyRange(b"a", b"c"), KeyRange(b"x", b"")])
 (KeyRange(start=b'a', stop=b'e'), KeyRange(start=b'x', stop=b''))
@@ -19,7 +19,7 @@ __all__ = ["EVERYTHING", "KeyRange", "bytes_of", "holds", "intersection", "rows_
 
 @dataclass(frozen=True, slots=True, order=True)
 class KeyRange:
-    """Rows from ``start`` up to, and without, ``stop``."""
+    """The rows from ``start`` (inclusive) to ``stop`` (exclusive)."""
 
     start: bytes = b""
     stop: bytes = b""
@@ -44,7 +44,7 @@ EVERYTHING: tuple[KeyRange, ...] = (KeyRange(),)
 
 
 def union(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
-    """The same rows, sorted, none empty, neighbours and overlaps merged."""
+    """Return the same rows as sorted ranges: empty ones removed, adjacent and overlapping ones merged."""
     merged: list[KeyRange] = []
     for each in sorted(r for r in ranges if not r.is_empty):
         last = merged[-1] if merged else None
@@ -56,7 +56,7 @@ def union(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
 
 
 def intersection(left: Iterable[KeyRange], right: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
-    """The rows that both have.
+    """Return the ranges of the rows that are in both.
 
     >>> intersection([KeyRange(b"a", b"f")], [KeyRange(b"", b"b"), KeyRange(b"e", b"")])
     (KeyRange(start=b'a', stop=b'b'), KeyRange(start=b'e', stop=b'f'))
@@ -68,7 +68,7 @@ def intersection(left: Iterable[KeyRange], right: Iterable[KeyRange]) -> tuple[K
         both = KeyRange(max(a[i].start, b[j].start), keys.earlier_end(a[i].stop, b[j].stop))
         if not both.is_empty:
             found.append(both)
-        # The one that ends first has nothing more to give.
+        # The range that ends first meets no later range.
         if a[i].stop and (not b[j].stop or a[i].stop <= b[j].stop):
             i += 1
         else:
@@ -82,7 +82,7 @@ def holds(ranges: Sequence[KeyRange], row: bytes) -> bool:
 
 
 def rows_within(rows: Iterable[bytes], ranges: Sequence[KeyRange]) -> list[bytes]:
-    """Return those of the rows that lie in one of the ranges, which are sorted and apart.
+    """Return the rows that lie in one of the ranges, which are sorted and disjoint.
 
     >>> rows_within([b"a", b"d", b"y"], [KeyRange(b"b", b"e"), KeyRange(b"x", b"")])
     [b'd', b'y']
@@ -102,7 +102,7 @@ _ESCAPE = re.compile(r"\\x([0-9A-Fa-f]{2})")
 
 
 def bytes_of(text: str, what: str = "row key") -> bytes:
-    r"""A key from text as ``Bytes.toBytesBinary`` reads it: ``\xNN`` is a byte, all else is UTF-8.
+    r"""Return the key of a text in the form of ``Bytes.toBytesBinary``: ``\xNN`` is a byte, the rest is UTF-8.
 
     >>> bytes_of("a\\x00\\xFF,b")
     b'a\x00\xff,b'
@@ -115,13 +115,15 @@ def bytes_of(text: str, what: str = "row key") -> bytes:
         at = match.end()
     rest = text[at:]
     if "\\" in rest or any(b"\\" in part for part in parts[::2]):
-        raise ConfigError(f"{what} {text!r}: a backslash must begin \\xNN (two hex digits); write \\x5C for itself")
+        raise ConfigError(
+            f"{what} {text!r}: a backslash must begin \\xNN (two hex digits); write \\x5C for a backslash"
+        )
     parts.append(rest.encode())
     return b"".join(parts)
 
 
 def text_of(key: bytes) -> str:
-    r"""The text that :func:`bytes_of` reads back: UTF-8 where all of it can be printed, else ``\xNN`` escapes.
+    r"""Return the text that :func:`bytes_of` converts back: UTF-8 if all of it is printable, else ``\xNN`` escapes.
 
     >>> text_of("é1".encode()), text_of(b"\xff1")
     ('é1', '\\xFF1')

@@ -1,7 +1,7 @@
-r"""Row keys made of parts: each part's bytes inside of the key, joined for writing, split for reading.
+r"""Row keys of several parts: joins the bytes of the parts for a write, and splits them for a read.
 
-A part has a fixed length (its type's, or declared), ends itself (ordered bytes), ends at a delimiter (a zero byte
-behind a string), or is the last one and takes the rest. A string of a declared length is filled up with zero bytes.
+A part has a fixed length (of its type, or declared), marks its own end (ordered bytes), ends at a delimiter (a zero
+byte after a string), or is the last part and has the rest. A string of a declared length is padded with zero bytes.
 
 >>> from spark_connector.schema.codecs import codec_named
 >>> from spark_connector.schema.types import parse_type
@@ -31,30 +31,30 @@ __all__ = ["KeyPart", "join", "split"]
 
 @dataclass(frozen=True, slots=True)
 class KeyPart:
-    """A part of the row key, which is a column."""
+    """A column that is a part of the row key."""
 
     name: str
     type: DataType
     codec: Codec
-    length: int | None = None  # declared, or the type's own; None: ended by itself, a delimiter, or the key's end
+    length: int | None = None  # declared, or of the type; None: a delimiter, the encoding or the key ends it
     is_last: bool = True
 
     @property
     def delimiter(self) -> bytes:
-        """What follows the part's bytes inside of the key."""
+        """The bytes that follow the part inside of the key; empty for none."""
         if self.is_last or self.length is not None or self.codec.is_self_delimiting(self.type):
             return b""
         return self.codec.delimiter(self.type) or b""
 
     @property
     def is_padded(self) -> bool:
-        """Filled up with zero bytes to its length."""
+        """True if the part is padded with zero bytes to its length."""
         return self.length is not None and self.type.name == "string"
 
     def encode(self, value: object) -> bytes:
-        """The part's bytes inside of the key: filled up, with its delimiter."""
+        """Return the part's bytes inside of the key, with padding and delimiter."""
         if value is None:
-            raise BadValueError("null has no place in a row key")
+            raise BadValueError("a row key cannot hold null")
         data = self.codec.encode(value, self.type)
         if self.length is not None and len(data) != self.length:
             if not self.is_padded or len(data) > self.length:
@@ -66,17 +66,17 @@ class KeyPart:
         return data + delimiter
 
     def decode(self, data: bytes) -> object:
-        """The value of what :func:`split` cut out."""
+        """Return the value of the bytes that :func:`split` returned for this part."""
         return self.codec.decode(self.stripped(data), self.type)
 
     def stripped(self, data: bytes) -> bytes:
-        """Without what filled it up."""
+        """Return the bytes without padding."""
         return data.rstrip(b"\0") if self.is_padded else data
 
     # -- conditions: spans of the part's bytes inside of the key
 
     def spans(self, operator: str, value: object) -> Spans | None:
-        """Where the parts x with *x operator value* are; None: anywhere. See :meth:`Codec.spans`."""
+        """Return the spans of the parts x with *x operator value*; None if unbounded. See :meth:`Codec.spans`."""
         found = self.codec.spans(operator, value, self.type)
         if found is None or (self.length is None and not self.delimiter):
             return found
@@ -84,11 +84,11 @@ class KeyPart:
         if self.delimiter and any(self.delimiter in end for end in ends):
             return None
         if self.is_padded and any(end.endswith(b"\0") for end in ends):
-            return None  # what fills up is cut off again: such a value is less than it looks
+            return None  # a read removes trailing zero bytes as padding, so such a value is less than its bytes
         return union_spans(Span(self._cut(span.low), span.high and self._cut(span.high)) for span in found)
 
     def prefix_spans(self, start: str | bytes) -> Spans | None:
-        """Where the parts that begin with ``start`` are; None: anywhere."""
+        """Return the span of the parts that begin with ``start``; None if unbounded."""
         data = self.codec.prefix(start, self.type)
         if data is None or (self.delimiter and self.delimiter in data) or (self.is_padded and b"\0" in data):
             return None
@@ -97,21 +97,21 @@ class KeyPart:
         return prefix_span(data)
 
     def _cut(self, cut: Cut) -> Cut:
-        """The same place among the part's bytes inside of the key."""
+        """Return the same position for the part's bytes inside of the key, with padding and delimiter."""
         data, side = cut
         if not data and not side:
             return cut
         if self.length is None:
             return data + self.delimiter, side
         if len(data) > self.length:
-            return data[: self.length], 1  # what is as long as it can be, is less
+            return data[: self.length], 1  # values of the full length with this prefix are less
         if len(data) < self.length and not self.is_padded:
-            return data, 0  # what begins so is longer, and greater
+            return data, 0  # values with this prefix are longer, and greater
         return data.ljust(self.length, b"\0"), side
 
 
 def join(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes:
-    """The row key of these values, one for each part; BadValueError names the part that has none."""
+    """Return the row key of these values, one per part; raise BadValueError with the name of the part."""
     encoded = []
     for part, value in zip(parts, values, strict=True):
         try:
@@ -125,9 +125,7 @@ def join(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes:
 
 
 def split(parts: Sequence[KeyPart], row: bytes) -> tuple[bytes, ...]:
-    """The bytes of each part, without delimiters (decode them with ``part.decode``); BadValueError where the key
-    does not fit.
-    """
+    """Return the bytes of each part, without delimiters; raise BadValueError if the key does not fit the parts."""
     found = []
     at = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""The types of a catalog: names, what a column of each holds, and how they are written (Spark's DDL words).
+"""The types of a catalog, and the parser of their names (those of Spark's DDL).
 
 >>> parse_type("BIGINT"), parse_type("decimal(10, 2)").precision
 (DataType('bigint'), 10)
@@ -30,7 +30,7 @@ INTEGERS: dict[str, tuple[int, int]] = {
 FLOATS = frozenset({"float", "double"})
 ATOMIC = frozenset({*INTEGERS, *FLOATS, "boolean", "decimal", "string", "binary", "date", "timestamp", "timestamp_ntz"})
 
-#: What people also write -> our name. Java's, Spark's and hbase-connectors' words.
+#: Other names of Java, Spark and hbase-connectors -> the name here.
 _ALIASES = {
     "bool": "boolean",
     "byte": "tinyint",
@@ -51,7 +51,7 @@ _COMPLEX = frozenset({"array", "map", "struct"})
 _DECIMAL_DEFAULT = (10, 0)
 #: DecimalType.MAX_PRECISION
 _PRECISION_MAX = 38
-#: Types inside each other; deeper is a mistake.
+#: The deepest nesting of types.
 _DEPTH_MAX = 16
 
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_][A-Za-z0-9_]*)|`((?:[^`]|``)+)`|([0-9]+)|([<>,:()]))")
@@ -69,7 +69,7 @@ class DataType:
     fields: tuple[tuple[str, DataType], ...] = ()  # struct
 
     def __str__(self) -> str:
-        """As Spark's ``simpleString`` writes it."""
+        """Return the form of Spark's ``simpleString``."""
         if self.name == "decimal":
             return f"decimal({self.precision},{self.scale})"
         if self.name == "array":
@@ -92,7 +92,7 @@ class DataType:
         return self.name in INTEGERS or self.name in FLOATS or self.name == "decimal"
 
     def to_spark(self) -> spark_types.DataType:
-        """The same type as pyspark knows it."""
+        """Return the same type of pyspark."""
         from pyspark.sql import types as spark
 
         if self.name == "decimal":
@@ -127,7 +127,7 @@ _SPARK_CLASSES = {
 
 
 def from_spark(type: spark_types.DataType) -> DataType:
-    """Our name of a pyspark type.
+    """Return the type of a pyspark type.
 
     >>> from pyspark.sql.types import ArrayType, LongType
     >>> from_spark(ArrayType(LongType()))
@@ -137,7 +137,7 @@ def from_spark(type: spark_types.DataType) -> DataType:
 
 
 def parse_type(text: str) -> DataType:
-    """The type that ``text`` names, in any case; ``ConfigError`` shows the nearest known one.
+    """Return the type that ``text`` names, in any case; raise ``ConfigError`` with the nearest known type.
 
     >>> parse_type("strng")
     Traceback (most recent call last):
@@ -150,7 +150,7 @@ def parse_type(text: str) -> DataType:
 
 
 class _Parser:
-    """One pass over the text of a type."""
+    """Parses the text of a type."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -159,13 +159,13 @@ class _Parser:
         while at < end:
             match = _TOKEN.match(text, at)
             if match is None:
-                raise self._fault(f"character {at + 1} ({text[at]!r}) has no meaning here")
+                raise self._fault(f"character {at + 1} ({text[at]!r}) is not allowed here")
             self._tokens.append(match[match.lastindex or 0].replace("``", "`"))
             at = match.end()
 
     def type(self, depth: int) -> DataType:
         if depth > _DEPTH_MAX:
-            raise self._fault(f"more than {_DEPTH_MAX} types inside each other")
+            raise self._fault(f"more than {_DEPTH_MAX} levels of nested types")
         word = self._next("a type's name")
         name = _ALIASES.get(word.lower(), word.lower())
         if name == "decimal":
@@ -217,7 +217,7 @@ class _Parser:
     def _number(self) -> int:
         token = self._next("a number")
         if not token.isdigit():
-            raise self._fault(f"a number should be where {token!r} is")
+            raise self._fault(f"expected a number, got {token!r}")
         return int(token)
 
     def _next(self, wanted: str) -> str:
@@ -234,11 +234,11 @@ class _Parser:
     def _take(self, token: str) -> None:
         if not self._takes(token):
             found = repr(self._tokens[0]) if self._tokens else "the end"
-            raise self._fault(f"{token!r} should be where {found} is")
+            raise self._fault(f"expected {token!r}, got {found}")
 
     def expect_end(self) -> None:
         if self._tokens:
-            raise self._fault(f"{self._tokens[0]!r} is too much")
+            raise self._fault(f"unexpected {self._tokens[0]!r} after the type")
 
     def _fault(self, what: str) -> ConfigError:
         return ConfigError(f"type {self._text!r}: {what}")

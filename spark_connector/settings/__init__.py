@@ -1,1 +1,1 @@
-"""What a user sets: the options of a read, write or stream, and the Spark session."""
+"""Settings of users: the options of a read, write or stream, and the Spark session."""

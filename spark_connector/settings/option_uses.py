@@ -1,7 +1,7 @@
 """Which options each use of the connector honours. All others are refused there: no option is accepted and ignored.
 
-A use is a function of the package, or what Spark asks the data source for. An option that a use cannot honour is an
-error that names the uses which can. ``tests/unit/spark/test_option_uses.py`` goes through all of them.
+A use is a function of the package, or a request of Spark to the data source. An option that a use does not honour is an
+error that names the uses which do. ``tests/unit/spark/test_option_uses.py`` checks every pair.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["HONOURED", "Use", "check_read", "check_use", "check_written"]
 
 
 class Use(enum.Enum):
-    """The value is what error messages call it."""
+    """The uses; the value is the name of the use in error messages."""
 
     TABLE = "spark_connector.table"
     LOAD = "spark.read.format('hbase')"
@@ -113,7 +113,7 @@ def _advice(use: Use, field: str) -> str:
 
 
 def check_read(given: Collection[str], options: Options, use: Use) -> None:
-    """The same for a read, whose layout decides what some options mean."""
+    """Raise ConfigError for an option that the use, or the layout of the read, does not honour."""
     check_use(given, use)
     fields = {field_named(name) for name in given}
     for field in ("encoder", "bad_value"):
@@ -129,9 +129,9 @@ def check_read(given: Collection[str], options: Options, use: Use) -> None:
 
 
 def check_written(given: Collection[str], use: Use) -> None:
-    """The same for a write."""
+    """Raise ConfigError for an option that the use does not honour, or that another option of the write must enable."""
     check_use(given, use)
     fields = {field_named(name) for name in given}
     for field in ("region_start", "region_end"):
         if field in fields and "new_table" not in fields:
-            raise ConfigError(f"option {option_of(field)} needs newtable: it says where a new table is cut")
+            raise ConfigError(f"option {option_of(field)} needs newtable: it sets the split points of a new table")

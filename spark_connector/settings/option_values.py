@@ -1,4 +1,4 @@
-"""What the value of an option may be: one small parser a kind, each with the words for its error message."""
+"""The kinds of option values: one small parser per kind, and the text of its error message."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ INT64_MAX = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[T]):
-    """How to read a value, and what may be written, for people."""
+    """A kind of value: its parser, and the allowed values as text for error messages."""
 
     read: Callable[[str], T]
     allowed: str
@@ -50,7 +50,7 @@ class Kind(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class WriteTimestamp:
-    """The timestamp of written cells: these milliseconds, a column's, the servers', or (none) one for the whole job."""
+    """The timestamp of written cells: milliseconds, a column, the servers' time, or (none of these) the job's time."""
 
     ms: int | None = None
     column: str | None = None
@@ -82,7 +82,7 @@ flag: Kind[bool] = Kind(_flag, "true or false")
 
 
 def whole(low: int, high: int = INT64_MAX, *, off: str = "") -> Kind[int | None]:
-    """A whole number in [low, high]; ``off`` (such as -1) is a word for "not set"."""
+    """Return the kind of whole numbers in [low, high]; ``off`` (such as -1) means "not set"."""
 
     def read(value: str) -> int | None:
         if off and value.lower() == off:
@@ -97,7 +97,7 @@ def whole(low: int, high: int = INT64_MAX, *, off: str = "") -> Kind[int | None]
 
 
 def decimal_number(above: float, *, off: str = "") -> Kind[float | None]:
-    """A number greater than ``above``."""
+    """Return the kind of numbers greater than ``above``."""
 
     def read(value: str) -> float | None:
         if off and value.lower() == off:
@@ -111,7 +111,7 @@ def decimal_number(above: float, *, off: str = "") -> Kind[float | None]:
 
 
 def one_of(*words: str) -> Kind[str]:
-    """One of these words, in any case."""
+    """Return the kind whose values are these words, in any case."""
     by_lower = {word.lower(): word for word in words}
 
     def read(value: str) -> str:
@@ -126,7 +126,7 @@ def _key(value: str) -> bytes:
     return bytes_of(value)
 
 
-key: Kind[bytes] = Kind(_key, "a row key; bytes that cannot be typed as \\xNN")
+key: Kind[bytes] = Kind(_key, "a row key; write other bytes as \\xNN")
 
 
 def _key_ranges(value: str) -> tuple[KeyRange, ...]:
@@ -154,7 +154,7 @@ def _keys_list(value: str) -> tuple[bytes, ...]:
     return tuple(sorted(found))
 
 
-keys_list: Kind[tuple[bytes, ...]] = Kind(_keys_list, "row keys with commas between them, each once")
+keys_list: Kind[tuple[bytes, ...]] = Kind(_keys_list, "row keys, separated by commas, each once")
 
 
 def _names(value: str) -> tuple[str, ...]:
@@ -164,7 +164,7 @@ def _names(value: str) -> tuple[str, ...]:
     return found
 
 
-names: Kind[tuple[str, ...]] = Kind(_names, "names with commas between them, each once")
+names: Kind[tuple[str, ...]] = Kind(_names, "names, separated by commas, each once")
 columns = names
 
 

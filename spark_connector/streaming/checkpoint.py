@@ -1,8 +1,8 @@
-"""Reads the micro-batch that is being run, and its time, from the query's checkpoint.
+"""Reads the id and the time of the running micro-batch from the query's checkpoint.
 
-Spark writes a batch's offsets, and the time that ``current_timestamp()`` has in it, to ``CHECKPOINT/offsets/ID`` before
-it runs the batch. A batch that is run again, in this run of the query or after a restart, is the same entry: its time
-is what makes the sink's cells the same ones.
+Spark writes a batch's offsets, and the value of ``current_timestamp()`` in it, to ``CHECKPOINT/offsets/ID`` before it
+runs the batch. A batch that is run again, in this run of the query or after a restart, has the same entry. Therefore
+the sink writes the same cells with the same timestamps.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from metaclient.errors import ConfigError
 
 __all__ = ["BatchTime", "batch_time"]
 
-#: Hadoop's names of file systems that pyarrow knows under others.
+#: Hadoop's names of file systems -> pyarrow's names.
 _SCHEMES = {"s3a": "s3", "s3n": "s3"}
 _ADVICE = (
     "give the sink .option('checkpointLocation', ...) that the driver can read, or hbase.spark.write.timestamp as "
@@ -23,19 +23,19 @@ _ADVICE = (
 
 
 class BatchTime(NamedTuple):
-    """A micro-batch: its id, and its time in milliseconds."""
+    """The id of a micro-batch, and its time in milliseconds."""
 
     id: int
     timestamp: int
 
 
 def batch_time(checkpoint: str | None) -> BatchTime:
-    """The latest batch of a checkpoint: the one that runs while its sink is being made."""
+    """Return the latest batch of a checkpoint: the batch whose sink is being created."""
     from pyarrow import fs
 
     if not checkpoint:
         raise ConfigError(
-            f"a stream into HBase needs to know its batches, so that a replay writes the same cells: {_ADVICE}"
+            f"a stream into HBase needs the id of its batches, so that a replay writes the same cells: {_ADVICE}"
         )
     try:
         files, root = _opened(checkpoint)
@@ -46,7 +46,7 @@ def batch_time(checkpoint: str | None) -> BatchTime:
         return BatchTime(latest, _timestamp(text))
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(
-            f"the batch that runs cannot be read from checkpoint {checkpoint!r} ({type(error).__name__}: {error}): "
+            f"the running batch cannot be read from checkpoint {checkpoint!r} ({type(error).__name__}: {error}): "
             + _ADVICE
         ) from error
 
@@ -64,8 +64,8 @@ def _opened(checkpoint: str) -> tuple[Any, str]:
 
 
 def _timestamp(text: str) -> int:
-    """Of an entry of the offset log: a version, a line of metadata, a line for each source."""
+    """Return the time of an entry of the offset log, which has a version, a line of metadata, and a line per source."""
     for line in text.splitlines():
         if line.startswith("{"):
             return int(json.loads(line)["batchTimestampMs"])
-    raise ValueError("an entry of the offset log without batchTimestampMs")
+    raise ValueError("an entry of the offset log has no batchTimestampMs")

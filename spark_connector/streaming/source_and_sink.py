@@ -1,16 +1,16 @@
-"""Structured Streaming: a source of changed cells by their timestamps, and a sink that replays do not double.
+"""Structured Streaming: a source of changed cells by their timestamps, and an idempotent sink.
 
-**Source.** A micro-batch is the cells of all regions with timestamps in ``[t0, t1)``, read by raw scans; the offset is
-``{"ts": t1}`` and ``t1`` is now less ``hbase.spark.stream.lag.ms``. It needs nothing of the servers, and is no feed of
-the write-ahead log. It is complete for cells whose timestamps are the servers' own, or at most the lag behind when they
-are written (clocks may differ by that much, too); a cell that comes later with an older timestamp is missed. Our own
-batch writes and sinks are such writers: by default their cells have the time at which the job, or the micro-batch,
-began. The lag must be longer than they take, or they write with ``hbase.spark.write.timestamp=server``. Versions
-beyond what the family keeps, and what a delete hides, are seen until a (major) compaction removes them.
+**Source.** A micro-batch has the cells of all regions with timestamps in ``[t0, t1)``, read by raw scans. The offset is
+``{"ts": t1}``, and ``t1`` is the current time minus ``hbase.spark.stream.lag.ms``. The source needs no support of the
+servers; it does not read the write-ahead log. It is complete if each cell is visible at most the lag after its
+timestamp (clocks may differ by the lag, too). A cell that is written later, with an older timestamp, is missed. Batch
+writes and sinks of this package are such writers: by default their cells have the time at which the job, or the
+micro-batch, began. The lag must be longer than they take, or they must use ``hbase.spark.write.timestamp=server``.
+Versions beyond the family's limit, and deleted cells, are visible until a (major) compaction removes them.
 
-``maxRowsPerTrigger`` is a number of cells. What a range of time holds is known only by looking, so each batch first
-reads the *keys* of all cells that are due and cuts at the timestamp that fits: exact, but what is left over is looked
-at again for the next batch. Cells of one millisecond are never separated, so a batch is larger where one has more.
+``maxRowsPerTrigger`` is a number of cells. The number of cells in a time range is known only after a scan. Therefore
+each batch first reads the *keys* of all cells that are due, and ends at the timestamp that fits. That is exact, but the
+next batch reads the remaining keys again. Cells of one millisecond are in one batch, which may exceed the limit.
 
 **Sink.** The cells of micro-batch N get the time that Spark wrote for it into the checkpoint before it ran
 (:mod:`spark_connector.streaming.checkpoint`), or ``hbase.spark.write.timestamp`` + N. A batch that is run again, after
@@ -44,7 +44,7 @@ from spark_connector.writing.writer import HBaseWriter, WriteMessage
 
 try:
     from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, SupportsTriggerAvailableNow
-except ImportError:  # before 4.2: no limits, and no end of what is available
+except ImportError:  # before 4.2: no read limits, and no Trigger.AvailableNow
     SupportsTriggerAvailableNow = object  # type: ignore[assignment,misc]  # a base class that adds nothing
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter
@@ -63,10 +63,10 @@ __all__ = ["ChangesPartition", "HBaseStreamReader", "HBaseStreamWriter"]
 _log = logging.getLogger(__name__)
 _runtime = ThreadRuntime(name="spark-streaming")  # clock only; it starts no thread
 
-#: The timestamps that a limit keeps in the driver's memory.
+#: The largest maxRowsPerTrigger: the driver keeps so many timestamps in memory.
 ROWS_PER_TRIGGER_MAX = 10_000_000
 _KEYS_ONLY = b"KeyOnlyFilter()"
-#: Spark tells a task the micro-batch that it belongs to (MicroBatchExecution.BATCH_ID_KEY).
+#: The local property of a task with the id of its micro-batch (MicroBatchExecution.BATCH_ID_KEY).
 _BATCH_ID = "streaming.sql.batchId"
 
 
@@ -106,19 +106,19 @@ class HBaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._query = Query.of(replace(options, max_versions=ALL_VERSIONS), schema)
         self._until: int | None = None  # of Trigger.AvailableNow
 
-    # -- offsets -------------------------------------------------------------------------------------------------
+    # -- offsets -----------------------------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, int]:
-        """Where a query begins that has no checkpoint yet."""
+        """Return the start of a query that has no checkpoint yet."""
         given = self._query.options.starting_timestamp
         return {"ts": _runtime.time_ms() if given is None else given}
 
     def latestOffset(self, start: dict[str, int] | None = None, limit: Any = None) -> dict[str, int]:
-        """Up to where the next batch reads. Spark before 4.2 calls it without arguments."""
+        """Return the end of the next batch. Spark before 4.2 calls it without arguments."""
         rows = getattr(limit, "max_rows", None)
         if rows is None and start is None and self._query.options.max_rows_per_trigger is not None:
             raise ConfigError(
-                "option maxRowsPerTrigger needs Spark 4.2 or newer: before, Spark does not ask for limits"
+                "option maxRowsPerTrigger needs Spark 4.2 or newer: older versions do not support read limits"
             )
         due = _runtime.time_ms() - self._query.options.stream_lag_ms if self._until is None else self._until
         begin = start["ts"] if start is not None else 0
@@ -131,15 +131,15 @@ class HBaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if rows is None else ReadMaxRows(rows)
 
     def reportLatestOffset(self) -> dict[str, int]:
-        """What would be due without limits; shown in the query's progress."""
+        """Return the end of the next batch without limits; Spark shows it in the query's progress."""
         return {"ts": _runtime.time_ms() - self._query.options.stream_lag_ms}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """All that is due now, and nothing that comes later."""
+        """Fix the end of the query at the current time minus the lag."""
         self._until = _runtime.time_ms() - self._query.options.stream_lag_ms
 
     def _fitting(self, start: int, due: int, rows: int) -> int:
-        """The latest instant up to which there are at most that many cells; at least one millisecond is taken."""
+        """Return the latest end with at most ``rows`` cells before it; it is at least 1 ms after the first cell."""
         query = self._between(start, due)
         query = replace(
             query, filter=_KEYS_ONLY if query.filter is None else b"(%b) AND %b" % (query.filter, _KEYS_ONLY)
@@ -155,17 +155,17 @@ class HBaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                         heapq.heapreplace(earliest, -cell.timestamp)
         if len(earliest) <= rows:
             return due
-        beyond = -earliest[0]  # the first cell that does not fit, and all of its millisecond, wait for the next batch
+        beyond = -earliest[0]  # the first cell that does not fit: its millisecond belongs to the next batch
         first = -max(earliest)
         if beyond > first:
             return beyond
         _log.info("more than %d cells have timestamp %d: they are one batch", rows, first)
         return first + 1
 
-    # -- batches -------------------------------------------------------------------------------------------------
+    # -- batches -----------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
-        """One for each region, as they are now."""
+        """Return a partition per split of the current regions."""
         begin, stop = start["ts"], end["ts"]
         if stop <= begin:
             return []
@@ -179,8 +179,8 @@ class HBaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """In a task: the changes of one split."""
-        if isinstance(partition, ChangesPartition):  # not Spark's own, for a batch without any
+        """Yield the changes of one split, in a task."""
+        if isinstance(partition, ChangesPartition):  # Spark passes its own partition for an empty batch
             yield from read_in_task(self._between(partition.start, partition.end), partition.value, partition.planned)
 
     def _between(self, start: int, end: int) -> Query:
@@ -188,24 +188,24 @@ class HBaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return replace(query, options=replace(query.options, timerange_start=start, timerange_end=end))
 
     def commit(self, end: dict[str, int]) -> None:
-        """Nothing is kept for a batch."""
+        """Do nothing: the reader keeps no state per batch."""
 
     def stop(self) -> None:
-        """Nothing runs between batches; clients close by age."""
+        """Do nothing: nothing runs between batches, and idle clients are closed by age."""
 
 
 # -- the sink --------------------------------------------------------------------------------------------------------
 
 
 def HBaseStreamWriter(options: Options, schema: StructType, overwrite: bool, checkpoint: str | None = None) -> Any:
-    """The sink of a stream; a clear error where Spark is too old for one that takes Arrow."""
+    """Return the sink of a stream; raise ConfigError if Spark has no sinks that take Arrow."""
     if DataSourceStreamArrowWriter is None:
         raise ConfigError("a stream into HBase needs Spark 4.1 or newer: use foreachBatch with spark_connector.write")
     return _StreamWriter(options, schema, overwrite, checkpoint)
 
 
 class _Batch:
-    """Which timestamps the cells of a micro-batch get; made on the driver, once for each batch."""
+    """The timestamps of the cells of a micro-batch; created on the driver, once per batch."""
 
     def __init__(self, options: Options, checkpoint: str | None) -> None:
         given = options.write_timestamp
@@ -216,7 +216,7 @@ class _Batch:
 
     @property
     def is_time(self) -> bool:
-        """True where the timestamp says when the micro-batch began."""
+        """True if the timestamp is the time at which the micro-batch began."""
         return self._time is not None
 
     def timestamp(self, batch_id: int) -> int:
@@ -234,28 +234,30 @@ class _Batch:
 
 
 def _running_batch() -> int:
-    """The micro-batch that this task belongs to."""
+    """Return the id of the micro-batch that this task belongs to."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
     known = context.getLocalProperty(_BATCH_ID) if context is not None else None
     if known is None:
-        raise ConfigError(f"Spark does not tell this task its micro-batch ({_BATCH_ID}): a stream cannot be written")
+        raise ConfigError(
+            f"this task has no local property {_BATCH_ID}, the id of its micro-batch: a stream cannot be written"
+        )
     return int(known)
 
 
 if DataSourceStreamArrowWriter is not None:
 
     class _StreamWriter(DataSourceStreamArrowWriter):
-        """Made anew for each micro-batch; writes as :class:`HBaseWriter` does, with the batch's timestamp.
+        """Writes one micro-batch as :class:`HBaseWriter` does, with the batch's timestamp.
 
-        In mode ``complete`` each batch puts the whole result; nothing is deleted, since no group of it ever goes away.
+        In mode ``complete`` each batch puts the whole result. Nothing is deleted, because its groups never disappear.
         """
 
         def __init__(self, options: Options, schema: StructType, overwrite: bool, checkpoint: str | None) -> None:
             self._batch = _Batch(options, checkpoint)
             given = options.write_timestamp
-            # The batch's own timestamp is handed over with each call, as a job's is.
+            # The batch's timestamp is an argument of each call.
             plain = options if given.ms is None else replace(options, write_timestamp=WriteTimestamp())
             self._writer = HBaseWriter(plain, schema, overwrite=False)
             self._writer.is_stamped_by_time = self._batch.is_time and given.column is None
@@ -267,5 +269,5 @@ if DataSourceStreamArrowWriter is not None:
             self._writer.stamp(self._batch.timestamp(batchId)).commit(messages)
 
         def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-            _log.warning("micro-batch %d failed; run again it writes the same cells", batchId)
+            _log.warning("micro-batch %d failed; when Spark runs it again, it writes the same cells", batchId)
             self._writer.stamp(self._batch.timestamp(batchId)).abort(messages)

@@ -1,1 +1,1 @@
-"""DataFrames into puts, deletes and increments."""
+"""Writes DataFrames as puts, deletes and increments."""

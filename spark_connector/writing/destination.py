@@ -1,4 +1,4 @@
-"""Gets the table of a write ready, once, on the driver: made with splits, emptied, or only checked. Never in a task."""
+"""Prepares the table of a write once, on the driver: creates it with splits, truncates it, or only checks it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ _log = logging.getLogger(__name__)
 
 
 def region_splits(options: Options) -> list[bytes]:
-    """Where a new table is cut: ``hbase.spark.write.splits``, or ``newtable`` regions as hbase-connectors makes them.
+    """Return the split keys of a new table: ``hbase.spark.write.splits``, or ``newtable`` regions.
 
-    There the first region ends at ``regionStart`` and the last begins at ``regionEnd``; two regions are cut between.
+    As in hbase-connectors, the first of ``newtable`` regions ends at ``regionStart`` and the last begins at
+    ``regionEnd``. Two regions are split in the middle between them.
 
     >>> from spark_connector.settings.options import Options
     >>> region_splits(Options.parse({"newtable": "6", "regionStart": "a", "regionEnd": "e"}))
@@ -38,13 +39,13 @@ def region_splits(options: Options) -> list[bytes]:
     if wanted == 1:
         return []
     if where.is_empty or not where.stop:
-        raise ConfigError("option regionStart must be before regionEnd: a new table's regions are cut between them")
+        raise ConfigError("option regionStart must be before regionEnd: a new table is split between them")
     if wanted == 2:
         return split_keys(where, 2)
     found = [where.start, *split_keys(where, wanted - 2), where.stop]
     if len(found) < wanted - 1:
         raise ConfigError(
-            f"option newtable = {wanted}: there are only {len(found)} keys to cut at between regionStart and "
+            f"option newtable = {wanted}: there are only {len(found)} split keys between regionStart and "
             "regionEnd; make the range wider, or give hbase.spark.write.splits"
         )
     return found
@@ -53,17 +54,17 @@ def region_splits(options: Options) -> list[bytes]:
 def prepare(
     connection: Connection, table: bytes, families: Iterable[bytes], options: Options, *, overwrite: bool = False
 ) -> None:
-    """Make the table if it is missing and that was asked for; empty it for ``overwrite``; check its families."""
+    """Create the table if it is missing and options ask for it; truncate it for ``overwrite``; check its families."""
     families = sorted(set(families))
     if overwrite and not options.write_truncate:
         raise ConfigError(
-            f"mode overwrite would delete every row of table '{keys.printable(table)}' first: say so with "
+            f"mode overwrite would delete every row of table '{keys.printable(table)}' first: allow that with "
             "hbase.spark.write.truncate=true, or use mode append, which replaces the cells that it writes"
         )
     if options.write_ttl_ms is not None and not connection.capabilities.cell_ttl:
         raise Unsupported(
-            f"the backend {connection.engine.backend.name!r} cannot give cells a TTL of their own "
-            "(hbase.spark.write.ttl): use thrift2:, or set one on the family"
+            f"the backend {connection.engine.backend.name!r} cannot set a TTL per cell (hbase.spark.write.ttl): "
+            "use thrift2:, or set one on the family"
         )
     descriptor = _described(connection, table)
     if descriptor is None:
@@ -84,16 +85,16 @@ def _described(connection: Connection, table: bytes) -> TableDescriptor | None:
 def _make(connection: Connection, table: bytes, families: list[bytes], options: Options) -> None:
     if options.new_table is None and not options.write_splits:
         raise TableNotFound(
-            f"table '{keys.printable(table)}' does not exist; to have it made, give newtable (a number of regions) or "
+            f"table '{keys.printable(table)}' does not exist; to create it, give newtable (a number of regions) or "
             "hbase.spark.write.splits (row keys)"
         )
     splits = region_splits(options)
     connection.create_table(table, {family: {} for family in families}, splits=splits)
-    _log.info("made table %s with %d regions", keys.printable(table), len(splits) + 1)
+    _log.info("created table %s with %d regions", keys.printable(table), len(splits) + 1)
 
 
 def check_families(descriptor: TableDescriptor, families: Iterable[bytes]) -> None:
-    """NoSuchFamily, with those that there are."""
+    """Raise NoSuchFamily, with the existing families, if one of the families is missing."""
     there = {family.name for family in descriptor.families}
     missing = [name for name in families if name not in there]
     if missing:
@@ -105,7 +106,7 @@ def check_families(descriptor: TableDescriptor, families: Iterable[bytes]) -> No
 
 
 def truncate(connection: Connection, descriptor: TableDescriptor) -> None:
-    """Delete a table and make it again, with the same settings and the same regions (truncate_preserve)."""
+    """Delete a table and create it again, with the same settings and regions (truncate_preserve)."""
     splits = _splits_of(connection, descriptor.name)
     name = keys.printable(descriptor.name)
     _log.warning("truncating table %s: %d regions", name, len(splits) + 1)
@@ -114,7 +115,7 @@ def truncate(connection: Connection, descriptor: TableDescriptor) -> None:
 
 
 def copy_of(source: Connection, table: bytes, target: Connection, name: bytes, renamed: dict[bytes, bytes]) -> None:
-    """Make a table with the settings and regions of another one, perhaps elsewhere; families may be renamed."""
+    """Create a table with the settings and regions of another one, on any cluster; families may be renamed."""
     from dataclasses import replace
 
     descriptor = source.engine.describe(table)
@@ -129,7 +130,7 @@ def _splits_of(connection: Connection, table: bytes) -> list[bytes]:
     if splits and not connection.capabilities.create_with_splits:
         raise Unsupported(
             f"table '{keys.printable(table)}' has {len(splits) + 1} regions, and the backend "
-            f"{connection.engine.backend.name!r} cannot make a table with splits: use thrift2: or hbase:"
+            f"{connection.engine.backend.name!r} cannot create a table with splits: use thrift2: or hbase:"
         )
     return splits
 

@@ -1,7 +1,7 @@
-"""What waits to be sent, in one of two shapes that can be sorted, cut and written alike.
+"""Rows to be written, in one of two forms with the same interface (sort, cut, write).
 
-:class:`Mutations` are objects, one per row: any of them can be anything. :class:`Page` is puts of the same columns in
-Arrow, for which no Python runs row by row.
+:class:`Mutations` holds one object per row, of any kind of mutation. :class:`Page` holds puts of the same columns in
+Arrow, and runs no Python code per row.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ __all__ = ["Load", "Mutation", "Mutations", "Page", "bytes_of_mutation", "cells_
 
 Mutation = Put | Delete | Increment
 L = TypeVar("L", bound="Load")
-_Sized = tuple[bytes, int, Mutation]  # row, bytes, and what is to be written
+_Sized = tuple[bytes, int, Mutation]  # row, bytes, mutation
 
-#: What a KeyValue has beside row, column and value: lengths, timestamp and type (KeyValue.FIXED_OVERHEAD and infos).
+#: Bytes of a KeyValue beside row, column and value: lengths, timestamp and type (KeyValue.FIXED_OVERHEAD and infos).
 CELL_OVERHEAD = 20
 
 
 def cells_of_mutation(mutation: Mutation) -> int:
-    """How many cells a mutation writes; a delete of a whole row counts as one."""
+    """Return the number of cells that a mutation writes; a delete of a whole row counts as one."""
     if isinstance(mutation, Increment):
         return len(mutation.amounts)
     return len(mutation.cells) or 1
 
 
 def bytes_of_mutation(mutation: Mutation) -> int:
-    """About as many bytes as it has as KeyValues."""
+    """Return about the number of bytes of a mutation's KeyValues."""
     row = len(mutation.row) + CELL_OVERHEAD
     if isinstance(mutation, Increment):
         return sum([row + len(column) + 8 for column, _ in mutation.amounts])
@@ -49,7 +49,7 @@ def bytes_of_mutation(mutation: Mutation) -> int:
 
 
 class Rows(Protocol):
-    """Keys, of which few are looked at."""
+    """Row keys by index; an implementation may convert a key only when it is read."""
 
     def __len__(self) -> int: ...
 
@@ -57,7 +57,7 @@ class Rows(Protocol):
 
 
 class Load(Protocol):
-    """Some rows to be written; ``len()`` says how many."""
+    """Rows to be written; ``len()`` is their number."""
 
     @property
     def byte_count(self) -> int: ...
@@ -70,21 +70,21 @@ class Load(Protocol):
     def rows(self) -> Rows: ...
 
     def sorted(self: L) -> L:
-        """By row; two of one row keep their order."""
+        """Return the same rows sorted by key; mutations of one row keep their order."""
         ...
 
     def part(self: L, begin: int, end: int) -> L: ...
 
     def joined(self: L, others: Iterable[L]) -> L:
-        """This one, and others of its kind behind it."""
+        """Return this load followed by others of the same kind."""
         ...
 
     def until(self, begin: int, rows: int, byte_count: int) -> int:
-        """The end of a part that has so many rows, or just so many bytes, whichever is less."""
+        """Return the end of the part from ``begin`` that first reaches ``rows`` rows or ``byte_count`` bytes."""
         ...
 
     def write(self, engine: Engine, table: bytes) -> dict[bytes, MetaClientError]:
-        """Write all; the rows that could not be written, and why."""
+        """Write all rows; return the rows that could not be written, with their errors."""
         ...
 
 
@@ -104,7 +104,7 @@ class Mutations:
         self._waiting = list(waiting)
 
     def add(self, mutation: Mutation) -> int:
-        """Take one more; how many bytes it has."""
+        """Add a mutation; return its number of bytes."""
         size = bytes_of_mutation(mutation)
         self._waiting.append((mutation.row, size, mutation))
         return size
@@ -157,7 +157,7 @@ class Page:
 
     def __init__(self, page: PutPage, ends: Any = None) -> None:
         self._page = page
-        self._ends = _ends(page) if ends is None else ends  # bytes before each row, and before what would follow
+        self._ends = _ends(page) if ends is None else ends  # bytes before each row, and the sum of all
 
     @property
     def byte_count(self) -> int:
@@ -198,7 +198,7 @@ class Page:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What pages have in common that can be joined."""
+        """Pages with equal kinds can be joined."""
         return self._page.columns, self._page.durability, self._page.ttl_ms
 
     def until(self, begin: int, rows: int, byte_count: int) -> int:
@@ -210,7 +210,7 @@ class Page:
 
 
 def _ends(page: PutPage) -> Any:
-    """As :func:`bytes_of_mutation` counts them, added up."""
+    """Return the cumulated bytes of a page's rows, counted as in :func:`bytes_of_mutation`."""
     import numpy as np
     import pyarrow.compute as pc
 

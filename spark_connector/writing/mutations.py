@@ -1,15 +1,15 @@
-"""Arrow record batches of Spark -> puts, deletes and increments.
+"""Converts Arrow record batches of Spark to puts, deletes and increments.
 
-The shape follows ``hbase.spark.query.layout``, as it does when reading: the catalog's ``columns`` (any selection of
-them that has the whole key), ``map``, or ``cells`` and ``raw`` (a row for each cell, with its own timestamp and type;
-neighbours of one row become one mutation).
+The columns follow ``hbase.spark.query.layout``, as in reads: the catalog's ``columns`` (any selection with the whole
+key), ``map``, or ``cells`` and ``raw`` (one row per cell, with its own timestamp and type; adjacent cells of one row
+become one mutation).
 
-What a row becomes, by ``hbase.spark.write.operation``:
+``hbase.spark.write.operation`` chooses the mutation of a row:
 
-- ``put``: a Put of its cells. A null is skipped, deletes the cell (a Delete behind the Put) or is written as an empty
-  value, by ``hbase.spark.write.nulls``. A row without anything to write becomes nothing.
-- ``delete``: with columns beside the key, a Delete of the cells whose value is not null; without, of the whole row. All
-  versions up to the timestamp.
+- ``put``: a Put of its cells. A null is skipped, deletes the cell (a Delete after the Put) or is written as an empty
+  value, by ``hbase.spark.write.nulls``. A row without cells to write gives no mutation.
+- ``delete``: with columns beside the key, a Delete of the cells whose value is not null; otherwise of the whole row. It
+  deletes all versions up to the timestamp.
 - ``increment``: an Increment by each value that is not null.
 """
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
 
 __all__ = ["check_writable", "page_from_batch", "rows_from_batch"]
 
-#: A cell to be written: its bytes; None: it is to be deleted.
+#: A column and its bytes; None if the cell is to be deleted.
 _Written = tuple[bytes, bytes | None]
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _MS = datetime.timedelta(milliseconds=1)
 
 
 def check_writable(schema: pa.Schema, catalog: Catalog, options: Options) -> None:
-    """Raise now, on the driver, what would fail in every task: columns, types and settings that do not fit.
+    """Raise ConfigError for columns, types and settings that do not fit: on the driver, before every task fails.
 
     >>> import pyarrow as pa
     >>> from spark_connector.settings.options import Options
@@ -83,13 +83,15 @@ def check_writable(schema: pa.Schema, catalog: Catalog, options: Options) -> Non
 
 
 def _check_settings(where: str, options: Options) -> None:
-    """ConfigError for a setting that would have no effect on what is written."""
+    """Raise ConfigError for a setting that would have no effect on the written cells."""
     operation, layout = options.write_operation, options.layout
     if operation != "put" and (options.write_ttl_ms is not None or options.write_nulls != "skip"):
         name = "ttl" if options.write_ttl_ms is not None else "nulls"
         raise ConfigError(f"{where}: option hbase.spark.write.{name} is for puts, not for operation {operation}")
     if operation == "increment" and not options.write_timestamp.is_job:
-        raise ConfigError(f"{where}: option hbase.spark.write.timestamp is not for increments: servers stamp them")
+        raise ConfigError(
+            f"{where}: option hbase.spark.write.timestamp is not for increments: servers set their timestamps"
+        )
     if layout.has_a_row_per_cell and (options.write_nulls != "skip" or options.write_timestamp.column is not None):
         name = "nulls" if options.write_nulls != "skip" else "timestamp"
         raise ConfigError(
@@ -99,7 +101,7 @@ def _check_settings(where: str, options: Options) -> None:
 
 
 def _written_names(names: Sequence[str], options: Options) -> list[str]:
-    """Without the column that holds the timestamp."""
+    """Return the columns without the one that holds the timestamp."""
     column = options.write_timestamp.column
     if column is not None and column not in names:
         raise ConfigError(f"hbase.spark.write.timestamp: the DataFrame has no column {column} ({', '.join(names)})")
@@ -115,7 +117,7 @@ def _check_shape(where: str, names: Sequence[str], options: Options) -> None:
         )
     if options.layout is not Layout.MAP and options.write_operation != "put":
         raise ConfigError(
-            f"{where}: layout {options.layout.value} says itself what each cell is: leave the operation put"
+            f"{where}: layout {options.layout.value} has a type per cell: leave hbase.spark.write.operation=put"
         )
     if options.layout is Layout.MAP and options.write_operation == "increment":
         raise ConfigError(f"{where}: layout map holds bytes, which cannot be added: use a catalog")
@@ -149,7 +151,7 @@ def _check_type(where: str, name: str, arrow_type: pa.DataType, type: DataType) 
 def rows_from_batch(
     batch: pa.RecordBatch, catalog: Catalog, options: Options, timestamp: int
 ) -> Iterator[Put | Delete | Increment]:
-    """The mutations of a batch, in its order; see the module's docstring.
+    """Yield the mutations of a batch, in its order; see the module's docstring.
 
     ``timestamp`` (ms) is the job's; ``hbase.spark.write.timestamp`` may replace it. BadValueError names the row and the
     column of a value that cannot be written.
@@ -163,9 +165,9 @@ def rows_from_batch(
 
 
 def page_from_batch(batch: pa.RecordBatch, catalog: Catalog, options: Options, timestamp: int) -> PutPage | None:
-    """The puts of a batch in one page, the same as :func:`rows_from_batch` makes of it; None where a page will not do.
+    """Return the puts of a batch as one page, with the cells of :func:`rows_from_batch`; None if that is impossible.
 
-    That is: other layouts, families as maps, and everything that deletes or increments.
+    A page cannot hold other layouts, families as maps, deletes and increments.
     """
     check_writable(batch.schema, catalog, options)
     if options.layout is not Layout.COLUMNS or options.write_operation != "put" or options.write_nulls == "delete":
@@ -202,7 +204,7 @@ class _Columns:
         return self._puts_and_deletes(rows)
 
     def page(self) -> PutPage | None:
-        """The puts of all rows that have anything to write; None with maps among the columns."""
+        """Return the puts of all rows with a cell to write; None if a column is a map."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -227,7 +229,7 @@ class _Columns:
         return made.changed(lambda array: array.filter(is_there))
 
     def _cells(self, column: pa.Array, field: CellColumn, rows: pa.Array) -> pa.Array:
-        """The bytes of a column's cells; null where there is none to write."""
+        """Return the bytes of a column's cells; null for rows without a cell to write."""
         import pyarrow as pa
 
         cells = _encoded_array(column, field.codec, field.type)
@@ -253,7 +255,7 @@ class _Columns:
         return pa.array(rows, pa.large_binary())
 
     def _encoded_row_keys(self) -> pa.Array | None:
-        """The keys all at once where they are one value each; None where they are not, or one is wrong."""
+        """Return all row keys, encoded together; None for keys of several parts, padded keys, and invalid keys."""
         import pyarrow.compute as pc
 
         (part, *others), (column, *_) = self._catalog.key, self._key_columns
@@ -295,7 +297,7 @@ class _Columns:
     # -- cells of one column, row by row
 
     def _named(self, name: str, field: CellColumn | FamilyColumn) -> Iterator[list[tuple[bytes, Any]]]:
-        """The cells that are not null, with Arrow's values."""
+        """Yield the cells of each row that are not null, with Python's values."""
         for value in self._batch.column(name).to_pylist():
             if isinstance(field, CellColumn):
                 yield [] if value is None else [(field.column, value)]
@@ -305,7 +307,7 @@ class _Columns:
     def _written(
         self, name: str, field: CellColumn | FamilyColumn, rows: Sequence[bytes]
     ) -> Iterator[Iterable[_Written]]:
-        """The cells to be written or deleted."""
+        """Return the cells of each row to be written or deleted."""
         if isinstance(field, FamilyColumn):
             return self._written_family(name, field, rows)
         return self._written_cells(name, field, rows)
@@ -353,7 +355,7 @@ class _Columns:
 
 
 def _encoded_array(column: pa.Array, codec: Codec, type: DataType) -> pa.Array | None:
-    """The cells' bytes of a whole column, null where a value is; None where they must be encoded one by one."""
+    """Return the bytes of a column's cells, with nulls for nulls; None if values must be encoded one by one."""
     import numpy as np
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -374,7 +376,7 @@ def _encoded_array(column: pa.Array, codec: Codec, type: DataType) -> pa.Array |
 
 
 def _kept(column: pa.Array) -> np.ndarray | None:
-    """Values of a fixed width as Arrow keeps them, 0 for nulls; None for others."""
+    """Return values of a fixed width in Arrow's representation, with 0 for nulls; None for other types."""
     import pyarrow.types as kinds
 
     column = _as_number(column)
@@ -388,7 +390,7 @@ def _kept(column: pa.Array) -> np.ndarray | None:
 
 
 def _as_number(column: pa.Array) -> pa.Array:
-    """Days and microseconds for dates and times; others as they are."""
+    """Return dates as days and timestamps as microseconds; other columns unchanged."""
     import pyarrow as pa
     import pyarrow.types as kinds
 
@@ -399,7 +401,7 @@ def _as_number(column: pa.Array) -> pa.Array:
 
 
 def _check_years(column: pa.Array, type: DataType) -> None:
-    """Raise BadValueError for a day or an instant that could not be read again."""
+    """Raise BadValueError for a date or timestamp outside of the years that a read supports."""
     import pyarrow.compute as pc
 
     show = date_of if type.name == "date" else instant_of if type.name.startswith("timestamp") else None
@@ -412,13 +414,13 @@ def _check_years(column: pa.Array, type: DataType) -> None:
 
 
 def _values(column: pa.Array, codec: Codec, type: DataType) -> tuple[list[Any], bool]:
-    """Python's values of a column, and whether they are already the cells' bytes."""
+    """Return the values of a column, and True if they are the cells' bytes already."""
     at_once = _encoded_array(column, codec, type)
     return (column.to_pylist(), False) if at_once is None else (at_once.to_pylist(), True)
 
 
 def _timestamps(batch: pa.RecordBatch, options: Options, job: int) -> list[int]:
-    """The timestamp of each row, in milliseconds; null in the column means: the job's."""
+    """Return the timestamp of each row, in milliseconds; a null in the column stands for the job's timestamp."""
     given = options.write_timestamp
     if given.column is None:
         return [job if given.ms is None else given.ms] * batch.num_rows

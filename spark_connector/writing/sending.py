@@ -1,14 +1,14 @@
-"""Sends many mutations of one table, one by one or in pages: region by region, several batches on their way at a time.
+"""Sends many mutations of one table, as objects or in pages: grouped by region, with several batches in flight.
 
-1. Mutations wait until there are :data:`BATCHES_BUFFERED` batches' worth of them, by rows or by bytes. Then they are
-   sorted by row, dealt out to the servers of their regions, as far as the shipped locations know them, and what a
-   server gets is cut into batches. So a call goes to one server and to few regions there, also behind a gateway: a
-   server writes its log once for each region of a call. What does not fill a batch waits on, half of all at most.
-2. While the next ones are collected, one batch is sent for each batch's worth: the caller and the servers work side by
-   side, and no more than twice :data:`BATCHES_BUFFERED` batches are in memory.
-3. At most ``concurrency`` batches are on their way. The rate limit counts what is sent, and sleeps before a batch.
-4. The client tries each row again that its region refused (moved, split, too busy). What it gives up on ends in one
-   :class:`~metaclient.errors.BatchError` that names the rows; then nothing more is sent.
+1. Mutations are buffered until there are :data:`BATCHES_BUFFERED` batches of them, by rows or by bytes. Then they are
+   sorted by row, grouped by the servers of their regions (as far as the cached locations know them), and cut into
+   batches. So a call goes to one server and to few of its regions, also through a gateway; a server writes its log once
+   per region of a call. Partial batches stay in the buffer, at most half of its size.
+2. While the next mutations are collected, one batch is sent for each batch collected. So the caller and the servers
+   work at the same time, and at most twice :data:`BATCHES_BUFFERED` batches are in memory.
+3. At most ``concurrency`` batches are in flight. The rate limit counts the bytes sent, and sleeps before a batch.
+4. The client retries each row that its region refused (moved, split, too busy). Rows that still fail raise one
+   :class:`~metaclient.errors.BatchError` that names them, and nothing more is sent.
 
 >>> import metaclient
 >>> from metaclient.model import Cell, Put
@@ -44,9 +44,9 @@ __all__ = ["Sender", "Sent"]
 
 L = TypeVar("L", bound=Load)
 
-#: Batches' worth of mutations that are sorted and cut at a time.
+#: The size of the buffer that is sorted and cut into batches, in batches.
 BATCHES_BUFFERED = 8
-#: A batch ends by the client's own deadline; after this much more the runtime itself is broken.
+#: A batch ends by the client's own deadline; if it has not ended this much later, the runtime is broken.
 GRACE_S = 30.0
 #: Rows that an error message names.
 ROWS_NAMED = 3
@@ -54,7 +54,7 @@ ROWS_NAMED = 3
 
 @dataclass(slots=True)
 class Sent:
-    """What was sent, and what it took."""
+    """The numbers of rows, cells, bytes and batches sent, and of retries."""
 
     rows: int = 0
     cells: int = 0
@@ -64,7 +64,7 @@ class Sent:
 
 
 class Sender:
-    """Collects and sends; a context manager that sends the rest at its end (unless it ends with an error)."""
+    """Buffers and sends mutations; as a context manager it sends the rest at its end, unless there was an error."""
 
     def __init__(
         self,
@@ -83,15 +83,15 @@ class Sender:
         self._concurrency = concurrency
         self._runtime: Runtime = connection.engine.runtime
         self._pace = _Pace(self._runtime, bytes_per_s) if bytes_per_s is not None else None
-        self._mutations = Mutations()  # what waits, with the pages
+        self._mutations = Mutations()  # the buffer: mutations, and the pages below
         self._pages: list[Page] = []
-        self._worths = 0  # batches' worth that were taken since the last cut
-        self._rows_left = batch_rows  # until the next batch's worth is full, as are the bytes
+        self._worths = 0  # full batches that were collected since the last cut
+        self._rows_left = batch_rows  # rows and bytes until the next batch is full
         self._bytes_left = batch_bytes
         self._ready: deque[Load] = deque()
         self._running: list[Task[None]] = []
         self._retries_before = self._retries()
-        self._sent_lock = self._runtime.lock()  # guards sent: batches end in threads of their own
+        self._sent_lock = self._runtime.lock()  # guards sent: batches end in other threads
         self.sent = Sent()
         self.servers: set[ServerName | None] = set()
 
@@ -107,16 +107,16 @@ class Sender:
             self._settle()
 
     def add(self, mutation: Mutation) -> None:
-        """Take one; may send batches, and wait for one that is on its way."""
+        """Add one mutation; may send batches, and wait for one in flight."""
         self.extend((mutation,))
 
     def extend(self, mutations: Iterable[Mutation]) -> None:
-        """Take many, one after the other."""
+        """Add many mutations; see :meth:`add`."""
         for mutation in mutations:
             self._take(1, self._mutations.add(mutation))
 
     def extend_page(self, page: PutPage) -> None:
-        """Take many puts at once."""
+        """Add a page of puts; see :meth:`add`."""
         load = Page(page)
         begin = 0
         while begin < len(load):
@@ -127,7 +127,7 @@ class Sender:
             begin = end
 
     def flush(self) -> None:
-        """Send all that waits, and wait until all of it is written; BatchError when some rows cannot be."""
+        """Send the whole buffer and wait until it is written; raise BatchError if rows cannot be written."""
         self._ready.extend(self._batches())
         while self._ready:
             self._send(self._ready.popleft())
@@ -135,10 +135,10 @@ class Sender:
             self._collect_one()
         self.sent.retries = self._retries() - self._retries_before
 
-    # -- what waits ----------------------------------------------------------------------------------------------
+    # -- the buffer --------------------------------------------------------------------------------------------------
 
     def _take(self, rows: int, byte_count: int) -> None:
-        """So much more waits; when that makes a batch's worth, a batch may go."""
+        """Count rows and bytes added to the buffer; when they fill a batch, send a ready one or cut the buffer."""
         self._rows_left -= rows
         self._bytes_left -= byte_count
         if self._rows_left > 0 and self._bytes_left > 0:
@@ -152,7 +152,7 @@ class Sender:
             self._cut()
 
     def _cut(self) -> None:
-        """Make the full batches ready, and as many others as leave half of what may wait, the fullest first."""
+        """Move the full batches to the ready queue, and the fullest others until the buffer is at most half full."""
         batches = sorted(self._batches(), key=self._worth)
         left = fsum(map(self._worth, batches))
         while batches and (self._worth(batches[-1]) >= 1 or left > BATCHES_BUFFERED / 2):
@@ -164,11 +164,11 @@ class Sender:
         self._worths = ceil(left)
 
     def _worth(self, batch: Load) -> float:
-        """How full it is, by rows or by bytes; 1 is full."""
+        """Return how full a batch is, by rows or by bytes; 1 is full."""
         return max(len(batch) / self._batch_rows, batch.byte_count / self._batch_bytes)
 
     def _batches(self) -> Iterator[Load]:
-        """All that waits, by server and in the order of its rows; it waits no more."""
+        """Empty the buffer and yield its batches, by server and sorted by row."""
         by_kind: dict[object, list[Page]] = {}
         for page in self._pages:
             by_kind.setdefault(page.kind, []).append(page)
@@ -187,7 +187,7 @@ class Sender:
             begin = end
 
     def _by_server(self, load: L) -> dict[ServerName | None, L]:
-        """One look at the map for each region: its rows are neighbours."""
+        """Return the rows per server; the location cache is searched once per region, because the rows are sorted."""
         cached = self._engine.cached_location
         rows = load.rows()
         runs: dict[ServerName | None, list[tuple[int, int]]] = {}
@@ -204,7 +204,7 @@ class Sender:
         dealt = {server: [load.part(*run) for run in found] for server, found in runs.items()}
         return {server: first.joined(others) for server, (first, *others) in dealt.items()}
 
-    # -- one batch ---------------------------------------------------------------------------------------------
+    # -- one batch ---------------------------------------------------------------------------------------------------
 
     def _send(self, batch: Load) -> None:
         if self._pace is not None:
@@ -217,12 +217,12 @@ class Sender:
         self._running.append(self._runtime.start(self._write, batch, name="spark-write"))
 
     def _collect_one(self) -> None:
-        """Wait for one batch that is on its way; its error is raised after the others have ended."""
+        """Wait for one batch in flight; raise its error after the other batches have ended."""
         deadline = self._runtime.now() + self._engine.config.operation_timeout_s + GRACE_S
         done: Any = self._runtime.wait_first(self._running, deadline)
         if done is None:
             raise DeadlineExceeded(
-                f"{len(self._running)} batches on table '{keys.printable(self._table)}' did not end in their time",
+                f"{len(self._running)} batches on table '{keys.printable(self._table)}' did not end by their deadline",
                 may_have_applied=True,
             )
         self._running.remove(done)
@@ -233,7 +233,7 @@ class Sender:
             raise
 
     def _settle(self) -> None:
-        """Wait for what is on its way, whatever becomes of it: a first error is already being raised."""
+        """Wait for the batches in flight and ignore their errors: the first error is already being raised."""
         deadline = self._runtime.now() + self._engine.config.operation_timeout_s + GRACE_S
         while self._running:
             done: Any = self._runtime.wait_first(self._running, deadline)
@@ -242,7 +242,7 @@ class Sender:
             self._running.remove(done)
 
     def _write(self, batch: Load) -> None:
-        """Runs in a task of the runtime, one of several."""
+        """Write a batch; runs in a task of the runtime, up to ``concurrency`` at a time."""
         failed = batch.write(self._engine, self._table)
         if failed:
             raise BatchError(_summary(failed, len(batch), self._table), failed=failed)

@@ -1,18 +1,18 @@
 """Writes DataFrames: puts, deletes and increments, sent by the workers, prepared once on the driver.
 
-1. ``HBaseWriter()`` runs on the driver: it checks schema and catalog, gets the table ready (:mod:`.destination`), fixes
-   *one timestamp for the job*, and reads where the table's regions are. All of that travels to the tasks.
+1. ``HBaseWriter()`` runs on the driver: it checks schema and catalog, prepares the table (:mod:`.destination`), fixes
+   *one timestamp for the job*, and reads the locations of the table's regions. The tasks get all of that by pickle.
 2. A task sends its rows by :class:`~spark_connector.writing.sending.Sender`. Because the timestamp is the job's, a task
-   that runs again, or twice at a time (speculation), writes the same cells again: there is one version. Two
-   rows of the DataFrame with one key are two writes of one cell: which one stays is not defined. With
-   ``hbase.spark.write.timestamp=server`` each cell gets the time at which its server writes it instead: a repetition is
-   one more version.
-3. Increments cannot be repeated without being counted twice, and Spark repeats tasks; so they are refused unless
+   that runs again, or twice at the same time (speculation), writes the same cells again: there is one version. Two rows
+   of the DataFrame with one key write the same cells, and the result is undefined. With
+   ``hbase.spark.write.timestamp=server`` each cell gets the time at which its server writes it; then a repeated task
+   adds a version.
+3. A repeated increment counts twice, and Spark repeats tasks. Therefore increments are refused unless
    ``hbase.spark.write.atleastonce=true`` accepts that.
-4. Cells with the job's timestamp become visible up to the job's duration later than they say. A stream that reads the
-   table (:mod:`.streaming`) waits ``hbase.spark.stream.lag.ms`` for such cells; a job that took longer than the default
-   warns.
-5. Spark tells ``abort`` nothing of what failed or killed tasks wrote. It logs the timestamp, by which the cells can be
+4. A cell with the job's timestamp may become visible as late as the end of the job. A stream that reads the table
+   (:mod:`.streaming`) waits ``hbase.spark.stream.lag.ms`` for such cells. A job that took longer than the default logs
+   a warning.
+5. ``abort`` does not get from Spark what failed or killed tasks wrote. It logs the timestamp, by which the cells can be
    found.
 """
 
@@ -52,15 +52,15 @@ _log = logging.getLogger(__name__)
 #: Clock only; it starts no thread.
 _runtime = ThreadRuntime(name="spark-writer")
 MB = 1 << 20
-#: As long a stream waits for cells by default.
+#: The time that a stream waits for late cells by default.
 STREAM_LAG_MS = Options().stream_lag_ms
-#: Tasks that each write to more servers than this, and to most of them, are told about repartitionByRange.
+#: If most tasks write to more servers than this, the log advises repartitionByRange.
 SERVERS_PER_TASK = 2
 
 
 @dataclass(frozen=True)
 class WriteMessage(WriterCommitMessage):
-    """What one task has written."""
+    """The numbers of rows, cells and bytes that one task has written."""
 
     partition: int
     attempt: int
@@ -73,7 +73,7 @@ class WriteMessage(WriterCommitMessage):
 
 
 class HBaseWriter(DataSourceArrowWriter):
-    """``df.write.format("hbase")``; made on the driver, pickled to the tasks, and to where the job is committed."""
+    """``df.write.format("hbase")``; created on the driver, pickled to the tasks and to the process that commits."""
 
     def __init__(self, options: Options, schema: StructType, overwrite: bool) -> None:
         options = options.resolved()
@@ -83,21 +83,21 @@ class HBaseWriter(DataSourceArrowWriter):
         self._table = self._catalog.table
         check_write(schema, self._catalog, options, overwrite=overwrite)
         self.timestamp = _timestamp_of(options)
-        #: True where the timestamp says when the write began.
+        #: True if the timestamp is the time at which the write began.
         self.is_stamped_by_time = options.write_timestamp.is_job
         with clients.lease(options) as connection:
             destination.prepare(connection, self._table, self._catalog.families(), options, overwrite=overwrite)
             self._locations = locations_of(connection, self._table, options)
         self._planned = lookup_counts.planned()
 
-    # -- in a task ---------------------------------------------------------------------------------------------
+    # -- in a task ---------------------------------------------------------------------------------------------------
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMessage:
         """Write one partition."""
         return self.write_at(iterator, self.timestamp)
 
     def write_at(self, batches: Iterator[pa.RecordBatch], timestamp: int) -> WriteMessage:
-        """The same with another timestamp than the job's: a stream has one for each micro-batch."""
+        """Write one partition with this timestamp; a stream has one per micro-batch."""
         first = next(batches, None)
         if first is None:
             return _message(None)
@@ -116,14 +116,14 @@ class HBaseWriter(DataSourceArrowWriter):
         return message
 
     def stamp(self, timestamp: int) -> HBaseWriter:
-        """With this timestamp from now on."""
+        """Set the timestamp, and return the writer."""
         self.timestamp = timestamp
         return self
 
-    # -- on the driver again -------------------------------------------------------------------------------------
+    # -- on the driver, at the end -----------------------------------------------------------------------------------
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """All tasks are done."""
+        """Log the sums of all tasks, which have succeeded."""
         done = [one for one in messages if isinstance(one, WriteMessage)]
         _log.info("wrote %s to table %s, timestamp %s", _told(done), keys.printable(self._table), self._stamp())
         self._warn_of_streams()
@@ -133,10 +133,10 @@ class HBaseWriter(DataSourceArrowWriter):
             _log.info("most tasks wrote to several servers: df.repartitionByRange(%s) would make fewer calls", key)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """A task has failed for good; what the others wrote stays, and Spark does not tell what that is."""
+        """Log that a task has failed for good; the cells that tasks have written stay in the table."""
         done = [one for one in messages if isinstance(one, WriteMessage)]
         _log.error(
-            "the write to table %s was given up: %d of %d tasks had ended and wrote %s, others may have written in "
+            "the write to table %s failed: %d of %d tasks had ended and wrote %s, others may have written in "
             "part; all cells of this job have timestamp %s%s",
             keys.printable(self._table),
             len(done),
@@ -145,11 +145,11 @@ class HBaseWriter(DataSourceArrowWriter):
             self._stamp(),
             ""
             if self._options.write_timestamp.is_servers
-            else ", and writing it again replaces them if it is given as hbase.spark.write.timestamp",
+            else "; to replace them, write again with this timestamp as hbase.spark.write.timestamp",
         )
 
     def _warn_of_streams(self) -> None:
-        """Log that a stream of the table may have missed cells, if the write took longer than streams wait."""
+        """Log a warning if the write took longer than streams of the table wait by default."""
         took_ms = _runtime.time_ms() - self.timestamp
         if self.is_stamped_by_time and took_ms > STREAM_LAG_MS:
             _log.warning(
@@ -176,7 +176,7 @@ def _timestamp_of(options: Options) -> int:
 
 
 def check_write(schema: StructType, catalog: Catalog, options: Options, *, overwrite: bool = False) -> None:
-    """ConfigError for a write that could not work, or that would do harm."""
+    """Raise ConfigError for a write that cannot work, or that needs an option to allow it."""
     check_writable(arrow_schema(schema), catalog, options)
     if options.write_operation == "increment" and not options.write_at_least_once:
         raise ConfigError(
@@ -192,7 +192,7 @@ def check_write(schema: StructType, catalog: Catalog, options: Options, *, overw
 
 
 def locations_of(connection: Connection, table: bytes, options: Options) -> bytes:
-    """The table's map of regions for the tasks: one scan of hbase:meta; empty where tasks look for themselves."""
+    """Return the locations of the table's regions, by one scan of hbase:meta; empty if tasks do their own lookups."""
     if options.locations != "ship":
         return b""
     connection.warm_up(table)
@@ -200,13 +200,13 @@ def locations_of(connection: Connection, table: bytes, options: Options) -> byte
 
 
 def learn(connection: Connection, table: bytes, locations: bytes) -> None:
-    """In a task: take the shipped map; read it anew without one, or when it may be why the first attempt failed."""
+    """Import the shipped locations; read them again if there are none, or if the task failed with them before."""
     if not clients.take_locations(connection, locations, attempt=attempt_number()):
         connection.warm_up(table)
 
 
 def sender_of(connection: Connection, table: bytes, options: Options) -> Sender:
-    """A sender as the options want it."""
+    """Return a sender with the settings of the options."""
     return Sender(
         connection,
         table,

@@ -179,7 +179,7 @@ class TestCopyTable:
             copy(to_table="other")
         with pytest.raises(TableNotFound, match="nosuch"):
             copy(to_table="nosuch")
-        with pytest.raises(ConfigError, match="two of them would become one"):
+        with pytest.raises(ConfigError, match="two of them have the same new name"):
             copy(to_table="other", families="a:x,b:x")
 
 

@@ -224,7 +224,7 @@ def _col(name: str) -> Any:
 @pytest.mark.essential
 def test_sparks_own_push_down_cannot_be_asked_for(spark: Any, ten: Any, catalog: str) -> None:
     """With it ``df.where("i = 1").count()`` and then ``df.count()`` gave 1 and 1."""
-    with pushdown(spark, "true"), pytest.raises(Exception, match=r"pushdown\.catalyst = true: it was taken away"):
+    with pushdown(spark, "true"), pytest.raises(Exception, match=r"pushdown\.catalyst = true: it was removed"):
         load(spark, ten, catalog, **{"hbase.spark.pushdown.catalyst": "true"}).count()
 
 

@@ -1,7 +1,7 @@
 """Makes ``spark.read.format("hbase")`` work after ``pip install``: Spark imports every top-level ``pyspark_*`` module.
 
-It does so at each first look-up of any data source, so nothing heavy is imported here: pyarrow, the client and the rest
-come with the first method that needs them.
+Spark does so when any data source is looked up for the first time. Therefore nothing slow is imported here: pyarrow and
+the client are imported by the first method that needs them.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-r"""Codecs: how values of a column become the bytes of a cell or of a row key, and back.
+r"""Codecs: encode values of a column as the bytes of a cell or of a row key, and decode them.
 
 >>> from spark_connector.schema.types import parse_type
 >>> codec_named("naive").encode(7, parse_type("int"))
@@ -36,7 +36,7 @@ _CODECS: dict[str, Codec] = {
         JsonCodec(),
     )
 }
-#: Names of hbase-connectors, SHC and HBase -> ours.
+#: Names of hbase-connectors, SHC and HBase -> names of this package.
 _ALIASES = {
     "bytes": "naive",
     "primitivetype": "naive",
@@ -50,10 +50,10 @@ _ALIASES = {
 
 @lru_cache(maxsize=64)
 def codec_named(name: str) -> Codec:
-    """The codec of this name (naive, string, orderedbytes, phoenix, phoenix_unsigned, json; any case).
+    """Return the codec of this name (naive, string, orderedbytes, phoenix, phoenix_unsigned, json; any case).
 
-    A dotted name is that of a :class:`Codec` class or object of yours, importable on the driver and on the executors.
-    ``ConfigError`` shows the nearest name, or why the dotted one cannot be used.
+    A dotted name is that of a user's :class:`Codec` class or object, importable on the driver and on the executors.
+    ``ConfigError`` shows the nearest name, or why the dotted name cannot be used.
     """
     lower = name.strip().lower()
     known = _CODECS.get(_ALIASES.get(lower, lower))
@@ -77,5 +77,5 @@ def _loaded(name: str) -> Codec:
     made = found() if isinstance(found, type) and issubclass(found, Codec) else found
     if not isinstance(made, Codec):
         raise ConfigError(f"codec {name}: it is {type(made).__name__}, no spark_connector.schema.codecs.Codec")
-    made.name = name  # so that a pickle finds it again
+    made.name = name  # unpickling looks it up by this name
     return made

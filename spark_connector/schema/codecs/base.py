@@ -1,13 +1,13 @@
-"""What a codec is: bytes and values of one type, and what the order of the bytes says about the order of the values.
+"""The interface of a codec: encoding, decoding, and the relation of the order of bytes to the order of values.
 
-A codec is asked with the column's type each time and keeps no state, so that one object serves all columns and travels
-inside a pickle by its name. Subclass :class:`Codec` for your own encoding and name it by its dotted path in a catalog
-(``"coder": "my_package.MyCodec"``): ``encode`` and ``decode`` are enough; ``order`` and ``is_canonical`` let conditions
-be answered by HBase, ``width``, ``decode_array`` and ``encode_array`` let Arrow be read and written without a Python
-object for each cell.
+Each method takes the column's type, and a codec has no state. So one object serves all columns, and a pickle has only
+its name. Subclass :class:`Codec` for your own encoding and name it by its dotted path in a catalog
+(``"coder": "my_package.MyCodec"``). ``encode`` and ``decode`` are enough. With ``order`` and ``is_canonical`` HBase can
+test conditions. With ``width``, ``decode_array`` and ``encode_array`` whole Arrow arrays are converted without a Python
+object per cell.
 
 Filters are compiled from *spans*: unions of ranges of encoded bytes that hold every encoding of every value for which a
-comparison is true. A span may be too wide, as Spark tests the condition again; it is never too narrow.
+comparison is true. A span may be too wide, because Spark tests the condition again; it is never too narrow.
 """
 
 from __future__ import annotations
@@ -29,79 +29,80 @@ __all__ = ["BadValueError", "Codec", "Order"]
 
 
 class BadValueError(ValueError):
-    """Bytes that are no value of the type, or a value that the codec has no bytes for; the message says why."""
+    """Bytes that are no value of the type, or a value that the codec cannot encode; the message has the reason."""
 
 
 class Order(enum.Enum):
-    """What comparing encoded bytes (unsigned, left to right) says about the values."""
+    """How the order of encoded bytes (unsigned, left to right) relates to the order of values."""
 
     NONE = "none"  # nothing
     SAME = "same"  # the same order
-    SIGNED = "signed"  # two's complement: each half in order, the negative half behind the other
+    SIGNED = "signed"  # two's complement: each half in order, the negative half after the other
 
 
 class Codec(ABC):
     """One encoding of values. See the module's docstring."""
 
-    #: As options and catalogs write it.
+    #: The name in options and catalogs.
     name: str = ""
 
     @abstractmethod
     def encode(self, value: object, type: DataType) -> bytes:
-        """The bytes of a value that is not None; :class:`BadValueError` when it has none."""
+        """Return the bytes of a value that is not None; raise :class:`BadValueError` if it cannot be encoded."""
 
     @abstractmethod
     def decode(self, data: bytes, type: DataType) -> object:
-        """The value of these bytes (None where the codec writes nulls); :class:`BadValueError` for any others."""
+        """Return the value of these bytes (None for a null); raise :class:`BadValueError` if they are no value."""
 
     def supports(self, type: DataType) -> bool:
-        """Whether columns of this type can have this codec."""
+        """Return True if columns of this type can have this codec."""
         return type.is_atomic
 
     def order(self, type: DataType) -> Order:
-        """What byte order says about values of this type."""
+        """Return how the order of bytes relates to the order of values of this type."""
         return Order.NONE
 
     def is_canonical(self, type: DataType) -> bool:
-        """Whether equal values always have equal bytes, independently of the writer."""
+        """Return True if equal values always have equal bytes, independently of the writer."""
         return self.order(type) is not Order.NONE
 
     def writes_nulls(self, type: DataType) -> bool:
-        """Whether a present cell may mean null, so that IS NULL is more than "no such cell"."""
+        """Return True if a cell may hold a null, so that IS NULL is more than "no such cell"."""
         return False
 
     def width(self, type: DataType) -> int | None:
-        """How many bytes every value of this type has; None if that depends on the value."""
+        """Return the number of bytes of every value of this type; None if it depends on the value."""
         return None
 
     def is_plain(self, type: DataType) -> bool:
-        """Whether the encoding of a string or binary is its own bytes (with ``writes_nulls``: unless it is empty)."""
+        """Return True if a string or binary is encoded as its own bytes (with ``writes_nulls``: unless it is empty)."""
         return False
 
     def decode_array(self, raw: np.ndarray, type: DataType) -> tuple[np.ndarray, np.ndarray | None] | None:
-        """Many values of a fixed width at once; None where there is no such way.
+        """Return many values of a fixed width, decoded together; None if that is not supported.
 
-        ``raw`` is uint8 of shape (rows, width). Answers the values as Arrow keeps them (bool, whole numbers, floats,
-        days as int32, microseconds as int64), and which rows are no value of the type (None: all are good).
+        ``raw`` is uint8 of shape (rows, width). Returns the values in Arrow's representation (bool, whole numbers,
+        floats, days as int32, microseconds as int64), and True for each row that is no value of the type (or None if
+        all rows are valid).
         """
         return None
 
     def encode_array(self, values: np.ndarray, type: DataType) -> np.ndarray | None:
-        """The other way: values as Arrow keeps them into uint8 of shape (rows, width); None where there is none."""
+        """Return values in Arrow's representation, encoded as uint8 of shape (rows, width); None if not supported."""
         return None
 
     # -- parts of a composite row key
 
     def is_self_delimiting(self, type: DataType) -> bool:
-        """Whether no encoding is the beginning of another one, so that parts can follow each other."""
+        """Return True if no encoding is a prefix of another one, so that parts can follow each other."""
         return self.width(type) is not None
 
     def delimiter(self, type: DataType) -> bytes | None:
-        """What ends a part of open length that is not the last one; None: a length must be declared."""
+        """Return the bytes that end an inner part of variable length; None if a length must be declared."""
         return None
 
     def part_length(self, data: bytes, start: int, type: DataType) -> int:
-        """The length of the self-delimiting encoding that begins at ``start``; BadValueError if it is cut off."""
+        """Return the length of the self-delimiting encoding at ``start``; raise BadValueError if it is truncated."""
         width = self.width(type)
         if width is None:
             raise BadValueError(f"{self.name} {type} has no length of its own")
@@ -112,20 +113,20 @@ class Codec(ABC):
     # -- conditions
 
     def fitted(self, value: object, type: DataType) -> Fitted | None:
-        """The greatest value *that this codec can write* and that is not above ``value``; None: unknown."""
+        """Return the greatest value *that this codec can encode* and that is not above ``value``; None if unknown."""
         return fitted(value, type)
 
     def equals(self, value: object, type: DataType) -> tuple[bytes, bytes]:
-        """The first and the last of the encodings that mean ``value``."""
+        """Return the first and the last of the encodings of ``value``."""
         encoded = self.encode(value, type)
         return encoded, encoded
 
     def spans(self, operator: str, value: object, type: DataType) -> Spans | None:
-        """Where the encodings x with *x operator value* are (``= < <= > >=``); None: anywhere."""
+        """Return the spans of the encodings x with *x operator value* (``= < <= > >=``); None if unbounded."""
         return _comparison_spans(self, operator, value, type)
 
     def prefix(self, start: str | bytes, type: DataType) -> bytes | None:
-        """What every encoding of a text or binary that begins with ``start`` begins with; None: nothing is known."""
+        """Return the common prefix of all encodings of values that begin with ``start``; None if there is none."""
         return None
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
@@ -156,7 +157,7 @@ def _comparison_spans(codec: Codec, operator: str, value: object, type: DataType
     try:
         low, high = codec.equals(fit.value, type)
     except BadValueError:
-        return None  # it has no bytes: nothing is known of its place
+        return None  # it cannot be encoded, so no bound is known
     if operator == "=":
         return _spans(((low, 0), (high, 1)))
     if codec.order(type) is Order.SIGNED:

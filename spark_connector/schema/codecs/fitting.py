@@ -1,8 +1,8 @@
-"""Values given in conditions, brought into a column's type as Spark compares them.
+"""Converts values of conditions to a column's type, so that comparisons give the same result as in Spark.
 
-``i > 3.5`` is ``i > 3`` for whole numbers and ``tinyint < 1000`` is everything: what counts is the greatest value of
+``i > 3.5`` is ``i > 3`` for whole numbers, and ``tinyint < 1000`` is always true. The result is the greatest value of
 the type that is not above the given one, and whether the two are equal. Where Spark compares in another type (a bigint
-or a decimal with a double becomes a double, which loses digits) there is no answer.
+or a decimal with a double becomes a double, which loses digits) there is no result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["Fitted", "fitted"]
 
 #: Whole numbers below this are exact as doubles.
 DOUBLE_EXACT = 2**53
-#: Above these digits behind the point Spark's common type of a decimal and a whole number may round.
+#: Above this scale Spark's common type of a decimal and a whole number may round.
 LITERAL_SCALE_MAX = 18
 #: DecimalType.MAX_PRECISION
 PRECISION_MAX = 38
@@ -30,11 +30,11 @@ class Fitted:
 
     value: object
     is_exact: bool
-    is_the_last: bool = False  # and the given one is above all there are
+    is_the_last: bool = False  # the given value is above all values of the type
 
 
 def fitted(value: object, type: DataType) -> Fitted | None:
-    """``value`` in terms of ``type``; None where a comparison in the type would not be Spark's comparison.
+    """Return ``value`` in terms of ``type``; None if Spark compares in another type.
 
     >>> from spark_connector.schema.types import parse_type
     >>> fitted(Decimal("-3.5"), parse_type("int")), fitted(1000, parse_type("tinyint"))

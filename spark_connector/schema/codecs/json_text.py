@@ -1,7 +1,7 @@
 """A JSON document in each cell: any type, arrays, maps and structs too; JSON's null is null.
 
 Binaries are Base64, dates and times ISO 8601, decimals numbers with all their digits, ``NaN`` and ``Infinity``
-strings: as Spark's ``to_json`` writes them. The order of bytes means nothing, so conditions are left to Spark.
+strings: as Spark's ``to_json`` writes them. The order of bytes has no meaning, so only Spark tests conditions.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _refuse(word: str) -> object:
 
 
 class _Digits(float):
-    """A number that is written with these digits: the encoder takes the ``repr`` of a float."""
+    """A number that is written with these digits, in place of the ``repr`` of a float."""
 
     def __new__(cls, digits: str) -> _Digits:
         made = super().__new__(cls, 0.0)
@@ -58,7 +58,7 @@ class _Digits(float):
 
 
 def _dumps(value: Any) -> str:
-    """JSON without spaces; decimals keep every digit, which ``json`` alone would not do."""
+    """Return JSON without spaces, in which decimals keep every digit; ``json.dumps`` would lose digits."""
     if isinstance(value, _Digits):
         return value.digits
     if isinstance(value, dict):
@@ -69,7 +69,7 @@ def _dumps(value: Any) -> str:
 
 
 def _plain(value: Any, type: DataType) -> Any:
-    """What ``json`` can write."""
+    """Return a value as a value of JSON."""
     if value is None:
         return None
     match type.name:
@@ -105,7 +105,7 @@ def _plain(value: Any, type: DataType) -> Any:
 
 
 def _typed(document: Any, type: DataType) -> Any:
-    """What Spark's column holds."""
+    """Return a value of JSON as a value of Spark's column."""
     if document is None:
         return None
     try:

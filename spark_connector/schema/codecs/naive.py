@@ -2,10 +2,11 @@
 
 DIVERGENCES from hbase-connectors' NaiveEncoder and Utils
 
-- A value of the wrong width is an error; there the first bytes are taken.
-- A date is a day in UTC; there it is midnight in the time zone of each JVM. Any millisecond of a day reads as the day.
-- Times are milliseconds, as there: microseconds are lost when written. ``timestamp_ntz`` (unknown there) is the same.
-- A decimal that does not fit the column's type is an error; there it is rounded, or null.
+- A value of the wrong width is an error; NaiveEncoder reads its first bytes.
+- A date is a day in UTC; in Utils it is midnight in the JVM's time zone. Any millisecond of a day reads as the day.
+- ``timestamp_ntz``, which Utils does not support, is encoded like ``timestamp``. Both are milliseconds, as in Utils:
+  microseconds are lost when written.
+- A decimal that does not fit the column's type is an error; in hbase-connectors it is rounded, or null.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ class NaiveCodec(Codec):
 
 
 def times_of_millis(millis: np.ndarray, type: DataType) -> tuple[np.ndarray, np.ndarray | None]:
-    """Days or microseconds, and what is outside of the years that can be shown."""
+    """Return days or microseconds, and True for each time outside of the years 1 to 9999."""
     days = millis // values.DAY_MS
     bad = (days < values.DAYS[0]) | (days > values.DAYS[1])
     if bad.any():
@@ -162,7 +163,7 @@ def plain_prefix(start: str | bytes, type: DataType) -> bytes | None:
 
 
 def _twos_length(number: int) -> int:
-    """The bytes of BigInteger.toByteArray."""
+    """Return the length of Java's ``BigInteger.toByteArray``."""
     return (number if number >= 0 else ~number).bit_length() // 8 + 1
 
 

@@ -1,11 +1,11 @@
-"""HBase's ``OrderedBytes`` (ascending): every encoding sorts as its value, says its kind, and knows its own end.
+"""HBase's ``OrderedBytes`` (ascending): encodings sort like their values, have a type byte, and mark their own end.
 
 int8 to int64, float32 and float64 for the numbers of these widths, text for strings, blob-var for binaries, numeric for
-decimals. OrderedBytes knows no boolean, date or time: they are an int8 of 0 or 1, an int32 of days, and an int64 of
+decimals. OrderedBytes has no boolean, date or time: they are an int8 of 0 or 1, an int32 of days, and an int64 of
 microseconds since 1970. Text and blobs may be null (one byte, 0x05).
 
 Mirrors org.apache.hadoop.hbase.util.OrderedBytes of HBase 2.6. DIVERGENCE: a decimal of more than 31 digits is an
-error, there it is cut.
+error; OrderedBytes truncates it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _NEG_LARGE, _NEG_MED_MAX, _NEG_SMALL = 0x08, 0x13, 0x14
 _ZERO = 0x15
 _POS_SMALL, _POS_MED_MIN, _POS_LARGE = 0x16, 0x17, 0x22
 _TEXT, _BLOB_VAR = 0x34, 0x37
-#: Exponents (base 100) that the header itself can say.
+#: The largest exponent (base 100) that the header byte holds.
 _MEDIUM_MAX = 10
 #: OrderedBytes.MAX_PRECISION
 _DIGITS_MAX = 31
-#: Type -> (header, bytes behind it)
+#: Type -> (header, bytes after it)
 _FIXED = {
     "boolean": (0x29, 1),
     "tinyint": (0x29, 1),
@@ -185,7 +185,7 @@ def _decoded_fixed(data: bytes, type: DataType) -> object:
     return values.instant_of(number, type) if type.name.startswith("timestamp") else number
 
 
-# ---- blob-var: seven bits a byte, the eighth says that more follow
+# ---- blob-var: seven bits per byte; the eighth bit is set if more bytes follow
 
 
 def _septets(data: bytes) -> bytes:
@@ -212,11 +212,11 @@ def _unseptets(data: bytes) -> bytes:
 
 
 def _first(data: bytes, start: int, mask: int) -> int:
-    """The first byte from ``start`` on without a bit; -1 if all have it."""
+    """Return the index of the first byte from ``start`` on without this bit; -1 if all have it."""
     return next((at for at in range(start, len(data)) if not data[at] & mask), -1)
 
 
-# ---- numeric: base 100, an exponent and digits, the negative ones turned over
+# ---- numeric: base 100, an exponent and digits, inverted for negative numbers
 
 
 def _encoded_numeric(value: Decimal) -> bytes:
@@ -249,7 +249,7 @@ def _inverted(data: bytes | bytearray) -> bytes:
 
 
 def _numeric_parts(data: bytes, start: int) -> tuple[bool, int, int]:
-    """Sign, exponent, and where the digits begin; the exponent of one byte, which is enough for 38 digits."""
+    """Return sign, exponent, and the index of the first digit; the exponent has one byte, enough for 38 digits."""
     head = data[start] if start < len(data) else 0
     exponent = data[start + 1] if start + 1 < len(data) else 0
     if head == _NEG_LARGE:

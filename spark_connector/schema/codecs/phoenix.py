@@ -1,11 +1,11 @@
-"""Apache Phoenix' types (PDataType): numbers with the sign turned, so that bytes sort as values; empty is null.
+"""Apache Phoenix' types (PDataType): numbers with an inverted sign bit, so that bytes sort like values; empty is null.
 
 ``phoenix``: TINYINT to BIGINT, FLOAT, DOUBLE, DECIMAL, BOOLEAN, VARCHAR, VARBINARY, DATE, TIMESTAMP.
 ``phoenix_unsigned``: the UNSIGNED_ types, which are Java's own bytes of numbers that are not negative. In a composite
 key a VARCHAR that is not the last part ends at a zero byte, and so does a DECIMAL.
 
 A DATE holds milliseconds and reads as its day in UTC; a TIMESTAMP holds nanoseconds and reads as microseconds.
-Mirrors Phoenix 5.1. DIVERGENCE: descending columns (``DESC``) and arrays are not known.
+Mirrors Phoenix 5.1. DIVERGENCE: descending columns (``DESC``) and arrays are not supported.
 """
 
 from __future__ import annotations
@@ -154,7 +154,7 @@ class PhoenixCodec(Codec):
             return days, bad | (False if outside is None else outside)
         return numbers, bad
 
-    # -- the sign
+    # -- numbers, signed
 
     def _whole(self, number: int, width: int) -> bytes:
         return (number + (1 << (8 * width - 1))).to_bytes(width, "big")
@@ -195,7 +195,7 @@ class PhoenixUnsignedCodec(PhoenixCodec):
 
     def _unwhole(self, data: bytes) -> int:
         if data[0] & 0x80:
-            raise BadValueError(f"an unsigned number with its sign set: {keys.printable(data)}")
+            raise BadValueError(f"an unsigned number has its sign bit set: {keys.printable(data)}")
         return int.from_bytes(data, "big")
 
     def _wholes(self, raw: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -1,4 +1,4 @@
-"""Floats as whole numbers that sort alike (OrderedBytes, Phoenix): a set sign flips all bits, a clear one itself."""
+"""Floats as unsigned numbers in the same order (OrderedBytes, Phoenix): all bits or the sign bit are inverted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FORMS = {4: (">f", ">I"), 8: (">d", ">Q")}
 
 
 def sortable_of_float(value: float, width: int) -> int:
-    """The unsigned number of a float of 4 or 8 bytes; NaN is the one that Java writes."""
+    """Return the unsigned number of a float of 4 or 8 bytes; NaN becomes Java's NaN."""
     form, whole = _FORMS[width]
     bits: int = struct.unpack(whole, struct.pack(form, math.nan if math.isnan(value) else value))[0]
     top = 1 << (8 * width - 1)
@@ -31,7 +31,7 @@ def float_of_sortable(number: int, width: int) -> float:
 
 
 def floats_of_sortable(numbers: np.ndarray, width: int) -> np.ndarray:
-    """The same for an array of unsigned numbers in the machine's order."""
+    """Return the floats of an array of unsigned numbers in the machine's byte order."""
     import numpy as np
 
     top = numbers.dtype.type(1 << (8 * width - 1))

@@ -1,7 +1,7 @@
 r"""Spans: unions of ranges of encoded bytes, as values.
 
-A :data:`Cut` is a place between encodings: ``(bytes, 0)`` is before these bytes and all that begins with them,
-``(bytes, 1)`` behind. Spans are sorted and apart; none at all is the empty set.
+A :data:`Cut` is a position between encodings: ``(bytes, 0)`` is before these bytes and all that begin with them,
+``(bytes, 1)`` is right after these bytes. Spans are sorted and disjoint; an empty tuple is the empty set.
 
 >>> intersect_spans(prefix_span(b"a"), union_spans([Span((b"ab", 1), None)]))
 (Span(low=(b'ab', 1), high=(b'b', 0)),)
@@ -23,14 +23,14 @@ START: Cut = (b"", 0)
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Encodings between two places; no ``high`` means: to the end."""
+    """The encodings between two cuts; without ``high`` all from ``low`` on."""
 
     low: Cut = START
     high: Cut | None = None
 
     @property
     def is_point(self) -> bool:
-        """One encoding and nothing else."""
+        """True for a span of exactly one encoding."""
         return self.low[1] == 0 and self.high == (self.low[0], 1)
 
 
@@ -39,7 +39,7 @@ ALL: Spans = (Span(),)
 
 
 def union_spans(spans: Iterable[Span]) -> Spans:
-    """Sorted, none empty, overlaps merged."""
+    """Return the union as sorted, disjoint spans without empty ones."""
     merged: list[Span] = []
     for each in sorted((s for s in spans if s.high is None or s.low < s.high), key=_low):
         last = merged[-1] if merged else None
@@ -55,7 +55,7 @@ def _low(span: Span) -> Cut:
 
 
 def intersect_spans(left: Spans, right: Spans) -> Spans:
-    """What both hold."""
+    """Return the intersection of two unions of spans."""
     found: list[Span] = []
     i = j = 0
     while i < len(left) and j < len(right):
@@ -64,7 +64,7 @@ def intersect_spans(left: Spans, right: Spans) -> Spans:
         low = max(a.low, b.low)
         if high is None or low < high:
             found.append(Span(low, high))
-        # The one that ends first has nothing more to give.
+        # The span that ends first meets no later span.
         if a.high is not None and (b.high is None or a.high <= b.high):
             i += 1
         else:
@@ -73,6 +73,6 @@ def intersect_spans(left: Spans, right: Spans) -> Spans:
 
 
 def prefix_span(start: bytes) -> Spans:
-    """All encodings that begin with these bytes."""
+    """Return the span of all encodings that begin with these bytes."""
     stop = keys.prefix_stop(start)
     return (Span((start, 0), (stop, 0) if stop else None),)

@@ -1,4 +1,4 @@
-"""Everything as text that people can read in the HBase shell: ``42``, ``1.5``, ``true``, ``2024-03-01``.
+"""Values as readable text, as in the HBase shell: ``42``, ``1.5``, ``true``, ``2024-03-01``.
 
 Strings are UTF-8, binaries are their own bytes. Numbers are read as Python reads them, so ``007`` is 7: equal values
 may have unequal bytes, and only strings, binaries and dates (always ``YYYY-MM-DD``) can be compared by HBase.
@@ -107,7 +107,7 @@ def _read(text: str, type: DataType) -> object:
 
 
 def date_from_text(text: str) -> datetime.date:
-    """Exactly ``YYYY-MM-DD``; ValueError otherwise."""
+    """Return the date of ``YYYY-MM-DD``; raise ValueError for any other form."""
     if not _DATE.fullmatch(text):
         raise ValueError(f"{text!r} is not YYYY-MM-DD")
     return datetime.date.fromisoformat(text)
@@ -128,13 +128,13 @@ def float_from_text(text: str, type: DataType) -> float:
 
 
 def text_from_instant(value: object, type: DataType) -> str:
-    """ISO 8601, in UTC with a Z unless the type has no time zone."""
+    """Return a timestamp as ISO 8601, in UTC with a Z unless the type has no time zone."""
     instant = values.instant_of(values.micros_of(value, type), type)
     return instant.isoformat().replace("+00:00", "Z")
 
 
 def instant_from_text(text: str, type: DataType) -> datetime.datetime:
-    """ISO 8601; without a zone it is UTC."""
+    """Return the timestamp of ISO 8601 text; without a zone it is in UTC."""
     instant = datetime.datetime.fromisoformat(text)
     if type.name == "timestamp_ntz":
         if instant.tzinfo is not None:

@@ -1,6 +1,6 @@
-"""Values of Python and the numbers that codecs write: checked, and one error for all of them.
+"""Converts values of Python to the numbers that codecs write, and back; BadValueError for values that do not fit.
 
-Dates are days since 1970. Timestamps are microseconds since 1970 in UTC (``timestamp_ntz``: of the clock on the wall).
+Dates are days since 1970. Timestamps are microseconds since 1970 in UTC (``timestamp_ntz``: in local time).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _EPOCH_NTZ = _EPOCH.replace(tzinfo=None)
 _EPOCH_DAY = datetime.date(1970, 1, 1).toordinal()
 _MICRO = datetime.timedelta(microseconds=1)
 DAY_MS = 86_400_000
-#: What Python and Spark both can show: years 1 to 9999.
+#: The days that both Python and Spark support: years 1 to 9999.
 DAYS = (1 - _EPOCH_DAY, datetime.date.max.toordinal() - _EPOCH_DAY)
 MICROS = (DAYS[0] * DAY_MS * 1000, (DAYS[1] + 1) * DAY_MS * 1000 - 1)
 
@@ -74,7 +74,7 @@ def float_of(value: object, type: DataType) -> float:
 
 
 def unscaled_of(value: object, type: DataType) -> int:
-    """A decimal without its point: 12.34 of decimal(10,2) is 1234."""
+    """Return a decimal without its point: 12.34 of decimal(10,2) is 1234."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         raise wrong_type(value, type)
     number = Decimal(value)
@@ -89,14 +89,14 @@ def unscaled_of(value: object, type: DataType) -> int:
     else:
         unscaled, lost = divmod(unscaled, int(10 ** min(-shift, len(digits) + 1)))
         if lost:
-            raise BadValueError(f"{value} has more than the {type.scale} digits behind the point of {type}")
+            raise BadValueError(f"{value} has more than the {type.scale} fraction digits of {type}")
     if unscaled >= 10**type.precision:
         raise BadValueError(f"{value} has more digits than {type}")
     return -unscaled if sign else unscaled
 
 
 def decimal_of(unscaled: int, type: DataType) -> Decimal:
-    """The decimal with this many units of the last digit of the type."""
+    """Return the decimal with this many units of the last digit of the type."""
     if abs(unscaled) >= 10**type.precision:
         raise BadValueError(f"{unscaled}e-{type.scale} has more digits than {type}")
     digits = tuple(int(digit) for digit in str(abs(unscaled)))
@@ -142,10 +142,10 @@ def micros_of(value: object, type: DataType) -> int:
         raise wrong_type(value, type)
     if type.name == "timestamp_ntz":
         if value.tzinfo is not None:
-            raise BadValueError(f"{value} has a time zone, which timestamp_ntz has not")
+            raise BadValueError(f"{value} has a time zone, and timestamp_ntz has none")
         return (value - _EPOCH_NTZ) // _MICRO
     if value.tzinfo is None:
-        raise BadValueError(f"{value} has no time zone: which instant it is, is not known")
+        raise BadValueError(f"{value} has no time zone, so its instant is unknown: give it one, such as UTC")
     return (value - _EPOCH) // _MICRO
 
 

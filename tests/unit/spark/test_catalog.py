@@ -85,7 +85,7 @@ def test_the_default_coder_is_the_tables_then_the_options() -> None:
         ('{"table": {"name": "t"},\n "rowkey" "k"}', "no JSON at line 2, column 11"),
         ("", "no JSON at line 1, column 1"),
         ("[]", "a JSON object with table, rowkey and columns"),
-        ('{"table": {"name": "t"}, "table": {}}', "'table' is there twice"),
+        ('{"table": {"name": "t"}, "table": {}}', "one object has 'table' twice"),
         ({}, "table is missing"),
         ({**ORDERS, "table": {}}, "name is missing"),
         ({**ORDERS, "table": {"name": "a b"}}, "catalog:"),
@@ -134,8 +134,8 @@ def test_a_column_that_is_not_there_is_named_with_the_nearest() -> None:
     [
         ("a INT", "is not NAME TYPE FAMILY:QUALIFIER"),
         ("k STRING :k, a INT cf", "is not NAME TYPE FAMILY:QUALIFIER"),
-        ("k STRING :k,, a INT cf:a", "nothing between two commas"),
-        ("k STRING :k, k INT cf:a", "is there twice"),
+        ("k STRING :k,, a INT cf:a", "a column is empty"),
+        ("k STRING :k, k INT cf:a", "is declared twice"),
         ("a INT cf:a", "rowkey is missing"),
     ],
 )
@@ -168,7 +168,7 @@ def test_columns_can_be_chosen_and_replica_columns_added() -> None:
     schema = schema_of(Catalog.parse(ORDERS), Options.parse(given))
     assert schema.simpleString() == "struct<amount:decimal(10,2),id:bigint,is_stale:boolean,replica:int>"
     clash = Options.parse({**given, "hbase.spark.query.stalecolumn": "amount"})
-    with pytest.raises(ConfigError, match="name it otherwise"):
+    with pytest.raises(ConfigError, match="choose another name"):
         schema_of(Catalog.parse(ORDERS), clash)
 
 
@@ -201,8 +201,8 @@ def test_types_go_to_spark_and_back(text: str) -> None:
     ("text", "words"),
     [
         ("decimal(50)", "1 to 38 digits"),
-        ("map<string>", "',' should be"),
-        ("int)", "too much"),
+        ("map<string>", "expected ','"),
+        ("int)", "unexpected ')'"),
         ("", "missing at the end"),
     ],
 )
@@ -240,7 +240,7 @@ def test_a_key_that_does_not_fit_says_where(row: bytes, words: str) -> None:
     ("values_", "words"),
     [
         (["eur", 1], "column region: the part takes 2 bytes, the value has 3"),
-        (["eu", None], "column id: null has no place in a row key"),
+        (["eu", None], "column id: a row key cannot hold null"),
         (["eu", "1"], "column id: '1' (str) is no bigint"),
     ],
 )

@@ -195,7 +195,7 @@ def _same(item: object, value: object, type: DataType) -> bool:
         ("orderedbytes", "int", b"\x2c\0\0\0\0", "int begins with 0x2b, not with 0x2c"),
         ("orderedbytes", "string", b"\x34abc", "no string of OrderedBytes begins at byte 0"),
         ("phoenix", "decimal(4,2)", b"\xc1\xff", "no DECIMAL of Phoenix"),
-        ("phoenix_unsigned", "int", b"\x80\0\0\0", "unsigned number with its sign set"),
+        ("phoenix_unsigned", "int", b"\x80\0\0\0", "unsigned number has its sign bit set"),
         ("json", "int", b"{", "no JSON"),
         ("json", "int", b'"1"', "is no int"),
         ("json", "array<int>", b"[1, null, true]", "is no int"),
@@ -213,7 +213,7 @@ def test_bytes_that_are_no_value_say_why(codec_name: str, type_name: str, data: 
         ("naive", "tinyint", 128, "outside of tinyint (-128 to 127)"),
         ("naive", "int", "1", "is no int"),
         ("naive", "int", True, "is no int"),
-        ("naive", "decimal(4,2)", Decimal("1.234"), "more than the 2 digits"),
+        ("naive", "decimal(4,2)", Decimal("1.234"), "more than the 2 fraction digits"),
         ("naive", "timestamp", datetime.datetime(2024, 1, 1), "has no time zone"),  # noqa: DTZ001  # it has none, on purpose
         ("orderedbytes", "string", "a\0b", "U+0000"),
         ("phoenix", "string", "", "null in Phoenix"),

@@ -156,10 +156,10 @@ def test_values_are_bound_to_their_columns(text: str, expected: Expression) -> N
         ("dt = TIMESTAMP '2024-01-01 00:00:00Z'", "write DATE 'YYYY-MM-DD'"),
         ("n = TIMESTAMP '2024-01-01 00:00:00Z'", "it has a time zone, the column has none"),
         ("ts = TIMESTAMP_NTZ '2024-01-01 00:00:00'", "it has no time zone"),
-        ("m = 1", "only IS NULL can be asked of it"),
+        ("m = 1", "only IS NULL is supported for it"),
         ("i LIKE '1%'", "LIKE is for text"),
         ("x LIKE '%a'", "only LIKE 'prefix%'"),
-        (r"s LIKE 'a\\b'", "must stand before %, _ or itself"),
+        (r"s LIKE 'a\\b'", "must be followed by %, _ or itself"),
     ],
 )
 def test_what_does_not_fit_a_column_is_refused(text: str, words: str) -> None:

@@ -97,7 +97,7 @@ def test_what_cannot_be_made_again_is_not_deleted(connection: Connection, monkey
 
     connection.create_table("t", {"cf": {}}, splits=[b"g"])
     monkeypatch.setattr(connection._backend, "capabilities", replace(connection.capabilities, create_with_splits=False))
-    with pytest.raises(Unsupported, match="cannot make a table with splits"):
+    with pytest.raises(Unsupported, match="cannot create a table with splits"):
         destination.prepare(connection, b"t", [b"cf"], options(hbase_spark_write_truncate="true"), overwrite=True)
     assert starts(connection) == [b"", b"g"]
 

@@ -183,7 +183,7 @@ def test_a_timestamp_is_without_a_zone_where_the_session_says_so() -> None:
 
 @pytest.mark.parametrize("text", ["ts IN ('2024-01-01')", "n IN ('2024-01-01')", "x IN ('a')"])
 def test_text_in_a_list_is_refused_where_spark_compares_it_as_text(text: str) -> None:
-    assert "with ANSI mode off Spark does not read text in an IN list" in refusal(text, LEGACY)
+    assert "with ANSI mode off Spark does not convert text in an IN list" in refusal(text, LEGACY)
     assert isinstance(bound(text, ANSI), In)
 
 

@@ -49,7 +49,7 @@ def test_driver_and_executors_are_told_apart(collector: Collector) -> None:
 
 def test_a_report_of_another_application_is_refused(collector: Collector) -> None:
     place = collector.address.partition("/")[0]
-    with pytest.raises(OSError, match="did not take"):
+    with pytest.raises(OSError, match="did not acknowledge"):
         send(f"{place}/wrong", {"w": {"1": 5}})
     assert collector.totals() == {}
 
@@ -97,7 +97,7 @@ def test_a_driver_that_cannot_be_reached_never_fails_a_task(
         address = gone.address
     monkeypatch.setattr(clients, "lookups_made", lambda: {"1": 2})
     report(address)
-    assert "not told of 2 meta lookups" in caplog.text
+    assert "a report of 2 meta lookups did not reach the driver" in caplog.text
     caplog.clear()
     report(address)  # within the pause: not even tried
     assert not caplog.text

@@ -148,7 +148,7 @@ def test_a_ttl_goes_with_every_put() -> None:
 @pytest.mark.parametrize(
     ("columns", "words"),
     [
-        ({"id": [None], "n": [1]}, "row 1 of a batch: row key column id: null has no place in a row key"),
+        ({"id": [None], "n": [1]}, "row 1 of a batch: row key column id: a row key cannot hold null"),
         ({"id": [""], "n": [1]}, "a row key has 1 to 32767 bytes"),
         ({"id": ["a"], "m": [[("p", "x")]]}, "map m has the key 'p', and g:p is a column of its own"),
     ],

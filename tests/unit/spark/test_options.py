@@ -44,7 +44,7 @@ def test_every_option_misspelt_by_one_letter_is_refused_with_its_name(name: str)
 
 def test_an_option_that_gave_wrong_rows_is_refused_with_what_to_use_instead() -> None:
     """Spark keeps the reader of the first query for all queries of a DataFrame: ``hbase.spark.pushdown.catalyst``."""
-    with pytest.raises(ConfigError, match=r"pushdown\.catalyst = true: it was taken away.*table\(where=\.\.\.\)"):
+    with pytest.raises(ConfigError, match=r"pushdown\.catalyst = true: it was removed.*table\(where=\.\.\.\)"):
         Options.parse({"hbase.spark.pushdown.Catalyst": "true"})
     assert Options.parse({"hbase.spark.pushdown.catalyst": "false"}) == Options.parse({})  # what was the default
 

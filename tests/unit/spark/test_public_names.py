@@ -38,7 +38,7 @@ def test_each_name_is_a_function_with_its_first_arguments(name: str) -> None:
 
 
 def test_conditions_are_made_of_the_name_that_errors_recommend() -> None:
-    """``where=`` of something else says "made of spark_connector.col"."""
+    """``where=`` of something else asks for "an expression of spark_connector.col"."""
     pytest.importorskip("pyspark")
     from metaclient.errors import ConfigError
     from spark_connector.conditions.expressions import bind, evaluate
@@ -47,7 +47,7 @@ def test_conditions_are_made_of_the_name_that_errors_recommend() -> None:
     condition = (spark_connector.col("a") > 3) & spark_connector.col("k").startswith("u")
     catalog = Catalog.from_mapping("t", "k STRING :k, a INT cf:a")
     assert evaluate(bind(condition, catalog), {"a": 4, "k": "u1"}) is True
-    with pytest.raises(ConfigError, match=r"made of spark_connector\.col"):
+    with pytest.raises(ConfigError, match=r"an expression of spark_connector\.col"):
         bind(7, catalog)  # type: ignore[arg-type]  # what the error is about
 
 
