@@ -1,1 +1,1 @@
-"""Benchmarks: each scenario prints its figures, as ratios or counts taken in that one run, beside their goals."""
+"""Benchmarks: each scenario prints its figures (ratios or counts of one run) and their goals."""

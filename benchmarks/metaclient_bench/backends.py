@@ -1,4 +1,4 @@
-"""Backends that the scenarios need beyond the scripted one: instant, deaf to close, and of bounded capacity."""
+"""Backends for the scenarios: one that answers at once, two that hang, and one of bounded capacity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["DeafBackend", "ForgetfulBackend", "HandlersBackend", "HangingBackend
 
 
 class InstantBackend(ScriptedBackend):
-    """Answers every get at once with the same result: what is left of an operation's time is the client's own."""
+    """Answers every get at once with the same result, so that a measurement shows the client's own time."""
 
     name = "instant"
 
@@ -27,7 +27,7 @@ class InstantBackend(ScriptedBackend):
 
 
 class ForgetfulBackend(ScriptedBackend):
-    """Honours no deadline: once ``is_hung``, a call hangs until ``release``; subclasses say what close() does."""
+    """Ignores deadlines: while ``is_hung``, a call hangs until ``release``; subclasses define close()."""
 
     def __init__(self, runtime: Runtime, *, meta_replicas: int) -> None:
         capabilities = Capabilities(filters=False, honours_deadline=False)
@@ -36,7 +36,7 @@ class ForgetfulBackend(ScriptedBackend):
         self._released = threading.Event()
 
     def release(self) -> None:
-        """Let go of every call that hangs, so that its thread can end."""
+        """End every hung call, so that its thread can end."""
         self._released.set()
 
     def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Result:
@@ -54,7 +54,7 @@ class ForgetfulBackend(ScriptedBackend):
 
 
 class HangingBackend(ForgetfulBackend):
-    """Hangs, and lets go when it is closed, as the SPI asks."""
+    """Hangs, and ends its calls when it is closed, as the SPI requires."""
 
     name = "hanging"
 
@@ -64,13 +64,13 @@ class HangingBackend(ForgetfulBackend):
 
 
 class DeafBackend(ForgetfulBackend):
-    """Hangs, and close() does not end its calls: the worst there is."""
+    """Hangs, and close() does not end its calls: the worst case."""
 
     name = "deaf"
 
 
 class HandlersBackend(ScriptedBackend):
-    """Each meta replica serves so many calls at a time, the rest queue: a cluster that has a limit."""
+    """Each meta replica serves a bounded number of calls at a time; the other calls wait in a queue."""
 
     name = "handlers"
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks`` and ``metaclient bench``: list the scenarios, run one or all, for people or as JSON."""
+"""``metaclient bench`` and ``python -m metaclient_bench``: list the scenarios, run one or all, as text or JSON."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from metaclient_bench.scenarios import SCENARIOS
 __all__ = ["bench", "group_of", "main"]
 
 ALL = "all"
-#: Where ``run all`` writes its page unless told otherwise; ``make clean`` removes it.
+#: The default folder of the page that ``run all`` writes; ``make clean`` removes it.
 OUTPUT = Path("build") / "benchmarks"
 
 
 def group_of(scenarios: Sequence[Scenario]) -> click.Group:
-    """The commands over these scenarios."""
+    """Return the commands for these scenarios."""
 
     @click.group("bench", context_settings={"help_option_names": ["-h", "--help"]})
     def group() -> None:
-        """The benchmarks: figures of one run, beside their goals and beside the Java client's way."""
+        """Run the benchmarks; compare the figures with their goals and with the Java client."""
 
     @group.command("list")
     @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
@@ -52,7 +52,7 @@ def group_of(scenarios: Sequence[Scenario]) -> click.Group:
         "--backend",
         help="Where to run, for scenarios that can run elsewhere: fake, local-hbase[:VERSION] or a url.",
     )
-    @click.option("--quick", is_flag=True, help="Fewer samples: a tenth of the time, rougher figures.")
+    @click.option("--quick", is_flag=True, help="Fewer samples: a tenth of the time, less exact figures.")
     @click.option(
         "--output",
         type=click.Path(file_okay=False, path_type=Path),
@@ -70,7 +70,7 @@ def group_of(scenarios: Sequence[Scenario]) -> click.Group:
         console = Console(stderr=as_json)
         chosen = _chosen(scenarios, name)
         if picture is not None and name == ALL:
-            raise click.BadParameter("a picture is of one scenario", param_hint="--picture")
+            raise click.BadParameter("--picture needs one scenario, not all", param_hint="--picture")
         if backend is not None:
             chosen = _elsewhere(scenarios, chosen, backend)
         elif name == ALL:
@@ -108,16 +108,16 @@ def _elsewhere(scenarios: Sequence[Scenario], chosen: Sequence[Scenario], backen
 
 
 def _possible(chosen: Sequence[Scenario], console: Console) -> Sequence[Scenario]:
-    """Those that can run here; of the others it is said why they are left out."""
+    """Return the scenarios that can run here, and print why the others cannot."""
     missing = {scenario.name: scenario.missing() for scenario in chosen}
     for name, what in missing.items():
         if what is not None:
-            console.print(f"[yellow]{name} is left out:[/] {escape(what)}")
+            console.print(f"[yellow]{name} is skipped:[/] {escape(what)}")
     return [scenario for scenario in chosen if missing[scenario.name] is None]
 
 
 def _run(scenario: Scenario, quick: bool, console: Console) -> Run:
-    """Run one scenario and show its figures; one that breaks is a run without figures, and the others go on."""
+    """Run one scenario and show its figures; a failure gives a run without figures, and the others continue."""
     began = time.perf_counter()
     try:
         with console.status(f"{scenario.name}: {escape(scenario.shows)}"):
@@ -162,7 +162,7 @@ def _listing(scenarios: Sequence[Scenario]) -> Table:
 
 def _table(run: Run) -> Table:
     title = f"{run.scenario.name}: {escape(run.scenario.shows)}"
-    caption = f"{run.seconds:.1f} s" if run.error is None else f"[red]not run to its end:[/] {escape(run.error)}"
+    caption = f"{run.seconds:.1f} s" if run.error is None else f"[red]failed:[/] {escape(run.error)}"
     table = Table("id", "what", "value", "goal", "met", "beside", title=title, caption=caption, title_justify="left")
     for figure in run.outcome.figures:
         met = "[green]yes[/]" if figure.is_met else "[red]no[/]"

@@ -1,4 +1,4 @@
-"""What a benchmark says: figures with their goals, samples, and the charts that show them."""
+"""The results of a benchmark: figures with their goals, samples, and charts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of one run, its goal, and what stands beside it (the Java client's way, a lower bound, ...)."""
+    """One number of one run, its goal, and numbers to compare with (the Java client's, a lower bound, ...)."""
 
     id: str
     what: str
@@ -64,7 +64,7 @@ class Figure:
         return self.goal.is_met(self.value)
 
     def as_json(self) -> dict[str, Any]:
-        """The promised shape; numbers are cut to what a reader can use."""
+        """Return the documented JSON form, with rounded numbers."""
         return {
             "id": self.id,
             "what": self.what,
@@ -81,7 +81,7 @@ def _short(value: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """A chart of one or more lines. ``marks`` are instants worth a word; ``ticks`` names places on the x axis.
+    """A chart of one or more lines. ``marks`` are labelled instants; ``ticks`` are labels of the x axis.
 
     ``is_steps``: each value holds until the next one, as a count per second does.
     """
@@ -99,7 +99,7 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class Bars:
-    """A chart of one bar for each name."""
+    """A chart with one bar per name."""
 
     title: str
     y: str
@@ -113,7 +113,7 @@ Chart = Lines | Bars
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run of a scenario found."""
+    """The figures, samples and charts of one run of a scenario."""
 
     figures: tuple[Figure, ...]
     samples: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""A gateway to measure against: a real HBase's where this machine can run one, else the fake's, in its own process."""
+"""A gateway to measure with: of a real HBase if this machine can run one, else of the fake in another process."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from metaclient_local_hbase import LocalHBase, missing_tools
 
 __all__ = ["HOST", "Gateway", "gateway"]
 
-#: "fake" or "hbase" decides; without it a real HBase is taken where one can be started.
+#: "fake" or "hbase"; if it is not set, a real HBase is used if one can be started.
 CHOICE = "METACLIENT_BENCH_GATEWAY"
 HOST = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """Where to find it; ``hbase`` is the real one behind it, if it is one."""
+    """The addresses of a gateway; ``hbase`` is the real HBase behind it, or None for the fake."""
 
     thrift1_port: int
     thrift2_port: int
@@ -37,14 +37,14 @@ class Gateway:
         return f"thrift2://{HOST}:{self.thrift2_port}"
 
     def flush(self, table: str) -> None:
-        """Have a table in files, as most of any table is; the fake reads both alike."""
+        """Flush a table to files, where most of a table's data is; on the fake it makes no difference."""
         if self.hbase is not None:
             self.hbase.admin.flush(table.encode())
 
 
 @contextmanager
 def gateway() -> Iterator[Gateway]:
-    """One for the time of a run; everything that was started is taken down."""
+    """Yield a gateway for one run; stop everything afterwards."""
     choice = os.environ.get(CHOICE, "fake" if missing_tools() else "hbase")
     if choice == "hbase":
         with LocalHBase(region_servers=2, meta_replicas=2) as hbase:
@@ -64,11 +64,11 @@ def _fake() -> Iterator[Gateway]:
             one, two = json.loads(process.stdout.readline())
             yield Gateway(one, two)
         finally:
-            process.kill()  # it holds nothing but memory
+            process.kill()  # it has no data on disk
 
 
 def main() -> int:
-    """Serve a fake until the parent process closes our standard input."""
+    """Serve a fake until the parent process closes standard input."""
     with FakeCluster(servers=2, meta_replicas=2) as cluster:
         cluster.serve(host=HOST)
         print(json.dumps([cluster.thrift1_port, cluster.thrift2_port]), flush=True)

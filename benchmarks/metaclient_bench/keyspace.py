@@ -10,7 +10,7 @@ ROWS = 1_000_000
 
 
 def splits(regions: int) -> list[bytes]:
-    """The split points of a table of that many regions of the same size.
+    """Return the split points of a table of that many regions of the same size.
 
     >>> splits(4)
     [b'250000', b'500000', b'750000']

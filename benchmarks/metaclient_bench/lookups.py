@@ -1,4 +1,4 @@
-"""Lookups without a pause, past the cache, on some threads: what each second brought, ours and HBase's own client's."""
+"""Uncached lookups without pause on several threads, counted per second: of this client and of HBase's Java client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ JAVA_SLOT_S = 1.0
 
 @dataclass(slots=True)
 class Lookups:
-    """What a client did, second by second since ``begun`` (of ``time.monotonic``)."""
+    """The lookups of a client per second since ``begun`` (of ``time.monotonic``)."""
 
     begun: float
     ended: list[float] = field(default_factory=list)
@@ -72,7 +72,7 @@ def lookups(connection: Connection) -> Iterator[Lookups]:
 
 
 class JavaLookups:
-    """HBase's own client, LoadBalance, in a JVM of its own; its slots are seconds."""
+    """HBase's Java client in mode LoadBalance, in a separate JVM; its slots are seconds."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -109,7 +109,7 @@ class JavaLookups:
 
 @contextmanager
 def java_lookups(hbase: LocalHBase, rows: Sequence[bytes] = ROWS) -> Iterator[JavaLookups]:
-    """The Java client's lookups, from when it is ready until the block ends."""
+    """Yield the Java client's lookups, which run until the block ends."""
     process = start_java(
         JAVA_SOURCE,
         hbase.zookeeper,

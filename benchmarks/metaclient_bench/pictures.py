@@ -1,4 +1,4 @@
-"""Draws charts as PNG, with matplotlib where it is installed."""
+"""Draws charts as PNG; needs matplotlib."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DOTS_PER_INCH = 110
 
 
 def png(chart: Chart) -> bytes:
-    """The chart as a PNG file; ExtraMissing without matplotlib."""
+    """Return the chart as a PNG file; raise ExtraMissing without matplotlib."""
     figure = _figure()
     axes = figure.subplots()
     _lines(axes, chart) if isinstance(chart, Lines) else _bars(axes, chart)

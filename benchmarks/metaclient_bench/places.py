@@ -1,7 +1,7 @@
 """Where a scenario runs: the fake, a real HBase that is started for it, or an existing cluster.
 
 ``--backend`` names it: ``fake``; ``local-hbase`` (2.6.1) or ``local-hbase:3.0.0-alpha-4``; or a url such as
-``thrift2://gateway:9090``, of which nothing is broken on purpose.
+``thrift2://gateway:9090``, on which no faults are injected.
 """
 
 from __future__ import annotations
@@ -29,46 +29,46 @@ TABLE = b"benchmark_lookups"
 SPLITS = tuple(b"r%d" % number for number in range(1, 10))
 ROWS = (b"a", *(split + b"x" for split in SPLITS))
 META_REPLICAS = 3
-#: A hang of 24 s and a busy machine must not look like a crash.
+#: A hang of 24 s on a busy machine must not end the ZooKeeper session.
 SESSION_S = 120.0
-#: 2.6.1's secondaries learn of a new table seconds later.
+#: In 2.6.1 the secondaries of hbase:meta show a new table seconds later.
 KNOWN_S_MAX = 120.0
 KNOWN_POLL_S = 0.5
-#: What charts call our two ways to a real cluster: through a gateway, and by HBase's own RPC.
+#: Names in charts of the two ways to a real cluster: through a gateway, and by HBase's RPC.
 GATEWAY_CLIENT, NATIVE_CLIENT = "ours, thrift2", "ours, native RPC"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A cluster with the table in it. ``clients`` are ways to reach it: what a chart calls it -> connect."""
+    """A cluster with the table. ``clients`` maps the name of a client in charts to its function ``connect``."""
 
     name: str
     clients: Mapping[str, Callable[..., Connection]]
-    cluster: Any = None  # FakeCluster or LocalHBase: what can be broken; None: nothing may be
+    cluster: Any = None  # FakeCluster or LocalHBase, for faults; None: no faults are allowed
     hbase: LocalHBase | None = None
 
     def connect(self, **options: Any) -> Connection:
-        """By the first way."""
+        """Return a connection of the first client."""
         return next(iter(self.clients.values()))(**options)
 
     def meta_reads(self) -> dict[int, int] | None:
-        """Replica id -> reads of hbase:meta so far, by the servers' own counts; None when they cannot be asked."""
+        """Return replica id -> reads of hbase:meta so far, by the servers' counters; None if there are none."""
         if self.hbase is not None:
             return self.hbase.meta_reads()
         return dict(self.cluster.meta_reads) if self.cluster is not None else None
 
     def breakable(self) -> Any:
-        """The cluster; ConfigError when it is not ours to break."""
+        """Return the cluster; raise ConfigError if faults are not allowed on it."""
         if self.cluster is None:
             raise ConfigError(
-                f"this scenario breaks servers, and {self.name} is not its own: use {FAKE} or {LOCAL_HBASE}"
+                f"this scenario stops servers, which is not allowed on {self.name}: use {FAKE} or {LOCAL_HBASE}"
             )
         return self.cluster
 
 
 @contextmanager
 def place(backend: str) -> Iterator[Place]:
-    """The place of that name, with the table known to every copy of hbase:meta."""
+    """Yield the place of that name, with a table that every replica of hbase:meta shows."""
     kind, _, version = backend.partition(":")
     if backend == FAKE:
         with FakeCluster(servers=3, meta_replicas=META_REPLICAS) as cluster:
@@ -99,7 +99,7 @@ def _prepared(made: Place) -> Place:
 
 
 def _wait_for_meta(connection: Connection) -> None:
-    """Until each copy of meta places every region: a lookup that must go on to the primary would blur the figures."""
+    """Wait until each meta replica has every region: a fallback to the primary would distort the figures."""
     engine = connection.engine
     runtime, backend = engine.runtime, engine.backend
     deadline = runtime.now() + KNOWN_S_MAX
@@ -113,5 +113,5 @@ def _wait_for_meta(connection: Connection) -> None:
             except MetaClientError:
                 pass  # it is being opened
             if runtime.now() > deadline:
-                raise MetaClientError(f"replica {replica.replica_id} of hbase:meta never learned of the table")
+                raise MetaClientError(f"replica {replica.replica_id} of hbase:meta did not show the table in time")
             runtime.sleep(KNOWN_POLL_S)

@@ -1,11 +1,11 @@
 """Measures what a region's sink costs: in a real cluster on real threads, and alone in one thread.
 
-On threads (:func:`on_threads`): two tables, one of them with replicas, take the same puts in turns, as fast as one
-thread can make them. The sink's work has two halves. What it does inside a put is the CPU time of the putting thread
-with a sink less that without. What it does on the threads that carry batches is their CPU time, less the calls to the
-replicas (network and replay are the replicas' work): batching, accounts, answers.
+On threads (:func:`on_threads`): two tables, one of them with replicas, get the same puts in turns, as fast as one
+thread can send them. The sink's work has two parts. The part inside a put is the CPU time of the putting thread with a
+sink minus that without. The part on the threads that send batches is their CPU time minus the calls to the replicas
+(network and replay are the replicas' work): batching, accounting, handling of responses.
 
-Alone (:func:`alone`): taking edits, batching, answers and accounts for two replicas, without network and replay.
+Alone (:func:`alone`): queueing edits, batching, responses and accounting for two replicas, without network and replay.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def put_of(row: bytes) -> Put:
 
 
 def on_threads(edits: int) -> dict[str, float]:
-    """CPU seconds of a put without a sink, of the sink's part in it, of its threads for an edit; and shares."""
+    """Return CPU seconds of a put without a sink, of the sink's part in it, and of its threads per edit; and shares."""
     with FakeCluster(servers=6) as cluster, cluster.connect() as connection:
         for name, copies in ((b"alone", 1), (b"copied", COPIES)):
             cluster.create_table(TableDescriptor(name, (FamilyDescriptor(b"f"),), region_replication=copies))
@@ -65,7 +65,7 @@ def on_threads(edits: int) -> dict[str, float]:
             turns.append((spent[b"alone"], spent[b"copied"]))
             tables.reverse()
         cluster.wait_until_replicated(120.0)
-        # The median batch: one in which the machine took the thread away is no measure of the sink.
+        # The median batch: a batch during which the machine suspended the thread says nothing about the sink.
         carried = median(meter.batches) * len(meter.batches) / (len(turns) * SLICE)
     put = median(plain for plain, _ in turns)
     inside = median(told - plain for plain, told in turns)
@@ -80,7 +80,7 @@ def on_threads(edits: int) -> dict[str, float]:
 
 
 def _cpu(table: Table, rows: Sequence[bytes]) -> float:
-    """CPU seconds of this thread for one put."""
+    """Return the CPU seconds of this thread per put."""
     data = {b"f:q": VALUE}
     began = time.thread_time()
     for row in rows:
@@ -89,7 +89,7 @@ def _cpu(table: Table, rows: Sequence[bytes]) -> float:
 
 
 class _Meter:
-    """Times the threads that carry one sink's batches: for each batch all that they do, less the calls to replicas."""
+    """Measures the threads that send one sink's batches: the time per batch minus the calls to replicas."""
 
     def __init__(self, sink: Sink) -> None:
         sender: Any = sink._send.__self__  # type: ignore[attr-defined]  # a bound method
@@ -97,8 +97,8 @@ class _Meter:
         wire: Any = sender._wire
         carry: Any = sender._carried
         replicate = wire.replicate
-        calls: dict[int, float] = {}  # by batch; a batch is carried by one thread
-        self.batches: list[float] = []  # appending is atomic: several threads carry
+        calls: dict[int, float] = {}  # by batch; one thread sends a batch
+        self.batches: list[float] = []  # several threads append, which is atomic
 
         def called(host: str, batch: Batch, *arguments: object, **options: object) -> None:
             began = time.thread_time()
@@ -127,7 +127,7 @@ class _Meter:
 
 
 def alone(edits: int) -> dict[str, float]:
-    """Seconds for a write to a region without a sink, for one with it, for the sink alone; and shares of the first.
+    """Return seconds of a write to a region without a sink, of one with a sink, and of the sink alone; and shares.
 
     Medians of many short rounds. A share compares what was timed within one round, milliseconds apart: the machine's
     speed changes by a third from second to second, and best times of different moments do not compare.
@@ -148,7 +148,7 @@ def alone(edits: int) -> dict[str, float]:
                 (_bare_sink(runtime, answers).add, handed),
             )
             spent = [0.0] * len(works)
-            # Who comes first finds warm memory: they take turns at that.
+            # The first one finds warm memory, so the order alternates.
             for index in range(len(works)) if number % 2 else reversed(range(len(works))):
                 spent[index] = _spent(*works[index], answers)
             loop, write, told, handing, taking = spent
@@ -163,7 +163,7 @@ def alone(edits: int) -> dict[str, float]:
 
 
 def _hand_over(runtime: ThreadRuntime, puts: Sequence[tuple[Put]], handed: list[tuple[object, ...]]) -> None:
-    """What a region tells of these puts."""
+    """Pass these puts to the sink, as a region does."""
     region = _region(runtime, on_commit=lambda *told: handed.append(told))
     handed.clear()  # of the marker of its opening and its first put
     for (put,) in puts:
@@ -171,11 +171,11 @@ def _hand_over(runtime: ThreadRuntime, puts: Sequence[tuple[Put]], handed: list[
 
 
 def _nothing(*_: object) -> None:
-    """What a loop costs."""
+    """Run an empty loop, whose cost is subtracted."""
 
 
 def _spent(add: Callable[..., object], given: Sequence[tuple[object, ...]], answers: list[Pending[None]]) -> float:
-    """Hand over, and let the replicas answer once for every hundred edits: the pace of full batches."""
+    """Pass edits to the sink, and complete the replicas' calls every hundred edits, as with full batches."""
     gc.collect()
     gc.disable()
     try:

@@ -1,4 +1,4 @@
-"""Writes what was found: a PNG for each chart, a JSON document for each scenario, one page that holds all of it."""
+"""Writes the results: a PNG per chart, a JSON document per scenario, and one page with all of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ td.met { color: #176f2c } td.missed { color: #b3261e; font-weight: bold } img { 
 
 
 def write(runs: Sequence[Run], folder: Path, *, is_quick: bool) -> tuple[Path, str | None]:
-    """Write everything into the folder; the page's path, and a notice when there are no pictures."""
+    """Write everything into the folder; return the page's path, and a notice if there are no pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     notice: str | None = None
     sections: list[str] = []
@@ -66,7 +66,7 @@ def _page(runs: Sequence[Run], sections: Sequence[str], is_quick: bool, notice: 
         '<!doctype html><html lang="en"><meta charset="utf-8"><title>metaclient benchmarks</title>'
         f"<style>{_STYLE}</style><h1>metaclient benchmarks</h1>"
         f"<p>{met} of {len(figures)} figures met their goals ({kind}; {where}). "
-        "Every figure is a ratio, a count or a time taken in this one run, beside what the Java client does.</p>"
+        "Every figure is a ratio, a count or a time of this one run, next to the Java client's if measured.</p>"
         f"{missing}{''.join(sections)}</html>\n"
     )
 
@@ -75,7 +75,7 @@ def _section(run: Run, pictures: Sequence[bytes]) -> str:
     scenario = run.scenario
     rows = "".join(_row(figure) for figure in run.outcome.figures)
     images = "".join(_image(picture, chart) for picture, chart in zip(pictures, run.outcome.charts, strict=False))
-    failed = f'<p class="note">Not run to its end: {html.escape(run.error)}</p>' if run.error else ""
+    failed = f'<p class="note">Failed: {html.escape(run.error)}</p>' if run.error else ""
     return (
         f'<h2 id="{scenario.name}">{html.escape(scenario.name)}</h2><p>{html.escape(scenario.shows)}</p>{failed}'
         f"<table><tr><th>id<th>what<th>value<th>goal<th>met<th>beside</tr>{rows}</table>{images}"
@@ -98,7 +98,7 @@ def _image(picture: bytes, chart: Chart) -> str:
 
 
 def number(value: float) -> str:
-    """A number for people.
+    """Return a number as text, rounded for reading.
 
     >>> number(33.333333), number(213), number(0.0004)
     ('33.3', '213', '0.0004')

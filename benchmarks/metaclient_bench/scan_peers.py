@@ -1,7 +1,7 @@
-"""Peers of the connector's scan, each a process of its own: happybase's scan, and a bare loop that throws pages away.
+"""Peers of the connector's scan, each in its own process: happybase's scan, and a bare loop that drops the pages.
 
-Run as ``python -m metaclient_bench.scan_peers KIND HOST PORT TABLE START STOP ROWS``: says ``ready``, and for each line
-on its standard input scans once and says how many rows there were. Start-up is not part of what is timed.
+Run as ``python -m metaclient_bench.scan_peers KIND HOST PORT TABLE START STOP ROWS``. It prints ``ready``, and for each
+line on standard input it scans once and prints the number of rows. Start-up is not part of the measured time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ __all__ = ["Peers", "main"]
 
 
 def happybase_scan(host: str, port: int, table: str, start: bytes, stop: bytes, rows: int) -> Callable[[], int]:
-    """What a happybase program does."""
+    """Scan as a happybase program does; return the number of rows."""
     import happybase
 
     def scan() -> int:
@@ -30,7 +30,7 @@ def happybase_scan(host: str, port: int, table: str, start: bytes, stop: bytes, 
 
 
 def bare_scan(host: str, port: int, table: str, start: bytes, stop: bytes, rows: int) -> Callable[[], int]:
-    """Thrift 2 calls and nothing else: the pages are decoded by thriftpy2 and dropped."""
+    """Scan by bare Thrift 2 calls: thriftpy2 decodes the pages, which are dropped; return the number of rows."""
     from thriftpy2.rpc import make_client
 
     from metaclient.wire.thrift.idl import thrift2
@@ -56,7 +56,7 @@ KINDS = {"happybase": happybase_scan, "bare": bare_scan}
 
 
 class Peers:
-    """Some peers that scan at the same time, each its own range; a context manager."""
+    """Peers that scan at the same time, each its own range; a context manager."""
 
     def __init__(self, kind: str, host: str, port: int, table: str, ranges: Sequence[tuple[bytes, bytes]], rows: int):
         self._processes = [
@@ -97,7 +97,7 @@ class Peers:
         return line.strip()
 
     def scan(self) -> tuple[int, float]:
-        """All of them once: rows in all, and seconds until the last one was done."""
+        """Run one scan of all peers; return the sum of rows, and the seconds until the last peer was done."""
         began = time.perf_counter()
         for process in self._processes:
             assert process.stdin is not None

@@ -1,4 +1,4 @@
-"""A scenario: its name, what it shows, and the function that runs it; and the document that a run becomes."""
+"""A scenario: its name, what it shows, and the function that runs it; and the JSON document of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Run", "Scenario", "as_one"]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One benchmark. ``run(quick)`` takes the figures; ``quick`` takes them from fewer samples.
+    """One benchmark. ``run(quick)`` measures the figures; ``quick`` uses fewer samples.
 
     ``run_on(quick, backend)`` takes them on another backend, where a scenario can. ``missing`` says what must be
     installed before the scenario can run at all.
@@ -29,7 +29,7 @@ class Scenario:
     missing: Callable[[], str | None] = lambda: None
 
     def on(self, backend: str) -> Scenario:
-        """The same on another backend; ValueError when it knows only its own."""
+        """Return the scenario on another backend; raise ValueError if it supports only its own."""
         if self.run_on is None:
             raise ValueError(f"{self.name} runs on its own backend ({self.backend}) only")
         return replace(self, run=partial(_run_on, self.run_on, backend), backend=backend, missing=lambda: None)
@@ -41,7 +41,7 @@ def _run_on(run_on: Callable[[bool, str], Outcome], backend: str, quick: bool) -
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A scenario that was run: its outcome, or why there is none."""
+    """A run of a scenario: its outcome, or the error."""
 
     scenario: Scenario
     outcome: Outcome
@@ -53,7 +53,7 @@ class Run:
         return self.error is None and self.outcome.is_met
 
     def as_json(self) -> dict[str, Any]:
-        """The promised document of one scenario; ``error`` is there only when it could not be run to its end."""
+        """Return the documented JSON form of one scenario; ``error`` is present only if the run failed."""
         document: dict[str, Any] = {
             "scenario": self.scenario.name,
             "backend": self.scenario.backend,
@@ -64,7 +64,7 @@ class Run:
 
 
 def as_one(runs: Sequence[Run]) -> dict[str, Any]:
-    """The same document for all scenarios together; samples and errors are under the scenario's name."""
+    """Return one document for all scenarios; samples and errors are under the scenario's name."""
     documents = [run.as_json() for run in runs]
     errors: Mapping[str, str] = {run.scenario.name: run.error for run in runs if run.error is not None}
     together: dict[str, Any] = {

@@ -1,8 +1,8 @@
 """Spark's own standalone cluster on this machine, from the pip package: a master and workers, each a process.
 
-Workers listen on addresses of their own (127.0.0.2, 127.0.0.3, ...), so that they are different hosts to Spark and
-locality can be seen. Everything is killed when the cluster is closed, and also when its starter dies without closing
-it. ``session`` makes a SparkSession on it.
+Workers listen on different addresses (127.0.0.2, 127.0.0.3, ...), so that they are different hosts for Spark's
+locality. All processes are killed when the cluster is closed, and also when the process that started it dies.
+``session`` creates a SparkSession on it.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SparkCluster:
             "SPARK_LOCAL_IP": host,
             "SPARK_NO_DAEMONIZE": "1",
             "SPARK_DAEMON_MEMORY": "256m",
-            # The mark by which they are found and killed; executors inherit their worker's end.
+            # close() finds the processes to kill by this mark; executors end with their worker.
             "SPARK_DAEMON_JAVA_OPTS": f"{self._mark} -Dmetaclient.process={name}",
             "PYSPARK_PYTHON": sys.executable,
         }
@@ -100,7 +100,7 @@ class SparkCluster:
             )
 
     def _seen(self, name: str, pattern: re.Pattern[str], count: int) -> list[str]:
-        """Wait until that many lines of a log say it; what they say."""
+        """Wait until that many lines of a log match; return the matches."""
         deadline = self._runtime.now() + START_S
         log = self.folder / f"{name}.log"
         while True:
@@ -113,7 +113,7 @@ class SparkCluster:
             self._runtime.sleep(_LOOK_S)
 
     def session(self, name: str, **conf: object) -> SparkSession:
-        """A session with one executor a worker; ``conf`` in Spark's names with ``_`` for ``.``, or as they are."""
+        """Return a session with one executor per worker; ``conf`` has Spark's names, with ``_`` or ``.``."""
         from pyspark.sql import SparkSession
 
         os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

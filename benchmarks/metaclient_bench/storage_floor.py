@@ -1,6 +1,6 @@
-"""Measures the region engine alone: what is the least that a put, a get and a scan of the fake can cost?
+"""Measures the region engine alone: the least cost of a put, a get and a scan of the fake.
 
-Prints microseconds (CPU time of the thread, so that a busy machine matters little) a row or a cell, and megabytes
+Prints microseconds per row or cell (CPU time of the thread, so that a busy machine matters little), and megabytes
 resident. Run ``python -m metaclient_bench.storage_floor``; ``--rows 1000000 --columns 1`` for rows of one cell.
 """
 

@@ -1,8 +1,8 @@
-"""TIMELINE reads beside STRONG ones on a running cluster whose primary falls silent now and then.
+"""TIMELINE reads compared with STRONG reads on a running cluster whose primary hangs from time to time.
 
-A read is due every 20 ms for each of four tasks, whatever became of the one before, and its time counts from when it
-was due: a client that waits does not get fewer slow reads for it. In every ten seconds the server of the region's
-primary hangs for 0.4 s, where the cluster is ours to break. The same three clients as in ``timeline-tail``.
+Each of four tasks has a read due every 20 ms, independent of earlier reads, and latency is measured from the due time.
+So a client that waits does not get fewer slow reads. Every ten seconds the server of the region's primary hangs for
+0.4 s, if faults are allowed on the cluster. The three clients are those of ``timeline-tail``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def run_on(quick: bool, backend: str) -> Outcome:
 
 
 def _read(where: Place, table: Table, consistency: str, seconds: float) -> Sequence[float]:
-    """Latencies of all reads, sorted."""
+    """Return the latencies of all reads, sorted."""
     for _ in range(50):  # the hedge's delay rests on measurements
         table.row(ROW, consistency=consistency)
     taken: list[float] = []

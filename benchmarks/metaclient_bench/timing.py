@@ -1,4 +1,4 @@
-"""Times small functions against each other in one run, so that the machine's noise hits all of them."""
+"""Compares the times of small functions in one run, so that noise of the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Work = Callable[[Sequence[bytes]], None]
 
 
 def interleaved(works: Mapping[str, Work], rows: Sequence[bytes], rounds: int) -> dict[str, list[float]]:
-    """Seconds a row of each work, round by round; in a round each has its turn, so that a slow moment hits all."""
+    """Return the seconds per row of each function and round; each round runs all, so that noise affects all."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for work in works.values():
         work(rows)
@@ -31,6 +31,6 @@ def interleaved(works: Mapping[str, Work], rows: Sequence[bytes], rounds: int) -
 
 
 def best_of(seconds: Mapping[str, Sequence[float]], *, less: str) -> dict[str, float]:
-    """The best round of each, less the best of the empty loop ``less``: noise only ever adds."""
+    """Return the best round of each minus the best of the empty loop ``less``; noise only adds time."""
     loop = min(seconds[less])
     return {name: min(each) - loop for name, each in seconds.items() if name != less}

@@ -1,4 +1,4 @@
-"""Virtual time for the scenarios about behaviour: a world that is the same for every client that is tried in it."""
+"""Clusters on virtual time for scenarios about behaviour: every client under test runs in the same conditions."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from metaclient.testing.scripted import ScriptedBackend
 __all__ = ["JAVA", "TABLE", "client", "per_interval"]
 
 TABLE: Final = b"t"
-#: The options that make our client look meta up as the Java client does.
+#: Options with which this client reads hbase:meta as the Java client does.
 JAVA: Final[dict[str, Any]] = {"meta_selector": "simple"}
 
 
 def client(backend: ScriptedBackend, runtime: SimRuntime, **options: Any) -> Connection:
-    """A client of the cluster that spreads its lookups, and does not own the cluster."""
+    """Return a client that spreads its lookups over the meta replicas; closing it does not close the cluster."""
     return connect_to(backend, runtime=runtime, owns_backend=False, meta_mode="LoadBalance", **options)
 
 
 def per_interval(instants: Iterable[float], length_s: float, begin_s: float, end_s: float) -> list[int]:
-    """How many instants of [begin, end) fall into each interval.
+    """Return how many instants of [begin, end) fall into each interval.
 
     >>> per_interval([0.0, 0.5, 2.9, 3.0], 1.0, 0.0, 3.0)
     [2, 0, 1]

@@ -182,7 +182,7 @@ def test_scenario_that_cannot_run_here_is_left_out_of_all_with_the_reason() -> N
     absent = Scenario("absent", ("Z",), "shows z", broken, missing=lambda: "install java")
     result = invoke((GOOD, absent), "run", "all", "--json")
     assert result.exit_code == 0
-    assert "absent is left out: install java" in " ".join(result.stderr.split())
+    assert "absent is skipped: install java" in " ".join(result.stderr.split())
     assert [figure["id"] for figure in json.loads(result.stdout)["figures"]] == ["GOOD"]
 
 

@@ -1,4 +1,4 @@
-"""The scenarios, one module each; a new one is added to the list below."""
+"""The scenarios, one module each; the list below has all of them."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""C1: what a cached ``locate`` costs beside the least that any cache could do: one bisect and one index.
+"""C1: the cost of a cached ``locate`` compared with the least possible cache lookup: one bisect and one index.
 
-C1b is the same with the table's name as text, which is how people type it.
+C1b is the same with the table's name as text.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def run(quick: bool) -> Outcome:
 
 
 def bare_floor(starts: Sequence[bytes], values: Sequence[object]) -> Callable[[bytes], object]:
-    """The plain function to compare with: the value whose start is the greatest that is not above the row."""
+    """Return the value with the greatest start that is not above the row: the plain function to compare with."""
 
     def floor(row: bytes) -> object:
         return values[bisect_right(starts, row) - 1]
@@ -86,4 +86,4 @@ def over_table(locate: Callable[[bytes | str, bytes], object], table: bytes | st
     return work
 
 
-SCENARIO = Scenario("cached-locate", ("C1", "C1b"), "a location from the cache costs about a dictionary's worth", run)
+SCENARIO = Scenario("cached-locate", ("C1", "C1b"), "a cached location costs little more than a dictionary lookup", run)

@@ -1,8 +1,8 @@
-"""C3: how many calls of hbase:meta a new client needs before nearly every lookup is answered by its cache.
+"""C3: the number of reads of hbase:meta until the cache of a new client answers nearly every lookup.
 
-The Java client reads 10 rows a lookup, downwards; ours lets pages grow while misses follow each other. The figure is
-all calls of the run, as the Java client's 213 is counted, though 99 % are hits long before. Beside it, on the same
-rows: a model of the Java client, and our client with pages that may not grow.
+The Java client reads 10 rows per lookup, backwards; in this client pages grow while misses follow each other. The
+figure counts all reads of the run (as the Java client's 213 does), although 99 % of the lookups are hits much earlier.
+For comparison, on the same rows: a model of the Java client, and this client with pages of a fixed size.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def run(quick: bool) -> Outcome:
 
 
 def meta_calls(seed: int, **options: Any) -> list[int]:
-    """How many meta calls there were after each lookup."""
+    """Return the number of meta calls after each lookup."""
     with SimRuntime(seed) as runtime:
         backend = ScriptedBackend(runtime, meta_replicas=3, latency_s=0.005)
         backend.add_table(TABLE, splits=STARTS[1:])
@@ -63,7 +63,7 @@ def meta_calls(seed: int, **options: Any) -> list[int]:
 
 
 def java_calls(seed: int) -> list[int]:
-    """The same rows with pages of the row's region and the nine below it, whatever is known around them."""
+    """Return the same for a model of the Java client: each miss reads the row's region and the nine before it."""
     known = [False] * REGIONS
     calls: list[int] = []
     made = 0
@@ -77,4 +77,4 @@ def java_calls(seed: int) -> list[int]:
     return calls
 
 
-SCENARIO = Scenario("cold-start", ("C3",), "a cold cache is warm after a handful of meta calls", run)
+SCENARIO = Scenario("cold-start", ("C3",), "a cold cache is warm after a few meta calls", run)

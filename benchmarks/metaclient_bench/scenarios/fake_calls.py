@@ -1,17 +1,15 @@
-"""F2, F3: what the fake costs: puts, gets and scans through the whole client beside plain dictionaries.
+"""F2, F3: the cost of puts, gets and scans through the client and the fake, compared with plain dictionaries.
 
 F2: the same puts and gets on a bare sorted dictionary with versions: sortedcontainers' SortedDict, keyed by row, column
-and timestamp, each put with the time of its call. It is *the* baseline, because the issue that sets the goal gives its
-own numbers beside ("5 times ... about 20,000 a second"): so a bare call takes about 10 microseconds there, which is
-what a sorted structure with versions costs, and not what a plain dictionary does. F3: building the same rows as
-dictionaries from cells of family, qualifier, timestamp and value ("4 times ... about 0.5 million cells a second").
+and timestamp, each put with the time of its call. The goals (5 times the bare cost, about 20,000 calls per second)
+assume such a structure, whose call takes about 10 microseconds. F3: building the same rows as dictionaries from cells
+of family, qualifier, timestamp and value (goal: 4 times the bare cost, about 0.5 million cells per second).
 
-For information, the leanest baselines stand beside: a dictionary of rows with a sorted list of keys that keeps one
-version, and a comprehension over columns that are already joined.
+Smaller baselines are shown for information: a dictionary of rows with a sorted list of keys that keeps one version, and
+a comprehension over columns that are already joined.
 
-F2a is of rows that are new; what a second version of them costs stands beside. All works take turns in short slices,
-and the best slice of each counts: noise only adds, and a slow moment hits all of them. Seconds are those of the calling
-thread, in which all of it runs, so that other work of the machine does not count.
+F2a puts new rows; the cost of a second version is shown with it. All functions alternate in short slices, and the best
+slice of each counts, because noise only adds time. Times are CPU times of the calling thread, which does all the work.
 """
 
 from __future__ import annotations
@@ -28,9 +26,9 @@ from metaclient_bench.scenario import Scenario
 
 ROUNDS = 5
 CELLS = 10
-#: What is there before anything is measured.
+#: Rows that exist before the measurement.
 ROWS_THERE = 10_000
-#: Calls of one turn: some milliseconds, so that many turns fall into quiet moments.
+#: Calls of one slice: some milliseconds, so that many slices meet no noise.
 SLICE = 250
 
 
@@ -62,7 +60,7 @@ def _sorted_dict() -> Any:
 
 
 class LeanRows:
-    """The least that still sorts: rows in a dictionary, their keys in a sorted list, one version of each column."""
+    """The smallest sorted structure: rows in a dictionary, their keys in a sorted list, one version per column."""
 
     def __init__(self) -> None:
         self._rows: dict[bytes, dict[bytes, tuple[int, bytes]]] = {}
@@ -148,7 +146,7 @@ def _compared(ours: float, bare: float, lean: float) -> dict[str, float]:
 
 
 def _seconds(work: Callable[[bytes], object], rows: Sequence[bytes]) -> float:
-    """Of one call."""
+    """Return the seconds of one call."""
     began = time.thread_time()
     for row in rows:
         work(row)

@@ -1,8 +1,8 @@
-"""F4, F5: how big and how fast to start the fake is: memory of a million cells, and cost in regions.
+"""F4, F5: the size and the start-up time of the fake: memory of a million cells, and cost per region.
 
-F4: resident memory of a process of its own with 1 million cells of 100 bytes, in the memstore and after a flush: in
-rows of 10 cells, of 2, and of one (in batches, and put one by one: a log entry each). F5: seconds to create a table and
-to warm a client up, per region, at 1,000 and at 10,000 regions: a ratio near 1 means that the cost is linear.
+F4: resident memory of a separate process with 1 million cells of 100 bytes, in the memstore and after a flush: in rows
+of 10 cells, of 2 cells, and of one cell (in batches, and put one by one with a log entry each). F5: seconds to create a
+table and to warm up a client, per region, with 1,000 and 10,000 regions. A ratio near 1 means that the cost is linear.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from metaclient_bench.figure import Figure, Lines, Outcome
 from metaclient_bench.scenario import Scenario
 
 CELLS, CELL_BYTES = 1_000_000, 100
-#: Cells a row, and rows a call.
+#: Cells per row, and rows per call.
 SHAPES = ((10, 10_000), (2, 10_000), (1, 10_000), (1, 1))
 
-#: Runs in a process of its own, so that what others left behind does not count.
+#: Runs in a separate process, so that memory of earlier scenarios does not count.
 _FILL = """
 import sys, resource
 import metaclient
@@ -45,7 +45,7 @@ with FakeCluster(servers=3) as cluster, cluster.connect() as connection:
 def run(quick: bool) -> Outcome:
     cells = CELLS // 10 if quick else CELLS
     shapes = SHAPES[:1] + SHAPES[2:3] if quick else SHAPES
-    megabytes = {f"{width} a row, {rows} rows a call": _filled(cells, width, rows) for width, rows in shapes}
+    megabytes = {f"{width} per row, {rows} rows per call": _filled(cells, width, rows) for width, rows in shapes}
     small, large = (500, 2_000) if quick else (1_000, 10_000)
     few, many = _started(small, 20), _started(large, 200 if not quick else 40)
     per_region = {name: many[name] / large / (few[name] / small) for name in few}
@@ -59,14 +59,14 @@ def run(quick: bool) -> Outcome:
         ),
         Figure.of(
             "F5a",
-            f"creating a table: cost a region at {large:,} regions over that at {small:,}",
+            f"creating a table: cost per region at {large:,} regions over that at {small:,}",
             per_region["create"],
             "<= 2",
             seconds=many["create"],
         ),
         Figure.of(
             "F5b",
-            f"warm_up: cost a region at {large:,} regions over that at {small:,}",
+            f"warm_up: cost per region at {large:,} regions over that at {small:,}",
             per_region["warm_up"],
             "<= 2",
             seconds=many["warm_up"],

@@ -1,7 +1,7 @@
-"""C6: calls on a backend that hangs and honours no deadline: threads stay bounded, and close() still comes back.
+"""C6: calls on a backend that hangs and ignores deadlines: threads stay bounded, and close() still returns.
 
-Half of the calls read a row, half look one up. Two kinds of backend: one whose close() ends its calls, as the SPI asks,
-and one that is deaf even to that. The connection is closed in the middle of further calls.
+Half of the calls read a row, half look one up. There are two kinds of backend: one whose close() ends its calls, as the
+SPI requires, and one whose close() does not. The connection is closed while further calls run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPERATION_S = 0.02
 #: How long the connection is used before it hangs, at most; a busy machine may be slow for a moment.
 WARM_UP_TRIES = 50
 TABLE = b"t"
-#: Threads that are the client's and no workers: the timer's, and a little room.
+#: Threads of the client that are no workers: the timer's thread, and a small margin.
 FEW = 4
 SAMPLE_S = 0.005
 UNDER_WAY_S = 0.1
@@ -36,12 +36,12 @@ COME_BACK_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Hung:
-    """What was seen on one hung backend."""
+    """The measurements with one hung backend."""
 
-    threads_peak: int  # beyond the callers and what was there before
+    threads_peak: int  # beyond the callers and the threads that existed before
     threads_max: int
     close_s: float
-    callers_left: int  # that had not come back a while after close()
+    callers_left: int  # callers that had not returned a while after close()
     errors: Counter[str]
     seconds: float
 
@@ -59,7 +59,7 @@ def run(quick: bool) -> Outcome:
             callers_not_back_after_close=polite.callers_left + deaf.callers_left,
         ),
         Figure.of("C6b", "seconds of close() amid hung calls (a time)", polite.close_s, "<= 1"),
-        Figure.of("C6c", "the same on a backend that is deaf to close() (a time)", deaf.close_s, "<= 1"),
+        Figure.of("C6c", "the same on a backend whose close() ends no call (a time)", deaf.close_s, "<= 1"),
     )
     samples = {
         "errors": dict(polite.errors),
@@ -72,7 +72,7 @@ def run(quick: bool) -> Outcome:
 
 
 def hung_calls(calls: int, kind: type[ForgetfulBackend]) -> Hung:
-    """Make the calls, then close in the middle of some more."""
+    """Make the calls, then close the connection while more calls run."""
     before = threading.active_count()
     runtime = ThreadRuntime()
     backend = kind(runtime, meta_replicas=3)
@@ -102,7 +102,7 @@ def hung_calls(calls: int, kind: type[ForgetfulBackend]) -> Hung:
         callers_left = _left(callers)
     finally:
         backend.release()
-    beyond = peak[0] - before - CALLERS - 1  # the one that counts them
+    beyond = peak[0] - before - CALLERS - 1  # the thread that counts them
     return Hung(beyond, connection.config.threads_max, close_s, callers_left, errors, seconds)
 
 
@@ -118,7 +118,7 @@ def _warm_up(connection: Connection) -> None:
 
 
 def _callers(connection: Connection, numbers: Iterator[int], errors: Counter[str]) -> list[threading.Thread]:
-    """Threads that call until the numbers run out, or the connection is closed."""
+    """Start threads that call until all numbers are used, or the connection is closed."""
     mutex = threading.Lock()
     table = connection.table(TABLE)
 
@@ -144,7 +144,7 @@ def _callers(connection: Connection, numbers: Iterator[int], errors: Counter[str
 
 @contextmanager
 def _peak_of_threads() -> Iterator[list[int]]:
-    """The most threads that were alive at once, sampled."""
+    """Sample the number of live threads; yield a list with the maximum."""
     peak = [0]
     is_over = threading.Event()
 

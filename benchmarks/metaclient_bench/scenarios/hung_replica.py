@@ -1,8 +1,9 @@
-"""C5: one of three meta replicas hangs under load: ours goes on, the Java client stands still.
+"""C5: one of three meta replicas hangs under load: this client continues, the Java client stops.
 
 The load is that of :mod:`meta_failover`: tasks look up without pause and without cache, 5 ms per lookup, and at second
-6 one replica stops answering for good. The rate while it hangs, as a share of the healthy rate of the same run. Beside
-it, the same with replicas that have just enough handlers for the healthy load: then what is lost is capacity, too.
+6 one replica stops responding for good. The figure is the rate while it hangs, as a share of the healthy rate of the
+same run. For comparison, the same with replicas that have just enough handlers for the healthy load: then capacity is
+lost, too.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ TASKS = 8
 LOOKUP_S = 0.005
 HANGS_AT_S = 6
 HUNG = 2
-#: Two secondaries with four handlers each are just what eight tasks keep busy.
+#: Eight tasks just keep two secondaries with four handlers each busy.
 HANDLERS = 4
 
 
@@ -50,7 +51,7 @@ def run(quick: bool) -> Outcome:
 
 
 def hung_share(per_second: list[int]) -> float:
-    """The first second is left out of the healthy rate: it holds the first read of the registry."""
+    """Return the rate during the hang as a share of the healthy rate, without the first second (registry reads)."""
     return mean(per_second[HANGS_AT_S:]) / mean(per_second[1:HANGS_AT_S])
 
 
@@ -84,4 +85,4 @@ def _look_up(connection: Connection, runtime: SimRuntime, done: list[float]) -> 
         done.append(runtime.now())
 
 
-SCENARIO = Scenario("hung-replica", ("C5",), "a hung meta replica costs a moment, not the service", run)
+SCENARIO = Scenario("hung-replica", ("C5",), "a hung meta replica interrupts lookups only briefly", run)

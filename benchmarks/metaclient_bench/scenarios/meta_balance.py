@@ -1,4 +1,4 @@
-"""C4: who serves the lookups while all is well: the primary should be left alone, the secondaries loaded evenly."""
+"""C4: the share of each meta replica without faults: none at the primary, even shares at the secondaries."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def run(quick: bool) -> Outcome:
 
 
 def served(lookups: int, seed: int, **options: Any) -> Counter[int]:
-    """How many lookups each meta replica served; every lookup goes to meta."""
+    """Return the number of lookups that each meta replica served; no lookup uses the cache."""
     with SimRuntime(seed) as runtime:
         backend = ScriptedBackend(runtime, meta_replicas=META_REPLICAS, latency_s=0.005)
         backend.add_table(TABLE)
@@ -68,7 +68,7 @@ def share(by_replica: Counter[int], replica_id: int) -> float:
 
 
 def imbalance(by_replica: Counter[int], *, without_primary: bool = False) -> float:
-    """The busiest beside the mean; 1.0 is perfectly even."""
+    """Return the load of the busiest replica divided by the mean; 1.0 is perfectly even."""
     loads = [by_replica[replica_id] for replica_id in range(without_primary, META_REPLICAS)]
     return max(loads) / mean(loads)
 
@@ -77,4 +77,6 @@ def name(replica_id: int) -> str:
     return f"replica {replica_id}" if replica_id else "primary"
 
 
-SCENARIO = Scenario("meta-balance", ("C4", "C4b"), "the primary meta is left alone, its replicas share the work", run)
+SCENARIO = Scenario(
+    "meta-balance", ("C4", "C4b"), "the secondaries of hbase:meta share the lookups, and the primary serves none", run
+)

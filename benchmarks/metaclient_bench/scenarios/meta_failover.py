@@ -1,9 +1,9 @@
-"""The run that the Java client loses: one of three servers of hbase:meta hangs, or is killed, under lookups.
+"""One of three servers of hbase:meta hangs, or is killed, under lookups: this client and the Java client.
 
-Four callers look up without pause and without cache. After some healthy seconds the server of a
-secondary is stopped (SIGSTOP) for 24 s and woken again; on a real HBase the Java client in LoadBalance mode goes
-through the same fault at the same time. Before that ours goes through it alone: with the other one standing still, ours
-would have more of the machine than in the healthy seconds. Last, ``kill -9`` of the primary's server.
+Four callers look up without pause and without cache. After some healthy seconds the server of a secondary is stopped
+(SIGSTOP) for 24 s and continued. On a real HBase the Java client in LoadBalance mode gets the same fault at the same
+time. Before that, this client gets the fault alone: while the Java client waits, this client would have more of the
+machine than in the healthy seconds. At the end, ``kill -9`` of the primary's server.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from metaclient_bench.scenario import Scenario
 
 HEALTHY_S, HUNG_S, AFTER_S = 6, 24, 6
 WARM_UP_S = 8
-#: A secondary: the Java client asks all three, ours the secondaries.
+#: A secondary: the Java client reads from all three, this client from the secondaries.
 HUNG_REPLICA = 1
 
 
@@ -34,7 +34,7 @@ class Rates:
 
     @property
     def healthy(self) -> float:
-        """The first second is left out: it holds the first read of the registry."""
+        """The healthy rate, without the first second, which includes the first read of the registry."""
         return mean(self.per_second[1:HEALTHY_S]) or 1.0
 
     @property
@@ -60,7 +60,7 @@ def run(quick: bool, backend: str = FAKE) -> Outcome:
 
 
 def _spread(where: Place) -> None:
-    """One server must not have two copies: then two of three would hang."""
+    """Move the meta replicas to different servers; otherwise two of three would hang together."""
     if where.hbase is not None:
         where.hbase.admin.switch_balancer(False)
         where.hbase.spread_meta()
@@ -153,7 +153,7 @@ def _key(name: str) -> str:
 SCENARIO = Scenario(
     "meta-failover",
     ("M1", "M2", "M3", "M4", "M5"),
-    "a hung or killed server of hbase:meta does not stop our lookups; the Java client stands still",
+    "a hung or killed server of hbase:meta does not stop lookups of this client; the Java client waits",
     run,
     backend=FAKE,
     run_on=run,

@@ -1,7 +1,7 @@
-"""Who serves the lookups, in each mode, by the servers' own counts: the primary should be left alone.
+"""The share of each meta replica in each mode, by the servers' counters: in LoadBalance the primary serves no lookup.
 
-On a real HBase every client of ours goes through it in turn, by a gateway and by HBase's own RPC, and last HBase's own
-Java client in LoadBalance, after a warm-up: its compiler takes its time, ours has none.
+On a real HBase this client runs through a gateway and by HBase's RPC, one after the other, and then HBase's Java client
+in LoadBalance, after a warm-up for its just-in-time compiler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from metaclient_local_hbase import LocalHBase
 
 MODES = ("None", "HedgedRead", "LoadBalance")
 SECONDS = 8
-#: Rates of the JVMs, theirs and the servers', rise for so long.
+#: The warm-up of the JVMs (client and servers): their rates rise for this long.
 WARM_UP_S = 10
 JAVA = "Java client"
 
@@ -102,7 +102,7 @@ def _warm_up(where: Place) -> None:
 
 
 def _load(where: Place, connect: Callable[..., Connection], mode: str, seconds: int) -> Load:
-    """Reads by replica are the servers' counters, or the client's if the servers have none."""
+    """Return the load of one client in one mode; reads are the servers' counters, or else the client's."""
     before = where.meta_reads()
     with connect(meta_mode=mode) as connection:
         connection.locate(TABLE, ROWS[0], reload=True)

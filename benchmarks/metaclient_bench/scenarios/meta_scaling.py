@@ -1,8 +1,8 @@
-"""F1: k meta secondaries carry k times the lookups of the primary alone, up to 8.
+"""F1: k meta secondaries serve k times the lookups of the primary alone, up to k = 8.
 
-Virtual time; k + 2 servers, each of which serves a fixed number of reads of hbase:meta a second (handlers / service
-time), and more clients than they can serve. Lookups a second in LoadBalance over those of the primary alone, divided
-by k.
+Virtual time; k + 2 servers, each of which serves a fixed number of reads of hbase:meta per second (handlers / service
+time), and more clients than they can serve. The figure is lookups per second in LoadBalance over those of the primary
+alone, divided by k.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from metaclient_bench.scenario import Scenario
 from metaclient_fake import FakeCluster
 
 HANDLERS = 2
-SERVICE_S = 0.01  # 200 reads a second and server: few enough to simulate, the ratio is what counts
-TASKS_PER_SERVER = 24  # twelve times what keeps its handlers busy: no server ever waits for clients
+SERVICE_S = 0.01  # 200 reads per second and server: few enough to simulate; only the ratio counts
+TASKS_PER_SERVER = 24  # twelve times the number that keeps the handlers busy: no server waits for clients
 K = (1, 2, 3, 4, 5, 6, 7, 8)
 
 
@@ -63,7 +63,7 @@ def lookups_per_second(secondaries: int, mode: str, length_s: float) -> float:
         done = [0]
         for client in clients:
             runtime.start(_look_up, client, runtime, done)
-        runtime.run_for(1.0)  # everybody has found the registry and started
+        runtime.run_for(1.0)  # by now all clients have read the registry and started
         before = done[0]
         runtime.run_for(length_s)
         return (done[0] - before) / length_s

@@ -1,10 +1,10 @@
-"""N1 - N7: HBase's own RPC beside a Thrift 2 gateway, on one cluster; and what a call costs in our own CPU.
+"""N1 - N7: HBase's RPC compared with a Thrift 2 gateway, on one cluster; and the CPU cost of a call.
 
-N1 - N3 are ratios of rates, native beside thrift2, in turns of short rounds: gets of ten cells by one caller, by 64
-callers, and cells of scans. N4 - N7 are times, because the goals are: CPU of this process, all of its threads, for a
-get of ten cells alone and with 16 in flight, and for 1000 scanned cells as rows and as Arrow, out of pages of 10,000 as
-bulk readers fetch them (beside it, those of a scan of 1000 cells, which pays for its call). The best of many short
-rounds counts: noise only ever adds.
+N1 - N3 are ratios of rates, native to thrift2, in alternating short rounds: gets of ten cells by one caller, by 64
+callers, and cells of scans. N4 - N7 are times, because the goals are: CPU time of this process, all of its threads, for
+a get of ten cells alone and with 16 in flight, and for 1000 scanned cells as rows and as Arrow, from pages of 10,000 as
+bulk readers fetch them (for comparison, a scan of 1000 cells, which includes the cost of its call). The best of many
+short rounds counts, because noise only adds time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CELLS = 10
 CALLERS = 64
 THREADS = CALLERS + 16
 IN_FLIGHT = 16
-#: Calls of one turn: short, so that turns are close to each other.
+#: Calls of one round: few, so that rounds are close to each other in time.
 CALLS = 64
 SCANNED_ROWS = 100
 PAGE_ROWS = len(ROWS)
@@ -69,7 +69,7 @@ def run(quick: bool, backend: str = LOCAL_HBASE) -> Outcome:
 
 @contextmanager
 def _urls(backend: str) -> Iterator[tuple[str, str]]:
-    """Native and gateway: of a cluster that is started, or ``hbase://...+thrift2://...`` of one that runs."""
+    """Yield the urls of native RPC and gateway: of a new cluster, or ``hbase://...+thrift2://...`` of a running one."""
     kind, _, version = backend.partition(":")
     if kind == LOCAL_HBASE:
         with LocalHBase(version or "2.6.1", meta_replicas=1, region_servers=1) as hbase:
@@ -161,7 +161,7 @@ def _scanned(number: str, what: str, cpu: dict[str, float], goal: str) -> Figure
 
 
 def _cpu(connection: Connection, rounds: int) -> dict[str, float]:
-    """CPU microseconds of each, the best round; of all threads of this process."""
+    """Return the CPU microseconds of each function in its best round, of all threads of this process."""
     backend, now = connection.engine.backend, connection.engine.runtime.now
     assert isinstance(backend, NativeBackend)
     place: RegionLocation = connection.locate(TABLE, ROWS[0])
@@ -210,7 +210,7 @@ def _all(calls: Sequence[object], deadline: float) -> None:
 SCENARIO = Scenario(
     "native-calls",
     ("N1", "N2", "N3", "N4", "N5", "N6", "N7"),
-    "HBase's own RPC beside a gateway, and what a call costs us",
+    "HBase's own RPC compared with a gateway, and the CPU cost of a call",
     run,
     backend=LOCAL_HBASE,
     run_on=run,

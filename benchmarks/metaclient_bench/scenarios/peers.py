@@ -1,8 +1,8 @@
-"""Put, get and scan beside bare happybase, on the gateways of one cluster, one core for the client.
+"""Put, get and scan compared with bare happybase, on the gateways of one cluster, one core for the client.
 
-Three clients in one process and one thread take turns: happybase and ours by Thrift 1 on the same gateway, ours by
-Thrift 2 on the gateway beside it. Rows have ten columns. A ratio is of the best of many short rounds, because noise
-only ever adds; each round has all three in it. The ratio of the medians stands beside.
+Three clients alternate in one process and one thread: happybase and this client by Thrift 1 on the same gateway, and
+this client by Thrift 2 on another gateway. Rows have ten columns. A ratio compares the best of many short rounds,
+because noise only adds time; each round has all three. The ratio of the medians is shown with it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TABLE = "benchmark_peers"
 ROWS = 2_000
 COLUMNS = 10
 DATA = {b"cf:c%d" % number: b"value-%d" % number for number in range(COLUMNS)}
-#: Calls of one turn: short, so that turns are close to each other.
+#: Calls of one round: few, so that rounds are close to each other in time.
 CALLS = 50
 SCANNED = 1_000
 PEER, OURS1, OURS2 = "happybase", "ours, Thrift 1", "ours, Thrift 2"
@@ -64,7 +64,7 @@ def run(quick: bool, backend: str = LOCAL_HBASE) -> Outcome:
 
 @contextmanager
 def _urls(backend: str) -> Iterator[tuple[str, str]]:
-    """Of the two gateways: of a cluster that is started, or ``thrift1://...+thrift2://...`` of one that runs."""
+    """Yield the urls of the two gateways: of a new cluster, or ``thrift1://...+thrift2://...`` of a running one."""
     kind, _, version = backend.partition(":")
     if kind == LOCAL_HBASE:
         with LocalHBase(version or "2.6.1") as hbase:
@@ -77,7 +77,7 @@ def _urls(backend: str) -> Iterator[tuple[str, str]]:
 
 
 def _tables(thrift1: str, thrift2: str, stack: ExitStack) -> dict[str, Any]:
-    """The table, filled, as each client sees it."""
+    """Return the filled table of each client."""
     address = urlsplit(thrift1)
     peer = happybase.Connection(address.hostname, address.port)
     stack.callback(peer.close)
@@ -93,7 +93,7 @@ def _tables(thrift1: str, thrift2: str, stack: ExitStack) -> dict[str, Any]:
 
 
 def _timed(what: str, tables: Mapping[str, Any], rounds: int) -> dict[str, list[float]]:
-    """Seconds a row; a round for each that counts goes before, because the two gateways' compilers take their time.
+    """Return the seconds per row, after a warm-up of as many rounds, because the gateways' JVMs compile at run time.
 
     Two clients work on Thrift 1's gateway and one on Thrift 2's: before it counts, that one works twice.
     """
@@ -106,7 +106,7 @@ def _timed(what: str, tables: Mapping[str, Any], rounds: int) -> dict[str, list[
 def _get(table: Any, rows: Sequence[bytes]) -> None:
     for row in rows:
         if len(table.row(row)) != COLUMNS:
-            raise AssertionError(f"a row of {TABLE} came back in part")
+            raise AssertionError(f"a row of {TABLE} was incomplete")
 
 
 def _put(table: Any, rows: Sequence[bytes]) -> None:
@@ -125,7 +125,7 @@ _WORKS: Mapping[str, Callable[[Any, Sequence[bytes]], None]] = {"get": _get, "pu
 
 @contextmanager
 def _one_core() -> Iterator[None]:
-    """This process on one core, where the system can do that: the others are the servers'."""
+    """Pin this process to one core, if the system supports it; the servers have the others."""
     if not hasattr(os, "sched_setaffinity"):
         yield
         return
@@ -140,7 +140,7 @@ def _one_core() -> Iterator[None]:
 SCENARIO = Scenario(
     "peers",
     ("P1a", "P1b", "P2a", "P2b", "P3a", "P3b"),
-    "gets, puts and scans beside bare happybase on the same cluster",
+    "gets, puts and scans compared with bare happybase on the same cluster",
     run,
     backend=LOCAL_HBASE,
     run_on=run,

@@ -1,9 +1,9 @@
-"""R1 to R5: how far behind its primary a region replica is, beside healthy and hung ones, and what the sink costs.
+"""R1 to R5: the lag of a region replica, with a healthy and with a hung sibling, and the cost of the sink.
 
-A primary takes 1000 edits a second; messages take 1 ms. Every so often an edit is a probe: the time from its commit to
-the moment in which replica 2, healthy all along, shows it is its lag. Then the same with replica 1 hung. Beside ours:
-``lock_step``, HBase's way today, which on a real HBase showed 8 ms, and beside a hung replica 5 s, then over 20 s for
-two minutes.
+A primary gets 1000 edits per second; messages take 1 ms. Some edits are probes: the lag is the time from the commit of
+a probe until replica 2, which is always healthy, shows it. Then the same with replica 1 hung. For comparison:
+``lock_step``, the algorithm of HBase 3, which on a real HBase showed 8 ms, and with a hung sibling 5 s, then over 20 s
+for two minutes.
 
 The sink's own work (R4) is that of a cluster on real threads with puts at full rate, as CPU time for an edit beside
 that of the put through the client: see ``benchmarks/metaclient_bench/replication_cost.py``. R4b is the part of it that
@@ -33,7 +33,7 @@ from metaclient_fake.storage.wal import LoggedEntry
 
 EDITS_PER_S = 1000
 NETWORK_S = 0.001
-PROBE_EVERY = 7  # in step with nothing: batches come back every 2 ms
+PROBE_EVERY = 7  # not a multiple of 2 ms, the interval at which batches return
 HANGS_AT_S = 2.0
 WATCHED, HUNG = 2, 1
 LIMIT_BYTES = 256 * 1024
@@ -41,7 +41,7 @@ LIMIT_BYTES = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Lags:
-    """Probes in order of their commits: when, and how long until the replica showed them (or the run ended)."""
+    """The probes in commit order: the time of each, and the delay until the replica showed it (or the run ended)."""
 
     at_s: Sequence[float]
     lag_s: Sequence[float]
@@ -169,7 +169,7 @@ def _lag_samples(ours: _Pair, java: _Pair) -> dict[str, dict[str, float]]:
 
 
 def lags(length_s: float, *, is_hung: bool, lock_step: bool = False) -> Lags:
-    """Write for so many virtual seconds and watch one replica."""
+    """Write for a number of virtual seconds and measure the lag of one replica."""
     with SimRuntime(1) as runtime:
         cluster = _cluster(runtime, lock_step)
         runtime.sleep(1.0)
@@ -220,7 +220,7 @@ def _region(cluster: FakeCluster, replica_id: int) -> Region:
 
 
 def opening_flushes(replicas: int) -> int:
-    """Close all replicas of a region that has something in memory, open them together, count the flushes."""
+    """Close all replicas of a region that has edits in memory, open them together, and count the flushes."""
     with SimRuntime(1) as runtime:
         cluster = _cluster(runtime, False, replicas + 1)
         runtime.sleep(2.0)
@@ -243,7 +243,7 @@ def opening_flushes(replicas: int) -> int:
 
 
 def full_rate(edits: int) -> dict[str, float]:
-    """Puts as fast as one thread can, on real threads, with a limit that they reach; then everything is compared."""
+    """Put as fast as one thread can, on real threads, up to the memory limit; then compare all replicas."""
     config = {"replication_pending_bytes_max": LIMIT_BYTES, "replication_flush_interval_s": 0.2}
     with FakeCluster(servers=5, config=config) as cluster:
         cluster.create_table(TableDescriptor(TABLE, (FamilyDescriptor(b"f"),), region_replication=COPIES))
@@ -267,7 +267,7 @@ def full_rate(edits: int) -> dict[str, float]:
 
 
 def full_rate_beside_a_hung_replica(edits: int) -> dict[str, float]:
-    """The same with one replica that never answers and a primary that cannot flush: only the hard limit is left."""
+    """Do the same with a replica that never responds and a primary that cannot flush: the hard limit must hold."""
     config = {
         "replication_pending_bytes_max": LIMIT_BYTES,
         "replication_operation_timeout_s": 3600.0,

@@ -1,4 +1,4 @@
-"""S5, S6a, S6b: what a Spark job asks of hbase:meta, and of which copy, by the fake cluster's own counters.
+"""S5, S6a, S6b: the reads of hbase:meta by a Spark job, per meta replica, by the fake cluster's counters.
 
 200 tasks read 1000 regions. S5: with shipped locations the whole job makes as few meta reads as its planning; beside
 it, one cold client per task. S6: in ``lookup`` mode every task finds its own range: how even that is over secondaries
@@ -88,7 +88,7 @@ def _url(cluster: FakeCluster) -> str:
 
 
 def reads_during(cluster: FakeCluster, work: Callable[[], None]) -> dict[int, int]:
-    """Meta replica -> reads that the cluster counted meanwhile."""
+    """Return meta replica -> reads that the cluster counted during the work."""
     before = _reads(cluster)
     work()
     return {replica: count - before[replica] for replica, count in _reads(cluster).items()}
@@ -101,7 +101,7 @@ def _reads(cluster: FakeCluster) -> dict[int, int]:
 
 
 def read_by_cold_clients(cluster: FakeCluster, tasks: int) -> None:
-    """Each task with a client of its own that knows nothing, and addresses servers as HBase's own client does."""
+    """Read with a new client per task that has no locations and calls region servers, as HBase's client does."""
     from spark_connector.planning.query import Query
     from spark_connector.planning.splits import plan
     from spark_connector.reading.split_reader import results_of
@@ -129,7 +129,7 @@ def read_by_spark(spark: SparkSession, cluster: FakeCluster, regions: int, tasks
 SCENARIO = Scenario(
     "spark-lookups",
     ("S5", "S6a", "S6b"),
-    "a Spark job leaves hbase:meta alone, and spreads what it must ask",
+    "a Spark job makes few reads of hbase:meta, and spreads them over its replicas",
     run,
     backend="fake",
 )

@@ -1,12 +1,11 @@
-"""S1, S2: a table scanned through the Spark connector on two cores, beside happybase's scan and beside bare processes.
+"""S1, S2: a scan by the Spark connector on two cores, compared with happybase's scan and with bare processes.
 
-All three read the same rows by the same gateway in the same run, in turn; the figure is a ratio of medians. The peer of
-S1 is one happybase scan, which is what a Python program had so far. That of S2 is the least that can be done by the
-same road: two processes that fetch the same pages at the same time, let thriftpy2 decode them, and throw them away.
+All three read the same rows from the same gateway in the same run, one after the other; the figure is a ratio of
+medians. The peer of S1 is one happybase scan, the usual way of a Python program. The peer of S2 is the least that this
+protocol allows: two processes that fetch the same pages at the same time, decode them by thriftpy2, and drop them.
 
-The table is in files, as all but the newest of a table is. The connector asks for its columns by name, the peers for
-all that there is: HBase seeks each named column, which costs a region server nothing much in files, but five times the
-whole row in what it still has in memory.
+The table is flushed to files, as most data of a table is. The connector asks for its columns by name, the peers for all
+columns. HBase seeks each named column, which costs little in files, but five times the whole row in the memstore.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ CATALOG = json.dumps(
     }
 )
 REGIONS = 2
-#: happybase's own, and the connector's.
+#: The page sizes of happybase and of the connector.
 HAPPYBASE_ROWS = 1000
 WARM_UPS = 2
 
@@ -90,7 +89,7 @@ def fill(served: Gateway, rows: int) -> None:
 def measured(
     served: Gateway, rows: int, happybase: Peers, bare: Peers, cluster: SparkCluster, *, rounds: int
 ) -> dict[str, list[float]]:
-    """Seconds of each way, round by round, after all are warm."""
+    """Return the seconds of each kind of scan per round, after a warm-up."""
     import spark_connector
 
     spark = cluster.session("benchmark")

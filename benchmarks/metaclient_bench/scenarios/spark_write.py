@@ -1,11 +1,10 @@
-"""S3, S3b, S4: a DataFrame written by the connector, beside happybase's batch writer; and a million rows counted.
+"""S3, S3b, S4: a DataFrame written by the connector, compared with happybase's batch writer; and a count of rows.
 
-A real HBase where this machine can run one, and Spark's standalone cluster with two executors of one core. happybase
-writes the same rows from one process, as its users do, through the Thrift 1 gateway; the connector writes from two
-tasks, through the Thrift 2 gateway (both are of the same HBase, side by side, with the same settings) and straight to
-the region servers. Each writes into a table that is new: what HBase does later with rows that it has, flushes and
-compactions, would slow down the next writer. Rounds take turns, so that a slow moment of the machine affects all; the
-figures are ratios of the medians.
+It uses a real HBase if this machine can run one, and Spark's standalone cluster with two executors of one core.
+happybase writes the same rows from one process through the Thrift 1 gateway. The connector writes from two tasks,
+through the Thrift 2 gateway (of the same HBase, with the same settings) and directly to the region servers. Each writer
+gets a new table, because flushes and compactions of earlier rows would slow down the next writer. Rounds alternate, so
+that noise of the machine affects all; the figures are ratios of the medians.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 TABLE = "spark_write_benchmark"
 COLUMNS = 4
 REGIONS = 8
-#: happybase counts cells, the connector rows: a thousand rows a call for both.
+#: happybase counts cells, the connector rows: both send a thousand rows per call.
 BATCH_ROWS = 1000
 #: The writers.
 HAPPYBASE, GATEWAY, NATIVE = "happybase", "connector by thrift2", "connector by HBase's own RPC"
@@ -48,7 +47,7 @@ CATALOG = json.dumps(
 
 
 def run(quick: bool) -> Outcome:
-    # A job of Spark begins and ends with seconds that do not depend on the rows: few rows would measure only those.
+    # A Spark job has a fixed cost of some seconds; with few rows the figure would measure only that cost.
     rows, rounds, counted = (100_000, 2, 50_000) if quick else (300_000, 5, 1_000_000)
     with gateway() as served, SparkCluster(workers=2) as cluster:
         spark = cluster.session("spark-write")
@@ -91,7 +90,7 @@ def run(quick: bool) -> Outcome:
 
 
 def _written(spark: SparkSession, served: Gateway, rows: int, rounds: int) -> dict[str, list[float]]:
-    """Seconds of each writer, round by round; a first round of each warms all up and is not counted."""
+    """Return the seconds of each writer per round; the first round is a warm-up and not counted."""
     writers: dict[str, Callable[[], None]] = {
         HAPPYBASE: lambda: _by_happybase(served, rows),
         GATEWAY: lambda: _by_connector(spark, served.url, rows),
@@ -119,7 +118,7 @@ def _new_table(served: Gateway) -> None:
 
 
 def _row(number: int) -> bytes:
-    """Spread over the regions, as keys that are hashes are."""
+    """Return a row key that is spread over the regions like a hash."""
     return b"%07d" % (number * 7_654_321 % 10_000_000)
 
 
@@ -148,7 +147,7 @@ def _frame(spark: SparkSession, rows: int) -> DataFrame:
 
 
 def _counted(spark: SparkSession, served: Gateway, rows: int) -> tuple[int, int, float]:
-    """Lines that crossed, rows that they add up to, seconds."""
+    """Return the number of lines that tasks returned, the sum of their rows, and the seconds."""
     from spark_connector.jobs.row_counter import counts
     from spark_connector.jobs.splits import planned_splits, scan_options
     from spark_connector.planning.query import Query

@@ -1,6 +1,6 @@
-"""C2: the client's own work in a STRONG ``row``: a backend that answers at once leaves nothing else to measure.
+"""C2: the client's own time in a STRONG ``row``, measured on a backend that answers at once.
 
-A time and no ratio, because the goal is one; what a bare call of the same backend costs stands beside it.
+The figure is a time, because the goal is one; the cost of a bare call of the same backend is shown with it.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _rows_of(connection: Connection) -> Work:
 
 
 def _bare_call(runtime: ThreadRuntime) -> Work:
-    """The same backend without a client: one call with its arguments at hand."""
+    """Return a bare call of the same backend, with prepared arguments and without a client."""
     call = InstantBackend(runtime, cells=1).get
     get = Get(b"r")
 
@@ -75,4 +75,4 @@ def _empty(rows: Sequence[bytes]) -> None:
         pass
 
 
-SCENARIO = Scenario("strong-row", ("C2",), "the client adds microseconds to a read, not more", run, backend="instant")
+SCENARIO = Scenario("strong-row", ("C2",), "the client adds only microseconds to a read", run, backend="instant")

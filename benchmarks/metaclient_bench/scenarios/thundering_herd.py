@@ -1,8 +1,8 @@
-"""C9: hbase:meta comes back after five seconds; do all clients fall on it in the same moment?
+"""C9: the peak of requests when hbase:meta returns after five seconds.
 
-500 clients begin a lookup at the instant at which meta goes away, which is the worst case: all of them are in step.
-Counted are the meta requests of each 100 ms from meta's return until the last client has its answer. Beside ours: the
-same client with the Java client's jitter of 1 %, and the Java client's whole way of looking up.
+500 clients begin a lookup at the instant at which hbase:meta fails: the worst case, because all of them retry at the
+same times. The figure counts the meta requests per 100 ms from meta's return until the last client has its result. For
+comparison: this client with the Java client's jitter of 1 %, and a model of the Java client's lookups.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IN_STEP: dict[str, Any] = {"retry_jitter": 0.01}
 
 def run(quick: bool) -> Outcome:
     seeds = range(1, 2 if quick else 5)
-    others = 100 if quick else CLIENTS  # those in step have the same peak and mean, whatever their number
+    others = 100 if quick else CLIENTS  # without jitter, peak and mean do not depend on the number of clients
     ours = [requests(seed) for seed in seeds]
     jitter, java = requests(1, others, **IN_STEP), requests(1, others, **JAVA)
     hung = requests(1, others, is_hung=True)
@@ -60,7 +60,7 @@ def _seconds(per_100_ms: list[int]) -> list[float]:
 
 
 def requests(seed: int, clients: int = CLIENTS, *, is_hung: bool = False, **options: Any) -> list[int]:
-    """Meta requests per 100 ms from meta's return until the last client has its answer."""
+    """Return the meta requests per 100 ms from meta's return until the last client has its result."""
     with SimRuntime(seed) as runtime:
         backend = ScriptedBackend(runtime, meta_replicas=3, latency_s=LATENCY_S)
         backend.add_table(TABLE)
@@ -82,4 +82,4 @@ def _look_up(connection: Connection) -> None:
     connection.locate(TABLE, b"r")
 
 
-SCENARIO = Scenario("thundering-herd", ("C9",), "clients come back from an outage one after the other", run)
+SCENARIO = Scenario("thundering-herd", ("C9",), "clients spread their retries after an outage", run)

@@ -1,8 +1,8 @@
-"""C7: TIMELINE reads of a region whose primary is slow now and then: what hedging saves, and what it costs.
+"""C7: TIMELINE reads of a region whose primary is sometimes slow: the gain and the cost of hedging.
 
-Gets take about 2 ms; some of those at the primary take a hundred times that. Three clients: ours (staged, adaptive
-delay, at most 5 % extra calls), HBase's (all replicas at once after a fixed 10 ms, no limit), and STRONG, which waits.
-Twice: with 5 % slow gets, which is all that the budget has, and with 1 %, which leaves room.
+Gets take about 2 ms; some of those at the primary take a hundred times that. There are three clients: this one (staged
+hedges, adaptive delay, at most 5 % extra calls), HBase's (all replicas at once after a fixed 10 ms, no limit), and
+STRONG reads, which wait. They run with 5 % slow gets, which use the whole budget, and with 1 %, which do not.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _extras(made: dict[str, Reads]) -> dict[str, float]:
 
 
 def _chart(made: dict[str, Reads], slow: float) -> Lines:
-    """Every quantile is as far from the next: on a scale of shares the tail would be a hair's breadth."""
+    """Return a chart with equal distances between quantiles; a linear scale would hide the tail."""
     places = [float(index) for index in range(len(QUANTILES))]
     series = {f"{name} (+{one.extra:.1%} calls)": (places, one.curve_ms()) for name, one in made.items()}
     ticks = {place: _name(q) for place, q in zip(places, QUANTILES, strict=True)}
@@ -126,7 +126,7 @@ def _read(table: Table, consistency: str, runtime: Runtime, seconds: list[float]
 
 
 class _SlowNowAndThen(ScriptedBackend):
-    """Gets take a time of their own, and some of those at the primary take much longer."""
+    """A backend whose gets take random times, some of those at the primary much longer."""
 
     def __init__(self, runtime: Runtime, slow: float) -> None:
         super().__init__(runtime)

@@ -1,8 +1,8 @@
-"""C8: nothing answers any more: how many calls each operation makes before it gives up.
+"""C8: the number of calls per operation when no server responds any more.
 
-Reads begin, evenly, within a minute of an outage that does not end. "Plain" is the Java client's way, up to 16 attempts
-each. Counted are all calls that reach the cluster. Behind a gateway that is the read itself; a client that finds the
-servers on its own also asks hbase:meta and the registry.
+Reads begin, evenly distributed, within a minute of an outage that does not end. "Plain" is the Java client's policy, up
+to 16 attempts each. The figure counts all calls that reach the cluster. Behind a gateway these are the reads; a client
+that locates servers itself also calls hbase:meta and the registry.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PLAIN: dict[str, Any] = {
 
 def run(quick: bool) -> Outcome:
     operations = 500 if quick else 1000
-    few = 50 if quick else 200  # each of them makes its 16 attempts, however many there are
+    few = 50 if quick else 200  # each operation makes 16 attempts, independent of their number
     gateway = {
         "ours": calls_in_outage(operations, by_gateway=True),
         "plain": calls_in_outage(few, by_gateway=True, **PLAIN),
@@ -48,7 +48,7 @@ def run(quick: bool) -> Outcome:
         ),
         Figure.of(
             "C8b",
-            "the same with servers of our own finding: reads, lookups and registry",
+            "the same for a client that locates servers itself: reads, lookups and registry",
             servers["ours"].total() / operations,
             "<= 1.2",
             plain=servers["plain"].total() / few,
@@ -70,7 +70,7 @@ def run(quick: bool) -> Outcome:
 
 
 def calls_in_outage(operations: int, *, by_gateway: bool = False, **options: Any) -> Counter[str]:
-    """Calls by method, from the outage's beginning until the last operation has given up."""
+    """Return the calls by method, from the beginning of the outage until the last operation has failed."""
     addressing = Addressing.GATEWAY if by_gateway else Addressing.SERVER
     with SimRuntime(1) as runtime:
         backend = ScriptedBackend(
@@ -105,4 +105,4 @@ def _read(table: Table, runtime: Runtime, after_s: float, row: bytes) -> None:
     raise AssertionError("a read cannot work in a total outage")
 
 
-SCENARIO = Scenario("total-outage", ("C8", "C8b"), "an outage is not made worse by those who suffer from it", run)
+SCENARIO = Scenario("total-outage", ("C8", "C8b"), "retries of clients do not make an outage worse", run)
