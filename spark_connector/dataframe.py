@@ -26,7 +26,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from metaclient.errors import ConfigError
 from spark_connector import clients, lookup_counts
 from spark_connector.conditions import dialect
-from spark_connector.conditions.expressions import And, Expression, bind, columns_of, opaque_parts, to_column, to_sql
+from spark_connector.conditions.condition import And, Expression, columns_of, opaque_parts, to_sql
+from spark_connector.conditions.expressions import bind, to_column
 from spark_connector.conditions.pushdown import superset
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning import splits as planning

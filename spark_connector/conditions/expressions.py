@@ -18,7 +18,6 @@ from metaclient.errors import ConfigError
 from spark_connector.conditions import coercion, literals
 from spark_connector.conditions.condition import (
     And,
-    ColumnName,
     Comparison,
     Constant,
     Expression,
@@ -29,11 +28,7 @@ from spark_connector.conditions.condition import (
     Opaque,
     Or,
     Single,
-    col,
-    columns_of,
-    evaluate,
     like_prefix,
-    opaque_parts,
     to_sql,
 )
 from spark_connector.conditions.dialect import PORTABLE, Dialect
@@ -43,31 +38,13 @@ from spark_connector.schema.types import DataType
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
-__all__ = [
-    "And",
-    "ColumnName",
-    "Comparison",
-    "Constant",
-    "Expression",
-    "In",
-    "IsNull",
-    "Like",
-    "Not",
-    "Opaque",
-    "Or",
-    "bind",
-    "col",
-    "columns_of",
-    "evaluate",
-    "opaque_parts",
-    "to_column",
-    "to_sql",
-]
+__all__ = ["bind", "to_column"]
 
 
 def bind(expression: Expression, catalog: Catalog, dialect: Dialect = PORTABLE) -> Expression:
     """Return the condition with the catalog's names and the values that Spark compares with; else raise ConfigError.
 
+    >>> from spark_connector.conditions.condition import col
     >>> bind(col("K") == "a", Catalog.from_mapping("t", "k BINARY :k, a INT cf:a"))
     Comparison(column='k', operator='=', value=b'a')
     """

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from metaclient import keys
 from metaclient.errors import ConfigError
 from metaclient.model import Consistency, Get, Scan
-from spark_connector.conditions.expressions import And, Expression, bind, columns_of, opaque_parts, to_sql
+from spark_connector.conditions.condition import And, Expression, columns_of, opaque_parts, to_sql
+from spark_connector.conditions.expressions import bind
 from spark_connector.conditions.pushdown import Pushed, push, scan_columns
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning.projection import Projection

@@ -26,7 +26,7 @@ from metaclient import Connection
 from metaclient.backend import CellPage
 from metaclient.model import RegionLocation, Result
 from spark_connector import clients
-from spark_connector.conditions.expressions import evaluate
+from spark_connector.conditions.condition import evaluate
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import TableSplit
 from spark_connector.reading.arrow import batches_from_results
@@ -36,7 +36,7 @@ from spark_connector.schema.ranges import KeyRange, union
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from spark_connector.conditions.expressions import Expression
+    from spark_connector.conditions.condition import Expression
 
 __all__ = ["RangeCount", "count_split", "get_rows", "learn_locations", "passing", "read_split", "results_of"]
 

@@ -32,7 +32,8 @@ from metaclient.errors import ConfigError
 from metaclient_fake import FakeCluster
 from spark_connector import clients, dataframe
 from spark_connector.conditions import coercion
-from spark_connector.conditions.expressions import Comparison, Expression, In, opaque_parts, to_column, to_sql
+from spark_connector.conditions.condition import Comparison, Expression, In, opaque_parts, to_sql
+from spark_connector.conditions.expressions import to_column
 from spark_connector.conditions.pushdown import superset
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import plan

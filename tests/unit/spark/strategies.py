@@ -13,7 +13,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from spark_connector.conditions.expressions import And, Comparison, Constant, Expression, In, IsNull, Like, Not, Or
+from spark_connector.conditions.condition import And, Comparison, Constant, Expression, In, IsNull, Like, Not, Or
 from spark_connector.schema.catalog import Catalog, CellColumn, KeyPart
 from spark_connector.schema.codecs import BadValueError, codec_named
 from spark_connector.schema.rowkey import join

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaclient.errors import ConfigError
-from spark_connector.conditions.expressions import (
+from spark_connector.conditions.condition import (
     And,
     Comparison,
     Constant,
@@ -21,12 +21,12 @@ from spark_connector.conditions.expressions import (
     Like,
     Not,
     Or,
-    bind,
     col,
     columns_of,
     evaluate,
     to_sql,
 )
+from spark_connector.conditions.expressions import bind
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.schema.catalog import Catalog
 from tests.unit.spark.strategies import catalogs, conditions

@@ -11,8 +11,9 @@ from fractions import Fraction
 import pytest
 
 from metaclient.errors import ConfigError
+from spark_connector.conditions.condition import Comparison, Constant, Expression, In, Like, Opaque, evaluate
 from spark_connector.conditions.dialect import PORTABLE, Dialect, of_session
-from spark_connector.conditions.expressions import Comparison, Constant, Expression, In, Like, Opaque, bind, evaluate
+from spark_connector.conditions.expressions import bind
 from spark_connector.conditions.literals import nearest_single
 from spark_connector.conditions.pushdown import push, superset
 from spark_connector.conditions.sql_text import parse_where

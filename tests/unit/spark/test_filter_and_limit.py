@@ -185,7 +185,8 @@ def test_rows_that_are_got_one_by_one_are_filtered_whole(connection: Connection,
 def test_a_condition_is_tested_on_what_a_users_filter_lets_through(
     connection: Connection, text: str, where: str
 ) -> None:
-    from spark_connector.conditions.expressions import bind, evaluate
+    from spark_connector.conditions.condition import evaluate
+    from spark_connector.conditions.expressions import bind
 
     made = query(["id"], **{"hbase.spark.query.filter": text, "hbase.spark.query.where": where})
     condition = bind(parse_where(where), made.catalog)

@@ -41,7 +41,8 @@ def test_conditions_are_made_of_the_name_that_errors_recommend() -> None:
     """``where=`` of something else asks for "an expression of spark_connector.col"."""
     pytest.importorskip("pyspark")
     from metaclient.errors import ConfigError
-    from spark_connector.conditions.expressions import bind, evaluate
+    from spark_connector.conditions.condition import evaluate
+    from spark_connector.conditions.expressions import bind
     from spark_connector.schema.catalog import Catalog
 
     condition = (spark_connector.col("a") > 3) & spark_connector.col("k").startswith("u")

@@ -7,7 +7,8 @@ import struct
 import pytest
 
 from spark_connector.conditions import key_ranges as key_ranges_module
-from spark_connector.conditions.expressions import Constant, Expression, In, bind, col
+from spark_connector.conditions.condition import Constant, Expression, In, col
+from spark_connector.conditions.expressions import bind
 from spark_connector.conditions.pushdown import FILTER_BYTES_MAX, Pushed, push, scan_columns, without_not
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.schema.catalog import Catalog

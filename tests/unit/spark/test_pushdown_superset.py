@@ -23,8 +23,9 @@ from metaclient.runtime import SimRuntime
 from metaclient_fake import FakeCluster
 from metaclient_fake.storage.filters import filtered_row, parse
 from spark_connector.conditions import filter_text
+from spark_connector.conditions.condition import Expression, IsNull, columns_of, evaluate, opaque_parts
 from spark_connector.conditions.dialect import Dialect
-from spark_connector.conditions.expressions import Expression, IsNull, bind, columns_of, evaluate, opaque_parts
+from spark_connector.conditions.expressions import bind
 from spark_connector.conditions.pushdown import Pushed, ScanColumns, push, scan_columns
 from spark_connector.reading.arrow import batches_from_results
 from spark_connector.schema.catalog import Catalog

@@ -122,7 +122,8 @@ def test_the_empty_split_reads_nothing_and_asks_nobody(connection: Connection) -
 )
 def test_where_as_an_option_gives_exactly_its_rows(connection: Connection, condition: str) -> None:
     """What can be pushed is a superset; nobody tests the rows of a data source again."""
-    from spark_connector.conditions.expressions import bind, evaluate
+    from spark_connector.conditions.condition import evaluate
+    from spark_connector.conditions.expressions import bind
 
     made = query(**{"hbase.spark.query.where": condition})
     bound = bind(parse_where(condition), made.catalog)
