@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from metaclient.errors import ConfigError
 from spark_connector import clients, lookup_counts
 from spark_connector.conditions import dialect
-from spark_connector.conditions.condition import And, Expression, columns_of, opaque_parts, to_sql
+from spark_connector.conditions.condition import And, Expression, columns_of, opaque_parts, quoted_name, to_sql
 from spark_connector.conditions.expressions import bind, to_column
 from spark_connector.conditions.pushdown import superset
 from spark_connector.conditions.sql_text import parse_where
@@ -257,7 +257,7 @@ def _finished(
     for test in tests:
         df = df.where(test)
     if wanted is not None:
-        df = df.select(*(f"`{name.replace('`', '``')}`" for name in wanted))
+        df = df.select(*map(quoted_name, wanted))
     return df if limit is None else df.limit(limit)
 
 

@@ -36,6 +36,7 @@ __all__ = [
     "evaluate",
     "like_prefix",
     "opaque_parts",
+    "quoted_name",
     "to_sql",
 ]
 
@@ -371,13 +372,13 @@ def to_sql(expression: Expression) -> str:
         case Or(parts):
             return _joined(" OR ", parts, "FALSE")
         case IsNull(column):
-            return f"{_quoted(column)} IS NULL"
+            return f"{quoted_name(column)} IS NULL"
         case Comparison(column, operator, value):
-            return f"{_quoted(column)} {operator} {literal_sql(value)}"
+            return f"{quoted_name(column)} {operator} {literal_sql(value)}"
         case In(column, values):
-            return f"{_quoted(column)} IN ({', '.join(map(literal_sql, values))})" if values else "FALSE"
+            return f"{quoted_name(column)} IN ({', '.join(map(literal_sql, values))})" if values else "FALSE"
         case Like(column, pattern, escape):
-            return f"{_quoted(column)} LIKE {literal_sql(pattern)} ESCAPE {literal_sql(escape)}"
+            return f"{quoted_name(column)} LIKE {literal_sql(pattern)} ESCAPE {literal_sql(escape)}"
         case Opaque(part):
             return to_sql(part)
     raise TypeError(f"{expression!r} is no condition")
@@ -389,7 +390,8 @@ def _joined(word: str, parts: tuple[Expression, ...], empty: str) -> str:
     return f"({word.join(map(to_sql, parts))})"
 
 
-def _quoted(name: str) -> str:
+def quoted_name(name: str) -> str:
+    """Return a column name in backticks, as Spark SQL quotes it."""
     return "`" + name.replace("`", "``") + "`"
 
 

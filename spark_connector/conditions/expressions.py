@@ -29,6 +29,7 @@ from spark_connector.conditions.condition import (
     Or,
     Single,
     like_prefix,
+    quoted_name,
     to_sql,
 )
 from spark_connector.conditions.dialect import PORTABLE, Dialect
@@ -226,20 +227,16 @@ def to_column(expression: Expression) -> SparkColumn:
                 found = found | to_column(part)
             return found
         case Comparison(column, operator, value):
-            return _comparison(f.col(_quoted(column)), operator, _literal(value))
+            return _comparison(f.col(quoted_name(column)), operator, _literal(value))
         case In(column, values):
-            return f.col(_quoted(column)).isin(*map(_literal, values)) if values else f.lit(False)
+            return f.col(quoted_name(column)).isin(*map(_literal, values)) if values else f.lit(False)
         case Like(column, pattern, escape):
-            return f.like(f.col(_quoted(column)).cast("string"), f.lit(pattern), f.lit(escape))
+            return f.like(f.col(quoted_name(column)).cast("string"), f.lit(pattern), f.lit(escape))
         case IsNull(column):
-            return f.col(_quoted(column)).isNull()
+            return f.col(quoted_name(column)).isNull()
         case Opaque(part):
             return to_column(part)
     raise TypeError(f"{expression!r} is no condition")
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
 
 
 def _comparison(column: SparkColumn, operator: str, value: SparkColumn) -> SparkColumn:
