@@ -123,7 +123,7 @@ def _united(found: Iterable[Spans | None]) -> Spans | None:
 
 def _bounded(found: tuple[KeyRange, ...]) -> tuple[KeyRange, ...]:
     """Return ranges that cover at least the same rows, within :data:`RANGES_MAX` and :data:`POINTS_MAX`."""
-    points = sum(each.stop == keys.next_row(each.start) for each in found)
+    points = sum(each.is_row for each in found)
     if points <= POINTS_MAX and len(found) - points <= RANGES_MAX:
         return found
     size = -(-len(found) // RANGES_MAX)

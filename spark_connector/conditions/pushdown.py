@@ -39,7 +39,7 @@ from spark_connector.conditions.key_ranges import key_ranges
 from spark_connector.schema.catalog import Catalog, CellColumn
 from spark_connector.schema.codecs.base import BadValueError
 from spark_connector.schema.codecs.spans import Spans, union_spans
-from spark_connector.schema.ranges import EVERYTHING, KeyRange, intersection
+from spark_connector.schema.ranges import EVERYTHING, KeyRange, intersection, rows_within
 
 __all__ = ["Pushed", "ScanColumns", "push", "scan_columns", "superset", "without_not"]
 
@@ -65,17 +65,13 @@ class Pushed:
     present: frozenset[bytes] = frozenset()  # every matching row has a cell in each of these
     columns: tuple[str, ...] = ()  # columns that the condition reads; Spark needs them for its own test
 
-    @property
-    def is_nothing(self) -> bool:
-        return not self.ranges and not self.points
-
     def within(self, ranges: Iterable[KeyRange]) -> Pushed:
         """Return the part of it that lies in these ranges."""
         allowed = intersection(ranges, EVERYTHING)
         return replace(
             self,
             ranges=intersection(self.ranges, allowed),
-            points=tuple(row for row in self.points if any(each.contains(row) for each in allowed)),
+            points=tuple(rows_within(self.points, allowed)),
         )
 
 
@@ -102,8 +98,8 @@ def push(
     if plain == Constant(False):
         return Pushed((), columns=names)
     found = key_ranges(plain, catalog.key)
-    points = tuple(each.start for each in found if each.stop == keys.next_row(each.start))
-    ranges = tuple(each for each in found if each.stop != keys.next_row(each.start))
+    points = tuple(each.start for each in found if each.is_row)
+    ranges = tuple(each for each in found if not each.is_row)
     compiler = _Compiler(catalog, bad_values_are_null)
     text, columns = compiler.whole(plain) if value_filters else (None, ())
     return Pushed(

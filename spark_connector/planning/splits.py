@@ -18,7 +18,7 @@ from itertools import chain, pairwise
 from math import ceil
 from typing import Protocol, runtime_checkable
 
-from metaclient import Connection
+from metaclient import Connection, keys
 from metaclient.lookup.location_export import encode_locations
 from metaclient.model import MetaReplica, RegionLocations
 from spark_connector.planning.query import Query
@@ -112,11 +112,11 @@ def _clipped(regions: Sequence[RegionLocations], query: Query) -> list[_Part]:
     parts: list[_Part] = []
     for entry in regions:
         where = KeyRange(entry.region.start_key, entry.region.end_key)
-        while ranges and ranges[0].stop and ranges[0].stop <= where.start:
+        while ranges and keys.ends_before_or_at(ranges[0].stop, where.start):
             ranges.popleft()
         meets: list[KeyRange] = []
         for one in ranges:
-            if where.stop and one.start >= where.stop:
+            if keys.ends_before_or_at(where.stop, one.start):
                 break
             meets.append(one)
         here: list[bytes] = []
@@ -173,7 +173,7 @@ def split_keys(where: KeyRange, count: int) -> list[bytes]:
     for number in range(1, count):
         at = low + (high - low) * number // count
         key = shared + at.to_bytes(_DIGITS).rstrip(b"\0")
-        if key > where.start and (not where.stop or key < where.stop) and (not found or key > found[-1]):
+        if key != where.start and where.contains(key) and key not in found[-1:]:
             found.append(key)
     return found
 

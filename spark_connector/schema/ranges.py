@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from metaclient import keys
 from metaclient.errors import ConfigError
 
-__all__ = ["EVERYTHING", "KeyRange", "bytes_of", "holds", "intersection", "rows_within", "text_of", "union"]
+__all__ = ["EVERYTHING", "KeyRange", "bytes_of", "intersection", "rows_within", "text_of", "union"]
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -30,6 +30,11 @@ class KeyRange:
     @property
     def is_empty(self) -> bool:
         return keys.ends_before_or_at(self.stop, self.start)
+
+    @property
+    def is_row(self) -> bool:
+        """True for the range of exactly one row."""
+        return self.stop == keys.next_row(self.start)
 
     @classmethod
     def of_prefix(cls, prefix: bytes) -> KeyRange:
@@ -48,9 +53,9 @@ def union(ranges: Iterable[KeyRange]) -> tuple[KeyRange, ...]:
     merged: list[KeyRange] = []
     for each in sorted(r for r in ranges if not r.is_empty):
         last = merged[-1] if merged else None
-        if last is None or (last.stop and last.stop < each.start):
+        if last is None or (last.stop != each.start and keys.ends_before_or_at(last.stop, each.start)):
             merged.append(each)
-        elif last.stop and (not each.stop or each.stop > last.stop):
+        elif keys.earlier_end(last.stop, each.stop) == last.stop:
             merged[-1] = KeyRange(last.start, each.stop)
     return tuple(merged)
 
@@ -65,20 +70,16 @@ def intersection(left: Iterable[KeyRange], right: Iterable[KeyRange]) -> tuple[K
     found: list[KeyRange] = []
     i = j = 0
     while i < len(a) and j < len(b):
-        both = KeyRange(max(a[i].start, b[j].start), keys.earlier_end(a[i].stop, b[j].stop))
+        stop = keys.earlier_end(a[i].stop, b[j].stop)
+        both = KeyRange(max(a[i].start, b[j].start), stop)
         if not both.is_empty:
             found.append(both)
         # The range that ends first meets no later range.
-        if a[i].stop and (not b[j].stop or a[i].stop <= b[j].stop):
+        if a[i].stop == stop:
             i += 1
         else:
             j += 1
     return tuple(found)
-
-
-def holds(ranges: Sequence[KeyRange], row: bytes) -> bool:
-    """Whether a row lies in one of them."""
-    return any(each.contains(row) for each in ranges)
 
 
 def rows_within(rows: Iterable[bytes], ranges: Sequence[KeyRange]) -> list[bytes]:

@@ -26,7 +26,7 @@ from spark_connector.conditions.pushdown import Pushed
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import MB, TableSplit, plan, split_keys
-from spark_connector.schema.ranges import KeyRange, holds, intersection, union
+from spark_connector.schema.ranges import KeyRange, intersection, rows_within, union
 from spark_connector.settings.options import Options
 
 CATALOG = json.dumps(
@@ -328,7 +328,7 @@ def test_every_wanted_row_is_in_exactly_one_split(
     borders: set[bytes], wanted: list[tuple[bytes, bytes]], rows: set[bytes], count: int
 ) -> None:
     ranges = union(KeyRange(*pair) for pair in wanted)
-    points = tuple(sorted(row for row in rows if not holds(ranges, row)))
+    points = tuple(sorted(rows - set(rows_within(rows, ranges))))
     runtime = ThreadRuntime()
     backend = ScriptedBackend(runtime, meta_replicas=2)
     backend.add_table(b"t", splits=sorted(borders))
