@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["SplitReader", "given_options", "known_name", "mapped", "option_name", "register", "table", "write"]
+__all__ = ["SplitReader", "given_options", "known_name", "map_splits", "option_name", "register", "table", "write"]
 
 _log = logging.getLogger(__name__)
 
@@ -184,7 +184,7 @@ def _planned_here(
     query = query.limited(limit if not conditions else None)
     with clients.lease(options) as connection:
         splits = planning.plan(connection, query)
-    df = mapped(spark, query.schema, splits, reader_of(query), locality=options.locality == "auto")
+    df = map_splits(spark, query.schema, splits, reader_of(query), locality=options.locality == "auto")
     tests = [each.given if isinstance(each.given, str) else each.column() for each in conditions]
     return _finished(df, tests, wanted, limit)
 
@@ -272,7 +272,7 @@ def reader_of(query: Query) -> SplitReader:
     return read
 
 
-def mapped(
+def map_splits(
     spark: SparkSession,
     schema: StructType,
     splits: Sequence[planning.TableSplit],

@@ -75,10 +75,10 @@ class HBaseSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:
         from spark_connector.settings.option_uses import Use
-        from spark_connector.streaming.source_and_sink import HBaseStreamWriter
+        from spark_connector.streaming.source_and_sink import stream_writer
 
         checkpoint = {name.lower(): value for name, value in self.options.items()}.get("checkpointlocation")
-        return HBaseStreamWriter(self.parsed(Use.STREAM_WRITE), schema, overwrite, checkpoint)
+        return stream_writer(self.parsed(Use.STREAM_WRITE), schema, overwrite, checkpoint)
 
 
 #: Spark adds them to the options of CREATE TABLE (TableCatalog.PROP_PROVIDER and PROP_OWNER), and nowhere else.

@@ -179,10 +179,6 @@ class ScriptedCluster:
         with self._lock:
             self._frozen[replica_id] = self._meta_rows()
 
-    def thaw_meta(self, replica_id: int) -> None:
-        with self._lock:
-            self._frozen.pop(replica_id, None)
-
     def true_page(self, scan: MetaScan) -> MetaPage:
         """Return what the primary would return, for rules that change it."""
         with self._lock:

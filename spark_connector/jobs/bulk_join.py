@@ -190,7 +190,7 @@ def _row_keys(task: _Join, batch: pa.RecordBatch) -> list[bytes | None]:
 
 def _row_key(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes | None:
     try:
-        return rowkey.join(parts, values)
+        return rowkey.join_parts(parts, values)
     except BadValueError:
         return None
 

@@ -15,7 +15,7 @@ from spark_connector.settings.session import is_connect
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["Progress", "shown", "watched"]
+__all__ = ["Progress", "show_progress", "watch"]
 
 _log = logging.getLogger(__name__)
 
@@ -29,20 +29,20 @@ _ABOUT = "spark.job.description"
 
 
 @contextmanager
-def watched(spark: SparkSession, what: str, tasks: int, progress: Progress | bool | None = None) -> Iterator[None]:
+def watch(spark: SparkSession, what: str, tasks: int, progress: Progress | bool | None = None) -> Iterator[None]:
     """Report the progress of the Spark job that runs inside of the block.
 
     ``progress`` is a function of (done, all), True for a bar on standard error, None for a bar if standard error is a
     terminal, or False for the log only.
     """
-    with shown(what, tasks, progress) as told:
+    with show_progress(what, tasks, progress) as told:
         with _handled(spark, told) if is_connect(spark) else _polled(spark, what, tasks, told):
             yield
         told(tasks, tasks)
 
 
 @contextmanager
-def shown(what: str, tasks: int, progress: Progress | bool | None) -> Iterator[Progress]:
+def show_progress(what: str, tasks: int, progress: Progress | bool | None) -> Iterator[Progress]:
     """Yield a function that reports progress as ``progress`` asks for; it reports each number once."""
     last: list[int] = [-1]
 

@@ -26,8 +26,8 @@ from metaclient.model import Consistency, Result
 from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
 from spark_connector.jobs.comparison import Block, Compared, Verdict, blocks, digest_of, judged, merged
-from spark_connector.jobs.progress import Progress, watched
-from spark_connector.jobs.splits import Key, over_splits, planned_splits, scan_options, schema_from
+from spark_connector.jobs.progress import Progress, watch
+from spark_connector.jobs.splits import Key, plan_splits, run_on_splits, scan_options, schema_from
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
@@ -171,13 +171,13 @@ def verify_replication(
         wanted = hashes.select("start", "stop", "rows", "digest")
         lines = wanted.mapInArrow(_block_checker(*sides, recompare_s), schema_from(SCHEMA))
     else:
-        splits = planned_splits(spark, query)
+        splits = plan_splits(spark, query)
         tasks = len(splits)
         if block_rows is not None:
             hashed = _hashed(spark, query, splits, block_rows)
             lines = hashed.mapInArrow(_block_checker(*sides, recompare_s), schema_from(SCHEMA))
         else:
-            lines = over_splits(spark, SCHEMA, splits, _checker(*sides, recompare_s), source)
+            lines = run_on_splits(spark, SCHEMA, splits, _checker(*sides, recompare_s), source)
     return _verified(spark, source, lines, tasks, progress)
 
 
@@ -217,7 +217,7 @@ def hash_table(
     if block_rows < 1:
         raise ConfigError(f"block_rows must be 1 or more, got {block_rows!r}")
     query = Query.of(source)
-    return _hashed(spark, query, planned_splits(spark, query), block_rows)
+    return _hashed(spark, query, plan_splits(spark, query), block_rows)
 
 
 def _sides(query: Query, peer_url: str | None, peer_table: Key | None, replica_id: int | None) -> tuple[_Side, _Side]:
@@ -256,7 +256,7 @@ def _verified(
 
     kept = lines.persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        with watched(spark, f"verify_replication {source.table}", tasks, progress):
+        with watch(spark, f"verify_replication {source.table}", tasks, progress):
             sums = {line[0]: line[1] for line in kept.groupBy("verdict").sum("rows").collect()}
     except BaseException:
         kept.unpersist()
@@ -312,7 +312,7 @@ def _hashed(spark: SparkSession, query: Query, splits: list[planning.TableSplit]
                     columns = [pa.array(list(column)) for column in zip(*some, strict=True)]
                     yield pa.record_batch(columns, names=["start", "stop", "rows", "digest"])
 
-    return over_splits(spark, BLOCK_SCHEMA, splits, hash_, query.options)
+    return run_on_splits(spark, BLOCK_SCHEMA, splits, hash_, query.options)
 
 
 def _again(

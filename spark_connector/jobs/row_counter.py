@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from metaclient.errors import MetaClientError
 from metaclient.wording import counted
 from spark_connector import lookup_counts
-from spark_connector.jobs.progress import Progress, watched
-from spark_connector.jobs.splits import Key, over_splits, planned_splits, scan_options
+from spark_connector.jobs.progress import Progress, watch
+from spark_connector.jobs.splits import Key, plan_splits, run_on_splits, scan_options
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
@@ -70,8 +70,8 @@ def row_count(
         endtime=endtime,
     )
     query = Query.of(parsed)
-    splits = planned_splits(spark, query)
-    with watched(spark, f"row_count {parsed.table}", len(splits), progress):
+    splits = plan_splits(spark, query)
+    with watch(spark, f"row_count {parsed.table}", len(splits), progress):
         rows = sum(int(line.rows) for line in counts(spark, query, splits).collect())
     if expected is not None and rows != expected:
         raise UnexpectedCount(
@@ -82,7 +82,7 @@ def row_count(
 
 def counts(spark: SparkSession, query: Query, splits: list[planning.TableSplit]) -> DataFrame:
     """Return a DataFrame with one line per region: its start, its stop, and the number of its rows."""
-    return over_splits(spark, SCHEMA, splits, _counter(query), query.options)
+    return run_on_splits(spark, SCHEMA, splits, _counter(query), query.options)
 
 
 def _counter(query: Query) -> SplitReader:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from metaclient.errors import ConfigError
 from spark_connector import clients, lookup_counts
-from spark_connector.dataframe import SplitReader, given_options, mapped
+from spark_connector.dataframe import SplitReader, given_options, map_splits
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.schema.ranges import text_of
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["Key", "over_splits", "planned_splits", "scan_options", "schema_from"]
+__all__ = ["Key", "plan_splits", "run_on_splits", "scan_options", "schema_from"]
 
 Key = bytes | str
 
@@ -70,7 +70,7 @@ def _key(key: Key | None) -> str | None:
     return text_of(key) if isinstance(key, bytes) else key
 
 
-def planned_splits(spark: SparkSession, query: Query) -> list[planning.TableSplit]:
+def plan_splits(spark: SparkSession, query: Query) -> list[planning.TableSplit]:
     """Return the splits of a job's scan, and count its meta lookups."""
     lookup_counts.collect(spark)
     with clients.lease(query.options) as connection:
@@ -91,13 +91,13 @@ def schema_from(text: str) -> StructType:
     return made
 
 
-def over_splits(
+def run_on_splits(
     spark: SparkSession, text: str, splits: Sequence[planning.TableSplit], run: SplitReader, options: Options
 ) -> DataFrame:
     """Return a DataFrame of schema ``text`` with the batches of ``run(split, planned)``, one task per split."""
     schema = schema_from(text)
     if has_jvm(spark):
-        return mapped(spark, schema, splits, run, locality=options.locality == "auto")
+        return map_splits(spark, schema, splits, run, locality=options.locality == "auto")
     first, *rest = splits
     blobs = [pickle.dumps((first, lookup_counts.planned())), *(pickle.dumps((split, None)) for split in rest)]
 

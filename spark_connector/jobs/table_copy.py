@@ -16,8 +16,8 @@ from metaclient.errors import ConfigError
 from metaclient.model import Cell, CellType, Delete, Durability, Put, Result
 from metaclient.table import ALL_VERSIONS
 from spark_connector import clients, lookup_counts
-from spark_connector.jobs.progress import Progress, watched
-from spark_connector.jobs.splits import Key, over_splits, planned_splits, scan_options
+from spark_connector.jobs.progress import Progress, watch
+from spark_connector.jobs.splits import Key, plan_splits, run_on_splits, scan_options
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
@@ -101,8 +101,8 @@ def copy_table(
     _prepare(query, target, name, {old.encode(): new.encode() for old, new in renamed.items()}, create=create)
     with clients.lease(target) as connection:
         locations = locations_of(connection, name, target)
-    splits = planned_splits(spark, query)
-    with watched(spark, f"copy_table {source.table}", len(splits), progress):
+    splits = plan_splits(spark, query)
+    with watch(spark, f"copy_table {source.table}", len(splits), progress):
         lines = _copied(spark, query, target, name, renamed, locations, splits)
     sums = [sum(line[at] for line in lines) for at in range(4)]
     return CopyReport(sums[0], sums[1], sums[2], sums[3], len(splits))
@@ -158,7 +158,7 @@ def _copied(
     splits: list[planning.TableSplit],
 ) -> list[tuple[int, ...]]:
     copier = _copier(query, target, name, {old.encode(): new.encode() for old, new in renamed.items()}, locations)
-    return [tuple(line) for line in over_splits(spark, SCHEMA, splits, copier, target).collect()]
+    return [tuple(line) for line in run_on_splits(spark, SCHEMA, splits, copier, target).collect()]
 
 
 def _copier(

@@ -172,7 +172,7 @@ def _fetched(options: Options, catalog: Catalog, names: Sequence[str], pushed: P
     looks = looks_of(text)
     if looks.is_row_key_only:
         found = _columns(options, catalog, names, pushed)
-        return replace(found, filter=_both(text, found.filter))
+        return replace(found, filter=_both_filters(text, found.filter))
     # The condition applies to the rows that pass the filter. A filter that drops or changes cells would make the
     # condition's own filter test other cells than Spark does, so the condition's filter is not sent.
     wanted = catalog.cells_of(catalog.names) if options.layout is Layout.COLUMNS else _column_options(options)
@@ -216,5 +216,5 @@ def _checked(schema: StructType, full: StructType) -> StructType:
     return schema
 
 
-def _both(one: bytes, other: bytes | None) -> bytes:
+def _both_filters(one: bytes, other: bytes | None) -> bytes:
     return one if other is None else b"(" + one + b") AND (" + other + b")"

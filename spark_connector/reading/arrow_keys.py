@@ -60,7 +60,7 @@ class KeySplitter:
 
     def _split_one(self, row: bytes) -> Sequence[bytes | None]:
         try:
-            pieces = rowkey.split(self._parts, row)
+            pieces = rowkey.split_key(self._parts, row)
         except BadValueError as error:
             if not self._bad_is_null:
                 raise BadCellError(

@@ -10,8 +10,8 @@ byte after a string), or is the last part and has the rest. A string of a declar
 ...     KeyPart("region", parse_type("string"), naive, is_last=False),
 ...     KeyPart("id", parse_type("int"), naive, length=4),
 ... )
->>> row = join(parts, ["eu", 7])
->>> row, split(parts, row)
+>>> row = join_parts(parts, ["eu", 7])
+>>> row, split_key(parts, row)
 (b'eu\x00\x00\x00\x00\x07', (b'eu', b'\x00\x00\x00\x07'))
 """
 
@@ -26,7 +26,7 @@ from spark_connector.schema.codecs.base import BadValueError, Codec
 from spark_connector.schema.codecs.spans import Cut, Span, Spans, prefix_span, union_spans
 from spark_connector.schema.types import DataType
 
-__all__ = ["KeyPart", "join", "split"]
+__all__ = ["KeyPart", "join_parts", "split_key"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class KeyPart:
         return data + delimiter
 
     def decode(self, data: bytes) -> object:
-        """Return the value of the bytes that :func:`split` returned for this part."""
+        """Return the value of the bytes that :func:`split_key` returned for this part."""
         return self.codec.decode(self.stripped(data), self.type)
 
     def stripped(self, data: bytes) -> bytes:
@@ -110,7 +110,7 @@ class KeyPart:
         return data.ljust(self.length, b"\0"), side
 
 
-def join(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes:
+def join_parts(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes:
     """Return the row key of these values, one per part; raise BadValueError with the name of the part."""
     encoded = []
     for part, value in zip(parts, values, strict=True):
@@ -124,7 +124,7 @@ def join(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes:
     return row
 
 
-def split(parts: Sequence[KeyPart], row: bytes) -> tuple[bytes, ...]:
+def split_key(parts: Sequence[KeyPart], row: bytes) -> tuple[bytes, ...]:
     """Return the bytes of each part, without delimiters; raise BadValueError if the key does not fit the parts."""
     found = []
     at = 0

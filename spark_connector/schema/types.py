@@ -143,13 +143,13 @@ def parse_type(text: str) -> DataType:
     Traceback (most recent call last):
     metaclient.errors.ConfigError: type 'strng': there is no type strng; did you mean string?
     """
-    parser = _Parser(text)
+    parser = _TypeParser(text)
     made = parser.type(0)
     parser.expect_end()
     return made
 
 
-class _Parser:
+class _TypeParser:
     """Parses the text of a type."""
 
     def __init__(self, text: str) -> None:

@@ -13,7 +13,6 @@ from spark_connector.schema.ranges import KeyRange, bytes_of
 __all__ = [
     "Kind",
     "WriteTimestamp",
-    "columns",
     "decimal_number",
     "durability",
     "flag",
@@ -71,11 +70,9 @@ text: Kind[str] = Kind(_refuse_empty, "text that is not empty")
 
 
 def _flag(value: str) -> bool:
-    return {"true": True, "false": False}[value.lower()] if value.lower() in ("true", "false") else _raise()
-
-
-def _raise() -> bool:
-    raise ValueError
+    if value.lower() not in ("true", "false"):
+        raise ValueError
+    return value.lower() == "true"
 
 
 flag: Kind[bool] = Kind(_flag, "true or false")
@@ -165,7 +162,6 @@ def _names(value: str) -> tuple[str, ...]:
 
 
 names: Kind[tuple[str, ...]] = Kind(_names, "names, separated by commas, each once")
-columns = names
 
 
 def _durability(value: str) -> Durability:

@@ -79,7 +79,7 @@ class Options:
     # -- what to read
     layout_name: str = _option("hbase.spark.query.layout", kinds.one_of(*(each.value for each in Layout)), "columns")
     encoder: str = _option("hbase.spark.query.encoder", kinds.text, "naive")
-    columns: tuple[str, ...] = _option("hbase.spark.query.columns", kinds.columns, ())  # (): all
+    columns: tuple[str, ...] = _option("hbase.spark.query.columns", kinds.names, ())  # (): all
     where: str | None = _option("hbase.spark.query.where", kinds.text)
     startrow: bytes = _option("hbase.spark.query.startrow", kinds.key, b"")
     stoprow: bytes = _option("hbase.spark.query.stoprow", kinds.key, b"")
@@ -199,14 +199,14 @@ class Options:
         if not self.read_replica:
             for name in ("stale_column", "replica_column"):
                 if getattr(self, name) is not None:
-                    raise ConfigError(f"option {_name_of(name)} needs hbase.spark.query.readreplica=true")
+                    raise ConfigError(f"option {option_of(name)} needs hbase.spark.query.readreplica=true")
         if self.stale_column is not None and self.stale_column == self.replica_column:
             raise ConfigError("options hbase.spark.query.stalecolumn and .replicacolumn must differ")
         codec_named(self.encoder)
 
     def _refuse_both(self, first: str, second: str) -> None:
         if getattr(self, first) and getattr(self, second):
-            raise ConfigError(f"options {_name_of(first)} and {_name_of(second)} exclude each other: give one")
+            raise ConfigError(f"options {option_of(first)} and {option_of(second)} exclude each other: give one")
 
     # -- derived values
 
@@ -279,13 +279,9 @@ _PROPERTY_CASE = {name.lower(): name for name in (*property_names(), *hbase_name
 _NAMES = tuple(field.metadata[_NAME] for field in _FIELDS.values())
 
 
-def _name_of(field: str) -> str:
-    return next(str(each.metadata[_NAME]) for each in _FIELDS.values() if each.name == field)
-
-
 def option_of(field: str) -> str:
     """Return the name of the option that a field of :class:`Options` holds."""
-    return _name_of(field)
+    return next(str(each.metadata[_NAME]) for each in _FIELDS.values() if each.name == field)
 
 
 def field_named(option: str) -> str | None:

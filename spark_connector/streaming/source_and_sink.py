@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 
     from spark_connector.settings.options import Options
 
-__all__ = ["ChangesPartition", "HBaseStreamReader", "HBaseStreamWriter"]
+__all__ = ["ChangesPartition", "HBaseStreamReader", "stream_writer"]
 
 _log = logging.getLogger(__name__)
 _runtime = ThreadRuntime(name="spark-streaming")  # clock only; it starts no thread
@@ -197,7 +197,7 @@ class HBaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 # -- the sink --------------------------------------------------------------------------------------------------------
 
 
-def HBaseStreamWriter(options: Options, schema: StructType, overwrite: bool, checkpoint: str | None = None) -> Any:
+def stream_writer(options: Options, schema: StructType, overwrite: bool, checkpoint: str | None = None) -> Any:
     """Return the sink of a stream; raise ConfigError if Spark has no sinks that take Arrow."""
     if DataSourceStreamArrowWriter is None:
         raise ConfigError("a stream into HBase needs Spark 4.1 or newer: use foreachBatch with spark_connector.write")

@@ -249,7 +249,7 @@ class _Columns:
         values_of = zip(*(column.to_pylist() for column in self._key_columns), strict=True)
         for index, values in enumerate(values_of):
             try:
-                rows.append(rowkey.join(self._catalog.key, values))
+                rows.append(rowkey.join_parts(self._catalog.key, values))
             except BadValueError as error:
                 raise BadValueError(f"{self._where}, row {index + 1} of a batch: {error}") from None
         return pa.array(rows, pa.large_binary())

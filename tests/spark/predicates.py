@@ -17,7 +17,7 @@ from typing import Any
 
 from spark_connector.schema.catalog import Catalog, CellColumn
 from spark_connector.schema.codecs import BadValueError, codec_named
-from spark_connector.schema.rowkey import join
+from spark_connector.schema.rowkey import join_parts
 from spark_connector.schema.types import parse_type
 
 CODERS = ("naive", "string", "orderedbytes", "phoenix", "json")
@@ -177,7 +177,7 @@ def table(chance: random.Random, name: str, coder: str, count: int) -> RandomTab
     while len(rows) < count:
         key = [chance.choice(VALUES[str(part.type)]) for part in parsed_catalog.key[:2]]
         try:
-            row = join(parsed_catalog.key, [*key, len(rows)])
+            row = join_parts(parsed_catalog.key, [*key, len(rows)])
         except BadValueError:  # a text with the delimiter in it, or too long
             continue
         cells = dict(filter(None, (_cell(chance, field) for field in parsed_catalog.columns)))

@@ -14,7 +14,7 @@ from metaclient import ConfigError, Connection, NoSuchFamily, TableNotFound
 from metaclient.errors import MetaClientError
 from spark_connector.jobs import UnexpectedCount, hash_table
 from spark_connector.jobs.row_counter import counts
-from spark_connector.jobs.splits import planned_splits, scan_options
+from spark_connector.jobs.splits import plan_splits, scan_options
 from spark_connector.planning.query import Query
 from spark_connector.settings.option_uses import Use
 
@@ -53,7 +53,7 @@ class TestRowCount:
         with hbase.connect() as connection:
             filled(connection)
         query = Query.of(scan_options("t", hbase.url, {}, Use.ROW_COUNT))
-        found = counts(spark, query, planned_splits(spark, query)).collect()
+        found = counts(spark, query, plan_splits(spark, query)).collect()
         assert sorted((bytes(line.start), bytes(line.stop), line.rows) for line in found) == [
             (b"", b"r2", 200),
             (b"r2", b"r4", 200),
@@ -98,7 +98,7 @@ class TestRowCount:
         with hbase.connect() as connection:
             filled(connection)
             query = Query.of(scan_options("t", hbase.url, {}, Use.ROW_COUNT))
-            splits = planned_splits(spark, query)
+            splits = plan_splits(spark, query)
             planned = counts(spark, query, splits)
             for entry in connection.regions("t"):
                 here = entry.primary.server.host

@@ -149,7 +149,7 @@ def _frame(spark: SparkSession, rows: int) -> DataFrame:
 def _counted(spark: SparkSession, served: Gateway, rows: int) -> tuple[int, int, float]:
     """Return the number of lines that tasks returned, the sum of their rows, and the seconds."""
     from spark_connector.jobs.row_counter import counts
-    from spark_connector.jobs.splits import planned_splits, scan_options
+    from spark_connector.jobs.splits import plan_splits, scan_options
     from spark_connector.planning.query import Query
     from spark_connector.settings.option_uses import Use
 
@@ -157,7 +157,7 @@ def _counted(spark: SparkSession, served: Gateway, rows: int) -> tuple[int, int,
     _by_connector(spark, served.url, rows)
     query = Query.of(scan_options(TABLE, served.url, {}, Use.ROW_COUNT))
     began = time.perf_counter()
-    lines = counts(spark, query, planned_splits(spark, query)).collect()
+    lines = counts(spark, query, plan_splits(spark, query)).collect()
     return len(lines), sum(int(line.rows) for line in lines), time.perf_counter() - began
 
 

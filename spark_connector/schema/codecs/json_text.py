@@ -74,9 +74,9 @@ def _plain(value: Any, type: DataType) -> Any:
         return None
     match type.name:
         case "string":
-            return values.text_of(value, type).decode()
+            return values.utf8_of(value, type).decode()
         case "binary":
-            return base64.b64encode(values.bytes_of(value, type)).decode()
+            return base64.b64encode(values.binary_of(value, type)).decode()
         case "boolean":
             if not isinstance(value, bool):
                 raise values.wrong_type(value, type)

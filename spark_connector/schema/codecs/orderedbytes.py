@@ -56,12 +56,12 @@ class OrderedBytesCodec(Codec):
     def encode(self, value: object, type: DataType) -> bytes:
         match type.name:
             case "string":
-                text = values.text_of(value, type)
+                text = values.utf8_of(value, type)
                 if 0 in text:
                     raise BadValueError("text of OrderedBytes cannot hold the character U+0000")
                 return bytes((_TEXT,)) + text + b"\0"
             case "binary":
-                return bytes((_BLOB_VAR,)) + _septets(values.bytes_of(value, type))
+                return bytes((_BLOB_VAR,)) + _septets(values.binary_of(value, type))
             case "decimal":
                 return _encoded_numeric(values.decimal_of(values.unscaled_of(value, type), type))
         if type.name not in _FIXED:

@@ -51,9 +51,9 @@ class PhoenixCodec(Codec):
     def encode(self, value: object, type: DataType) -> bytes:
         match type.name:
             case "string":
-                return _not_empty(values.text_of(value, type), type)
+                return _not_empty(values.utf8_of(value, type), type)
             case "binary":
-                return _not_empty(values.bytes_of(value, type), type)
+                return _not_empty(values.binary_of(value, type), type)
             case "decimal":
                 return _encoded_decimal(values.decimal_of(values.unscaled_of(value, type), type))
             case "boolean":

@@ -42,9 +42,9 @@ class StringCodec(Codec):
     def encode(self, value: object, type: DataType) -> bytes:
         match type.name:
             case "string":
-                return values.text_of(value, type)
+                return values.utf8_of(value, type)
             case "binary":
-                return values.bytes_of(value, type)
+                return values.binary_of(value, type)
             case "boolean":
                 if not isinstance(value, bool):
                     raise values.wrong_type(value, type)

@@ -18,7 +18,7 @@ __all__ = [
     "DAYS",
     "DAY_MS",
     "MICROS",
-    "bytes_of",
+    "binary_of",
     "date_of",
     "days_of",
     "decimal_of",
@@ -27,8 +27,8 @@ __all__ = [
     "integer_of",
     "micros_of",
     "need_width",
-    "text_of",
     "unscaled_of",
+    "utf8_of",
     "wrong_type",
 ]
 
@@ -103,13 +103,13 @@ def decimal_of(unscaled: int, type: DataType) -> Decimal:
     return Decimal((int(unscaled < 0), digits, -type.scale))
 
 
-def bytes_of(value: object, type: DataType) -> bytes:
+def binary_of(value: object, type: DataType) -> bytes:
     if not isinstance(value, bytes | bytearray | memoryview):
         raise wrong_type(value, type)
     return bytes(value)
 
 
-def text_of(value: object, type: DataType) -> bytes:
+def utf8_of(value: object, type: DataType) -> bytes:
     if not isinstance(value, str):
         raise wrong_type(value, type)
     try:

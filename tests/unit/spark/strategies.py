@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from spark_connector.conditions.condition import And, Comparison, Constant, Expression, In, IsNull, Like, Not, Or
 from spark_connector.schema.catalog import Catalog, CellColumn, KeyPart
 from spark_connector.schema.codecs import BadValueError, codec_named
-from spark_connector.schema.rowkey import join
+from spark_connector.schema.rowkey import join_parts
 from spark_connector.schema.types import DataType, parse_type
 
 UTC = datetime.UTC
@@ -148,7 +148,7 @@ def worlds(draw: st.DrawFn, *, bad_values: bool = False) -> World:
     stored: dict[bytes, dict[bytes, bytes]] = {}
     for _ in range(draw(st.sampled_from([12, 25, 20, 16, 3, 0]))):
         try:
-            row = join(catalog.key, [draw(values(part.type, stored=True)) for part in catalog.key])
+            row = join_parts(catalog.key, [draw(values(part.type, stored=True)) for part in catalog.key])
         except BadValueError:
             continue
         cells = {
@@ -172,10 +172,10 @@ def _cell(draw: st.DrawFn, field: CellColumn, bad_values: bool) -> bytes | None:
 
 def reading(catalog: Catalog, row: bytes, cells: dict[bytes, bytes]) -> dict[str, object]:
     """What a row reads as, decoded value by value; what cannot be decoded is null."""
-    from spark_connector.schema.rowkey import split
+    from spark_connector.schema.rowkey import split_key
 
     read: dict[str, object] = {}
-    parts = dict(zip((part.name for part in catalog.key), split(catalog.key, row), strict=True))
+    parts = dict(zip((part.name for part in catalog.key), split_key(catalog.key, row), strict=True))
     for field in catalog.columns:
         if isinstance(field, KeyPart):
             read[field.name] = field.decode(parts[field.name])

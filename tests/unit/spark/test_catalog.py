@@ -16,7 +16,7 @@ from metaclient.errors import ConfigError
 from spark_connector.planning.read_schema import schema_of
 from spark_connector.schema.catalog import Catalog, CellColumn, FamilyColumn
 from spark_connector.schema.codecs import BadValueError
-from spark_connector.schema.rowkey import join, split
+from spark_connector.schema.rowkey import join_parts, split_key
 from spark_connector.schema.types import from_spark, parse_type
 from spark_connector.settings.options import Options
 from tests.unit.spark.strategies import catalogs, values
@@ -63,7 +63,7 @@ def test_the_example_in_hbase_connectors_own_comment_but_for_its_avro() -> None:
         "col3":{"cf":"cf1", "col":"col2", "type":"binary"}, "col4":{"cf":"cf1", "col":"col3", "type":"timestamp"}}}"""
     catalog = Catalog.parse(text)
     assert catalog.table == b"htable"
-    assert join(catalog.key, ["ab", 1.5]) == b"ab\0" + b"\x3f\xf8" + bytes(6)
+    assert join_parts(catalog.key, ["ab", 1.5]) == b"ab\0" + b"\x3f\xf8" + bytes(6)
 
 
 def test_the_older_text() -> None:
@@ -217,10 +217,10 @@ def test_a_key_is_split_into_what_it_was_joined_of(data: st.DataObject) -> None:
     catalog = data.draw(catalogs())
     given_values = [data.draw(values(part.type, stored=True)) for part in catalog.key]
     try:
-        row = join(catalog.key, given_values)
+        row = join_parts(catalog.key, given_values)
     except BadValueError:
         return
-    parts = split(catalog.key, row)
+    parts = split_key(catalog.key, row)
     for part, value, piece in zip(catalog.key, given_values, parts, strict=True):
         decoded = part.decode(piece)
         assert decoded == value or value != value or (isinstance(value, str) and decoded == value.rstrip("\0"))
@@ -232,7 +232,7 @@ def test_a_key_is_split_into_what_it_was_joined_of(data: st.DataObject) -> None:
 )
 def test_a_key_that_does_not_fit_says_where(row: bytes, words: str) -> None:
     with pytest.raises(BadValueError) as caught:
-        split(Catalog.parse(ORDERS).key, row)
+        split_key(Catalog.parse(ORDERS).key, row)
     assert words in str(caught.value)
 
 
@@ -246,11 +246,11 @@ def test_a_key_that_does_not_fit_says_where(row: bytes, words: str) -> None:
 )
 def test_values_that_make_no_key_name_the_column(values_: list[object], words: str) -> None:
     with pytest.raises(BadValueError) as caught:
-        join(Catalog.parse(ORDERS).key, values_)
+        join_parts(Catalog.parse(ORDERS).key, values_)
     assert words in str(caught.value)
 
 
 def test_a_delimiter_inside_of_a_value_is_refused() -> None:
     catalog = Catalog.from_mapping("t", "a STRING :a, b INT :b")
     with pytest.raises(BadValueError, match="holds the delimiter"):
-        join(catalog.key, ["x\0y", 1])
+        join_parts(catalog.key, ["x\0y", 1])

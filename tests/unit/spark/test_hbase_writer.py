@@ -20,7 +20,7 @@ from spark_connector import clients
 from spark_connector.jobs.splits import schema_from
 from spark_connector.settings.options import Options
 from spark_connector.streaming.checkpoint import BatchTime
-from spark_connector.streaming.source_and_sink import DataSourceStreamArrowWriter, HBaseStreamWriter, _Batch
+from spark_connector.streaming.source_and_sink import DataSourceStreamArrowWriter, _Batch, stream_writer
 from spark_connector.writing.writer import HBaseWriter, WriteMessage
 
 SCHEMA = schema_from("id string, a string, n bigint")
@@ -159,7 +159,7 @@ class TestMicroBatches:
 
     @NEEDS_SINKS
     def test_outside_of_a_stream_there_is_no_batch(self, cluster: FakeCluster, connection: Connection) -> None:
-        writer = HBaseStreamWriter(options(cluster, hbase_spark_write_timestamp=1000), SCHEMA, False)
+        writer = stream_writer(options(cluster, hbase_spark_write_timestamp=1000), SCHEMA, False)
         with pytest.raises(ConfigError, match=r"streaming\.sql\.batchId"):
             shipped(writer).write(iter([batch(1)]))
 
@@ -168,4 +168,4 @@ class TestMicroBatches:
         self, cluster: FakeCluster, connection: Connection
     ) -> None:
         with pytest.raises(ConfigError, match="checkpointLocation"):
-            HBaseStreamWriter(options(cluster), SCHEMA, False)
+            stream_writer(options(cluster), SCHEMA, False)

@@ -366,7 +366,7 @@ def test_splits_have_hosts_unless_locality_is_off(
         dataframe, "_located", lambda spark, blobs: SimpleNamespace(mapInArrow=lambda *_: "a DataFrame")
     )
     query = Query.of(Options.parse(named({"hbase.spark.locality": locality})))
-    made = dataframe.mapped(
+    made = dataframe.map_splits(
         None,  # type: ignore[arg-type]  # not asked
         query.schema,
         plan(connection, query),

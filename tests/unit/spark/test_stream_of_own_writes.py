@@ -24,8 +24,8 @@ from spark_connector.settings.options import Options
 from spark_connector.streaming.source_and_sink import (
     DataSourceStreamArrowWriter,
     HBaseStreamReader,
-    HBaseStreamWriter,
     _Batch,
+    stream_writer,
 )
 from spark_connector.writing import writer
 from spark_connector.writing.writer import STREAM_LAG_MS, HBaseWriter
@@ -175,7 +175,7 @@ def test_a_micro_batch_that_takes_longer_than_streams_wait_warns(
     (tmp_path / "offsets" / "4").write_text(f'v1\n{{"batchTimestampMs":{began}}}\n{{"ts":1}}')
     monkeypatch.setattr(writer, "_runtime", Clock(began + STREAM_LAG_MS + 1))
     parsed = options(f"thrift2://127.0.0.1:{cluster.thrift2_port}", **given)
-    made = HBaseStreamWriter(parsed, SCHEMA, False, str(tmp_path))
+    made = stream_writer(parsed, SCHEMA, False, str(tmp_path))
     with caplog.at_level(logging.WARNING, "spark_connector"):
         made.commit([], 4)
     assert ("has missed the late ones" in caplog.text) == (not given)
