@@ -159,26 +159,34 @@ def verify_replication(
     )
     query = Query.of(source)
     sides = _sides(query, peer_url, peer_table, replica_id)
-    if recompare_s is not None and not recompare_s > 0:
-        raise ConfigError(f"recompare_s must be more than 0 seconds, got {recompare_s!r}")
-    if block_rows is not None and block_rows < 1:
-        raise ConfigError(f"block_rows must be 1 or more, got {block_rows!r}")
+    _check_amounts(recompare_s, block_rows, hashes)
     _check_peer(sides[1])
     if hashes is not None:
-        if block_rows is not None:
-            raise ConfigError("give block_rows to compute digests now, or hashes that were computed before, not both")
         tasks = hashes.rdd.getNumPartitions() if hasattr(hashes, "rdd") else 1
-        wanted = hashes.select("start", "stop", "rows", "digest")
-        lines = wanted.mapInArrow(_block_checker(*sides, recompare_s), schema_from(SCHEMA))
+        lines = _compare_with(hashes, sides, recompare_s)
     else:
         splits = plan_splits(spark, query)
         tasks = len(splits)
         if block_rows is not None:
-            hashed = _hashed(spark, query, splits, block_rows)
-            lines = hashed.mapInArrow(_block_checker(*sides, recompare_s), schema_from(SCHEMA))
+            lines = _compare_with(_hashed(spark, query, splits, block_rows), sides, recompare_s)
         else:
             lines = run_on_splits(spark, SCHEMA, splits, _checker(*sides, recompare_s), source)
     return _verified(spark, source, lines, tasks, progress)
+
+
+def _check_amounts(recompare_s: float | None, block_rows: int | None, hashes: DataFrame | None) -> None:
+    if recompare_s is not None and not recompare_s > 0:
+        raise ConfigError(f"recompare_s must be more than 0 seconds, got {recompare_s!r}")
+    if block_rows is not None and block_rows < 1:
+        raise ConfigError(f"block_rows must be 1 or more, got {block_rows!r}")
+    if block_rows is not None and hashes is not None:
+        raise ConfigError("give block_rows to compute digests now, or hashes that were computed before, not both")
+
+
+def _compare_with(hashes: DataFrame, sides: tuple[_Side, _Side], recompare_s: float | None) -> DataFrame:
+    """Return the lines of a comparison of the peer with digests of the source."""
+    wanted = hashes.select("start", "stop", "rows", "digest")
+    return wanted.mapInArrow(_block_checker(*sides, recompare_s), schema_from(SCHEMA))
 
 
 def hash_table(

@@ -78,9 +78,7 @@ def _plain(value: Any, type: DataType) -> Any:
         case "binary":
             return base64.b64encode(values.binary_of(value, type)).decode()
         case "boolean":
-            if not isinstance(value, bool):
-                raise values.wrong_type(value, type)
-            return value
+            return values.boolean_of(value, type)
         case "decimal":
             return _Digits(f"{values.decimal_of(values.unscaled_of(value, type), type):f}")
         case "date":

@@ -53,9 +53,7 @@ class NaiveCodec(Codec):
             case "binary":
                 return values.binary_of(value, type)
             case "boolean":
-                if not isinstance(value, bool):
-                    raise values.wrong_type(value, type)
-                return b"\xff" if value else b"\x00"
+                return b"\xff" if values.boolean_of(value, type) else b"\x00"
             case "float" | "double":
                 return _STRUCTS[type.name].pack(values.float_of(value, type))
             case "decimal":

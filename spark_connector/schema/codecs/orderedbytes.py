@@ -155,9 +155,7 @@ def _sortable(value: object, type: DataType, width: int) -> int:
     if type.name in FLOATS:
         return sortable_of_float(values.float_of(value, type), width)
     if type.name == "boolean":
-        if not isinstance(value, bool):
-            raise values.wrong_type(value, type)
-        number = int(value)
+        number = int(values.boolean_of(value, type))
     elif type.name == "date":
         number = values.days_of(value, type)
     elif type.name.startswith("timestamp"):

@@ -57,9 +57,7 @@ class PhoenixCodec(Codec):
             case "decimal":
                 return _encoded_decimal(values.decimal_of(values.unscaled_of(value, type), type))
             case "boolean":
-                if not isinstance(value, bool):
-                    raise values.wrong_type(value, type)
-                return b"\x01" if value else b"\x00"
+                return b"\x01" if values.boolean_of(value, type) else b"\x00"
             case "date":
                 return self._whole(values.days_of(value, type) * values.DAY_MS, 8)
             case "timestamp" | "timestamp_ntz":

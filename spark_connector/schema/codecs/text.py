@@ -46,9 +46,7 @@ class StringCodec(Codec):
             case "binary":
                 return values.binary_of(value, type)
             case "boolean":
-                if not isinstance(value, bool):
-                    raise values.wrong_type(value, type)
-                return b"true" if value else b"false"
+                return b"true" if values.boolean_of(value, type) else b"false"
             case "decimal":
                 return f"{values.decimal_of(values.unscaled_of(value, type), type):f}".encode()
             case "date":

@@ -19,6 +19,7 @@ __all__ = [
     "DAY_MS",
     "MICROS",
     "binary_of",
+    "boolean_of",
     "date_of",
     "days_of",
     "decimal_of",
@@ -50,6 +51,12 @@ def wrong_type(value: object, type: DataType) -> BadValueError:
 def need_width(data: bytes, width: int, type: DataType) -> None:
     if len(data) != width:
         raise BadValueError(f"{type} takes {counted(width, 'byte')}, got {len(data)}: {keys.printable(data)}")
+
+
+def boolean_of(value: object, type: DataType) -> bool:
+    if not isinstance(value, bool):
+        raise wrong_type(value, type)
+    return value
 
 
 def integer_of(value: object, type: DataType) -> int:
