@@ -6,9 +6,8 @@ from dataclasses import asdict
 
 import click
 
-from metaclient.cli.picture import bar
 from metaclient.cli.session import Session, common, from_text, to_text
-from metaclient.model import RegionLocation
+from metaclient.model import RegionLocation, ServerName
 from metaclient.wording import counted
 
 __all__ = ["locate", "meta", "regions"]
@@ -87,18 +86,22 @@ def meta(session: Session, lookups: int, table: str | None) -> None:
     total = sum(replica.lookups for replica in replicas) or 1
     session.table(
         f"hbase:meta, mode {mode}",
-        ("replica", "server", "state", "lookups", "share", "errors", "latency ms", "lag ms"),
+        ("id", "server", "state", "lookups", "share", "errors", "latency ms", "lag ms"),
         [
             (
                 replica.id,
-                replica.server,
+                None if replica.server is None else ServerName.parse(replica.server).address,
                 replica.state,
                 replica.lookups,
-                bar(replica.lookups / total, 20),
+                f"{replica.lookups / total:.0%}",
                 replica.errors,
-                replica.latency_ms,
-                replica.lag_ms,
+                _rounded(replica.latency_ms),
+                _rounded(replica.lag_ms),
             )
             for replica in replicas
         ],
     )
+
+
+def _rounded(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else round(milliseconds, 1)

@@ -1,6 +1,7 @@
 """The command line: one JSON document, exit codes, and errors that say what to do."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -106,6 +107,15 @@ def test_meta_counts_who_served_the_lookups() -> None:
     served = {replica["id"]: replica["lookups"] for replica in found["replicas"]}
     assert found["mode"] == "LoadBalance"
     assert sum(served.values()) >= 10
+
+
+def test_meta_table_wraps_no_cell_on_a_terminal_of_80_columns() -> None:
+    result = run("meta", "--lookups", "10", "--table", "t")
+    rows = [line for line in result.stdout.splitlines() if "healthy" in line]
+    assert len(rows) == 3
+    for replica_id, line in enumerate(rows):
+        assert re.match(rf"{replica_id} +│ rs\d+:16020 +│ healthy +│ \d+ +│ \d+% ", line), line
+    assert result.stdout.splitlines()[-3:] == rows, "a cell continues on a line of its own"
 
 
 @pytest.mark.parametrize(
