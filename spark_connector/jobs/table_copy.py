@@ -49,6 +49,17 @@ class CopyReport:
     tasks: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """The arguments of a task, pickled with its function."""
+
+    query: Query
+    target: Options
+    name: bytes  # of the target table
+    renamed: Mapping[bytes, bytes]  # source family -> target family; empty: all families keep their names
+    locations: bytes  # of the target table's regions
+
+
 def copy_table(
     spark: SparkSession,
     table: Key,
@@ -98,12 +109,14 @@ def copy_table(
     clients.check_reachable(target.connection_url)
     if name == query.table and target.client_key() == source.client_key():
         raise ConfigError(f"table '{keys.printable(name)}' would be copied onto itself: give to_table, to_url or both")
-    _prepare(query, target, name, {old.encode(): new.encode() for old, new in renamed.items()}, create=create)
+    to_bytes = {old.encode(): new.encode() for old, new in renamed.items()}
+    _prepare(query, target, name, to_bytes, create=create)
     with clients.lease(target) as connection:
         locations = locations_of(connection, name, target)
     splits = plan_splits(spark, query)
+    copy = _Copy(query, target, name, to_bytes, locations)
     with watch(spark, f"copy_table {source.table}", len(splits), progress):
-        lines = _copied(spark, query, target, name, renamed, locations, splits)
+        lines = run_on_splits(spark, SCHEMA, splits, _copier(copy), target).collect()
     sums = [sum(line[at] for line in lines) for at in range(4)]
     return CopyReport(sums[0], sums[1], sums[2], sums[3], len(splits))
 
@@ -148,22 +161,8 @@ def _prepare(query: Query, target: Options, name: bytes, renamed: dict[bytes, by
         destination.check_families(there.engine.describe(name), written)
 
 
-def _copied(
-    spark: SparkSession,
-    query: Query,
-    target: Options,
-    name: bytes,
-    renamed: Mapping[str, str],
-    locations: bytes,
-    splits: list[planning.TableSplit],
-) -> list[tuple[int, ...]]:
-    copier = _copier(query, target, name, {old.encode(): new.encode() for old, new in renamed.items()}, locations)
-    return [tuple(line) for line in run_on_splits(spark, SCHEMA, splits, copier, target).collect()]
-
-
-def _copier(
-    query: Query, target: Options, name: bytes, renamed: Mapping[bytes, bytes], locations: bytes
-) -> SplitReader:
+def _copier(task: _Copy) -> SplitReader:
+    query, target, name = task.query, task.target, task.name
     durability = target.write_durability
 
     def copy(split: planning.TableSplit, planned: lookup_counts.Report | None) -> Iterator[pa.RecordBatch]:
@@ -171,7 +170,7 @@ def _copier(
 
         rows, last = 0, None
         with connected(query.options, planned) as here, clients.lease(target) as there:
-            learn(there, name, locations)
+            learn(there, name, task.locations)
             with (
                 sender_of(there, name, target) as sender,
                 closing(reading.results_of(here, query, split, attempt=attempt_number())) as results,
@@ -179,7 +178,7 @@ def _copier(
                 for result, _ in results:
                     rows += result.row != last
                     last = result.row
-                    sender.extend(mutations_of(result, renamed, durability))
+                    sender.extend(mutations_of(result, task.renamed, durability))
         sent = sender.sent
         yield pa.record_batch(
             [pa.array([value], pa.int64()) for value in (rows, sent.cells, sent.bytes, sent.retries)],
