@@ -107,8 +107,8 @@ def _spark(master: str, confs: dict[str, str]) -> Iterator[SparkSession]:
 def _last_line(error: Exception) -> str:
     """Return the last error line of this package, or the first line: Spark adds the stack traces of Python and Java."""
     lines = [line.strip() for line in str(error).splitlines()]
-    told = [line for line in lines if line.startswith(("metaclient.", "spark_connector."))]
-    return (told or [line for line in lines if line] or [type(error).__name__])[-1 if told else 0]
+    ours = [line for line in lines if line.startswith(("metaclient.", "spark_connector."))]
+    return (ours or [line for line in lines if line] or [type(error).__name__])[-1 if ours else 0]
 
 
 def _range(command: F) -> F:

@@ -39,7 +39,7 @@ def _port(name: str, default: str, what: str) -> Callable[[F], F]:
 
 @click.group()
 def fake() -> None:
-    """A fake HBase in memory, for clients that speak HBase's protocols."""
+    """Serve a fake HBase in memory to clients that speak HBase's protocols."""
 
 
 @fake.command()

@@ -36,7 +36,7 @@ def _running(folder: str | None) -> Any:
 
 @click.group()
 def hbase() -> None:
-    """A real HBase on this machine, from Maven packages."""
+    """Run a real HBase on this machine, from Maven packages."""
 
 
 @hbase.command()

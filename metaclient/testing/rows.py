@@ -83,7 +83,7 @@ class _Column:
             self.puts[at : at + is_there] = [cell]
 
     def hidden_until(self, horizon: int) -> int:
-        """The timestamp up to which markers from before ``horizon`` hide everything."""
+        """Return the timestamp up to which markers from before ``horizon`` hide everything."""
         at = bisect_left(self.spans, horizon)
         return self.spans[at - 1] if at else NEVER
 

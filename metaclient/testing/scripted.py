@@ -132,7 +132,7 @@ class ScriptedBackend(ScriptedCluster):
             self._closing.notify_all()
 
     def _leave_to_parent(self) -> None:
-        """In a child process: refuse all calls, because no other process would see what is written to this copy."""
+        """Refuse all calls in a child process, because no other process would see the writes to this copy."""
         self._lock = self.runtime.lock()
         self._closing = self.runtime.condition(self._lock)
         self._closed_error = inherited_error("the scripted backend", "make a new one in this process")

@@ -35,10 +35,10 @@ def watch(spark: SparkSession, what: str, tasks: int, progress: Progress | bool 
     ``progress`` is a function of (done, all), True for a bar on standard error, None for a bar if standard error is a
     terminal, or False for the log only.
     """
-    with show_progress(what, tasks, progress) as told:
-        with _handled(spark, told) if is_connect(spark) else _polled(spark, what, tasks, told):
+    with show_progress(what, tasks, progress) as report:
+        with _handled(spark, report) if is_connect(spark) else _polled(spark, what, tasks, report):
             yield
-        told(tasks, tasks)
+        report(tasks, tasks)
 
 
 @contextmanager
@@ -47,13 +47,13 @@ def show_progress(what: str, tasks: int, progress: Progress | bool | None) -> It
     last: list[int] = [-1]
 
     def once(tell: Progress) -> Progress:
-        def told(done: int, total: int) -> None:
+        def report(done: int, total: int) -> None:
             if done > last[0]:
                 last[0] = done
                 _log.info("%s: %d of %d tasks", what, done, total)
                 tell(done, total)
 
-        return told
+        return report
 
     if callable(progress):
         yield once(progress)
@@ -73,14 +73,14 @@ def show_progress(what: str, tasks: int, progress: Progress | bool | None) -> It
 
 
 @contextmanager
-def _polled(spark: SparkSession, what: str, tasks: int, told: Progress) -> Iterator[None]:
+def _polled(spark: SparkSession, what: str, tasks: int, report: Progress) -> Iterator[None]:
     """Poll Spark's status tracker for the jobs of a new job group, in a separate thread."""
     context: Any = spark.sparkContext
     runtime = ThreadRuntime(name="spark-progress", max_tasks=1)
     group = f"hbase-{runtime.rng.getrandbits(48):012x}"
     before = {name: context.getLocalProperty(name) for name in (_GROUP, _ABOUT)}
     context.setJobGroup(group, what)
-    runtime.start_daemon(_poll, runtime, context.statusTracker(), group, tasks, told, name="progress")
+    runtime.start_daemon(_poll, runtime, context.statusTracker(), group, tasks, report, name="progress")
     try:
         yield
     finally:
@@ -89,12 +89,12 @@ def _polled(spark: SparkSession, what: str, tasks: int, told: Progress) -> Itera
             context.setLocalProperty(name, value)
 
 
-def _poll(runtime: ThreadRuntime, tracker: Any, group: str, tasks: int, told: Progress) -> None:
+def _poll(runtime: ThreadRuntime, tracker: Any, group: str, tasks: int, report: Progress) -> None:
     from py4j.protocol import Py4JError
 
     while not runtime.closed:
         try:
-            told(min(_done(tracker, group), tasks), tasks)
+            report(min(_done(tracker, group), tasks), tasks)
             runtime.sleep(LOOK_S)
         except MetaClientError:
             return  # closed: the job is over
@@ -110,12 +110,12 @@ def _done(tracker: Any, group: str) -> int:
 
 
 @contextmanager
-def _handled(spark: Any, told: Progress) -> Iterator[None]:
+def _handled(spark: Any, report: Progress) -> Iterator[None]:
     """Let Spark Connect call a progress handler."""
 
     def handler(stages: Any, **_: Any) -> None:
         found = list(stages or ())
-        told(sum(one.num_completed_tasks for one in found), sum(one.num_tasks for one in found))
+        report(sum(one.num_completed_tasks for one in found), sum(one.num_tasks for one in found))
 
     spark.registerProgressHandler(handler)
     try:

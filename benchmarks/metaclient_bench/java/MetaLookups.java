@@ -10,10 +10,10 @@ import org.apache.hadoop.hbase.client.ConnectionFactory;
 import org.apache.hadoop.hbase.util.Bytes;
 
 /**
- * HBase's own client looking up locations past its cache: the peer of our lookups. Run from its source.
+ * Uncached lookups by the Java client of HBase, to compare with those of metaclient. Run from its source.
  *
  * <p>{@code java -cp "LIB/*" MetaLookups.java HOST:PORT TABLE MODE THREADS SLOT_MS ROWS}; HOST:PORT is ZooKeeper's, MODE
- * is None, HedgedRead or LoadBalance, ROWS a comma-separated list. Prints {@code {"ready": true}} after a first lookup a
+ * is None, HedgedRead or LoadBalance, ROWS a comma-separated list. Prints {@code {"ready": true}} after a first lookup per
  * thread, and then for each slot of time a JSON line: how many lookups succeeded and failed in it, and how many
  * milliseconds ago the slowest of those that are still open began. Ends when its standard input does.
  */
@@ -52,7 +52,7 @@ public class MetaLookups {
     printer.setDaemon(true);
     printer.start();
     while (System.in.read() >= 0) {
-      // nobody says anything; the end of the input is the end of the run
+      // no input is expected; the end of standard input ends the run
     }
     System.exit(0);
   }
