@@ -8,7 +8,10 @@ the middle, though a thread would be. :func:`preempted_lines` closes that gap:
    Line numbers, closures and defaults stay, so that tracebacks and ``super()`` work as before.
 3. The checkpoint counts down. At zero the running task gives way, and the runtime's seeded chance draws the next count.
    Equal seeds therefore still give equal runs.
-4. At the end of the block the original code objects are put back.
+4. Some of the preempted tasks pause: they stay away for a drawn time of the virtual clock. Simulated code takes no
+   time, so that tasks which only give way meet those alone that are ready at the same instant. A pause lets messages
+   arrive and timers fire between two statements, as a thread that the operating system has descheduled does.
+5. At the end of the block the original code objects are put back.
 
 A trace function (``sys.settrace``) would be shorter, but a greenlet that is switched inside of a trace function leaves
 tracing off for all other greenlets of the thread.
@@ -30,7 +33,7 @@ from types import CodeType, FunctionType, ModuleType
 
 from metaclient.runtime.simulation import SimRuntime
 
-__all__ = ["modules_below", "preempted_lines"]
+__all__ = ["LinePauses", "modules_below", "preempted_lines"]
 
 _CHECKPOINT = "__line_checkpoint__"  # ends with underscores, so that class bodies do not mangle it
 
@@ -57,9 +60,42 @@ def _below(name: str, leave_out: frozenset[str]) -> Iterator[ModuleType]:
         yield from _below(f"{name}.{found.name}", leave_out)
 
 
+class LinePauses:
+    """The pauses of preempted tasks: how often they are, how long at most, and when they were.
+
+    A pause begins before about ``share`` of the statements. It lasts ``seconds_max`` times the cube of a uniform number
+    between 0 and 1: most pauses are short, an eighth of the maximum in the median, and a few are long.
+    """
+
+    def __init__(self, share: float, seconds_max: float) -> None:
+        if share < 0 or seconds_max < 0:
+            raise ValueError(f"a pause's share and length must not be negative, got {share!r} and {seconds_max!r}")
+        self.share = share
+        self.seconds_max = seconds_max
+        self.spans: list[tuple[float, float]] = []  # instants at which a pause began and was to end, oldest first
+
+    def stop(self) -> None:
+        """Begin no more pauses; tasks still give way."""
+        self.share = 0.0
+
+    def total_s(self, begun: float, ended: float) -> float:
+        """Return how many seconds of pauses lie between two instants; two tasks that pause at once count twice.
+
+        >>> pauses = LinePauses(0.1, 1.0)
+        >>> pauses.spans += [(1.0, 1.5), (1.25, 3.0)]
+        >>> pauses.total_s(0.0, 2.0)
+        1.25
+        """
+        return sum([max(0.0, min(end, ended) - max(start, begun)) for start, end in self.spans])
+
+
 @contextmanager
-def preempted_lines(runtime: SimRuntime, modules: Sequence[ModuleType], share: float) -> Iterator[None]:
+def preempted_lines(
+    runtime: SimRuntime, modules: Sequence[ModuleType], share: float, pauses: LinePauses | None = None
+) -> Iterator[None]:
     """Let tasks of ``runtime`` give way before about this share of the statements of ``modules``, within the block.
+
+    With ``pauses``, some of these tasks stay away for a while; the share of pauses is part of ``share``.
 
     A process can do this for one runtime at a time. The runtime's own modules must not be among them: a task that is
     switched while the scheduler itself runs would corrupt it.
@@ -75,8 +111,10 @@ def preempted_lines(runtime: SimRuntime, modules: Sequence[ModuleType], share: f
         raise ValueError(f"the scheduler cannot preempt itself: leave out {', '.join(own)}")
     if not 0 < share <= 1:
         raise ValueError(f"the share of preempted lines must be above 0 and at most 1, got {share!r}")
+    if pauses is not None and pauses.share > share:
+        raise ValueError(f"pauses are a part of the preempted lines: {pauses.share!r} is more than {share!r}")
     replaced: list[tuple[FunctionType, CodeType]] = []
-    _countdown.begin(runtime, share)
+    _countdown.begin(runtime, share, pauses or LinePauses(0.0, 0.0))
     try:
         for module in modules:
             replaced.extend(_replace_code(module))
@@ -92,16 +130,17 @@ def preempted_lines(runtime: SimRuntime, modules: Sequence[ModuleType], share: f
 class _Countdown:
     """The state of the checkpoint: how many statements are left until the running task gives way."""
 
-    __slots__ = ("left", "runtime", "share", "thread")
+    __slots__ = ("left", "pauses", "runtime", "share", "thread")
 
     def __init__(self) -> None:
         self.runtime: SimRuntime | None = None
         self.share = 0.0
+        self.pauses = LinePauses(0.0, 0.0)
         self.left = 0
         self.thread = 0
 
-    def begin(self, runtime: SimRuntime, share: float) -> None:
-        self.runtime, self.share, self.thread = runtime, share, get_ident()
+    def begin(self, runtime: SimRuntime, share: float, pauses: LinePauses) -> None:
+        self.runtime, self.share, self.pauses, self.thread = runtime, share, pauses, get_ident()
         self._draw(runtime)
 
     def end(self) -> None:
@@ -117,7 +156,16 @@ class _Countdown:
         self.left -= 1
         if self.left <= 0 and self.runtime is not None:
             self._draw(self.runtime)
-            self.runtime._give_way()
+            self._preempt(self.runtime, self.pauses)
+
+    def _preempt(self, runtime: SimRuntime, pauses: LinePauses) -> None:
+        if not pauses.share or runtime._chance.random() * self.share >= pauses.share:
+            runtime._give_way()
+            return
+        drawn = runtime._chance.random()
+        seconds = pauses.seconds_max * drawn * drawn * drawn  # products, which are the same on every machine
+        pauses.spans.append((runtime.now(), runtime.now() + seconds))
+        runtime._pause(seconds)
 
 
 _countdown = _Countdown()

@@ -116,6 +116,16 @@ class _SimLockWaiter(_SimWaiter):
     ends_at_close = False
 
 
+class _SimPauseWaiter(_SimWaiter):
+    """Waits between two statements, where the programme expects no wait: close ends the wait, but without an error."""
+
+    __slots__ = ()
+    ends_at_close = False
+
+    def interrupt(self) -> None:
+        self._settle(_EXPIRED)
+
+
 class _SimLock:
     __slots__ = ("_holder", "_runtime", "_waiters")
 
@@ -416,6 +426,12 @@ class SimRuntime(Blocking):
         else:
             self._ready.append(task)
             self._to_hub()
+
+    def _pause(self, seconds: float) -> None:
+        """Let the running task stay away for a while, and the others run; nothing for the main programme."""
+        task = self._current
+        if task is not None and not self._closed:
+            _SimPauseWaiter(self)._wait(task, self._now + seconds, "a pause between two statements")
 
     def _deadlock_report(self) -> str:
         tasks = sorted(self._tasks.values(), key=lambda task: (task.is_daemon, task.number))

@@ -7,10 +7,22 @@ import pytest
 
 from metaclient.errors import CallTimeout, NoSuchReplica, TableNotFound
 from metaclient.runtime import SimRuntime
-from metaclient_fake.simulation.checkers import counters, errors, lag, leaks, linearizability, scans, tables, timeline
+from metaclient.runtime.line_preemption import LinePauses
+from metaclient_fake.simulation.checkers import (
+    budgets,
+    counters,
+    deadlines,
+    errors,
+    lag,
+    leaks,
+    linearizability,
+    scans,
+    tables,
+    timeline,
+)
 from metaclient_fake.simulation.checkers.linearizability import explanation
 from metaclient_fake.simulation.history import NEVER, History, Operation, Status
-from metaclient_fake.simulation.observed import ObservedBackend
+from metaclient_fake.simulation.observed import ObservedBackend, SeenCall
 from metaclient_fake.simulation.replica_counts import ReplicaCounts
 from metaclient_fake.simulation.spec import drawn
 from metaclient_fake.simulation.workloads.cycle import column_of, is_cycle, whole_cycle
@@ -344,3 +356,52 @@ def test_no_such_replica_is_believed_only_where_there_may_be_none(asked: int, is
         clients=[], history=[operation], tables=("t",), misled=set, injector=SimpleNamespace(replica_counts=counts)
     )
     assert [found.checker for found in errors.check(world)] == (["errors"] if is_wrong else [])
+
+
+# -- deadlines and budgets ---------------------------------------------------------------------------------------------
+
+
+def client_with(calls: list[SeenCall], **config: Any) -> Any:
+    config = {"operation_timeout_s": 6.0, **config}
+    connection = SimpleNamespace(config=SimpleNamespace(**config))
+    return SimpleNamespace(name="c", connection=connection, backend=SimpleNamespace(calls=calls))
+
+
+def late_calls(pauses: LinePauses) -> list[str]:
+    """What the checker of deadlines says of an operation of 6 s that took 6.3 s."""
+    book = Book()
+    book.write("get", 1.0, 7.3)
+    world = book.world(pauses=pauses, runtime=SimRuntime())
+    world.clients.append(client_with([]))
+    return [violation.message for violation in deadlines.check(world)]
+
+
+def test_a_late_operation_is_excused_by_pauses_that_fell_into_it_alone() -> None:
+    pauses = LinePauses(0.1, 0.4)
+    assert len(late_calls(pauses)) == 1
+    pauses.spans += [(0.5, 0.9), (7.2, 7.4), (9.0, 9.4)]
+    assert len(late_calls(pauses)) == 1, "0.1 s of pauses are in it, and it is late by 0.3 s"
+    pauses.spans.append((3.0, 3.25))
+    assert late_calls(pauses) == []
+
+
+def seen_call(begun: float, ended: float, deadline: float, replica_id: int) -> SeenCall:
+    call = SeenCall(0, replica_id, "rs1", begun, deadline)
+    call.ended = ended
+    return call
+
+
+@pytest.mark.parametrize(("deadline", "is_good"), [(0.5, True), (2.0, False)])
+def test_a_leg_that_is_paused_beyond_its_deadline_does_not_hold_up_the_next_race(
+    deadline: float, is_good: bool
+) -> None:
+    """The client gives a leg up at its deadline, and a paused leg ends later."""
+    book = Book()
+    operation = book.write("timeline_get", 0.0, 1.0)
+    legs = [(0.0, 0.4, 0.5, 0), (0.1, 0.8, deadline, 1), (0.6, 0.7, 1.1, 0)]
+    calls = [seen_call(begun, ended, until, replica) for begun, ended, until, replica in legs]
+    for call in calls:
+        call.operation = operation.number
+    world = book.world()
+    world.clients.append(client_with(calls, hedge_budget_burst=9, hedge_budget=1.0, retry_budget_burst=9))
+    assert (list(budgets.check(world)) == []) is is_good

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from metaclient.errors import ConnectionClosed
 from metaclient.runtime import SimRuntime
-from metaclient.runtime.line_preemption import modules_below, preempted_lines
+from metaclient.runtime.line_preemption import LinePauses, modules_below, preempted_lines
 
 RACY = '''
 """A module without locks."""
@@ -108,6 +109,69 @@ def test_code_is_put_back_after_the_block(racy: types.ModuleType) -> None:
     after = {name: member.__code__ for name, member in vars(racy.Counter).items() if hasattr(member, "__code__")}
     assert before == after
     assert not [name for name in vars(racy) if "checkpoint" in name]
+
+
+def added_at_different_instants(racy: types.ModuleType, seed: int, pauses: LinePauses) -> tuple[int, str]:
+    """What a counter ends at when two tasks add ten times each, never at the same instant; and the run's digest."""
+    with SimRuntime(seed) as runtime:
+        counter = racy.Counter()
+
+        def work(first_s: float) -> None:
+            runtime.sleep(first_s)
+            for _ in range(10):
+                counter.add()
+                runtime.sleep(1.0)
+
+        tasks = [runtime.start(work, first_s) for first_s in (0.0, 0.1)]
+        with preempted_lines(runtime, [racy], 0.5, pauses):
+            runtime.run_for(60.0)
+        assert all(task.is_done for task in tasks)
+        return counter.value, runtime.digest()
+
+
+def test_update_is_lost_to_a_task_of_another_instant_only_with_pauses(racy: types.ModuleType) -> None:
+    without = [added_at_different_instants(racy, seed, LinePauses(0.0, 0.4))[0] for seed in range(20)]
+    assert without == [20] * 20
+    assert min(added_at_different_instants(racy, seed, LinePauses(0.3, 0.4))[0] for seed in range(20)) < 20
+
+
+def test_equal_seeds_pause_equally(racy: types.ModuleType) -> None:
+    pauses = [LinePauses(0.3, 0.4) for _ in range(2)]
+    runs = [added_at_different_instants(racy, 7, one) for one in pauses]
+    assert runs[0] == runs[1]
+    assert pauses[0].spans == pauses[1].spans
+    assert all(0 <= end - start <= 0.4 for start, end in pauses[0].spans)
+
+
+def test_no_pause_begins_after_the_stop(racy: types.ModuleType) -> None:
+    pauses = LinePauses(0.5, 0.4)
+    pauses.stop()
+    added_at_different_instants(racy, 7, pauses)
+    assert pauses.spans == []
+
+
+def test_close_ends_a_pause_without_an_error_in_the_middle_of_a_statement_list(racy: types.ModuleType) -> None:
+    """A programme expects ConnectionClosed where it waits, not between two statements."""
+    with SimRuntime(1) as runtime, preempted_lines(runtime, [racy], 1.0, LinePauses(1.0, 1000.0)):
+        counter = racy.Counter()
+
+        def add_and_wait() -> None:
+            counter.add()
+            runtime.sleep(1.0)
+
+        task = runtime.start(add_and_wait)
+        runtime.run_for(0.001)
+        assert not task.is_done
+        runtime.close()
+        assert counter.value == 1
+        assert isinstance(task.error(), ConnectionClosed)
+
+
+def test_pauses_that_cannot_be_are_refused(racy: types.ModuleType) -> None:
+    with pytest.raises(ValueError, match="must not be negative"):
+        LinePauses(0.1, -1.0)
+    with SimRuntime() as runtime, pytest.raises(ValueError, match="a part of the preempted lines"):
+        preempted_lines(runtime, [racy], 0.1, LinePauses(0.2, 1.0)).__enter__()
 
 
 def test_threads_beside_the_simulation_do_not_change_its_run(racy: types.ModuleType) -> None:

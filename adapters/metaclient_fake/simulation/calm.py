@@ -42,6 +42,7 @@ _REFRESH_S = 2.0
 
 def calm_down(world: World) -> None:
     """Heal, wait, and look; what is wrong is reported to the world."""
+    world.pauses.stop()
     _heal(world)
     if not _wait_for(world, lambda: _unsettled(world)):
         return

@@ -11,19 +11,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from metaclient.runtime import SimRuntime
-from metaclient.runtime.line_preemption import modules_below, preempted_lines
+from metaclient.runtime.line_preemption import LinePauses, modules_below, preempted_lines
 from metaclient_fake.simulation.chance import Chance
 
-__all__ = ["GROUPS", "LinePreemption", "drawn_lines", "preempting"]
+__all__ = ["GROUPS", "LinePreemption", "drawn_lines", "lines_of_race", "preempting"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
     packages: tuple[str, ...]
     leave_out: tuple[str, ...] = ()
+    #: The shares of statements with a pause, of which a seed draws one: none, some dozens, or some hundreds of pauses
+    #: per run. A run executes 100,000 to 500,000 statements of a group, and a tenth of that of the log.
+    pause_shares: tuple[float, ...] = (0.0, 0.0003, 0.003)
 
 
 GROUPS: Mapping[str, _Group] = {
+    # Few statements, and none of them under a lock of the log: a group of its own, or pauses would hardly ever hit it.
+    "log": _Group(("metaclient_fake.storage.wal",), pause_shares=(0.0, 0.003, 0.01)),
     "storage": _Group(("metaclient_fake.storage",)),
     "replication": _Group(("metaclient_fake.region_replication",)),
     "cluster": _Group(
@@ -55,30 +60,43 @@ GROUPS: Mapping[str, _Group] = {
 
 #: The share of seeds that are preempted between statements.
 _SEEDS_SHARE = 0.25
+#: A client works once per second: only a pause of some tenths of a second often meets another client's operation.
+#: Shorter than the shortest rpc_timeout_s (0.5 s), so that one pause alone ends no call.
+_PAUSE_S_MAX = 0.4
 
 
 @dataclass(frozen=True, slots=True)
 class LinePreemption:
-    """A group of modules, and the share of their statements before which a task gives way."""
+    """A group of modules, the share of their statements before which a task gives way, and the share with a pause."""
 
     group: str
     share: float
+    pause_share: float
+
+    def pauses(self) -> LinePauses:
+        return LinePauses(self.pause_share, _PAUSE_S_MAX)
 
 
 def drawn_lines(dice: Chance) -> LinePreemption | None:
     """Draw what a seed preempts; None for most seeds."""
     if dice.random() >= _SEEDS_SHARE:
         return None
-    return LinePreemption(dice.choice(tuple(GROUPS)), dice.choice((0.01, 0.1, 0.3)))
+    group = dice.choice(tuple(GROUPS))
+    return LinePreemption(group, dice.choice((0.03, 0.1, 0.3)), dice.choice(GROUPS[group].pause_shares))
+
+
+def lines_of_race(dice: Chance, group: str) -> LinePreemption:
+    """Draw how a seed preempts this group, with pauses: for a race that was planted in it."""
+    return LinePreemption(group, dice.choice((0.03, 0.1, 0.3)), dice.choice(GROUPS[group].pause_shares[1:]))
 
 
 @contextmanager
-def preempting(runtime: SimRuntime, lines: LinePreemption | None) -> Iterator[None]:
-    """Preempt what was drawn, within the block."""
+def preempting(runtime: SimRuntime, lines: LinePreemption | None, pauses: LinePauses) -> Iterator[None]:
+    """Preempt the drawn group of modules within the block, with these pauses."""
     if lines is None:
         yield
         return
     group = GROUPS[lines.group]
     modules = modules_below(*group.packages, leave_out=group.leave_out)
-    with preempted_lines(runtime, modules, lines.share):
+    with preempted_lines(runtime, modules, lines.share, pauses):
         yield

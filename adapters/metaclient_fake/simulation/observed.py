@@ -51,6 +51,11 @@ class SeenCall:
         self.ended: float | None = None
         self.error: type[MetaClientError] | None = None  # not the error itself, which holds all frames of the call
 
+    @property
+    def over_at(self) -> float:
+        """When its caller stopped waiting for it: a call that is paused ends after its deadline."""
+        return self.deadline if self.ended is None else min(self.ended, self.deadline)
+
     def is_running_at(self, instant: float) -> bool:
         return self.begun <= instant and (self.ended is None or self.ended > instant)
 

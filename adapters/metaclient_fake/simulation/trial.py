@@ -59,7 +59,7 @@ def run(spec: Spec, *, keep: list[World] | None = None) -> Report:
         if keep is not None:
             keep.append(world)
         try:
-            with world.watching_tasks(), preempting(world.runtime, spec.lines):
+            with world.watching_tasks(), preempting(world.runtime, spec.lines, world.pauses):
                 _live(world)
         finally:
             digest = world.history.digest([world.runtime.digest(), *map(str, world.violations)])

@@ -21,6 +21,7 @@ from unittest.mock import patch
 from metaclient.connection import Connection
 from metaclient.errors import MetaClientError
 from metaclient.runtime import Lock, SimRuntime, Task
+from metaclient.runtime.line_preemption import LinePauses
 from metaclient.runtime.simulation import _SimLock
 from metaclient_fake.cluster import FakeCluster
 from metaclient_fake.simulation.history import History
@@ -84,6 +85,8 @@ class World:
         self.spec = spec
         self.violations: list[Violation] = []
         self.runtime = WatchedRuntime(spec.seed, preempt=spec.preempt)
+        #: Of tasks that are preempted between statements; stopped when the calm begins.
+        self.pauses = spec.lines.pauses() if spec.lines else LinePauses(0.0, 0.0)
         self.history = History(self.runtime)
         self.registers = tuple(b"%d-r" % shard for shard in range(10))
         self.register_set = frozenset(self.registers)

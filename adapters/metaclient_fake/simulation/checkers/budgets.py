@@ -78,7 +78,7 @@ def _check_race(operation: Operation, made: list[SeenCall]) -> Iterator[Violatio
         before, last[call.replica_id] = last.get(call.replica_id), call
         if before is None:
             continue
-        if any(before.ended is None or other.begun < before.ended for other in _others(made, call)):
+        if any(other.begun < before.over_at and other.over_at > call.begun for other in _others(made, call)):
             text = f"replica {call.replica_id} was asked again while another leg was under way: {operation.describe()}"
             yield Violation("budgets", text, call.begun, (operation.number,))
     error = operation.error

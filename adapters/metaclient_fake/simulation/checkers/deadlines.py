@@ -1,6 +1,9 @@
 """Decides whether calls keep their deadlines: none outlives the time that its operation has.
 
 A scan's pages each have their own time, so a scan as a whole has none; its calls do.
+
+Code takes no virtual time, except where a preempted task pauses between two statements. Paused code cannot keep a
+deadline, so an operation or a call may be late by as much as the pauses that fell into it.
 """
 
 from __future__ import annotations
@@ -29,17 +32,23 @@ def check(world: World) -> Iterator[Violation]:
         timeout_s = timeouts.get(operation.client)
         if timeout_s is None or operation.kind in _WITHOUT or operation.group != operation.number:
             continue
-        took_s = operation.returned_at - operation.called_at
-        if operation.returned_at == NEVER:
-            took_s = world.runtime.now() - operation.called_at
-        if took_s > timeout_s * _CALLS_OF.get(operation.kind, 1) + _ROUNDING_S:
+        ended = operation.returned_at if operation.returned_at != NEVER else world.runtime.now()
+        took_s = ended - operation.called_at
+        deadline = operation.called_at + timeout_s * _CALLS_OF.get(operation.kind, 1)
+        if _is_late(world, operation.called_at, ended, deadline):
             text = f"{operation.describe()} took {took_s:.3f} s and had {timeout_s:g} s"
             yield Violation("deadlines", text, operation.called_at, (operation.number,))
     for client in world.clients:
         for call in client.backend.calls:
             ended = call.ended if call.ended is not None else world.runtime.now()
-            if ended > call.deadline + _ROUNDING_S:
+            if _is_late(world, call.begun, ended, call.deadline):
                 text = (
                     f"a call of {client.name} to {call.server} ended {ended - call.deadline:.6f} s after its deadline"
                 )
                 yield Violation("deadlines", text, call.begun)
+
+
+def _is_late(world: World, begun: float, ended: float, deadline: float) -> bool:
+    late_s = ended - deadline - _ROUNDING_S
+    since = min(begun, deadline)  # a task that pauses before it makes its call may begin it after the deadline
+    return late_s > 0 and late_s > world.pauses.total_s(since, ended)
