@@ -1,5 +1,7 @@
 """Each planted bug is caught within 200 seeds, by a checker that is meant to catch it: the checkers can fire."""
 
+import dataclasses
+
 import pytest
 
 from metaclient.errors import ConfigError
@@ -12,11 +14,13 @@ SEEDS = 200
 #: Seeds that caught them when they were planted: tried first, to save time, and nothing else hangs on them.
 LIKELY = {
     "hedge_returns_first_error": 6,
+    "increment_takes_no_lock": 3,
     "lag_counts_from_the_last_batch": 3,
     "lag_leaves_out_what_is_on_its_way": 6,
     "lease_never_ends": 25,
     "log_is_archived_too_early": 4,
     "log_is_not_replayed": 2,
+    "log_rolls_take_no_turns": 4,
     "lookup_believes_secondary": 5,
     "loser_keeps_its_scanner": 46,
     "replica_opens_before_flush": 13,
@@ -40,6 +44,24 @@ def test_defect_is_caught(name: str) -> None:
         if found & meant:
             return
     pytest.fail(f"{SEEDS} seeds did not notice: {DEFECTS[name].story}")
+
+
+RACES = sorted(name for name, defect in DEFECTS.items() if defect.race_in)
+
+
+def test_two_races_are_planted() -> None:
+    assert RACES == ["increment_takes_no_lock", "log_rolls_take_no_turns"]
+
+
+@pytest.mark.parametrize("name", RACES)
+def test_race_is_invisible_while_tasks_switch_at_locks_and_waits_only(name: str) -> None:
+    """The seeds that catch a planted race do so because statements are preempted."""
+    for seed in (LIKELY[name], 19):
+        spec = drawn(seed, defect=name)
+        assert spec.lines is not None
+        assert spec.lines.group == DEFECTS[name].race_in
+        found = {violation.checker for violation in run(dataclasses.replace(spec, lines=None)).violations}
+        assert found & set(DEFECTS[name].caught_by) == set()
 
 
 def test_there_are_at_least_twelve_defects_each_with_a_story() -> None:

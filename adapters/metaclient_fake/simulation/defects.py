@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, SupportsIndex
 from unittest.mock import patch
 
 from metaclient.attempts.budget import CallBudget, HedgeBudget
@@ -20,6 +20,7 @@ from metaclient.errors import ConfigError, Disposition, MetaClientError
 from metaclient.lookup.locator import Locator
 from metaclient.meta.reading import Reading
 from metaclient.meta.selector import RoundRobin
+from metaclient.model import Increment
 from metaclient.scanner import TableScanner
 from metaclient_fake.master import region_procedures
 from metaclient_fake.master.master import Master
@@ -42,7 +43,10 @@ Breaker = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """One bug: its story, who should notice, and the method that it replaces."""
+    """One bug: its story, the checkers that should report it, and the method that it replaces.
+
+    ``race_in`` names the group of modules (``lines.py``) that must be preempted between statements for the bug to show.
+    """
 
     name: str
     story: str
@@ -50,6 +54,7 @@ class Defect:
     owner: Any
     method: str
     broken: Breaker
+    race_in: str = ""
 
 
 DEFECTS: dict[str, Defect] = {}
@@ -68,12 +73,12 @@ def planted(name: str) -> Iterator[None]:
         yield
 
 
-def _defect(owner: Any, method: str, *, caught_by: Sequence[str]) -> Callable[[Breaker], None]:
+def _defect(owner: Any, method: str, *, caught_by: Sequence[str], race_in: str = "") -> Callable[[Breaker], None]:
     """Register a function that turns a right method into a broken one; its docstring is the story."""
 
     def register(broken: Breaker) -> None:
         name, story = broken.__name__, (broken.__doc__ or "").strip()
-        DEFECTS[name] = Defect(name, story, tuple(caught_by), owner, method, broken)
+        DEFECTS[name] = Defect(name, story, tuple(caught_by), owner, method, broken, race_in)
 
     return register
 
@@ -227,6 +232,39 @@ def check_and_put_is_two_steps(right: Callable[..., Any]) -> Callable[..., Any]:
         return True
 
     return check_and_mutate
+
+
+@_defect(Region, "mutate", caught_by=("counters", "linearizability"), race_in="storage")
+def increment_takes_no_lock(right: Callable[..., Any]) -> Callable[..., Any]:
+    """An increment reads and writes its counter without the region's lock: two at once may count as one."""
+
+    def mutate(self: Region, mutation: Any, *, nonce_group: int = 0, is_repetition: bool = False) -> Any:
+        if not isinstance(mutation, Increment):
+            return right(self, mutation, nonce_group=nonce_group, is_repetition=is_repetition)
+        return self._writer.mutate(mutation, nonce_group, is_repetition)
+
+    return mutate
+
+
+@_defect(Wal, "__init__", caught_by=("durability", "linearizability", "counters", "scans", "cycle"), race_in="log")
+def log_rolls_take_no_turns(right: Callable[..., Any]) -> Callable[..., Any]:
+    """Two regions may roll their server's log at once: one of the two new files, and what is in it, is forgotten."""
+
+    def init(self: Wal, name: str = "wal", *, roll_bytes: int = 0) -> None:
+        right(self, name, roll_bytes=0)  # each write rolls: a seed has few others
+        self._roll_turns = _AlwaysTheirTurn([None])
+
+    return init
+
+
+class _AlwaysTheirTurn(list[None]):
+    """Turns of which everybody has one."""
+
+    def pop(self, index: SupportsIndex = -1) -> None:
+        return None
+
+    def append(self, turn: None) -> None:
+        pass
 
 
 @_defect(Scanners, "expire", caught_by=("leaks",))

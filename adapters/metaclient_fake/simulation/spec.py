@@ -16,10 +16,11 @@ Three rules keep a run checkable; each is a truth about HBase, not about the fak
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from metaclient_fake.simulation.chance import Chance, chance
-from metaclient_fake.simulation.lines import LinePreemption, drawn_lines
+from metaclient_fake.simulation.defects import DEFECTS
+from metaclient_fake.simulation.lines import LinePreemption, drawn_lines, lines_of_race
 from metaclient_fake.simulation.schedule import KINDS, Fault, drawn_faults
 
 __all__ = ["DURATION_S", "ClientSpec", "Spec", "drawn"]
@@ -98,7 +99,7 @@ class Spec:
             "clients": [{"name": client.name, "options": dict(client.options)} for client in self.clients],
             "kinds": list(self.kinds),
             "faults": [fault.as_json() for fault in self.faults],
-            "lines": {"group": self.lines.group, "share": self.lines.share} if self.lines else None,
+            "lines": asdict(self.lines) if self.lines else None,
         }
 
 
@@ -129,8 +130,14 @@ def drawn(seed: int, *, duration_s: float = DURATION_S, defect: str = "") -> Spe
         faults=drawn_faults(chance(seed, "faults"), kinds, duration_s),
         has_deletes=has_deletes,
         defect=defect,
-        lines=drawn_lines(chance(seed, "lines")),
+        lines=_lines(chance(seed, "lines"), defect),
     )
+
+
+def _lines(dice: Chance, defect: str) -> LinePreemption | None:
+    """A planted race is run with its modules preempted; other seeds preempt them rarely."""
+    race_in = DEFECTS[defect].race_in if defect in DEFECTS else ""
+    return lines_of_race(dice, race_in) if race_in else drawn_lines(dice)
 
 
 def _kinds(dice: Chance) -> tuple[str, ...]:
