@@ -156,14 +156,24 @@ class MetaIndex:
     # -- keeping up --------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        if self._is_unknown:
-            self._is_unknown = False
-            self._marked.clear()
-            self._build()
-        elif self._marked:
-            marked, self._marked = self._marked, {}
-            for row in marked:
-                self._reread(row)
+        """Read what has changed; the lock is held, so that new marks wait until this is over.
+
+        A region that closes meanwhile refuses to be read. The readers that wait for the lock must not take what was
+        read until then for the whole: they would find no row and no error.
+        """
+        if not self._is_unknown and not self._marked:
+            return
+        try:
+            if self._is_unknown:
+                self._build()
+            else:
+                for row in self._marked:
+                    self._reread(row)
+        except BaseException:
+            self._is_unknown = True
+            raise
+        self._is_unknown = False
+        self._marked.clear()
 
     def _build(self) -> None:
         built: dict[bytes, Families] = {}
