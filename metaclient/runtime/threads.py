@@ -9,7 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar, cast
 
 from metaclient.errors import ConnectionClosed, Overloaded
 from metaclient.runtime.forks import inherited_error, on_fork
@@ -75,6 +75,11 @@ class ThreadRuntime(Blocking):
     ...     runtime.start(sum, [1, 2, 3]).result(deadline=runtime.now() + 10)
     6
     """
+
+    def __new__(cls, *_args: object, **_options: object) -> Self:
+        from metaclient.runtime.jitter import runtime_class  # which imports this module
+
+        return super().__new__(cast("type[Self]", runtime_class(cls)))
 
     def __init__(
         self,
