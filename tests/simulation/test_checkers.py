@@ -1,5 +1,6 @@
 """Checkers on histories written by hand: what they must accept, and what they must not."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -24,9 +25,10 @@ from metaclient_fake.simulation.checkers.linearizability import explanation
 from metaclient_fake.simulation.history import NEVER, History, Operation, Status
 from metaclient_fake.simulation.observed import ObservedBackend, SeenCall
 from metaclient_fake.simulation.replica_counts import ReplicaCounts
-from metaclient_fake.simulation.spec import drawn
+from metaclient_fake.simulation.spec import ClientSpec, drawn
 from metaclient_fake.simulation.workloads.cycle import column_of, is_cycle, whole_cycle
 from metaclient_fake.simulation.workloads.scans import Asked
+from metaclient_fake.simulation.workloads.tables import Tables
 from metaclient_fake.simulation.world import World
 
 
@@ -405,3 +407,19 @@ def test_a_leg_that_is_paused_beyond_its_deadline_does_not_hold_up_the_next_race
     world = book.world()
     world.clients.append(client_with(calls, hedge_budget_burst=9, hedge_budget=1.0, retry_budget_burst=9))
     assert (list(budgets.check(world)) == []) is is_good
+
+
+def test_an_answer_of_a_zombie_to_the_second_connection_of_a_client_is_known_as_one() -> None:
+    """Found by seed 56, with pauses in the storage: only the answers to first connections were looked at."""
+    world = World(dataclasses.replace(drawn(0), clients=(ClientSpec(0, "tables"),)))
+    try:
+        client = Tables(world, world.spec.clients[0])
+        world.clients = [client]
+        asked = world.history.begin(client.name, "table_get", "x0-1", b"1")
+        asked.group = asked.number
+        assert world.misled() == set()
+        client._bystander_backend.zombie_operations.add(asked.number)
+        assert world.misled() == {asked.number}
+    finally:
+        world.cluster.close()
+        world.runtime.close()

@@ -189,9 +189,7 @@ class World:
 
     def misled(self) -> set[int]:
         """Numbers of the operations that a zombie took part in; see ``observed``."""
-        by_name = {client.name: client for client in self.clients if client.backend.zombie_operations}
-        if not by_name:
-            return set()
+        by_name = {client.name: client for client in self.clients}
         return {
             operation.number
             for operation in self.history
