@@ -90,6 +90,13 @@ def swallow(caller: Caller) -> None:
         caller.request()
 
 
+def answer_once(caller: Caller) -> None:
+    """Answer the first request of each connection, so that its caller knows that it is open."""
+    request = caller.request()
+    caller.answer(request.call_id, request.param)
+    swallow(caller)
+
+
 def corrupt_length(caller: Caller) -> None:
     """Announce a frame of 16 MB: every answer behind it is taken for a part of it."""
     caller.request()
@@ -146,9 +153,10 @@ def test_close_ends_the_calls_of_a_retired_connection(runtime: ThreadRuntime, co
 
 
 def test_retired_connections_to_a_hung_server_are_bounded(runtime: ThreadRuntime, connections: Connections) -> None:
-    with serving(runtime, swallow) as peer:
+    with serving(runtime, answer_once) as peer:
         patient: list[PendingCall[bytes]] = []
         for _ in range(RETIRED_MAX + 2):
+            begin(connections, peer, b"x", runtime, WAIT_S).result(runtime.now() + WAIT_S)
             patient.append(begin(connections, peer, b"patient", runtime, WAIT_S))
             patient[-1].send()
             connection = patient[-1].connection
