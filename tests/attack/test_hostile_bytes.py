@@ -15,7 +15,7 @@ import pytest
 import metaclient
 from metaclient import MetaClientError
 from metaclient_fake import FakeCluster
-from metaclient_thrift.transport import REPLY_BYTES_MAX
+from metaclient_thrift.transports import REPLY_BYTES_MAX
 from tests.attack.conftest import Figure, nothing_leaks
 from tests.fuzz.decoders import DECODERS
 from tests.fuzz.runs import MEMORY_MAX, checked, peak_bytes, reset_peak_bytes
