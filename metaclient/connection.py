@@ -181,11 +181,14 @@ class Connection:
         self.engine = Engine(self._backend, self._runtime, self.config)
         self._cached_tables = self.engine.locator.cache.tables
         if autoconnect:
-            try:
-                self.open()
-            except BaseException:
-                self.close()  # the caller has no connection to close
-                raise
+            self._open_or_close()
+
+    def _open_or_close(self) -> None:
+        try:
+            self.open()
+        except BaseException:
+            self.close()  # the caller has no connection to close
+            raise
 
     def __repr__(self) -> str:
         return f"<metaclient.Connection {masked_url(self.url)} {self.meta_mode.value} {self.engine.life.value}>"

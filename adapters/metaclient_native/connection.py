@@ -84,7 +84,10 @@ Answers = list[tuple[InFlight, Response]]
 
 
 class Connection:
-    """See the module's docstring. Made by :class:`~metaclient_native.connections.Connections`."""
+    """See the module's docstring. Made by :class:`~metaclient_native.connections.Connections`.
+
+    It has more than 30 methods because callers, the sender and the reader share one lock and the state that it guards.
+    """
 
     def __init__(self, address: ServiceAddress, *, runtime: Runtime, security: Security, dial: Dial) -> None:
         self._runtime = runtime
