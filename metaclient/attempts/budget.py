@@ -48,9 +48,13 @@ class HedgeBudget:
         if self._calls - self._extra > self._burst * BALANCE_BURSTS:
             self._calls = self._extra + self._burst * BALANCE_BURSTS
 
+    def allows(self, calls: int = 1) -> bool:
+        """Return True if that many extra calls could be made now."""
+        return self._extra + calls <= max(self._burst, self._calls) + ROUNDING
+
     def take(self, calls: int = 1) -> bool:
         """Return True and deduct that many extra calls if the budget allows all of them."""
-        if self._extra + calls > max(self._burst, self._calls) + ROUNDING:
+        if not self.allows(calls):
             return False
         self._extra += calls
         return True

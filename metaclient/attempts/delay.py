@@ -43,6 +43,10 @@ class LatencyWindow:
             self._fresh = 0
             self._cached = {}
 
+    def clear(self) -> None:
+        self._samples.clear()
+        self._cached = {}
+
     def quantile(self, q: float) -> float:
         """Return the q-quantile (nearest rank); 0.0 without samples. It is refreshed every REFRESH samples."""
         found = self._cached.get(q)
@@ -59,12 +63,12 @@ class LatencyWindow:
 class HedgeDelay:
     """The delay of one kind of read."""
 
-    __slots__ = ("_adaptive", "_fixed_s", "_max_s", "_min_s", "_quantile", "_samples_min", "window")
+    __slots__ = ("_adaptive", "_max_s", "_min_s", "_quantile", "_samples_min", "fixed_s", "window")
 
     def __init__(
         self, *, fixed_s: float, adaptive: bool, quantile: float, min_s: float, max_s: float, samples_min: int
     ) -> None:
-        self._fixed_s = fixed_s
+        self.fixed_s = fixed_s
         self._adaptive = adaptive
         self._quantile = quantile
         self._min_s = min_s
@@ -74,5 +78,5 @@ class HedgeDelay:
 
     def delay_s(self) -> float:
         if not self._adaptive or len(self.window) < self._samples_min:
-            return self._fixed_s
+            return self.fixed_s
         return min(max(self.window.quantile(self._quantile), self._min_s), self._max_s)

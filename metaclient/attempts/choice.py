@@ -1,0 +1,67 @@
+"""Decides which replica a TIMELINE read calls first, and says why.
+
+The primary is first while it is healthy, because its answer is fresh. When its server is slow or silent, the other
+replicas come first, in the rotating order in which they are given: reads, and connections, spread over all of them.
+Then no extra call is made, and the budget of hedges is not charged.
+
+A probe calls the slow primary first all the same. Probes start at most every half second, if the budget allows the
+hedge that the probe may need, and every two seconds in any case: only a client with fewer than ten reads per second
+exceeds the budget of 5 %, by one call in two seconds.
+
+>>> from metaclient.model import RegionInfo, RegionLocation, ServerName
+>>> places = [RegionLocation(RegionInfo(b"t").replica(n), ServerName(f"rs{n}", 16020)) for n in range(3)]
+>>> [place.replica_id for place in avoiding(places, lambda place: place.replica_id == 0)]
+[1, 2, 0]
+>>> avoiding(places, lambda place: True) == places
+True
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from metaclient.attempts.latencies import ServerLatencies
+from metaclient.model import RegionLocation
+
+__all__ = ["FAILOVER", "FASTEST", "HEDGE", "PINNED", "PRIMARY", "avoiding", "is_slow_now", "why_answered"]
+
+#: Why a replica was asked: ``Row.why``.
+PRIMARY: Final = "primary"  # the primary was called first and answered
+FASTEST: Final = "fastest"  # called first, because the server of the primary is slow or silent
+HEDGE: Final = "hedge"  # called because the first replica had not answered after the hedge delay
+FAILOVER: Final = "failover"  # called because every replica before it had failed
+PINNED: Final = "pinned"  # the caller named the replica
+
+
+def avoiding(
+    places: Sequence[RegionLocation], is_avoided: Callable[[RegionLocation], bool]
+) -> Sequence[RegionLocation]:
+    """Return the locations; those to be avoided come last, both parts in the given order."""
+    return sorted(places, key=is_avoided)
+
+
+def is_slow_now(
+    latencies: ServerLatencies,
+    place: RegionLocation,
+    *,
+    now: float,
+    chance: Callable[[], float],
+    allows_probe: Callable[[], bool],
+) -> bool:
+    """Return True if reads should call another replica before this one: its server is slow, and no probe is due."""
+    is_due = latencies.is_probe_due(place.server, now)
+    if not latencies.is_slow(place.server):
+        return False
+    is_due = is_due and (allows_probe() or latencies.is_probe_overdue(place.server, now))
+    if place.replica_id != 0 or not is_due:
+        return True
+    latencies.begin_probe(place.server, now=now, chance=chance())
+    return False
+
+
+def why_answered(place: RegionLocation, *, is_first: bool, hedges: int) -> str:
+    """Return why this replica answered a read; ``is_first``: no other replica was called before it."""
+    if is_first:
+        return PRIMARY if place.replica_id == 0 else FASTEST
+    return HEDGE if hedges else FAILOVER
