@@ -68,6 +68,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "metaclient.retries": ("{call}", "attempts after the first, by error"),
     "metaclient.hedges": ("{call}", "extra calls to region replicas that were started by time"),
     "metaclient.hedges.won": ("{call}", "reads that such an extra call answered first"),
+    "metaclient.diversions": ("{call}", "reads that called a replica first: the primary's server was slow or silent"),
     "metaclient.failovers": ("{call}", "reads that a replica answered because the primary had failed"),
 }
 
@@ -90,6 +91,8 @@ EVENTS: Mapping[str, str] = {
     "location_lost": "a cached location proved wrong",
     "location_moved": "RegionMoved repaired a cached location",
     "hedge_started": "a read was sent to a further replica",
+    "server_slow": "reads that a replica may answer avoid a server: a replica is faster by more than the hedge delay",
+    "server_recovered": "a slow server is as fast as the replicas again",
     "retry": "an operation is tried again",
 }
 

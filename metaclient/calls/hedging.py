@@ -1,8 +1,8 @@
 """Decides when a TIMELINE read calls another replica of its region, runs the race, and learns from its outcome.
 
-The policies are in :mod:`metaclient.attempts`: the delay, the budget of extra calls, and the servers that have stopped
-answering. This module applies them to region replicas: one read of a row or of a page (``race``), and the parts of a
-read of many rows, which :mod:`metaclient.calls.multi` races.
+The policies are in :mod:`metaclient.attempts`: the delay, the budget of extra calls, the servers that have stopped
+answering, and those that are slow. This module applies them to region replicas: one read of a row or of a page
+(``race``), and the parts of a read of many rows, which :mod:`metaclient.calls.multi` races.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from metaclient.attempts import Executor, HedgeBudget, HedgeDelay, Leg, SilentServers, all_at_once, staged
+from metaclient.attempts import Executor, HedgeBudget, HedgeDelay, Leg, SilentServers, all_at_once, avoiding, staged
 from metaclient.backend import Answer
 from metaclient.calls.answers import wrong
+from metaclient.calls.slow_servers import SlowServers
 from metaclient.config import Config
 from metaclient.errors import Disposition, MetaClientError
 from metaclient.lookup.locator import Locator
@@ -52,6 +53,7 @@ class Hedging:
             "scan": self._delay(config.hedge_delay_scan_s),
             "rows": self._delay(config.hedge_delay_multiget_s),
         }
+        self.slow = SlowServers(runtime, config, budget=self.budget, delays=self._delays, telemetry=telemetry)
         self._begin()
         runtime.on_fork(self._begin)
         self._turn = 0  # races between threads only make two reads start at the same replica
@@ -93,13 +95,15 @@ class Hedging:
         places, unplaced = self._places(table, row, kind, deadline, before)
         sent = self._now()
         self.budget.on_call()
+        delay_s = self.slow.delay_s(kind, (place.server for place in places[1:]))
+        legs = self.legs(places, kind, spent_s=sent - begun, delay_s=delay_s)
         try:
             won = self._executor.race(
-                self.legs(places, kind, spent_s=sent - begun),
+                legs,
                 function,
                 *args,
                 deadline=deadline,
-                observer=_Observer(self, kind, self._locator),
+                observer=_Observer(self, kind, self._locator, places),
                 accept=lambda place, value: None if isinstance(value, answer) else wrong(answer, value),
                 allow_hedge=HedgePermit(self, kind, places[:1]),
                 discard=discard,
@@ -111,19 +115,20 @@ class Hedging:
                 raise
             raise unplaced from error  # the primary's error counts, and it has no place
         self.answered(won.leg.place.server)
-        if any(place.replica_id == 0 for place in won.outran):
-            # The primary takes at least that long; without this sample the delay would only reflect its fast responses.
-            self.add_latency(kind, self._now() - sent)
+        if won.outran:
+            self.slow.add_race(kind, won, legs, self._now() - sent)
         if won.leg.is_hedge:
             self.count_win(is_hedge=won.hedges > 0)
+        elif won.leg.place.replica_id != 0:
+            self._telemetry.count("metaclient.diversions")
         return won.value, won.leg.place
 
     def _places(
         self, table: bytes, row: bytes, kind: str, deadline: float, before: bool
-    ) -> tuple[list[RegionLocation], MetaClientError | None]:
+    ) -> tuple[Sequence[RegionLocation], MetaClientError | None]:
         """Return the primary, then the secondaries in rotating order; and the error if there is no primary.
 
-        Replicas on silent servers come last.
+        Replicas on silent and on slow servers come last.
         """
         unplaced: MetaClientError | None = None
         try:
@@ -135,9 +140,7 @@ class Hedging:
                 raise
             entry, unplaced = known, error
         places = [place for at in self.replica_order(entry) if (place := entry.at(at)) is not None]
-        if self.has_silent:
-            places.sort(key=lambda place: self.is_silent(kind, place))
-        return places, unplaced
+        return (avoiding(places, partial(self.is_avoided, kind)) if self.has_avoided else places), unplaced
 
     # -- the plan --------------------------------------------------------------------------------------------
 
@@ -149,27 +152,32 @@ class Hedging:
         return [0, *others[start:], *others[:start]]
 
     def legs(
-        self, places: Sequence[P], kind: str, *, spent_s: float, timeout_s: float | None = None
+        self,
+        places: Sequence[P],
+        kind: str,
+        *,
+        spent_s: float,
+        timeout_s: float | None = None,
+        delay_s: float | None = None,
     ) -> Sequence[Leg[P]]:
         """Return the plan of a read; time spent on locating counts towards the hedge delay, as in HBase."""
         make = staged if self._is_staged else all_at_once
         timeout_s = self._read_timeout_s if timeout_s is None else timeout_s
-        legs = make(places, delay_s=self._delays[kind].delay_s(), timeout_s=timeout_s)
+        legs = make(places, delay_s=self._delays[kind].delay_s() if delay_s is None else delay_s, timeout_s=timeout_s)
         return [Leg(leg.place, max(0.0, leg.after_s - spent_s), leg.timeout_s, leg.is_hedge) for leg in legs]
 
-    def add_latency(self, kind: str, latency_s: float) -> None:
-        """Add a latency of a primary, from which the adaptive delay is computed."""
-        self._delays[kind].window.add(latency_s)
-
-    # -- silent servers --------------------------------------------------------------------------------------
+    # -- silent and slow servers -----------------------------------------------------------------------------
 
     @property
-    def has_silent(self) -> bool:
-        """Return True if any server may be silent; usually False, which saves further checks."""
-        return bool(self._silent)
+    def has_avoided(self) -> bool:
+        """Return True if any server may be silent or slow; usually False, which saves further checks."""
+        return bool(self._silent) or bool(self.slow)
 
-    def is_silent(self, kind: str, place: RegionLocation) -> bool:
+    def is_avoided(self, kind: str, place: RegionLocation) -> bool:
         """Return True if reads should try another replica before this server."""
+        return self._is_silent(kind, place) or self.slow.is_avoided(place)
+
+    def _is_silent(self, kind: str, place: RegionLocation) -> bool:
         normal_s = max(SILENT_S, SILENT_DELAYS * self._delays[kind].delay_s())
         return self._silent.waiting_s(place.server, self._now()) >= normal_s
 
@@ -196,12 +204,15 @@ class Hedging:
     def turn_away(self, kind: str, places: Sequence[RegionLocation], calls: int) -> bool:
         """Return True if a read that waits for these locations may call another one, whatever the hedge budget is.
 
-        This is for reads in flight when a server stopped answering; later reads call another replica first. The extra
-        call is deducted from the budget later.
+        This is for reads in flight when a server stopped answering, and for reads that show how slow a server is. The
+        extra call is deducted from the budget later.
         """
         stalled_s = max(STALLED_S, 2 * SILENT_DELAYS * self._delays[kind].delay_s())
         now = self._now()
-        if not any(self._silent.waiting_s(place.server, now) >= stalled_s for place in places):
+        if not any(
+            self._silent.waiting_s(place.server, now) >= stalled_s or self.slow.may_hedge(kind, place)
+            for place in places
+        ):
             return False
         self.budget.owe(calls)
         self._count_hedges(calls)
@@ -251,18 +262,21 @@ class HedgePermit:
 
 
 class _Observer:
-    """Updates the hedge delay and the location cache with the outcome of each leg of a race."""
+    """Updates latencies, hedge delay and location cache with the outcome of each leg of a race."""
 
-    __slots__ = ("_hedging", "_kind", "_locator")
+    __slots__ = ("_hedging", "_kind", "_locator", "_places")
 
-    def __init__(self, hedging: Hedging, kind: str, locator: Locator) -> None:
+    def __init__(self, hedging: Hedging, kind: str, locator: Locator, places: Sequence[RegionLocation]) -> None:
         self._hedging = hedging
         self._kind = kind
         self._locator = locator
+        self._places = places
 
     def leg_succeeded(self, place: RegionLocation, latency_s: float) -> None:
-        if place.replica_id == 0:
-            self._hedging.add_latency(self._kind, latency_s)
+        slow = self._hedging.slow
+        if place is self._places[0]:
+            slow.add_first(self._kind, place, latency_s)
+        slow.add(self._kind, place, latency_s, self._places)
         self._locator.confirm(place)
 
     def leg_failed(self, place: RegionLocation, error: MetaClientError, latency_s: float) -> None:

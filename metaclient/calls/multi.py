@@ -83,8 +83,8 @@ class _Multi:
     2. A round is a contest of the executor, and a leg of its plan is a replica id. Only TIMELINE reads have more than
        one leg: what the primaries have not answered after the delay is grouped again by the servers of the next
        replica, if the budget allows it; what they have failed goes there at once. The first answer of a row wins; when
-       all fail, the primary's error counts. As with single reads, a primary on a silent server changes places with a
-       replica that is on another, and a call that was outrun may be the witness of it.
+       all fail, the primary's error counts. As with single reads, a primary on a silent or slow server changes places
+       with a replica that is on another, and a call that was outrun may be the witness of it.
     3. A round that made progress, and left only actions that the server asks to send again (a full response), is
        followed by the next at once and counts as no attempt (HBase's RetryImmediately). Else the retrier decides.
     """
@@ -196,8 +196,7 @@ class _Multi:
 
     def outran(self, call: _Group) -> bool:
         """Take note of a call whose answer is no longer needed. It may continue as a witness."""
-        if not call.is_hedge:
-            self._hedging.add_latency("rows", self._operations.runtime.now() - call.started)
+        self._learn(call, is_outrun=self.is_over)
         place, pending = call.places[0], call.pending
         if not self.is_hedged or call.server is None or place is None or pending is None:
             return False  # behind a gateway one call is for many servers
@@ -205,6 +204,16 @@ class _Multi:
             self._hedging.answered(call.server)
             return False
         return self.is_over and self._hedging.is_witness("rows", place, pending, call.started)
+
+    def _learn(self, group: _Group, *, is_outrun: bool) -> None:
+        """Record how long a first call of TIMELINE reads took, and whether replicas answered all its rows before it."""
+        place, slow = group.places[0], self._hedging.slow
+        if not self.is_hedged or group.is_hedge or place is None:
+            return
+        slow.add_first("rows", place, self._operations.runtime.now() - group.started)
+        if group.server is None:  # behind a gateway one call is for many servers
+            return
+        slow.add_outrun("rows", place) if is_outrun else slow.add("rows", place, 0.0)
 
     def _secondaries(self) -> list[int]:
         """Return the replica ids of the further stages: those of the open row whose region has the most replicas."""
@@ -250,12 +259,17 @@ class _Multi:
         return found
 
     def _sparing(self, places: dict[int, RegionLocation | None]) -> dict[int, RegionLocation | None]:
-        """Return the locations; one on a silent server is replaced by another replica if possible."""
+        """Return the locations; one on a silent or slow server is replaced by another replica if possible."""
         self._spared.clear()
-        if not self.is_hedged or not self._hedging.has_silent:
+        if not self.is_hedged or not self._hedging.has_avoided:
             return places
+        avoided: dict[ServerName, bool] = {}  # decided once per round: a probe is one call, not one row
         for index, place in places.items():
-            if place is not None and self._hedging.is_silent("rows", place):
+            if place is None:
+                continue
+            if place.server not in avoided:
+                avoided[place.server] = self._hedging.is_avoided("rows", place)
+            if avoided[place.server]:
                 other = self._instead(index)
                 if other is not None:
                     places[index] = other
@@ -263,13 +277,13 @@ class _Multi:
         return places
 
     def _instead(self, index: int) -> RegionLocation | None:
-        """Return a secondary of the action's region that is not on a silent server."""
+        """Return a secondary of the action's region that is on a server that is neither silent nor slow."""
         operations = self._operations
         entry = operations.locator.cache.cached_region(self._table, self._actions[index].row)
         if entry is None:
             return None
         others = (entry.at(at) for at in self._hedging.replica_order(entry)[1:])
-        return next((one for one in others if one is not None and not self._hedging.is_silent("rows", one)), None)
+        return next((one for one in others if one is not None and not self._hedging.is_avoided("rows", one)), None)
 
     def _located(self, replica_id: int) -> dict[int, RegionLocation | None]:
         """Return the locations of the open actions. An action that cannot be located keeps its error.
@@ -331,8 +345,7 @@ class _Multi:
         operations = self._operations
         if group.server is not None:
             self._hedging.answered(group.server)
-        if self.is_hedged and not group.is_hedge:
-            self._hedging.add_latency("rows", operations.runtime.now() - group.started)
+        self._learn(group, is_outrun=not any(index in self._open for index in group.indexes))
         if self._is_silent and not any(answer):
             self._take_done(group)
             return

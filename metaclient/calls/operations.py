@@ -92,6 +92,7 @@ class Operations:
         self._direct_mutate = None if direct is None else direct.mutate
         self._write_timeout_s = min(config.rpc_write_timeout_s, config.operation_timeout_s)
         self.hedging = Hedging(runtime, config, executor=executor, locator=locator, telemetry=telemetry)
+        self._slow = self.hedging.slow
 
     def timeout_s(self, table: bytes) -> float:
         """Return the timeout of an operation on this table, over all its attempts."""
@@ -169,9 +170,17 @@ class Operations:
         except Exception as raised:
             return self._get_again(table, get, place, told(raised), begun)
         self._on_success()
-        if place is not None and place.is_hint:  # saves a call
-            self.locator.confirm(place)
+        if place is not None:
+            if self._slow and self._slow.contains(place.server):
+                self._learn_from_strong(place, self._now() - begun)
+            if place.is_hint:  # saves a call
+                self.locator.confirm(place)
         return answer, place
+
+    def _learn_from_strong(self, place: RegionLocation, latency_s: float) -> None:
+        """Record a STRONG read at a slow server, which may have recovered."""
+        entry = self.locator.cache.cached_region(place.region.table, place.region.start_key)
+        self._slow.add("get", place, latency_s, entry.replicas if entry is not None else ())
 
     def _result(self, answer: object, until: float) -> Result:
         if isinstance(answer, Pending):  # a backend may answer so even though it does not say is_pipelined

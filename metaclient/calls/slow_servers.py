@@ -1,0 +1,135 @@
+"""Records the calls of TIMELINE reads by server, and tells which servers such reads should avoid because they are slow.
+
+The policies are :mod:`metaclient.attempts.latencies` (which servers are slow) and :mod:`metaclient.attempts.choice`
+(which replica is called first). HBase's own plan (``hedge_plan="all_at_once"``) always calls the primary first: with it
+nothing is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from metaclient.attempts import IN_TIME, OUTRUN, HedgeBudget, HedgeDelay, Leg, ServerLatencies, Won, is_slow_now
+from metaclient.config import Config
+from metaclient.model import RegionLocation, ServerName
+from metaclient.runtime import Runtime
+from metaclient.telemetry import Telemetry
+
+__all__ = ["SlowServers"]
+
+
+class SlowServers:
+    """The slow servers of one connection."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: Config,
+        *,
+        budget: HedgeBudget,
+        delays: Mapping[str, HedgeDelay],
+        telemetry: Telemetry,
+    ) -> None:
+        self._now = runtime.now
+        self._runtime = runtime
+        self._is_on = config.hedge_plan == "staged"
+        self._may_compare = self._is_on and config.hedge_budget > 0
+        self._budget = budget
+        self._delays = delays
+        self._telemetry = telemetry
+        self._latencies = ServerLatencies()
+
+    def __bool__(self) -> bool:
+        """Return True if any server is slow; usually False, which saves further checks."""
+        return bool(self._latencies)
+
+    def contains(self, server: ServerName) -> bool:
+        return self._latencies.is_slow(server)
+
+    def is_avoided(self, place: RegionLocation) -> bool:
+        """Return True if reads should call another replica first; False also when this read is a probe."""
+        return is_slow_now(
+            self._latencies,
+            place,
+            now=self._now(),
+            chance=self._runtime.rng.random,
+            allows_probe=self._budget.allows,
+        )
+
+    def may_hedge(self, kind: str, place: RegionLocation) -> bool:
+        """Return True if a read that waits for this location may call another one, whatever the hedge budget is.
+
+        This is for probes of slow servers, and for the comparison of a server with replicas that are unknown.
+        """
+        return self.contains(place.server) or (
+            kind == "get" and self._may_compare and self._latencies.take_comparison(place.server, self._now())
+        )
+
+    def delay_s(self, kind: str, others: Iterable[ServerName]) -> float:
+        """Return the hedge delay; at most the fixed one while the other replicas are unknown.
+
+        The latencies that were measured may be those of a slow server. The first hedges show whether it is slow.
+        """
+        delay = self._delays[kind]
+        delay_s = delay.delay_s()
+        if delay_s <= delay.fixed_s or kind != "get" or not self._is_on:
+            return delay_s
+        return delay_s if self._latencies.is_known(kind, others, self._now()) else delay.fixed_s
+
+    # -- recording -------------------------------------------------------------------------------------------
+
+    def add_first(self, kind: str, place: RegionLocation, latency_s: float) -> None:
+        """Record how long a read waited for the location that it called first: the adaptive delay follows from this."""
+        if not self.contains(place.server):  # what is normal must not be learned from slow servers
+            self._delays[kind].window.add(latency_s)
+
+    def add(
+        self, kind: str, place: RegionLocation, latency_s: float, places: Iterable[RegionLocation | None] = ()
+    ) -> None:
+        """Record a call that was answered; ``places`` are the replicas of its region."""
+        self._add(kind, place, latency_s if kind == "get" else IN_TIME, places)
+
+    def add_outrun(self, kind: str, place: RegionLocation, places: Iterable[RegionLocation] = ()) -> None:
+        """Record a call that had not been answered when a replica that was called later answered."""
+        self._add(kind, place, OUTRUN, places)
+
+    def add_race(
+        self, kind: str, won: Won[RegionLocation, Any], legs: Sequence[Leg[RegionLocation]], elapsed_s: float
+    ) -> None:
+        """Record the calls of a race that had not been answered when another replica answered."""
+        places = [leg.place for leg in legs]
+        winner = places.index(won.leg.place)
+        for place in won.outran:
+            at = places.index(place)
+            if at == 0:
+                # It takes at least that long; without this sample the delay would only reflect fast responses.
+                self.add_first(kind, place, elapsed_s)
+            if at < winner:
+                self.add_outrun(kind, place, places)
+            elif kind == "get" and self._is_on:
+                bound_s, delay_s = elapsed_s - legs[at].after_s, self._delays[kind].fixed_s
+                self._latencies.add_bound(place.server, kind, bound_s, now=self._now(), delay_s=delay_s)
+
+    def _add(self, kind: str, place: RegionLocation, latency_s: float, places: Iterable[RegionLocation | None]) -> None:
+        if not self._is_on:
+            return
+        delay = self._delays[kind]
+        is_changed = self._latencies.add(
+            place.server,
+            kind,
+            latency_s,
+            now=self._now(),
+            rivals=(other.server for other in places if other is not None and other.server != place.server),
+            # The delay that was measured may be that of the slow server itself; the configured one is not.
+            delay_s=min(delay.delay_s(), delay.fixed_s),
+        )
+        if is_changed:
+            self._on_verdict(place.server)
+
+    def _on_verdict(self, server: ServerName) -> None:
+        is_slow = self.contains(server)
+        if is_slow:
+            for delay in self._delays.values():
+                delay.window.clear()  # a slow server must not count as normal
+        self._telemetry.emit("server_slow" if is_slow else "server_recovered", server=str(server))
