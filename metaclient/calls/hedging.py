@@ -27,6 +27,8 @@ __all__ = ["STALLED_S", "HedgePermit", "Hedging"]
 
 P = TypeVar("P")
 T = TypeVar("T")
+#: HBase's defaults: hbase.client.primaryCallTimeout.get and .multiget, hbase.client.replicaCallTimeout.scan.
+GET_DELAY_S, SCAN_DELAY_S = 0.010, 1.0
 #: A server is silent when a response is overdue by more than SILENT_S and by more than SILENT_DELAYS hedge delays.
 SILENT_S = 0.05
 SILENT_DELAYS = 5
@@ -49,9 +51,9 @@ class Hedging:
         self._read_timeout_s = min(config.rpc_read_timeout_s, config.operation_timeout_s)
         self.budget = HedgeBudget(ratio=config.hedge_budget, burst=config.hedge_budget_burst)
         self._delays = {
-            "get": self._delay(config.hedge_delay_get_s),
-            "scan": self._delay(config.hedge_delay_scan_s),
-            "rows": self._delay(config.hedge_delay_multiget_s),
+            "get": self._delay(config.hedge_delay_get_s, GET_DELAY_S),
+            "scan": self._delay(config.hedge_delay_scan_s, SCAN_DELAY_S),
+            "rows": self._delay(config.hedge_delay_multiget_s, GET_DELAY_S),
         }
         self.slow = SlowServers(runtime, config, budget=self.budget, delays=self._delays, telemetry=telemetry)
         self._begin()
@@ -62,11 +64,12 @@ class Hedging:
         """Start without silent servers: at first, and in a child process, where the parent's calls never end."""
         self._silent = SilentServers()
 
-    def _delay(self, fixed_s: float) -> HedgeDelay:
+    def _delay(self, given_s: float | None, default_s: float) -> HedgeDelay:
+        """Return the delay of one kind of read; a delay that the user gave is neither lengthened nor shortened."""
         config = self._config
         return HedgeDelay(
-            fixed_s=fixed_s,
-            adaptive=config.hedge_delay == "adaptive",
+            fixed_s=default_s if given_s is None else given_s,
+            adaptive=given_s is None and config.hedge_delay == "adaptive",
             quantile=config.hedge_quantile,
             min_s=config.hedge_delay_min_s,
             max_s=config.hedge_delay_max_s,

@@ -19,6 +19,9 @@ DIVERGENCES (the default here, HBase's default, the reason):
 - ``rpc_timeout_s``: 20 s, HBase 60 s: several attempts fit into one operation.
 - ``retry_jitter``: 0.5, HBase 0.01: with a jitter of one per cent all clients retry at the same moment.
 - ``hedge_delay``: ``adaptive``, HBase always waits for the fixed delay.
+- ``hedge_delay_get_s``: None, HBase 10 ms: adaptive unless it is given; a given delay is fixed, as in HBase.
+- ``hedge_delay_scan_s``: None, HBase 1 s: as for gets.
+- ``hedge_delay_multiget_s``: None, HBase 10 ms: as for gets.
 - ``hedge_plan``: ``staged`` (one more replica at a time), HBase sends the call to all secondaries at once.
 - ``scan_caching``: 1000, HBase 2147483647: a page is bounded in rows, not only in bytes.
 - A timeout of 0 or less means "unlimited" in HBase. Here every wait has a deadline: such a keyword is refused, such a
@@ -167,18 +170,21 @@ class Config:
     start_log_errors: int = _field(5, COUNT, "hbase.client.start.log.errors.counter", hbase=5)  # warn above it
 
     # -- hedged reads of user tables; plan and budget also apply to HedgedRead of meta. HBase's unit is microseconds.
-    hedge_delay_get_s: float = _field(0.010, TIME, "hbase.client.primaryCallTimeout.get", US, 10_000)
+    # A delay that is given is the moment at which a further replica is called, as in HBase. None: hedge_delay applies,
+    # and HBase's default is the fixed delay.
+    hedge_delay_get_s: float | None = _field(None, TIME, "hbase.client.primaryCallTimeout.get", US, 10_000)
     # HBase's reference guide names the old key, HBase reads only the new one. Both have an effect here.
-    hedge_delay_scan_s: float = _field(
-        1.0,
+    hedge_delay_scan_s: float | None = _field(
+        None,
         TIME,
         "hbase.client.replicaCallTimeout.scan",
         US,
         1_000_000,
         old_key="hbase.client.primaryCallTimeout.scan",
     )
-    hedge_delay_multiget_s: float = _field(0.010, TIME, "hbase.client.primaryCallTimeout.multiget", US, 10_000)
-    # Ours: adaptive waits for this quantile of recent calls, within min and max; the fixed delay before samples_min.
+    hedge_delay_multiget_s: float | None = _field(None, TIME, "hbase.client.primaryCallTimeout.multiget", US, 10_000)
+    # Ours, for kinds of reads whose delay is not given: adaptive waits for this quantile of recent calls, within min
+    # and max; the fixed delay before samples_min.
     hedge_delay: str = _field("adaptive", one_of("fixed", "adaptive"), hbase="fixed")
     hedge_quantile: float = _field(0.95, QUANTILE)  # in a steady state at most one call in twenty is hedged
     hedge_delay_min_s: float = _field(0.001, TIME)  # the resolution of timers and threads

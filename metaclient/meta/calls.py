@@ -19,6 +19,8 @@ from metaclient.telemetry import Telemetry
 __all__ = ["MetaCalls"]
 
 T = TypeVar("T")
+#: More meta replicas than any cluster has: HBase's guide recommends three.
+REPLICAS_MAX = 100
 
 
 class MetaCalls:
@@ -33,8 +35,10 @@ class MetaCalls:
         self._telemetry = telemetry
         self._registry = registry
         # The delay of hedged lookups is fixed, so that few lookups hedge. Each may hedge once, and more often where
-        # the configuration allows it for all reads.
-        self._hedge_budget = HedgeBudget(ratio=max(1.0, config.hedge_budget), burst=config.hedge_budget_burst)
+        # the configuration allows it for all reads. With HBase's plan each calls all replicas.
+        is_staged = config.hedge_plan == "staged"
+        ratio = max(1.0, config.hedge_budget) if is_staged else float(REPLICAS_MAX)
+        self._hedge_budget = HedgeBudget(ratio=ratio, burst=config.hedge_budget_burst if is_staged else REPLICAS_MAX)
 
     def primary_only(self, replicas: Sequence[MetaReplica]) -> Sequence[Leg[MetaReplica]]:
         """Return the plan that asks the primary alone."""

@@ -66,9 +66,9 @@ DEFAULTS: dict[str, object] = {
     "retry_budget": 0.2,
     "retry_budget_burst": 10,
     "start_log_errors": 5,
-    "hedge_delay_get_s": 0.010,
-    "hedge_delay_scan_s": 1.0,
-    "hedge_delay_multiget_s": 0.010,
+    "hedge_delay_get_s": None,
+    "hedge_delay_scan_s": None,
+    "hedge_delay_multiget_s": None,
     "hedge_delay": "adaptive",
     "hedge_quantile": 0.95,
     "hedge_delay_min_s": 0.001,
@@ -338,7 +338,10 @@ NOT_NUMBERS = ["5", "", "abc", True, False, [], {}, object(), b"5", 1j]
 NAN_AND_INFINITE = [math.nan, math.inf, -math.inf]
 HUGE = [10**400, 10**5000, -(10**400)]
 NUMBERS = [name for name, value in DEFAULTS.items() if isinstance(value, int | float) and value is not True] + [
-    "meta_try_timeout_s"
+    "meta_try_timeout_s",
+    "hedge_delay_get_s",
+    "hedge_delay_scan_s",
+    "hedge_delay_multiget_s",
 ]
 MAY_BE_ZERO = {
     "meta_hedge_delay_s",

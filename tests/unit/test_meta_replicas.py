@@ -595,7 +595,7 @@ def test_hedge_plan_is_not_ignored_for_meta() -> None:
 @pytest.mark.parametrize(("budget", "hedges"), [(0.05, 1 + 10), (1000, 2 * 10)])
 def test_hedge_budget_is_not_ignored_for_meta(budget: float, hedges: int) -> None:
     options: dict[str, Any] = {"meta_rpc_timeout_s": 5.0, "hedge_budget_burst": 1, "hedge_budget": budget}
-    with rig(meta_mode="HedgedRead", hedge_plan="all_at_once", **options) as r:
+    with rig(meta_mode="HedgedRead", **options) as r:
         r.backend.on("read_meta", replica=0).delays(3.0)
         for replica in (1, 2):
             r.backend.on("read_meta", replica=replica).delays(1.5)

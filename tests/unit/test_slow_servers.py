@@ -236,6 +236,67 @@ def test_verdicts_are_events(runtime: SimRuntime) -> None:
     assert connection.engine.telemetry.total("metaclient.diversions") > 40
 
 
+# -- HBase's keys ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "method"),
+    [
+        ("hbase.client.primaryCallTimeout.get", "get"),
+        ("hbase.client.primaryCallTimeout.multiget", "batch"),
+        ("hbase.client.replicaCallTimeout.scan", "scan_open"),
+        ("hbase.client.primaryCallTimeout.scan", "scan_open"),
+    ],
+)
+@pytest.mark.parametrize("given_us", [5_000, 200_000])
+def test_given_delay_is_the_moment_of_the_hedge(runtime: SimRuntime, key: str, method: str, given_us: int) -> None:
+    """200 ms used to hedge after 1.6 ms once latencies were known, and that of scans had no effect."""
+    backend = cluster(runtime)
+    connection = connected(backend, config={key: given_us})
+    table = connection.table("t")
+
+    def read_once() -> None:
+        if method == "get":
+            table.row(b"a", consistency="TIMELINE")
+        elif method == "batch":
+            table.rows([b"a"], consistency="TIMELINE")
+        else:
+            list(table.scan(consistency="TIMELINE"))
+
+    for _ in range(100):
+        read_once()
+    backend.on(method, replica=0, times=1).delays(1.0)
+    backend.on("batch", server=_primary_of(backend), times=1).delays(1.0)
+    backend.calls.clear()
+    begun = runtime.now()
+    read_once()
+    hedged = [call.at_s - begun for call in backend.calls if call.method == method][1]
+    assert hedged == pytest.approx(given_us / 1e6, abs=1e-4)
+
+
+def _primary_of(backend: ScriptedBackend) -> ServerName:
+    place = backend.region_of(b"t", b"a").replicas[0]
+    assert place is not None
+    return place.server
+
+
+def test_hedged_lookups_call_all_meta_replicas_at_once_again_and_again(runtime: SimRuntime) -> None:
+    """``hedge_plan="all_at_once"`` holds for hbase:meta, too; a budget of one hedge per lookup refused half."""
+    backend = ScriptedBackend(runtime, meta_replicas=4, servers=4)
+    backend.add_table("t", region_replication=1)
+    options = {"meta_mode": "HedgedRead", "hedge_plan": "all_at_once", "meta_hedge_delay_s": 0.01}
+    connection = connect_to(backend, runtime=runtime, **options)
+    backend.on("read_meta", replica=0).delays(0.1)
+    for replica in (1, 2, 3):
+        backend.on("read_meta", replica=replica).delays(0.02)
+    for _ in range(30):
+        backend.calls.clear()
+        begun = runtime.now()
+        connection.locate("t", b"a", reload=True)
+        calls = [(call.replica_id, round(call.at_s - begun, 6)) for call in backend.calls if call.method == "read_meta"]
+        assert sorted(calls) == [(0, 0.0), (1, 0.01), (2, 0.01), (3, 0.01)]
+
+
 # -- the policy --------------------------------------------------------------------------------------------------------
 
 
