@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import takewhile
 from typing import TypeVar
 
 from metaclient.attempts.budget import HedgeBudget
@@ -71,6 +72,8 @@ class MetaCalls:
                 f"only secondaries of hbase:meta answered, and none placed the row: {error}"
             ) from error
         reading.settle(won.leg.place)
+        asked_before = takewhile(lambda place: place != won.leg.place, (leg.place for leg in legs))
+        reading.record_outran([place for place in asked_before if place in won.outran], won.leg.after_s + won.latency_s)
         if won.hedges:
             self._telemetry.count("metaclient.meta.hedges", won.hedges)
         return reading.meanings[won.leg.place.replica_id], won.leg.place.replica_id

@@ -69,6 +69,11 @@ class ReplicaHealth:
             self.last_error,
         )
 
+    def after_slow(self, at_least_s: float) -> ReplicaHealth:
+        """Return the health after a call that was outrun by another replica: it takes at least that long."""
+        before_s = at_least_s if self.latency_s is None else self.latency_s
+        return replace(self, latency_s=max(before_s, before_s + LATENCY_WEIGHT * (at_least_s - before_s)))
+
     def after_failure(
         self, *, now: float, base_s: float, max_s: float, chance: float, error: str | None = None
     ) -> ReplicaHealth:

@@ -149,6 +149,11 @@ class HealthTracker:
         if before.state is HealthState.EJECTED:
             self._telemetry.emit("meta_replica_healed", replica=place.replica_id, server=str(place.server))
 
+    def record_outrun(self, place: MetaReplica, at_least_s: float) -> None:
+        """Record that another replica answered first, this long after the call of this replica."""
+        with self._lock:
+            self._health[place.replica_id] = self._health.get(place.replica_id, HEALTHY).after_slow(at_least_s)
+
     def record_failure(self, place: MetaReplica, error: MetaClientError) -> None:
         """Record a failed call and eject the replica; an overloaded replica is skipped by this read only."""
         outcome = type(error).__name__

@@ -6,7 +6,8 @@ One read of meta:
    are skipped, and the primary is added as the last resort.
 2. LoadBalance and None ask one replica after the other, each within its own time. HedgedRead asks the primary now and
    the first secondary after the delay, and so on (``hedge_plan`` staged), or all secondaries after the delay
-   (all_at_once).
+   (all_at_once). Slow replicas come last and get fewer lookups (``slow_replicas``), except with all_at_once, where the
+   primary is first as in HBase.
 3. ``reading.Reading`` judges the answers. A negative answer of a secondary is confirmed at the primary.
 4. ``health_tracker.HealthTracker`` records the outcome. ``probes.Prober`` probes ejected replicas when their time is
    over.
@@ -32,7 +33,8 @@ from metaclient.meta.java_reader import JavaReader, JavaReading
 from metaclient.meta.probes import Prober
 from metaclient.meta.reading import Judge, Reading
 from metaclient.meta.registry import MetaRegistry
-from metaclient.meta.selector import Lookup, MetaView
+from metaclient.meta.slow_replicas import PROBE_S, SlowLast
+from metaclient.meta.view import Lookup, MetaView
 from metaclient.model import META_TABLE, MetaReplica, RegionInfo
 from metaclient.runtime import Runtime
 from metaclient.telemetry import Telemetry
@@ -40,6 +42,8 @@ from metaclient.telemetry import Telemetry
 __all__ = ["MetaReader"]
 
 T = TypeVar("T")
+#: A lookup that probes a slow replica waits for the hedge delay: at most one in ten such times does.
+HEDGED_PROBE_DELAYS = 10
 
 
 class MetaReader:
@@ -57,6 +61,9 @@ class MetaReader:
         self._java: JavaReader | None = None
         if config.meta_selector == "simple":
             self._java = JavaReader(runtime, config, self.registry, self.health, self._selector, self._calls)
+        # In HedgedRead a lookup waits for the first replica for the whole delay, so that only a longer time counts.
+        delay_s = config.meta_hedge_delay_s
+        self._slow_last = SlowLast(margin_s=0.9 * delay_s, probe_s=max(PROBE_S, HEDGED_PROBE_DELAYS * delay_s))
         self._turn = 0  # the next replica while all are ejected; a race between threads only repeats a replica
 
     @property
@@ -126,7 +133,8 @@ class MetaReader:
             self._turn += 1
             return (view.replicas[self._turn % len(view.replicas)].replica_id,)
         if mode is MetaMode.HEDGED_READ:
-            return (0, *healthy_first(view))
+            order = (0, *healthy_first(view))
+            return self._slow_last.order(order, view) if self._config.hedge_plan == "staged" else order
         is_primary_usable = any(replica.replica_id == 0 and replica.is_usable for replica in view.replicas)
         return (*self._selector.select(lookup, view), 0, *(() if is_primary_usable else healthy_first(view)))
 

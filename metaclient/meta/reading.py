@@ -90,6 +90,11 @@ class Reading(Generic[T]):
                 self._servers_out.add(place.server)
             self._record_failure(place, error)
 
+    def record_outran(self, places: Sequence[MetaReplica], elapsed_s: float) -> None:
+        """Record the replicas that were asked before the winner and had not answered when it did."""
+        for place in places:
+            self._health.record_outrun(place, elapsed_s)
+
     def reorder(self, error: MetaClientError, waiting: list[Leg[MetaReplica]]) -> list[Leg[MetaReplica]]:
         """Return the replicas to ask after a failure.
 

@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING
 from metaclient import keys
 from metaclient.model import RegionInfo
 
-if TYPE_CHECKING:  # selector.py names this class, so the import can only go one way at run time
-    from metaclient.meta.selector import Lookup, MetaView
+if TYPE_CHECKING:
+    from metaclient.meta.view import Lookup, MetaView
 
 __all__ = ["SimpleSelector"]
 
