@@ -76,6 +76,10 @@ class HedgeDelay:
         self._samples_min = samples_min
         self.window = LatencyWindow()
 
+    @property
+    def is_adaptive(self) -> bool:
+        return self._adaptive
+
     def delay_s(self) -> float:
         if not self._adaptive or len(self.window) < self._samples_min:
             return self.fixed_s

@@ -103,8 +103,9 @@ class SlowServers:
         for place in won.outran:
             at = places.index(place)
             if at == 0:
-                # It takes at least that long; without this sample the delay would only reflect fast responses.
-                self.add_first(kind, place, elapsed_s)
+                # It takes at least the delay; without this sample the delay would only reflect fast responses. With the
+                # time until the hedge was answered, the delay would grow with each hedge during a server's pause.
+                self.add_first(kind, place, min(elapsed_s, self._delays[kind].delay_s()))
             if at < winner:
                 self.add_outrun(kind, place, places)
             elif kind == "get" and self._is_on:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from metaclient.attempts.budget import HedgeBudget
 from metaclient.attempts.choice import why_answered
 from metaclient.attempts.latencies import FAST_CALLS, OUTRUN, PROBE_S, SERVERS_MAX, WINDOW, ServerLatencies
 from metaclient.connection import Connection, connect_to
@@ -370,3 +371,26 @@ def test_memory_is_bounded_by_the_number_of_servers() -> None:
 def test_each_answer_has_a_reason(replica_id: int, is_first: bool, hedges: int, why: str) -> None:
     place = RegionLocation(RegionInfo(b"t").replica(replica_id), ServerName("rs1", 16020))
     assert why_answered(place, is_first=is_first, hedges=hedges) == why
+
+
+def test_ordinary_hedges_leave_a_reserve_for_pauses() -> None:
+    """Ordinary reads hedge later while the balance is low; the first burst is free."""
+    budget = HedgeBudget(ratio=0.05, burst=10)
+    assert not budget.is_low()
+    assert all(budget.take() for _ in range(10))
+    assert budget.is_low()
+    for _ in range(20 * 30):
+        budget.on_call()
+    assert not budget.is_low()
+
+
+def test_pause_of_a_server_does_not_lengthen_the_hedge_delay(runtime: SimRuntime) -> None:
+    """Calls that were outrun during a pause used to raise the delay with each hedge."""
+    backend = cluster(runtime)
+    connection = connected(backend, hedge_budget=1.0)
+    read(connection, 200)
+    delay = connection.engine.operations.hedging._delays["get"]
+    before_s = delay.delay_s()
+    backend.on("get", replica=0, times=4).delays(SLOW_S)
+    read(connection, 32)
+    assert delay.delay_s() == pytest.approx(before_s)
