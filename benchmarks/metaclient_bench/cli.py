@@ -129,6 +129,8 @@ def _run(scenario: Scenario, quick: bool, console: Console) -> Run:
         Console(stderr=True).print(escape(traceback.format_exc()))
     run = Run(scenario, outcome, time.perf_counter() - began, error)
     console.print(_table(run))
+    for text in outcome.texts:
+        console.print(escape(text), highlight=False, soft_wrap=True, end="\n\n")
     return run
 
 

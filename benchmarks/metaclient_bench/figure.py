@@ -113,11 +113,12 @@ Chart = Lines | Bars
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The figures, samples and charts of one run of a scenario."""
+    """The figures, samples and charts of one run of a scenario; ``texts`` are tables that are printed as they are."""
 
     figures: tuple[Figure, ...]
     samples: Mapping[str, Any]
     charts: tuple[Chart, ...] = ()
+    texts: tuple[str, ...] = ()
 
     @property
     def is_met(self) -> bool:

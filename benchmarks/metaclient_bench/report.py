@@ -75,10 +75,11 @@ def _section(run: Run, pictures: Sequence[bytes]) -> str:
     scenario = run.scenario
     rows = "".join(_row(figure) for figure in run.outcome.figures)
     images = "".join(_image(picture, chart) for picture, chart in zip(pictures, run.outcome.charts, strict=False))
+    texts = "".join(f"<pre>{html.escape(text)}</pre>" for text in run.outcome.texts)
     failed = f'<p class="note">Failed: {html.escape(run.error)}</p>' if run.error else ""
     return (
         f'<h2 id="{scenario.name}">{html.escape(scenario.name)}</h2><p>{html.escape(scenario.shows)}</p>{failed}'
-        f"<table><tr><th>id<th>what<th>value<th>goal<th>met<th>beside</tr>{rows}</table>{images}"
+        f"<table><tr><th>id<th>what<th>value<th>goal<th>met<th>beside</tr>{rows}</table>{texts}{images}"
         f'<p class="note">backend {html.escape(scenario.backend)}, {run.seconds:.1f} s</p>'
     )
 
