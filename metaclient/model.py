@@ -230,6 +230,8 @@ class RegionLocation:
     #: True if it comes from a RegionMoved error and no call has confirmed it yet.
     is_hint: bool = False
     region_name: bytes = field(default=b"", repr=False, compare=False)
+    #: Why a read called this replica (``Row.why``), where a race decided it.
+    why: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if not self.region_name:
@@ -290,12 +292,16 @@ class Row(dict[bytes, Any]):
     ``lag_s`` seconds before the replica read the row is in it, or was replaced by a later one. None when no bound is
     known, and for rows of a primary. Only the fake reports one.
 
+    ``why`` is the reason why this replica was called: ``primary`` (it is called first), ``fastest`` (a secondary was
+    called first, because the primary's server is slow or silent), ``hedge`` (the replica called first had not answered
+    after the hedge delay), ``failover`` (the others had failed), ``pinned`` (the caller named the replica).
+
     >>> row = Row({b"cf:a": b"1"}, stale=True, replica_id=2)
     >>> row == {b"cf:a": b"1"}, row.stale, row.replica_id
     (True, True, 2)
     """
 
-    __slots__ = ("lag_s", "region", "replica_id", "server", "stale")
+    __slots__ = ("lag_s", "region", "replica_id", "server", "stale", "why")
 
     def __init__(
         self,
@@ -306,6 +312,7 @@ class Row(dict[bytes, Any]):
         server: ServerName | None = None,
         region: RegionInfo | None = None,
         lag_s: float | None = None,
+        why: str = "primary",
     ) -> None:
         dict.__init__(self, data)
         self.stale = stale
@@ -313,6 +320,7 @@ class Row(dict[bytes, Any]):
         self.server = server
         self.region = region
         self.lag_s = lag_s
+        self.why = why
 
     def __missing__(self, column: object) -> Any:
         """Raise the KeyError of ``row[column]``; for text it explains that columns are bytes."""

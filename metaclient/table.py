@@ -29,6 +29,7 @@ from metaclient.arguments import (
     timestamp_of,
     value_of,
 )
+from metaclient.attempts import PINNED, PRIMARY
 from metaclient.batch import Batch
 from metaclient.engine import Life
 from metaclient.errors import BackendFault, Unsupported
@@ -481,11 +482,12 @@ def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) 
     row.stale = result.is_stale
     row.lag_s = result.lag_s
     if place is None:
-        row.replica_id, row.server, row.region = 0, None, None
+        row.replica_id, row.server, row.region, row.why = 0, None, None, PRIMARY
     else:
         row.region = region = place.region
         row.replica_id = region.replica_id
         row.server = place.server
+        row.why = place.why or (PINNED if region.replica_id else PRIMARY)
     return row
 
 

@@ -6,7 +6,7 @@ first, ``retry`` whether and when to retry; ``executor`` starts, races and drain
 """
 
 from metaclient.attempts.budget import CallBudget, HedgeBudget
-from metaclient.attempts.choice import avoiding, is_slow_now, why_answered
+from metaclient.attempts.choice import PINNED, PRIMARY, avoiding, explained, is_slow_now
 from metaclient.attempts.delay import HedgeDelay, LatencyWindow
 from metaclient.attempts.executor import Executor, Won, told
 from metaclient.attempts.latencies import IN_TIME, OUTRUN, ServerLatencies
@@ -16,6 +16,8 @@ from metaclient.attempts.silence import SilentServers
 __all__ = [
     "IN_TIME",
     "OUTRUN",
+    "PINNED",
+    "PRIMARY",
     "CallBudget",
     "Executor",
     "HedgeBudget",
@@ -27,9 +29,9 @@ __all__ = [
     "Won",
     "all_at_once",
     "avoiding",
+    "explained",
     "is_slow_now",
     "one_replica",
     "staged",
     "told",
-    "why_answered",
 ]

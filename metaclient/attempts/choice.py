@@ -19,12 +19,13 @@ True
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from metaclient.attempts.latencies import ServerLatencies
 from metaclient.model import RegionLocation
 
-__all__ = ["FAILOVER", "FASTEST", "HEDGE", "PINNED", "PRIMARY", "avoiding", "is_slow_now", "why_answered"]
+__all__ = ["FAILOVER", "FASTEST", "HEDGE", "PINNED", "PRIMARY", "avoiding", "explained", "is_slow_now"]
 
 #: Why a replica was asked: ``Row.why``.
 PRIMARY: Final = "primary"  # the primary was called first and answered
@@ -60,8 +61,8 @@ def is_slow_now(
     return False
 
 
-def why_answered(place: RegionLocation, *, is_first: bool, hedges: int) -> str:
-    """Return why this replica answered a read; ``is_first``: no other replica was called before it."""
-    if is_first:
-        return PRIMARY if place.replica_id == 0 else FASTEST
-    return HEDGE if hedges else FAILOVER
+def explained(place: RegionLocation, *, is_first: bool, hedges: int) -> RegionLocation:
+    """Return the location with the reason why it answered a read; ``is_first``: no other was called before it."""
+    if is_first and place.replica_id == 0:
+        return place
+    return replace(place, why=FASTEST if is_first else HEDGE if hedges else FAILOVER)

@@ -12,7 +12,17 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from metaclient.attempts import Executor, HedgeBudget, HedgeDelay, Leg, SilentServers, all_at_once, avoiding, staged
+from metaclient.attempts import (
+    Executor,
+    HedgeBudget,
+    HedgeDelay,
+    Leg,
+    SilentServers,
+    all_at_once,
+    avoiding,
+    explained,
+    staged,
+)
 from metaclient.backend import Answer
 from metaclient.calls.answers import wrong
 from metaclient.calls.slow_servers import SlowServers
@@ -124,7 +134,7 @@ class Hedging:
             self.count_win(is_hedge=won.hedges > 0)
         elif won.leg.place.replica_id != 0:
             self._telemetry.count("metaclient.diversions")
-        return won.value, won.leg.place
+        return won.value, explained(won.leg.place, is_first=not won.leg.is_hedge, hedges=won.hedges)
 
     def _places(
         self, table: bytes, row: bytes, kind: str, deadline: float, before: bool

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from metaclient import keys
-from metaclient.attempts import Leg, told
+from metaclient.attempts import Leg, explained, told
 from metaclient.attempts.executor import RaceCall
 from metaclient.backend import Action, Outcome
 from metaclient.calls.answers import expect, wrong
@@ -360,7 +360,7 @@ class _Multi:
                 self._failed(index, place, checked)
                 continue
             operations.locator.confirm(place)
-            self.places[index] = place
+            self.places[index] = self._explained(group, place)
             self._settle(index, checked)
             won = True
         if (
@@ -370,6 +370,12 @@ class _Multi:
             and any(place is not None and place.replica_id for place in group.places)
         ):
             self._hedging.count_win(is_hedge=group.is_hedge)
+
+    def _explained(self, group: _Group, place: RegionLocation | None) -> RegionLocation | None:
+        """Return the location with the reason why it answered; a location that the caller named needs none."""
+        if place is None or not self.is_hedged:
+            return place
+        return explained(place, is_first=group.is_first, hedges=int(group.is_hedge))
 
     def _take_done(self, group: _Group) -> None:
         """Settle a group of puts and deletes that were all applied, without a check per action."""

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from metaclient.attempts.budget import HedgeBudget
-from metaclient.attempts.choice import why_answered
 from metaclient.attempts.latencies import FAST_CALLS, OUTRUN, PROBE_S, SERVERS_MAX, WINDOW, ServerLatencies
 from metaclient.connection import Connection, connect_to
-from metaclient.model import RegionInfo, RegionLocation, ServerName
+from metaclient.errors import ServerUnreachable
+from metaclient.model import Row, ServerName
 from metaclient.runtime import SimRuntime
 from metaclient.telemetry import Event
 from metaclient.testing import ScriptedBackend
@@ -285,7 +285,7 @@ def test_hedged_lookups_call_all_meta_replicas_at_once_again_and_again(runtime: 
     """``hedge_plan="all_at_once"`` holds for hbase:meta, too; a budget of one hedge per lookup refused half."""
     backend = ScriptedBackend(runtime, meta_replicas=4, servers=4)
     backend.add_table("t", region_replication=1)
-    options = {"meta_mode": "HedgedRead", "hedge_plan": "all_at_once", "meta_hedge_delay_s": 0.01}
+    options: dict[str, Any] = {"meta_mode": "HedgedRead", "hedge_plan": "all_at_once", "meta_hedge_delay_s": 0.01}
     connection = connect_to(backend, runtime=runtime, **options)
     backend.on("read_meta", replica=0).delays(0.1)
     for replica in (1, 2, 3):
@@ -358,19 +358,33 @@ def test_memory_is_bounded_by_the_number_of_servers() -> None:
     assert len(servers._servers) == SERVERS_MAX
 
 
-@pytest.mark.parametrize(
-    ("replica_id", "is_first", "hedges", "why"),
-    [
-        (0, True, 0, "primary"),
-        (1, True, 0, "fastest"),
-        (1, False, 1, "hedge"),
-        (0, False, 1, "hedge"),
-        (1, False, 0, "failover"),
-    ],
-)
-def test_each_answer_has_a_reason(replica_id: int, is_first: bool, hedges: int, why: str) -> None:
-    place = RegionLocation(RegionInfo(b"t").replica(replica_id), ServerName("rs1", 16020))
-    assert why_answered(place, is_first=is_first, hedges=hedges) == why
+@pytest.mark.parametrize("kind", ["row", "rows", "scan"])
+def test_each_row_says_why_its_replica_answered(runtime: SimRuntime, kind: str) -> None:
+    backend = cluster(runtime)
+    connection = connected(backend, hedge_delay="fixed", hedge_delay_scan_s=0.01)
+    table = connection.table("t")
+
+    def why(**options: Any) -> str:
+        if kind == "row":
+            return table.row(b"a", consistency="TIMELINE", **options).why
+        if kind == "rows":
+            return table.rows([b"a"], consistency="TIMELINE", **options)[0][1].why
+        return next(row.why for _, row in table.scan(consistency="TIMELINE", **options) if isinstance(row, Row))
+
+    assert table.row(b"a").why == "primary"
+    assert why() == "primary"
+    assert why(replica_id=1) == "pinned"
+    server = _primary_of(backend)
+    backend.on("*", server=server, times=1).delays(SLOW_S)
+    assert why() == "hedge"
+    backend.clear_rules()
+    runtime.sleep(1.0)
+    backend.on("*", server=server, times=1).raises(ServerUnreachable("refused"))
+    assert why() == "failover"
+    backend.clear_rules()
+    slow_down(backend)
+    read(connection, 50)
+    assert why() == "fastest"
 
 
 def test_ordinary_hedges_leave_a_reserve_for_pauses() -> None:
