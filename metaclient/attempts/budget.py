@@ -17,6 +17,8 @@ __all__ = ["CallBudget", "HedgeBudget"]
 BALANCE_BURSTS = 10
 #: Of that balance, this much is a reserve. A pause of 0.1 s meets 20 of 1,000 reads per second on five servers.
 RESERVE_BURSTS = 2
+#: Extra calls beyond the budget that show whether a server is slow.
+DEBT_MAX = 5
 #: Sums of small fractions fall a little short of whole numbers.
 ROUNDING = 1e-9
 CANARY_S = 1.0
@@ -54,9 +56,16 @@ class HedgeBudget:
         """Return True if the rest should be kept for reads that wait much longer than usual, as in a server's pause."""
         return self._extra >= self._burst and self._calls - self._extra < self._burst * RESERVE_BURSTS
 
-    def allows(self, calls: int = 1) -> bool:
-        """Return True if that many extra calls could be made now."""
-        return self._extra + calls <= max(self._burst, self._calls) + ROUNDING
+    def allows(self, calls: int = 1, *, debt: int = 0) -> bool:
+        """Return True if that many extra calls could be made now, without more than this debt."""
+        return self._ratio > 0 and self._extra + calls <= max(self._burst, self._calls) + debt + ROUNDING
+
+    def borrow(self, calls: int = 1) -> bool:
+        """Return True and deduct extra calls from the future budget if the debt stays within DEBT_MAX."""
+        if not self.allows(calls, debt=DEBT_MAX):
+            return False
+        self._extra += calls
+        return True
 
     def take(self, calls: int = 1) -> bool:
         """Return True and deduct that many extra calls if the budget allows all of them."""

@@ -5,8 +5,8 @@ replicas come first, in the rotating order in which they are given: reads, and c
 Then no extra call is made, and the budget of hedges is not charged.
 
 A probe calls the slow primary first all the same. Probes start at most every half second, if the budget allows the
-hedge that the probe may need, and every two seconds in any case: only a client with fewer than ten reads per second
-exceeds the budget of 5 %, by one call in two seconds.
+hedge that the probe may need; after two seconds the probe borrows it, and after ten it does without. A client with
+ten reads per second or more, and a budget of 5 %, therefore probes at least every two seconds.
 
 >>> from metaclient.model import RegionInfo, RegionLocation, ServerName
 >>> places = [RegionLocation(RegionInfo(b"t").replica(n), ServerName(f"rs{n}", 16020)) for n in range(3)]
@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
+from metaclient.attempts.budget import DEBT_MAX, HedgeBudget
 from metaclient.attempts.latencies import ServerLatencies
 from metaclient.model import RegionLocation
 
@@ -48,13 +49,14 @@ def is_slow_now(
     *,
     now: float,
     chance: Callable[[], float],
-    allows_probe: Callable[[], bool],
+    budget: HedgeBudget,
 ) -> bool:
     """Return True if reads should call another replica before this one: its server is slow, and no probe is due."""
     is_due = latencies.is_probe_due(place.server, now)
     if not latencies.is_slow(place.server):
         return False
-    is_due = is_due and (allows_probe() or latencies.is_probe_overdue(place.server, now))
+    if is_due and not budget.allows():
+        is_due = latencies.is_probe_overdue(place.server, now, can_borrow=budget.allows(debt=DEBT_MAX))
     if place.replica_id != 0 or not is_due:
         return True
     latencies.begin_probe(place.server, now=now, chance=chance())

@@ -15,7 +15,7 @@ slow needs another answer: reads that a replica may answer call the replica firs
    that the server is slow again within ten seconds. Fast is below the middle between quartile and bar. Both keep
    servers from changing places again and again.
 5. Calls older than a minute do not count, and a verdict ends after a minute without a call.
-6. While nothing is known about the replicas, slow calls of the server may be hedged every half second without budget.
+6. While nothing is known about the replicas, slow calls of the server may borrow a hedge every half second.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ FRESH_S = 60.0
 RELAPSE_S = 10.0
 VERDICT_S = 60.0
 PROBE_S = 0.5
-#: After this time without a call a probe is due even if there is no budget for the hedge that it may need.
-OVERDUE_S = 2.0
+#: After this time without a call a probe may borrow the hedge that it may need, and later it does without.
+OVERDUE_S, NEGLECTED_S = 2.0, 10.0
 SERVERS_MAX = 4096
 #: The latency of a call that a replica outran, and of a batch or scan that none outran.
 OUTRUN = float("inf")
@@ -157,10 +157,11 @@ class ServerLatencies:
             self._acquit(server, found, now)
         return found is not None and now >= found.probe_at
 
-    def is_probe_overdue(self, server: Hashable, now: float) -> bool:
+    def is_probe_overdue(self, server: Hashable, now: float, *, can_borrow: bool) -> bool:
         """Return True if a probe shall start without budget: the last call was fast, or is long ago."""
         found = self._slow.get(server)
-        return found is not None and (found.fast_calls > 0 or now - found.last_call >= OVERDUE_S)
+        wait_s = OVERDUE_S if can_borrow else NEGLECTED_S
+        return found is not None and (found.fast_calls > 0 or now - found.last_call >= wait_s)
 
     def begin_probe(self, server: Hashable, *, now: float, chance: float) -> None:
         """Record that a probe starts; ``chance``, a draw from [0, 1), decides when the next one is due."""

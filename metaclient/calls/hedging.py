@@ -221,17 +221,15 @@ class Hedging:
     def turn_away(self, kind: str, places: Sequence[RegionLocation], calls: int) -> bool:
         """Return True if a read that waits for these locations may call another one, whatever the hedge budget is.
 
-        This is for reads in flight when a server stopped answering, and for reads that show how slow a server is. The
-        extra call is deducted from the budget later.
+        This is for reads in flight when a server stopped answering; later reads call another replica first. The extra
+        call is deducted from the budget later. Reads that show how slow a server is may borrow a few calls, too.
         """
         stalled_s = max(STALLED_S, 2 * SILENT_DELAYS * self._delays[kind].delay_s())
         now = self._now()
-        if not any(
-            self._silent.waiting_s(place.server, now) >= stalled_s or self.slow.may_hedge(kind, place)
-            for place in places
-        ):
+        if any(self._silent.waiting_s(place.server, now) >= stalled_s for place in places):
+            self.budget.owe(calls)
+        elif not self.slow.borrow_hedge(kind, places, calls):
             return False
-        self.budget.owe(calls)
         self._count_hedges(calls)
         return True
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from metaclient.attempts import IN_TIME, OUTRUN, HedgeBudget, HedgeDelay, Leg, ServerLatencies, Won, is_slow_now
+from metaclient.attempts.budget import DEBT_MAX
 from metaclient.config import Config
 from metaclient.model import RegionLocation, ServerName
 from metaclient.runtime import Runtime
@@ -54,16 +55,21 @@ class SlowServers:
             place,
             now=self._now(),
             chance=self._runtime.rng.random,
-            allows_probe=self._budget.allows,
+            budget=self._budget,
         )
 
-    def may_hedge(self, kind: str, place: RegionLocation) -> bool:
-        """Return True if a read that waits for this location may call another one, whatever the hedge budget is.
+    def borrow_hedge(self, kind: str, places: Sequence[RegionLocation], calls: int) -> bool:
+        """Return True if a read that waits for these locations may call another one although the budget is spent.
 
-        This is for probes of slow servers, and for the comparison of a server with replicas that are unknown.
+        This is for probes of slow servers, and for the comparison of a server with replicas that are unknown. The debt
+        is limited.
         """
-        return self.contains(place.server) or (
-            kind == "get" and self._may_compare and self._latencies.take_comparison(place.server, self._now())
+        if not any(self.contains(place.server) for place in places) and (kind != "get" or not self._may_compare):
+            return False
+        now = self._now()
+        return self._budget.allows(calls, debt=DEBT_MAX) and (
+            any(self.contains(place.server) or self._latencies.take_comparison(place.server, now) for place in places)
+            and self._budget.borrow(calls)
         )
 
     def delay_s(self, kind: str, others: Iterable[ServerName]) -> float:

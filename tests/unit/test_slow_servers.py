@@ -142,7 +142,7 @@ def test_client_with_few_reads_notices_the_recovery_too(runtime: SimRuntime) -> 
     slow_down(backend)
     read(connection, 60, pause_s=0.5)
     backend.clear_rules()
-    read(connection, 8, pause_s=0.5)
+    read(connection, 26, pause_s=0.5)
     assert {replica_id for _, replica_id in read(connection, 20, pause_s=0.5)} == {0}
 
 

@@ -4,7 +4,7 @@ From outside, a call of an operation is a *hedge* if another call of the same op
 had not been for as long as ``STALLED_S``: then it is a second try, as after a time-out. It is a *retry* if none was and
 one had been made before. Promises (``metaclient.attempts.budget``):
 
-- hedges <= max(burst, ratio * hedged reads);
+- hedges <= max(burst, ratio * hedged reads) + the debt that shows whether a server is slow;
 - retries, while nothing succeeds: at most two bursts that were earned, one of the share, and canaries after 1, 3, 7 s;
 - a failure does not end a race while another leg is under way: no new race begins, and no error is told, before that
   leg has ended or its time is over.
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from metaclient.attempts.budget import DEBT_MAX
 from metaclient.calls.hedging import STALLED_S
 from metaclient.errors import Disposition
 from metaclient_fake.simulation.history import Operation
@@ -55,7 +56,7 @@ def _check_hedges(
             continue
         hedges += sum(1 for call in made if _is_hedge(made, call))
         yield from _check_race(operation, made)
-    allowed = max(config.hedge_budget_burst, config.hedge_budget * reads + 1)
+    allowed = max(config.hedge_budget_burst, config.hedge_budget * reads + 1) + DEBT_MAX
     if hedges > allowed:
         yield Violation("budgets", f"{client.name} made {hedges} hedges for {reads} reads; {allowed:.1f} are allowed")
 
