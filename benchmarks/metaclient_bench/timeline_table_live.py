@@ -1,6 +1,6 @@
 """The tables of ``timeline-table`` in real time: on the fake, on a real HBase, or on an existing cluster.
 
-Where the cluster is ours to break, its servers pause in turn for 0.1 s in each half second of two of the four tables.
+Where the cluster is ours to break, its servers pause in turn for 0.1 s in every two seconds of two of the four tables.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from metaclient.connection import Connection
 from metaclient.table import Table
 from metaclient_bench.figure import Outcome
 from metaclient_bench.latency_table import CLIENTS, LIMIT_SHARE, Reads, outcome_of
-from metaclient_bench.places import NATIVE_CLIENT, ROWS, TABLE, Place, place
+from metaclient_bench.places import FAKE, NATIVE_CLIENT, ROWS, TABLE, Place, place
 
 __all__ = ["run_on"]
 
 TASKS = 4
-PAUSE_EVERY_S, PAUSE_S = 0.5, 0.1
+PAUSE_EVERY_S, PAUSE_S = 2.0, 0.1
+#: What a call of the fake takes. Without it a STRONG read is a function call, and no read of a cluster is like that.
+CALL_S = 0.002
 WARM_UP = 200  # reads before the first that counts: the hedge delay rests on measurements
 
 
@@ -32,6 +34,9 @@ def run_on(quick: bool, backend: str) -> Outcome:
         with connect() as connection:
             for row in ROWS:
                 connection.table(TABLE).put(row, {b"cf:a": b"1"})
+            if where.name == FAKE:
+                for name in _servers(where, connection.table(TABLE)):
+                    where.cluster.slow(name, CALL_S)
         for is_paused in (False, True) if where.cluster is not None else (False,):
             with_pauses = ", server pauses" if is_paused else ""
             unlimited = {name: _run(where, connect, seconds, is_paused, *each) for name, each in CLIENTS.items()}
@@ -86,6 +91,12 @@ def _read(table: Table, consistency: str, seconds: float, rate: float | None) ->
     return taken, time.monotonic() - begun
 
 
+def _servers(where: Place, table: Table) -> list[str]:
+    """Return the names of the servers of the primaries."""
+    servers = sorted({table.connection.locate(TABLE, row).server for row in ROWS})
+    return [server.address if where.hbase is not None else server.host for server in servers]
+
+
 @contextmanager
 def _nothing() -> Iterator[None]:
     yield
@@ -95,8 +106,7 @@ def _nothing() -> Iterator[None]:
 def _pauses(where: Place, table: Table) -> Iterator[None]:
     """Pause the servers of the primaries in turn."""
     cluster = where.breakable()
-    servers = sorted({table.connection.locate(TABLE, row).server for row in ROWS})
-    names = [server.address if where.hbase is not None else server.host for server in servers]
+    names = _servers(where, table)
     is_over = threading.Event()
 
     def pause() -> None:
