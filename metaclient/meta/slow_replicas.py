@@ -62,7 +62,7 @@ class SlowLast:
 
 
 class LessToSlow:
-    """Wraps a selector: of the secondaries that it selects, slow ones come after the others. The primary stays last."""
+    """Wraps a selector: slow secondaries come after the other secondaries. The primary keeps its place."""
 
     def __init__(self, inner: MetaReplicaSelector) -> None:
         self._inner = inner
@@ -71,7 +71,8 @@ class LessToSlow:
     def select(self, lookup: Lookup, view: MetaView) -> Sequence[int]:
         order = self._inner.select(lookup, view)
         secondaries = [replica_id for replica_id in order if replica_id != 0]
-        return [*self._slow_last.order(secondaries, view), *order[len(secondaries) :]] if secondaries else order
+        ordered = iter(self._slow_last.order(secondaries, view)) if secondaries else iter(())
+        return [replica_id if replica_id == 0 else next(ordered) for replica_id in order]
 
     def on_wrong_location(self, region: RegionInfo, now: float) -> None:
         self._inner.on_wrong_location(region, now)

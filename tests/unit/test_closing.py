@@ -44,7 +44,7 @@ def watched(closing: Closing) -> WatchedGate:
 def test_callers_that_call_again_at_once_wait_for_the_end_of_close() -> None:
     """200 of them took the interpreter's lock from the closing thread, which then took 14 s to close 32 sockets."""
     connection = metaclient.connect("scripted:")
-    gate = watched(connection._closing)
+    gate = watched(connection.engine.closing)
     order: list[str] = []
 
     def call() -> None:
@@ -122,7 +122,7 @@ def test_a_close_that_calls_its_own_connection_does_not_wait_for_itself() -> Non
         with pytest.raises(ConnectionClosed):
             connection.tables()
 
-    connection._closing._gate = WatchedGate()  # type: ignore[assignment]  # it would wait for a minute
+    connection.engine.closing._gate = WatchedGate()  # type: ignore[assignment]  # it would wait for a minute
     connection._backend.close = close  # type: ignore[method-assign]
     connection.close()
 
@@ -136,7 +136,7 @@ def test_an_interrupted_close_leaves_no_caller_waiting() -> None:
     connection._backend.close = close  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         connection.close()
-    assert connection._closing._is_over
+    assert connection.engine.closing._is_over
     with pytest.raises(ConnectionClosed):
         connection.tables()
 
