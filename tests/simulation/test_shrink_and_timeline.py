@@ -16,7 +16,10 @@ DEFECT = "check_and_put_is_two_steps"  # it needs clients, and no fault at all
 @pytest.fixture(scope="module")
 def failure() -> Report:
     for seed in range(50):
-        report = run(drawn(seed, defect=DEFECT))
+        spec = drawn(seed, defect=DEFECT)
+        if spec.lines is not None:  # with a client less, other statements are preempted: such a failure rarely shrinks
+            continue
+        report = run(spec)
         if not report.is_good:
             return report
     pytest.fail("nothing failed")

@@ -11,7 +11,6 @@ from metaclient import keys
 from metaclient.connection import connect_to
 from metaclient.model import META_TABLE, Consistency, FamilyDescriptor, Result, Scan, TableDescriptor
 from metaclient.runtime import ThreadRuntime
-from metaclient.scanner import TableScanner
 from metaclient_fake import FakeCluster
 from metaclient_fake.front.gateway import GatewayClient
 from metaclient_fake.master.meta_table import META_INFO, meta_descriptor
@@ -71,7 +70,7 @@ def scan_meta(request: pytest.FixtureRequest, cluster: FakeCluster) -> Iterator[
 
 
 def _scan(connection: metaclient.Connection, scan: Scan) -> list[Result]:
-    return [result for result, _ in TableScanner(connection._operations, META_TABLE, scan, Consistency.STRONG, None)]
+    return [result for result, _ in connection.engine.scan_rows(META_TABLE, scan, Consistency.STRONG)]
 
 
 @pytest.fixture(scope="module")

@@ -14,11 +14,11 @@ pytest.importorskip("pyspark")
 
 import metaclient
 from metaclient import Connection
+from metaclient.engine import Engine
 from metaclient_fake import FakeCluster
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import TableSplit, plan
-from spark_connector.reading import split_reader as reading
 from spark_connector.reading.arrow import BadCellError, arrow_schema
 from spark_connector.reading.split_reader import count_split, read_split
 from spark_connector.schema.ranges import KeyRange
@@ -105,12 +105,12 @@ def rows(connection: Connection, made: Query, splits: list[TableSplit] | None = 
 
 @pytest.fixture
 def only_cells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever scans rows in this test has taken the wrong road."""
+    """Fail the test if rows are scanned instead of cells."""
 
     def never(*_: object) -> Any:
         raise AssertionError("rows were scanned")
 
-    monkeypatch.setattr(reading, "TableScanner", never)
+    monkeypatch.setattr(Engine, "scan_rows", never)
 
 
 LAYOUTS = [
@@ -161,14 +161,14 @@ def test_rows_in_pieces_take_the_other_road(filled: FakeCluster, monkeypatch: py
     made = query(**{"hbase.spark.query.batchsize": 1})
     with native(filled) as connection:
         wanted = rows(connection, query())
-        monkeypatch.setattr(reading, "CellScanner", None)
+        monkeypatch.setattr(Engine, "scan_cells", None)
         assert rows(connection, made) == wanted
 
 
 def test_a_backend_without_pages_of_cells_takes_the_other_road(
     filled: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "CellScanner", None)
+    monkeypatch.setattr(Engine, "scan_cells", None)
     with filled.connect() as direct:
         assert len(rows(direct, query())) == ROWS
 
