@@ -22,8 +22,13 @@ from __future__ import annotations
 import re
 import unicodedata
 from binascii import hexlify
+from bisect import bisect_left
 from functools import lru_cache
 from hashlib import md5
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _typeshed import SupportsLenAndGetItem
 
 __all__ = [
     "REPLICA_ID_MAX",
@@ -32,6 +37,7 @@ __all__ = [
     "column_sort_key",
     "contains",
     "contains_before",
+    "count_before_end",
     "earlier_end",
     "encoded_region_name",
     "ends_before_or_at",
@@ -48,6 +54,7 @@ __all__ = [
     "printable",
     "region_name",
     "row_key",
+    "sorts_before",
     "table_name",
 ]
 
@@ -122,12 +129,34 @@ def earlier_end(end_a: bytes, end_b: bytes) -> bytes:
     return min(end_a, end_b) if end_a and end_b else end_a or end_b
 
 
-def next_row(row: bytes) -> bytes:
-    r"""The smallest row after ``row``.
+def count_before_end(rows: SupportsLenAndGetItem[bytes], end: bytes, first: int = 0) -> int:
+    """Return the number of rows before ``end``, in rows that are sorted as bytes; the first ``first`` are before it.
 
-    >>> next_row(b"a")
-    b'a\x00'
+    >>> count_before_end([b"a", b"b", b"c"], b"c"), count_before_end([b"a", b"b", b"c"], b"")
+    (2, 3)
     """
+    return bisect_left(rows, end, first) if end else len(rows)
+
+
+def sorts_before(table: bytes, row: bytes, other: bytes) -> bool:
+    r"""Return True if ``row`` comes before ``other``: as bytes, and in hbase:meta by its own order.
+
+    >>> sorts_before(b"t", b"t,a,1", b"t,a\0,1"), sorts_before(b"hbase:meta", b"t,a,1", b"t,a\0,1")
+    (False, True)
+    """
+    if table == _META_TABLE:
+        return meta_sort_key(row) < meta_sort_key(other)
+    return row < other
+
+
+def next_row(row: bytes, table: bytes = b"") -> bytes:
+    r"""The smallest row after ``row``; in hbase:meta, the regions of a table come directly after the row of its state.
+
+    >>> next_row(b"a"), next_row(b"a", b"hbase:meta")
+    (b'a\x00', b'a,,')
+    """
+    if table == _META_TABLE and b"," not in row:
+        return meta_table_start(row)
     return row + b"\0"
 
 

@@ -18,6 +18,7 @@ from copy import copy
 from functools import partial
 from typing import Protocol, TypeVar
 
+from metaclient import keys
 from metaclient.backend import (
     Action,
     Answer,
@@ -203,7 +204,7 @@ class NativeBackend:
     def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> Answer[ScanPage]:
         if place is None:
             raise explain_missing_place()
-        if scan.limit == 0 or _is_empty(scan):
+        if scan.limit == 0 or _is_empty(table, scan):
             return ScanPage((), None, True, place.replica_id != 0, is_end_of_scan=True)
         server = place.server
         scanner = Scanner(server, scan, limit=row_limit(scan), priority=_priority(table), is_lost=True)
@@ -215,7 +216,7 @@ class NativeBackend:
         """Open a scanner as ``scan_open`` does; the page holds its cells in Arrow, for bulk readers."""
         if place is None:
             raise explain_missing_place()
-        if scan.limit == 0 or _is_empty(scan):
+        if scan.limit == 0 or _is_empty(table, scan):
             return make_empty_cell_page(is_stale=place.replica_id != 0)
         scanner = Scanner(place.server, scan, limit=row_limit(scan), priority=_priority(table), is_lost=True)
         return self._scanners.open(scanner, encode_open(place.region_name, scan), deadline, read_cell_page)
@@ -352,13 +353,14 @@ class NativeBackend:
 # -- responses ---------------------------------------------------------------------------------------------------------
 
 
-def _is_empty(scan: Scan) -> bool:
+def _is_empty(table: bytes, scan: Scan) -> bool:
     """Return True if the range holds no row. HBase reads a range whose ends are the same row as a get of that row."""
     if not scan.start_row or not scan.stop_row:
         return False
     if scan.start_row == scan.stop_row:
         return not (scan.include_start and scan.include_stop)
-    return (scan.start_row < scan.stop_row) if scan.is_reversed else (scan.start_row > scan.stop_row)
+    first, last = (scan.stop_row, scan.start_row) if scan.is_reversed else (scan.start_row, scan.stop_row)
+    return keys.sorts_before(table, last, first)
 
 
 def _priority(table: bytes) -> int:

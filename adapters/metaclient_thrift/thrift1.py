@@ -134,9 +134,7 @@ class Thrift1Backend(GatewayBackend):
             caching=scan.limit,
             limit=scan.limit,
         )
-        range_ = WireRange(
-            scan.start_row, scan.stop_row, scan.is_reversed
-        )  # the order of meta's rows is not that of their bytes
+        range_ = WireRange(META_TABLE, scan.start_row, scan.stop_row, scan.is_reversed)
         return MetaPage(_meta_rows(self._opened(META_TABLE, data, range_, deadline).rows))
 
     # -- reading -----------------------------------------------------------------------------------------------
@@ -200,11 +198,10 @@ class Thrift1Backend(GatewayBackend):
             raise Unsupported(
                 "a Thrift 1 scan shows the newest version of each cell and no delete markers: use thrift2:"
             )
-        return self._opened(table, scan, wire_range(scan, place.region if place is not None else None), deadline)
+        return self._opened(table, scan, wire_range(table, scan, place.region if place is not None else None), deadline)
 
     def _opened(self, table: bytes, scan: Scan, range_: WireRange, deadline: float) -> ScanPage:
-        is_empty = range_.is_empty and table != META_TABLE
-        if is_empty or scan.limit == 0:
+        if range_.is_empty or scan.limit == 0:
             return ScanPage((), None, True)
         wanted = scan.caching if scan.limit is None else min(scan.caching, scan.limit)
         wire = T.TScan(

@@ -136,7 +136,7 @@ class Thrift2Backend(GatewayBackend):
 
     def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> ScanPage:
         at = None if place is None else place.region.replica_id
-        range_ = wire_range(scan, place.region if place is not None else None)
+        range_ = wire_range(table, scan, place.region if place is not None else None)
         if range_.is_empty or scan.limit == 0:
             return ScanPage((), None, True, bool(at))
         wire = cells.scan_of(scan, range_.start, range_.stop, at)
@@ -164,7 +164,7 @@ class Thrift2Backend(GatewayBackend):
     def scan_open_cells(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> CellPage:
         """Open a scan, forwards only as in all backends, so that no row too many can come."""
         at = None if place is None else place.region.replica_id
-        range_ = wire_range(scan, place.region if place is not None else None)
+        range_ = wire_range(table, scan, place.region if place is not None else None)
         if range_.is_empty or scan.limit == 0:
             return _cell_page(CellRows.of(()), None, is_end=True, is_stale=bool(at))
         wire = cells.scan_of(scan, range_.start, range_.stop, at)

@@ -7,7 +7,6 @@ retries, and determines which of them cannot be written. A put may be written tw
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -109,8 +108,7 @@ def _places(
     begin = 0
     while begin < len(rows):
         place = operations.place(table, rows[begin], deadline)
-        end_key = b"" if place is None else place.region.end_key
-        end = bisect_left(rows, end_key, begin) if end_key else len(rows)
+        end = keys.count_before_end(rows, b"" if place is None else place.region.end_key, begin)
         found.append((place, end - begin))
         begin = end
     return found

@@ -154,7 +154,7 @@ class RegionWalk(Generic[P]):
         at = region.start_key if scan.is_reversed else region.end_key
         if not at:
             return False
-        if at <= scan.stop_row if scan.is_reversed else self._ends_in(region.end_key):
+        if self._ends_after(at) if scan.is_reversed else self._ends_in(at):
             return False
         self._at_row = at
         self._at_inclusive = not scan.is_reversed
@@ -163,6 +163,10 @@ class RegionWalk(Generic[P]):
     def _ends_in(self, end_key: bytes) -> bool:
         """Return True if a forward scan has no rows at or after this end of a region."""
         return keys.ends_before_or_at(self._scan.stop_row, end_key) and not self._stops_at(end_key)
+
+    def _ends_after(self, start_key: bytes) -> bool:
+        """Return True if a reversed scan has no rows before this start of a region."""
+        return not start_key or keys.ends_before_or_at(start_key, self._scan.stop_row)
 
     def _stops_at(self, row: bytes) -> bool:
         """Return True if the stop row is the first row of the next region and belongs to the scan."""
@@ -299,7 +303,7 @@ class RegionWalk(Generic[P]):
             return scan
         region = place.region
         if scan.is_reversed:
-            is_inside = region.start_key <= scan.stop_row
+            is_inside = self._ends_after(region.start_key)
             return scan if is_inside else replace(scan, stop_row=region.start_key, include_stop=True)
         is_inside = not region.end_key or self._ends_in(region.end_key)
         return scan if is_inside else replace(scan, stop_row=region.end_key, include_stop=False)

@@ -138,8 +138,7 @@ def _overlap(known: Snapshot, region: RegionInfo) -> tuple[int, int]:
     first = bisect_right(known.starts, region.start_key)
     if first and keys.overlaps(known.starts[first - 1], known.ends[first - 1], region.start_key, region.end_key):
         first -= 1
-    last = len(known.starts) if not region.end_key else bisect_left(known.starts, region.end_key)
-    return first, max(first, last)
+    return first, max(first, keys.count_before_end(known.starts, region.end_key))
 
 
 def _is_same_region(a: RegionLocations, b: RegionLocations) -> bool:

@@ -33,7 +33,7 @@ def fault_in(regions: Iterable[RegionInfo]) -> str | None:
     last: RegionInfo | None = None
     for region in regions:
         end = b"" if last is None else last.end_key
-        if last is not None and (not end or region.start_key < end):
+        if last is not None and not keys.ends_before_or_at(end, region.start_key):
             return _overlap(last, region)
         if region.start_key != end:
             return _hole(region.table, end, region.start_key)

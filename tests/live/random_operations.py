@@ -239,7 +239,7 @@ def scans(
 
     Such a range is answered by our own Thrift adapter: that proves nothing about HBase.
     """
-    return _scans(filters, batches).filter(lambda scan: not wire_range(scan).is_empty)
+    return _scans(filters, batches).filter(lambda scan: not wire_range(b"t", scan).is_empty)
 
 
 @st.composite

@@ -26,7 +26,7 @@ def meant(rows: list[bytes], scan: Scan, region: RegionInfo | None) -> list[byte
 
 def sent(rows: list[bytes], scan: Scan, region: RegionInfo | None) -> list[bytes]:
     """What a gateway answers to the range, and what is kept of it."""
-    wire = wire_range(scan, region)
+    wire = wire_range(b"t", scan, region)
     if wire.is_empty:
         return []
     kept: list[bytes] = []
