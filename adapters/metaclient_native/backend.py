@@ -49,6 +49,7 @@ from metaclient.model import (
 )
 from metaclient.row_limit import row_limit
 from metaclient.runtime import Pending, Runtime
+from metaclient.wire.reply_limit import read_reply_bytes_max
 from metaclient.wire.rpc.cellblock import decode_results
 from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.messages import MUTATE_REQUEST, MUTATE_RESPONSE, READ_PREAD, SCAN_REQUEST
@@ -127,7 +128,12 @@ class NativeBackend:
         parsed = NativeUrl.parse(url, properties)
         warn_unread(properties or {}, PROPERTIES, "HBase's own RPC")
         self._runtime = runtime
-        self._connections = Connections(runtime, Security.of(properties or {}, user=parsed.user), dial=dial)
+        self._connections = Connections(
+            runtime,
+            Security.of(properties or {}, user=parsed.user),
+            dial=dial,
+            reply_bytes_max=read_reply_bytes_max(properties or {}),
+        )
         self._registry: Registry
         if parsed.is_rpc:
             self._registry = RpcRegistry(parsed.endpoints, self._connections, runtime)

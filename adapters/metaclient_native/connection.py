@@ -32,6 +32,7 @@ from typing import TypeVar, cast
 from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, Overloaded, ServerUnreachable, translated
 from metaclient.runtime import Runtime
 from metaclient.runtime.waiting import Blocking
+from metaclient.wire.reply_limit import REPLY_BYTES_MAX, RESULT_BYTES_KEY
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.framing import CONNECTION_CALL_ID, FrameReader, Response, parse_response
 from metaclient.wire.rpc.protobuf import ProtocolError
@@ -89,7 +90,15 @@ class Connection:
     It has more than 30 methods because callers, the sender and the reader share one lock and the state that it guards.
     """
 
-    def __init__(self, address: ServiceAddress, *, runtime: Runtime, security: Security, dial: Dial) -> None:
+    def __init__(
+        self,
+        address: ServiceAddress,
+        *,
+        runtime: Runtime,
+        security: Security,
+        dial: Dial,
+        reply_bytes_max: int = REPLY_BYTES_MAX,
+    ) -> None:
         self._runtime = runtime
         self._blocking = cast("Blocking", runtime)  # the part of the runtime that a Pending uses
         self._now = runtime.now
@@ -108,7 +117,7 @@ class Connection:
         self._is_wanted = False  # a thread waits without reading: the task must read
         # Used by the reading thread only:
         self._stream: Stream | None = None
-        self._frames = FrameReader()
+        self._frames = FrameReader(reply_bytes_max, RESULT_BYTES_KEY)
         self._answered_at = float("-inf")  # when the last whole frame arrived
         self._asked_at = float("-inf")  # when the first call after that frame was made
         self._swept_at = float("-inf")

@@ -8,6 +8,7 @@ from typing import TypeVar
 from metaclient.errors import ConnectionClosed
 from metaclient.model import ServerName
 from metaclient.runtime import Runtime
+from metaclient.wire.reply_limit import REPLY_BYTES_MAX
 from metaclient.wire.stream import Dial, dial
 from metaclient_native.connection import Connection, PendingCall
 from metaclient_native.request import Request, ServiceAddress
@@ -25,10 +26,13 @@ RETIRED_MAX = 64
 class Connections:
     """The connections of one backend. ``dial`` makes their streams: plain TCP unless it is given."""
 
-    def __init__(self, runtime: Runtime, security: Security, *, dial: Dial = dial) -> None:
+    def __init__(
+        self, runtime: Runtime, security: Security, *, dial: Dial = dial, reply_bytes_max: int = REPLY_BYTES_MAX
+    ) -> None:
         self._runtime = runtime
         self._security = security
         self._dial = dial
+        self._reply_bytes_max = reply_bytes_max
         self._lock = runtime.lock()
         # Guarded by the lock; `_open` is also read without it, because each of its changes is one operation of a dict:
         self._open: dict[tuple[str, int, str], Connection] = {}
@@ -86,7 +90,11 @@ class Connections:
                     del self._open[gone]
                 host, port, service = address
                 connection = self._open[address] = Connection(
-                    address, runtime=self._runtime, security=self._security, dial=self._dial
+                    address,
+                    runtime=self._runtime,
+                    security=self._security,
+                    dial=self._dial,
+                    reply_bytes_max=self._reply_bytes_max,
                 )
                 try:
                     self._runtime.start_daemon(connection.run, name=f"native-{host}:{port}-{service}")

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 
 from metaclient.config.url_secrets import address_of, masked_url, refuse_credentials, split_url
 from metaclient.errors import ConfigError
+from metaclient.wire.reply_limit import RESULT_BYTES_KEY
 
 __all__ = ["PROPERTIES", "Endpoint", "NativeUrl"]
 
@@ -25,6 +26,7 @@ PROPERTIES = frozenset(
         "hbase.security.authentication",
         "hbase.zookeeper.quorum",
         _PORT_KEY,
+        RESULT_BYTES_KEY,
         "zookeeper.znode.parent",
     }
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from io import BytesIO
 from struct import Struct
 from typing import Any, TypeVar
 
@@ -11,11 +12,12 @@ from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TMessageType
 from thriftpy2.transport import TBufferedTransport, TFramedTransport
 
+from metaclient.wire.reply_limit import REPLY_BYTES_MAX, explain_reply_limit
 from metaclient.wire.thrift.idl import server_type
 from metaclient.wire.thrift.message_walk import MalformedMessage, walk_of
 from metaclient_thrift.binary import Incoming, NotOurs, RowReader
 from metaclient_thrift.messages import NotThrift, call_head, next_number, pack_number, read_reply, reply_head
-from metaclient_thrift.transports import REPLY_BYTES_MAX, Transport, explain_long_reply
+from metaclient_thrift.transports import Transport, explain_long_reply
 from metaclient_thrift.url import Gateway, ThriftUrl
 
 __all__ = ["Link", "Reply", "make_link"]
@@ -37,38 +39,51 @@ class Reply:
 
     ``head`` are the first bytes of the reply to this call in the binary protocol: type, method and sequence id.
     ``begun`` are the bytes that came after the previous reply. Bytes that remain in ``data`` belong to no call so far.
-    A reply of more than ``REPLY_BYTES_MAX`` bytes is a ConnectionError.
+    A reply of more than ``bytes_max`` bytes is a ConnectionError.
     """
 
-    __slots__ = ("_is_framed", "_left", "_transport", "data", "head")
+    __slots__ = ("_bytes_max", "_is_framed", "_left", "_transport", "data", "head")
 
-    def __init__(self, transport: Transport, head: bytes, *, is_framed: bool, begun: bytes = b"") -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        head: bytes,
+        *,
+        is_framed: bool,
+        begun: bytes = b"",
+        bytes_max: int = REPLY_BYTES_MAX,
+    ) -> None:
         self._transport = transport
+        self._bytes_max = bytes_max
         self._is_framed = is_framed
         self.head = head
         self.data = self._frame() if is_framed else begun or transport.read(BUFFER_BYTES)
-        self._left = REPLY_BYTES_MAX - len(self.data)
+        self._left = bytes_max - len(self.data)
 
     def _frame(self) -> bytes:
         head = self._exactly(_frame_size.size)
         size = _frame_size.unpack(head)[0]
-        if size > REPLY_BYTES_MAX:
-            text = f"the gateway announces a reply of {size} bytes; the limit is {REPLY_BYTES_MAX}"
+        if size > self._bytes_max:
+            text = f"the gateway announces a reply of {size} bytes; {explain_reply_limit(self._bytes_max)}"
             raise NotThrift(text, head if self.head.endswith(_FIRST_NUMBER) else b"")
         return self._exactly(size)
 
     def _exactly(self, size: int) -> bytes:
-        parts: list[bytes] = []
+        """Read so many bytes; BytesIO returns them without a copy, so that a frame takes its length in memory once."""
+        data = self._transport.read(min(size, _READ_BYTES_MAX)) if size else b""
+        if len(data) == size:
+            return data
+        whole = BytesIO()
+        size -= whole.write(data)
         while size:
-            parts.append(self._transport.read(min(size, _READ_BYTES_MAX)))
-            size -= len(parts[-1])
-        return b"".join(parts)
+            size -= whole.write(self._transport.read(min(size, _READ_BYTES_MAX)))
+        return whole.getvalue()
 
     def more(self, at: int) -> bytes:
         if self._is_framed:
             raise ConnectionError("the gateway's answer ends too early")
         if self._left <= 0:
-            raise explain_long_reply()
+            raise explain_long_reply(self._bytes_max)
         # As many bytes as have arrived already: a long row is decoded a few times, not once per packet.
         found = self._transport.read(min(max(BUFFER_BYTES, len(self.data)), _READ_BYTES_MAX))
         self._left -= len(found)
@@ -82,7 +97,7 @@ class Reply:
 
     def take_message(self, *, is_compact: bool) -> bytes:
         """Return the whole message for thriftpy2, after its bounds were checked; NotThrift if it is no message."""
-        walk = walk_of(REPLY_BYTES_MAX, is_compact=is_compact)
+        walk = walk_of(self._bytes_max, is_compact=is_compact)
         try:
             while (end := walk.end(self.data)) is None:
                 self.more(0)
@@ -128,6 +143,7 @@ class Link:
         "_is_framed",
         "_number",
         "_outgoing",
+        "_reply_bytes_max",
         "_service",
         "_source",
         "gateway",
@@ -147,7 +163,9 @@ class Link:
         is_framed: bool = False,
         is_compact: bool = False,
         decodes_text: bool = True,
+        reply_bytes_max: int = REPLY_BYTES_MAX,
     ) -> None:
+        self._reply_bytes_max = reply_bytes_max
         self.gateway = gateway
         self.transport = transport
         self.rows = rows
@@ -179,12 +197,12 @@ class Link:
     def call(self, method: str, *args: object) -> Any:
         """Make a call that thriftpy2 encodes and decodes."""
         number, head = self._send(method, args)
-        return self._receive(method, number, Reply(self.transport, head, is_framed=self._is_framed))
+        return self._receive(method, number, self._begin_reply(head))
 
     def ask(self, method: str, request: bytes | tuple[object, ...], read: Callable[[Incoming, RowReader], T]) -> T:
         """Send a request, as encoded arguments or as objects, and read the reply without thriftpy2."""
         number, head = self._send(method, request)
-        reply = Reply(self.transport, head, is_framed=self._is_framed)
+        reply = self._begin_reply(head)
         answer = self._read_answer(method, number, reply, read)
         if reply.data:
             self.has_surplus = True
@@ -208,7 +226,7 @@ class Link:
         begun = b""
         for number, head in sent:
             self.owed -= 1
-            reply = Reply(self.transport, head, is_framed=self._is_framed, begun=begun)
+            reply = self._begin_reply(head, begun)
             answers.append(self._read_answer(method, number, reply, read))
             begun = reply.data
         self.has_surplus = bool(begun)
@@ -225,7 +243,7 @@ class Link:
     def call_void(self, method: str, request: bytes) -> None:
         """Send a request, as encoded arguments, whose reply is void or an error."""
         number, head = self._send(method, request)
-        reply = Reply(self.transport, head, is_framed=self._is_framed)
+        reply = self._begin_reply(head)
         if reply.data != head + b"\0":  # a void reply has no more bytes
             self._receive(method, number, reply)
 
@@ -248,6 +266,9 @@ class Link:
             protocol.write_message_end()
             protocol.trans.flush()
         return number, reply_head(method) + packed
+
+    def _begin_reply(self, head: bytes, begun: bytes = b"") -> Reply:
+        return Reply(self.transport, head, is_framed=self._is_framed, begun=begun, bytes_max=self._reply_bytes_max)
 
     def _receive(self, method: str, number: int, reply: Reply) -> Any:
         """Read a whole reply with thriftpy2, and note bytes after it in ``has_surplus``."""
@@ -282,6 +303,7 @@ def make_link(
         is_framed=url.is_framed,
         is_compact=url.is_compact,
         decodes_text=decodes_text,
+        reply_bytes_max=url.reply_bytes_max,
     )
 
 

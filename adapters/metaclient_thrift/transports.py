@@ -10,18 +10,19 @@ import errno
 import io
 import ssl
 from collections.abc import Callable
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Protocol, cast
 
 from metaclient.errors import ServerUnreachable
+from metaclient.wire.reply_limit import REPLY_BYTES_MAX, explain_reply_limit
 from metaclient.wire.stream import Dial, Stream, dial
 from metaclient.wire.tls import tls_dial
 from metaclient_thrift.url import Gateway, ThriftUrl
 
-__all__ = ["REPLY_BYTES_MAX", "HttpTransport", "StreamTransport", "Transport", "connect", "explain_long_reply"]
+__all__ = ["HttpTransport", "StreamTransport", "Transport", "connect", "explain_long_reply"]
 
-#: The bytes of a reply at most, however it is framed: as many as of HBase's RPC (hbase.ipc.max.request.size).
-REPLY_BYTES_MAX = 256 << 20
+#: The bytes of one read of an HTTP body.
+_READ_BYTES = 1 << 20
 
 
 class Transport(Protocol):
@@ -143,12 +144,21 @@ class HttpTransport:
 
     is_pipelined = False
 
-    def __init__(self, gateway: Gateway, path: str, *, dial: Dial, now: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        gateway: Gateway,
+        path: str,
+        *,
+        dial: Dial,
+        now: Callable[[], float],
+        reply_bytes_max: int = REPLY_BYTES_MAX,
+    ) -> None:
         self._gateway = gateway
         self._connection = HTTPConnection(gateway.host, gateway.port)
         self._path = path
         self._dial = dial
         self._now = now
+        self._reply_bytes_max = reply_bytes_max
         self._stream: Stream | None = None
         self._deadline = 0.0
         self._request = bytearray()
@@ -180,13 +190,20 @@ class HttpTransport:
         try:
             self._connection.request("POST", self._path, bytes(self._request), headers)
             answer = self._connection.getresponse()
-            self._reply = answer.read(REPLY_BYTES_MAX + 1)
-            if len(self._reply) > REPLY_BYTES_MAX:
-                raise explain_long_reply()
+            self._reply = self._read_body(answer)
         except HTTPException as error:
             raise ConnectionResetError(errno.ECONNRESET, f"no HTTP answer: {error!r}") from error
         if answer.status != 200:
             raise ConnectionError(f"the gateway answered HTTP {answer.status} {answer.reason}")
+
+    def _read_body(self, answer: HTTPResponse) -> bytes:
+        """Return the body; BytesIO returns it without a copy, so that it takes its length in memory once."""
+        body = io.BytesIO()
+        while data := answer.read(_READ_BYTES):
+            body.write(data)
+            if body.tell() > self._reply_bytes_max:
+                raise explain_long_reply(self._reply_bytes_max)
+        return body.getvalue()
 
     def read(self, size: int) -> bytes:
         data = self._reply[self._at : self._at + size]
@@ -210,9 +227,9 @@ class HttpTransport:
             self._stream.leave_to_parent()
 
 
-def explain_long_reply() -> ConnectionError:
-    """Return the error for a reply of more than ``REPLY_BYTES_MAX`` bytes."""
-    return ConnectionError(f"the gateway's answer has more than {REPLY_BYTES_MAX} bytes: ask for fewer rows at once")
+def explain_long_reply(bytes_max: int) -> ConnectionError:
+    """Return the error for a reply of more than ``bytes_max`` bytes."""
+    return ConnectionError(f"the gateway's answer has more than {bytes_max} bytes: {explain_reply_limit(bytes_max)}")
 
 
 def connect(
@@ -222,7 +239,7 @@ def connect(
     chosen = dial or _choose_dial(url)
     try:
         if url.is_http:
-            http = HttpTransport(gateway, url.path, dial=chosen, now=now)
+            http = HttpTransport(gateway, url.path, dial=chosen, now=now, reply_bytes_max=url.reply_bytes_max)
             http.begin(deadline)
             http.connect()
             return http

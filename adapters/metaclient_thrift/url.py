@@ -22,6 +22,7 @@ from urllib.parse import parse_qsl
 
 from metaclient.config.url_secrets import address_of, masked_url, refuse_credentials, split_url
 from metaclient.errors import ConfigError
+from metaclient.wire.reply_limit import REPLY_BYTES_MAX, RESULT_BYTES_KEY, read_reply_bytes_max
 
 __all__ = ["DEFAULT_PORT", "PROPERTIES", "Gateway", "ThriftUrl"]
 
@@ -37,7 +38,7 @@ _OPTIONS = ("transport", "protocol", "connections", "retries_inside_s", "ca", "v
 _FRAMED_KEY = "hbase.regionserver.thrift.framed"
 _COMPACT_KEY = "hbase.regionserver.thrift.compact"
 #: The properties of HBase that a Thrift backend reads.
-PROPERTIES = frozenset({_FRAMED_KEY, _COMPACT_KEY})
+PROPERTIES = frozenset({_FRAMED_KEY, _COMPACT_KEY, RESULT_BYTES_KEY})
 
 
 class Gateway(NamedTuple):
@@ -68,6 +69,7 @@ class ThriftUrl:
     retries_inside_s: float = RETRIES_INSIDE_S
     ca_file: str | None = None
     verifies: bool = True
+    reply_bytes_max: int = REPLY_BYTES_MAX
 
     @property
     def is_http(self) -> bool:
@@ -111,6 +113,7 @@ class ThriftUrl:
             retries_inside_s=_number("retries_inside_s", options, RETRIES_INSIDE_S, at_least=0),
             ca_file=options.get("ca"),
             verifies=_choice("verify", options, ("true", "false")) == "true",
+            reply_bytes_max=read_reply_bytes_max(properties or {}),
         )
 
 

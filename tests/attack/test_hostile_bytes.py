@@ -14,8 +14,8 @@ import pytest
 
 import metaclient
 from metaclient import MetaClientError
+from metaclient.wire.reply_limit import REPLY_BYTES_MAX
 from metaclient_fake import FakeCluster
-from metaclient_thrift.transports import REPLY_BYTES_MAX
 from tests.attack.conftest import Figure, nothing_leaks
 from tests.fuzz.decoders import DECODERS
 from tests.fuzz.runs import MEMORY_MAX, checked, peak_bytes, reset_peak_bytes
@@ -42,11 +42,11 @@ STREAMS = {
 }
 #: The same, of replies that are well-formed as long as they are not longer than the greatest reply.
 GREAT_STREAMS = {
-    "long frame": ((256 << 20).to_bytes(4, "big"), b"a" * 65_536),
+    "long frame": (REPLY_BYTES_MAX.to_bytes(4, "big"), b"a" * 65_536),
     "HTTP body": (b"HTTP/1.1 200 OK\r\n\r\n", b"a" * 65_536),
 }
-#: A reply's bytes, and a copy of them while it is decoded.
-GREAT_MAX = 2 * REPLY_BYTES_MAX + MEMORY_MAX
+#: A reply's bytes, once.
+GREAT_MAX = REPLY_BYTES_MAX + MEMORY_MAX
 OPERATION_S, GRACE_S = 2.0, 3.0
 FUZZ_S = float(os.environ.get("METACLIENT_ATTACK_FUZZ_S", "30"))
 _JOIN_S = 10.0

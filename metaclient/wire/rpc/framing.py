@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from io import BytesIO
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
@@ -54,7 +55,8 @@ REGISTRY_PREAMBLE: Final = b"Regist"
 SECURITY_PREAMBLE: Final = b"Securi"
 #: The call id of a response about the connection itself (-1 as uint32).
 CONNECTION_CALL_ID: Final = 0xFFFFFFFF
-#: hbase.ipc.max.request.size, of requests; a longer response is no frame.
+#: The most bytes of a request (SimpleRpcServer).
+FRAME_BYTES_KEY: Final = "hbase.ipc.max.request.size"
 FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
 #: The version in the connection header: from 1.3 on a Get is answered with a cell block, from 1.4 on ScannerReset is
 #: sent.
@@ -342,52 +344,62 @@ def _inside(end: int, frame: bytes, what: str) -> int:
 
 
 class FrameReader:
-    """Splits the received bytes into frames; ProtocolError for a length over ``bytes_max``.
+    """Splits the received bytes into frames; ProtocolError for a length over ``bytes_max``, which ``key`` sets.
 
     >>> reader = FrameReader()
     >>> list(reader.feed(b"\\x00\\x00\\x00\\x02ab\\x00\\x00")), list(reader.feed(b"\\x00\\x01c"))
     ([b'ab'], [b'c'])
     """
 
-    __slots__ = ("_kept", "_max", "missing")
+    __slots__ = ("_body", "_head", "_key", "_max", "missing")
 
-    def __init__(self, bytes_max: int = FRAME_BYTES_MAX) -> None:
+    def __init__(self, bytes_max: int = FRAME_BYTES_MAX, key: str = FRAME_BYTES_KEY) -> None:
         self._max = bytes_max
-        self._kept = bytearray()
+        self._key = key
+        # Of an incomplete frame: the first bytes of its length, or its body without the length. BytesIO returns a
+        # complete body without a copy, so that a frame takes its length in memory once.
+        self._head = b""
+        self._body: BytesIO | None = None
         #: At least this many bytes are missing before the next frame is complete.
         self.missing = 4
 
     @property
     def buffered(self) -> int:
         """The number of bytes of the incomplete frame."""
-        return len(self._kept)
+        return len(self._head) if self._body is None else 4 + self._body.tell()
 
     def feed(self, data: bytes) -> Iterable[bytes]:
         """Return the frames that are complete now, without their lengths."""
         size = len(data) - 4
-        if size >= 0 and not self._kept and _length_of(data)[0] == size <= self._max:
+        if size >= 0 and self._body is None and not self._head and _length_of(data)[0] == size <= self._max:
             return (data[4:],)  # exactly one whole frame
         return self._cut(data)
 
     def _cut(self, data: bytes) -> Iterator[bytes]:
-        if self._kept:
-            self._kept += data
-            self.missing -= len(data)
-            if self.missing > 0:
+        body = self._body
+        if body is not None:
+            taken = body.write(memoryview(data)[: self.missing])
+            self.missing -= taken
+            if self.missing:
                 return
-            data = bytes(self._kept)
-            self._kept.clear()
+            self._body = None
+            yield body.getvalue()
+            data = data[taken:]
+        elif self._head:
+            data = self._head + data
+        self._head = b""
+        self.missing = 4
         at, size = 0, len(data)
-        wanted = 4
         while size - at >= 4:
             length = int.from_bytes(data[at : at + 4], "big")
             if length > self._max:
-                raise ProtocolError(f"a frame of {length} bytes: the limit is {self._max}")
+                raise ProtocolError(f"a frame of {length} bytes: the limit is {self._max} ({self._key})")
             end = at + 4 + length
             if end > size:
-                wanted = 4 + length
-                break
+                self._body = BytesIO()
+                self.missing = length - self._body.write(memoryview(data)[at + 4 :])
+                return
             yield data[at + 4 : end]
             at = end
-        self._kept += data[at:]
-        self.missing = wanted - len(self._kept)
+        self._head = data[at:]
+        self.missing = 4 - len(self._head)

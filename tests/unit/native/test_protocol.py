@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -723,3 +724,32 @@ def test_tag_of_a_field_is_what_encode_writes_before_its_value() -> None:
         for name, field in message.by_name.items():
             if field.kind in ("unsigned", "signed") and not field.is_repeated:
                 assert encode(message, {name: 1}) == message.tag(name) + b"\x01"
+
+
+@pytest.mark.parametrize("piece_bytes", [1, 3, 4, 5, 7, 64])
+def test_frames_are_whole_however_the_network_cuts_them(piece_bytes: int) -> None:
+    frames = [b"", b"a", b"bcd", b"", b"e" * 40, b"f"]
+    stream = b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames)
+    reader = framing.FrameReader()
+    found: list[bytes] = []
+    for at in range(0, len(stream), piece_bytes):
+        found += reader.feed(stream[at : at + piece_bytes])
+        rest = stream[at + piece_bytes :]
+        assert not rest or 0 < reader.missing <= len(rest)
+    assert found == frames
+    assert reader.buffered == 0
+
+
+def test_long_frame_takes_its_length_in_memory_once() -> None:
+    size, piece = 32 << 20, bytes(1 << 20)
+    reader = framing.FrameReader()
+    tracemalloc.start()
+    try:
+        found = list(reader.feed(size.to_bytes(4, "big")))
+        for _ in range(size // len(piece)):
+            found += reader.feed(piece)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert [len(frame) for frame in found] == [size]
+    assert peak < 1.5 * size  # the buffer is an eighth greater while it grows

@@ -11,16 +11,16 @@ from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TMessageType
 from thriftpy2.transport import TMemoryBuffer
 
+from metaclient.errors import ConfigError
 from metaclient.wire.stream import dial
 from metaclient.wire.thrift import message_walk
 from metaclient.wire.thrift.idl import thrift2
 from metaclient.wire.thrift.message_walk import MalformedMessage, walk_of
-from metaclient_thrift import link as link_module
 from metaclient_thrift import transports
 from metaclient_thrift.binary import Rows1, Rows2, read_row, read_rows
 from metaclient_thrift.link import Link, Reply
 from metaclient_thrift.messages import NotThrift, pack_number, reply_head
-from metaclient_thrift.url import Gateway
+from metaclient_thrift.url import Gateway, ThriftUrl
 
 T2 = thrift2()
 BYTES_MAX = 1 << 20
@@ -165,26 +165,40 @@ def test_megabyte_that_would_become_gigabytes_of_objects_is_refused(name: str, b
 
 
 @pytest.mark.parametrize("is_compact", [False, True])
-def test_endless_unframed_reply_ends_at_the_bound(is_compact: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "REPLY_BYTES_MAX", BYTES_MAX)
+def test_endless_unframed_reply_ends_at_the_bound(is_compact: bool) -> None:
     head = b"\x82\x41\x01\x03get" if is_compact else HEAD
     endless = b"\x15\x02" if is_compact else b"\x03\0\1\1"
     stream = Bytes(head, endless)
     with pytest.raises(ConnectionError):
-        link(stream, is_compact=is_compact).call("get", b"t", T2.TGet(b"r"))
+        link(stream, is_compact=is_compact, reply_bytes_max=BYTES_MAX).call("get", b"t", T2.TGet(b"r"))
     assert stream.taken <= 2 * BYTES_MAX
 
 
-def test_endless_rows_read_by_hand_end_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link_module, "REPLY_BYTES_MAX", BYTES_MAX)
+def test_endless_rows_read_by_hand_end_at_the_bound() -> None:
     stream = Bytes(HEAD + b"\x0f\0\0\x0c" + struct.pack(">i", 2**31 - 1), ROW + b"\0")
-    assert peak_of(lambda: link(stream).ask("get", b"", read_rows)) < message_walk.MEMORY_PER_BYTE * BYTES_MAX
+    bounded = link(stream, reply_bytes_max=BYTES_MAX)
+    assert peak_of(lambda: bounded.ask("get", b"", read_rows)) < message_walk.MEMORY_PER_BYTE * BYTES_MAX
     assert stream.taken <= 2 * BYTES_MAX
+
+
+def test_long_frame_takes_its_length_in_memory_once() -> None:
+    size = 32 << 20
+    stream = Bytes(struct.pack(">I", size), b"a" * 65_536)
+    peak = peak_of(lambda: link(stream, is_framed=True).ask("get", b"", read_row))
+    assert stream.taken == size + 4
+    assert peak < 1.5 * size  # the buffer is an eighth greater while it grows
+
+
+def test_longer_replies_are_received_where_the_server_allows_them() -> None:
+    with pytest.raises(ConnectionError, match=r"hbase\.server\.scanner\.max\.result\.size"):
+        Reply(Bytes(struct.pack(">I", 200 << 20)), HEAD, is_framed=True)  # type: ignore[arg-type]
+    url = ThriftUrl.parse("thrift2://gateway", {"hbase.server.scanner.max.result.size": str(400 << 20)})
+    assert url.reply_bytes_max > 400 << 20
+    with pytest.raises(ConfigError, match="must be a number of bytes"):
+        ThriftUrl.parse("thrift2://gateway", {"hbase.server.scanner.max.result.size": "much"})
 
 
 def test_endless_http_body_ends_at_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transports, "REPLY_BYTES_MAX", BYTES_MAX)
-
     class Answer:
         status, reason, read_bytes = 200, "OK", 0
 
@@ -203,7 +217,7 @@ def test_endless_http_body_ends_at_the_bound(monkeypatch: pytest.MonkeyPatch) ->
         def getresponse(self) -> Answer:
             return answer
 
-    stream = transports.HttpTransport(Gateway("h", 1), "/", dial=dial, now=lambda: 0.0)
+    stream = transports.HttpTransport(Gateway("h", 1), "/", dial=dial, now=lambda: 0.0, reply_bytes_max=BYTES_MAX)
     stream.begin(1.0)
     monkeypatch.setattr(stream, "_connection", Connection())
     with pytest.raises(ConnectionError, match="more than"):
