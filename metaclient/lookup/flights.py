@@ -82,10 +82,13 @@ class Flights:
         for flight in flights:
             flight.pending.fail(ConnectionClosed("the connection was closed during the lookup"))
 
-    def board(self, lookup: Lookup, replica_id: int, generation: int) -> tuple[Flight | None, Sequence[Flight]]:
+    def board(
+        self, lookup: Lookup, replica_id: int, generation: int, made: list[Flight]
+    ) -> tuple[Flight | None, Sequence[Flight]]:
         """Return a flight for the lookup, or None when too many are running; and the flights that run already.
 
-        Without other flights, the returned flight is new and the caller has to make it.
+        Without other flights, the returned flight is new and the caller has to make it. A new flight is also appended
+        to ``made``, before other callers can see it: an interrupt may come before the caller gets the returned value.
         """
         row = lookup.row or b""
         with self._lock:
@@ -98,6 +101,7 @@ class Flights:
             if len(flights) >= self._config.locate_concurrency:
                 return None, flights
             flight = self._new_flight(lookup, replica_id)
+            made.append(flight)
             self._flights[lookup.table] = (*flights, flight)
             return flight, ()
 

@@ -146,19 +146,28 @@ class Locator:
                         known.hits += 1
                         return entry
                     generation = max(generation, self.cache.failed_generation(table, entry.region, replica_id))
-            flight, others = self._flights.board(lookup, replica_id, generation)
-            if flight is None:
-                self._wait_for_any(others, lookup, deadline)
-            elif others:
-                self._telemetry.count("metaclient.lookups.joined")
-                self._wait_for(flight, lookup, replica_id, deadline)
+            made: list[Flight] = []
+            try:
+                flight, others = self._flights.board(lookup, replica_id, generation, made)
+                if flight is None:
+                    self._wait_for_any(others, lookup, deadline)
+                    continue
                 reload = False
-            else:
-                known.misses += 1
-                found = self._fly(flight, lookup, deadline)
-                if found is not None:
-                    return found
-                reload = False
+                if others:
+                    self._telemetry.count("metaclient.lookups.joined")
+                    self._wait_for(flight, lookup, replica_id, deadline)
+                else:
+                    known.misses += 1
+                    found = self._fly(flight, lookup, deadline)
+                    if found is not None:
+                        return found
+            except BaseException as error:
+                # An interrupt before the flight, or while it ended: no caller may wait for a flight that nobody makes.
+                for one in made:
+                    if not one.pending.is_done:
+                        self._flights.land(table, one)
+                        one.pending.fail(error)
+                raise
 
     def _meta_region(self, replica_id: int, reload: bool, deadline: float) -> RegionLocations:
         """Return the one region of hbase:meta, which no row describes: the registry has the places of its replicas."""

@@ -9,7 +9,7 @@ also when the old mark has expired and was not yet swept), the life grows, the n
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
+from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -28,6 +28,9 @@ class _Mark:
 
 class StaleRanges:
     """The marks of one connection. Not thread-safe: the owner calls it under a lock.
+
+    A mark is entered before its start key and removed after it, so that an interrupt (KeyboardInterrupt, a signal
+    handler that raises) between the two steps leaves no start key without a mark.
 
     >>> marks = StaleRanges(base_s=3.0, max_s=30.0, marks_max=100)
     >>> marks.add(RegionInfo(b"t", b"g", b"m", 1), now=0.0)
@@ -48,13 +51,16 @@ class StaleRanges:
     def add(self, region: RegionInfo, now: float) -> None:
         """Mark the range of a region."""
         key = (region.table, region.start_key)
-        old = self._marks.pop(key, None)
-        if old is None:
-            insort(self._starts.setdefault(region.table, []), region.start_key)
+        old = self._marks.get(key)
         # The life doubles when the range fails again within one more life after the end of the old mark.
         goes_on = old is not None and now < old.until + old.life_s
         life_s = min(old.life_s * 2, self._max_s) if old is not None and goes_on else self._base_s
         self._marks[key] = _Mark(region.end_key, now + life_s, life_s)
+        self._marks.move_to_end(key)
+        starts = self._starts.setdefault(region.table, [])
+        at = bisect_left(starts, region.start_key)
+        if at == len(starts) or starts[at] != region.start_key:
+            starts.insert(at, region.start_key)
         while len(self._marks) > self._marks_max:
             self._drop(next(iter(self._marks)))
 
@@ -77,8 +83,10 @@ class StaleRanges:
         return covers(key[1], mark.end_key, row)
 
     def _drop(self, key: tuple[bytes, bytes]) -> None:
-        del self._marks[key]
-        starts = self._starts[key[0]]
-        del starts[bisect_left(starts, key[1])]
+        starts = self._starts.get(key[0], [])
+        at = bisect_left(starts, key[1])
+        if at < len(starts) and starts[at] == key[1]:
+            del starts[at]
         if not starts:
-            del self._starts[key[0]]
+            self._starts.pop(key[0], None)
+        del self._marks[key]

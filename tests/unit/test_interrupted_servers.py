@@ -9,12 +9,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import count
 from types import FrameType
 
 import greenlet
 import pytest
 
 from metaclient import Table
+from metaclient.meta.stale import StaleRanges
+from metaclient.model import RegionInfo
 from metaclient.runtime import SimRuntime
 from metaclient_fake import FakeCluster
 
@@ -158,3 +161,40 @@ def test_interrupt_at_any_instant_leaves_a_write_done_or_not_done(
             cluster.wait_until_replicated()
             assert dict(table.row(ROWS[1], replica_id=1)) == before
         assert instant > 40, "a call has more instants than that"
+
+
+def test_interrupt_at_each_instant_of_a_lookup_leaves_no_caller_waiting_for_it(cluster: FakeCluster) -> None:
+    with cluster.connect() as connection:
+        locator = connection.engine.locator
+        for instant in count(1):
+            locator.cache.drop(b"t")
+            is_over = not Interrupt(instant).during(partial(connection.locate, "t", ROWS[0]))
+            assert len(locator._flights) == 0, f"instant {instant}: a lookup is in flight, and nobody makes it"
+            begun = cluster.runtime.now()
+            assert connection.locate("t", ROWS[0]).region.table == b"t"
+            assert cluster.runtime.now() - begun < 1.0, f"instant {instant}"
+            if is_over:
+                break
+    assert instant > 100, "a lookup has more instants: were they seen?"
+
+
+def test_interrupt_at_each_instant_of_a_mark_leaves_no_start_key_without_a_mark() -> None:
+    regions = [RegionInfo(b"t", start, b"", 1) for start in (b"a", b"b", b"a", b"c")]
+    for instant in count(1):
+        marks = StaleRanges(base_s=1.0, max_s=4.0, marks_max=2)
+
+        def mark_all(marks: StaleRanges = marks) -> None:
+            for now, region in enumerate(regions):
+                marks.add(region, now)
+                marks.covers(b"t", b"z", now + 9.0)  # drops a mark
+
+        is_over = not Interrupt(instant).during(mark_all)
+        for row in (b"a", b"b", b"c"):
+            assert marks.covers(b"t", row, now=100.0) is False
+        for region in regions:
+            marks.add(region, now=200.0)
+        assert marks.covers(b"t", b"c", now=200.5)
+        assert len(marks) <= 2
+        if is_over:
+            break
+    assert instant > 20, "marks have more instants: were they seen?"

@@ -30,7 +30,7 @@ from metaclient.model import META_TABLE, ServerName, TableDescriptor, TableState
 from metaclient.runtime import Runtime
 from metaclient_fake.config.cluster import ClusterConfig
 from metaclient_fake.coordination.registry import Registry
-from metaclient_fake.master import balancer
+from metaclient_fake.master import balancer, server_crash
 from metaclient_fake.master.assignment import AssignmentManager, copy_of
 from metaclient_fake.master.meta_table import META_INFO, MetaTable, meta_descriptor
 from metaclient_fake.master.region_states import RegionGroup, RegionNode, RegionState, RegionStates
@@ -181,10 +181,6 @@ class Master:
                 return
 
     def _recover(self, name: ServerName) -> None:
-        from metaclient_fake.master import (
-            server_crash,  # a procedure imports the master's type, so the master imports it late
-        )
-
         try:
             server_crash.recover(self, name)
         except ConnectionClosed:

@@ -13,10 +13,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from metaclient.model import ServerName, TableState
-from metaclient_fake.master.master import Master
 from metaclient_fake.master.region_states import RegionNode, RegionState
+
+if TYPE_CHECKING:
+    from metaclient_fake.master.master import Master
 
 __all__ = ["recover"]
 
