@@ -109,6 +109,7 @@ class ThreadRuntime(Blocking):
         self._mutex = threading.Lock()  # guards all below, the threads above, and writes of _closed
         self._queue: deque[Task[Any]] = deque()
         self._idle: list[_IdleWorker] = []
+        self._ending: list[threading.Thread] = []  # no longer in the fields above, but not at their end yet
         self._timer_thread: threading.Thread | None = None
         self._timer_waiter = _ThreadWaiter(self)
         self._peak = 0
@@ -187,7 +188,12 @@ class ThreadRuntime(Blocking):
     def _serve(self, task: Task[Any]) -> None:
         task._run()
         with self._mutex:
+            self._note_ending()
             self._daemons.pop(threading.current_thread(), None)  # gone when it forked before it was noted there
+
+    def _note_ending(self) -> None:
+        """Let close() join this thread, which is about to end; the caller holds the mutex."""
+        self._ending = [*(thread for thread in self._ending if thread.is_alive()), threading.current_thread()]
 
     def _work(self, first: Task[Any]) -> None:
         task: Task[Any] | None = first
@@ -209,6 +215,7 @@ class ThreadRuntime(Blocking):
                 return idle.task
         with self._mutex:
             if idle.task is None:  # else it was handed over in the moment in which we gave up waiting
+                self._note_ending()
                 self._idle.remove(idle)
                 del self._workers[idle.thread]
         return idle.task
@@ -244,6 +251,7 @@ class ThreadRuntime(Blocking):
         with self._mutex:
             if self._timers.next_instant() is not None:
                 return False
+            self._note_ending()
             self._timer_thread = None
             return True
 
@@ -255,7 +263,7 @@ class ThreadRuntime(Blocking):
             self._closed = True
             queued = list(self._queue)
             self._queue.clear()
-            threads = [*self._workers, *self._daemons]
+            threads = [*self._workers, *self._daemons, *self._ending]
             if self._timer_thread is not None:
                 threads.append(self._timer_thread)
         self._timers.clear()

@@ -775,3 +775,39 @@ def test_missing_greenlet_names_the_command(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "greenlet", None)
     with pytest.raises(ImportError, match=r"pip install 'hbase-metaclient\[sim\]'"):
         SimRuntime()
+
+
+class _HeldMutex:
+    """A mutex that holds one thread right after it has released it."""
+
+    def __init__(self, held_name: str) -> None:
+        self._lock = threading.Lock()
+        self._held_name = held_name
+        self.is_held = threading.Event()
+        self.may_end = threading.Event()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+        if threading.current_thread().name == self._held_name:
+            self.is_held.set()
+            assert self.may_end.wait(PATIENCE_S)
+
+
+def test_close_joins_a_daemon_that_has_just_removed_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    joined: list[str] = []
+    runtime = ThreadRuntime(name="r")
+    mutex = _HeldMutex("r-ends")
+    runtime._mutex = mutex  # type: ignore[assignment]  # what the runtime uses of a lock
+    task = runtime.start_daemon(threading.get_ident, name="ends")
+    assert mutex.is_held.wait(PATIENCE_S)
+    assert task.is_done
+    assert not runtime._daemons
+    monkeypatch.setattr(threading.Thread, "join", lambda thread, timeout=None: joined.append(thread.name))
+    try:
+        runtime.close()
+        assert joined == ["r-ends"]
+    finally:
+        mutex.may_end.set()
