@@ -217,7 +217,11 @@ class FakeBackend:
                 raise
             except BaseException:
                 if is_write:
-                    server.write_was_torn()
+                    try:
+                        server.write_was_torn()
+                    except BaseException:  # a second interrupt
+                        server.write_was_torn()
+                        raise
                 raise
             finally:
                 handlers.free.extend(taken)
@@ -300,7 +304,11 @@ def _write(server: RegionServer, method: Callable[[DataCalls, *Ts], T], *argumen
     except MetaClientError:
         raise
     except BaseException:
-        server.write_was_torn()
+        try:
+            server.write_was_torn()
+        except BaseException:  # a second interrupt
+            server.write_was_torn()
+            raise
         raise
 
 

@@ -26,6 +26,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptio
 
 ROWS = [b"r%03d" % number for number in range(4)]
 CELLS = [b"cf:a", b"cf:b", b"cf:n"]
+#: Of two interrupts, the first comes at every third instant, and the second this many functions later.
+STRIDE = 3
+AGAIN = (1, 2, 3, 5, 9, 17)
 
 
 class Interrupted(BaseException):
@@ -33,10 +36,14 @@ class Interrupted(BaseException):
 
 
 class Interrupt:
-    """Raises Interrupted at one instant of a call."""
+    """Raises Interrupted at one instant of a call, and once more at the ``again``-th function that begins after it.
 
-    def __init__(self, instant: int) -> None:
+    Python removes a profile function that raises, so a trace function makes the second interrupt.
+    """
+
+    def __init__(self, instant: int, again: int = 0) -> None:
         self.left = instant
+        self.again = again
         self.caller = greenlet.getcurrent()  # simulated servers have greenlets of their own
 
     def __call__(self, frame: FrameType, event: str, argument: object) -> None:
@@ -48,15 +55,27 @@ class Interrupt:
                 sys.setprofile(None)
                 raise Interrupted
 
+    def trace(self, frame: FrameType, event: str, argument: object) -> None:
+        if self.left > 0 or self.again == 0 or greenlet.getcurrent() is not self.caller:
+            return
+        if not frame.f_globals["__name__"].startswith("metaclient.runtime"):
+            self.again -= 1
+            if self.again == 0:
+                raise Interrupted
+
     def during(self, call: Callable[[], object]) -> bool:
         """Return whether the call was interrupted; False when it had fewer instants."""
+        before = sys.gettrace()
         try:
+            if self.again:
+                sys.settrace(self.trace)
             sys.setprofile(self)
             call()
         except Interrupted:
             return True
         finally:
             sys.setprofile(None)
+            sys.settrace(before)
         return False
 
 
@@ -198,3 +217,28 @@ def test_interrupt_at_each_instant_of_a_mark_leaves_no_start_key_without_a_mark(
         if is_over:
             break
     assert instant > 20, "marks have more instants: were they seen?"
+
+
+@pytest.mark.parametrize("name", ["put", "put of two cells", "delete", "increment", "append", "check and put"])
+def test_second_interrupt_within_the_clean_up_of_the_first_leaves_a_write_done_or_not_done(
+    cluster: FakeCluster, name: str
+) -> None:
+    run, applied = CALLS[name]
+    seconds = 0
+    with cluster.connect() as connection:
+        table = connection.table("t")
+        for row in ROWS:
+            table.put(row, {b"cf:a": row})
+        run(table, 0)
+        before = dict(table.row(ROWS[1]))
+        for again in AGAIN:
+            instant, is_interrupted = 0, True
+            while is_interrupted:
+                instant += STRIDE
+                interrupt = Interrupt(instant, again)
+                is_interrupted = interrupt.during(partial(run, table, instant))
+                seconds += is_interrupted and interrupt.again == 0
+                before = check_cluster_is_sound(cluster, table, [before, applied(before, instant)])
+                cluster.flush()
+                cluster.compact("t", major=True)  # versions and files that pile up would add instants
+    assert seconds > 0, "no call was interrupted twice"

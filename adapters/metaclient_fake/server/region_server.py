@@ -37,6 +37,8 @@ __all__ = ["RegionServer", "ServerState"]
 
 logger = logging.getLogger(__name__)
 
+_TORN = "a write was interrupted in the middle"
+
 _ABORTED = "org.apache.hadoop.hbase.regionserver.RegionServerAbortedException"
 
 
@@ -208,8 +210,8 @@ class RegionServer:
     def abort(self, why: str) -> None:
         """Stop serving: every call gets ServerStopped until :meth:`crash`."""
         if self.state is ServerState.RUNNING:
-            self._become(ServerState.ABORTING)
             self.stopped_because = f"aborting: {why}"
+            self._become(ServerState.ABORTING)
             self._network.announce()
 
     def write_was_torn(self) -> None:
@@ -217,11 +219,15 @@ class RegionServer:
 
         The caller's thread runs the server's code, so KeyboardInterrupt and what signal handlers raise can strike
         between two changes that belong together. HBase aborts a server whose memory it cannot trust, too. Recovery
-        from the log shows the write wholly or not at all.
+        from the log shows the write wholly or not at all. If an exception interrupts this method, too, a second call
+        completes it.
         """
-        if self.is_running and not self._network.is_closed:
-            logger.warning("%s: a write was interrupted in the middle; the server restarts", self.name)
-            self.abort("a write was interrupted in the middle")
+        if self._network.is_closed:
+            return
+        if self.is_running:
+            logger.warning("%s: %s; the server restarts", self.name, _TORN)
+            self.abort(_TORN)
+        if self.state is ServerState.ABORTING and self.stopped_because.endswith(_TORN):
             self._peers.restart(self)
 
     def stop(self) -> None:
