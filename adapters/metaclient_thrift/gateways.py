@@ -12,7 +12,12 @@
    another call (by its sequence id) drops it: a late reply must never be read as the reply to the next call.
 5. A connection is checked before each use: gateways hang up after 60 s of silence, and bytes that belong to no call
    mean that the replies are out of step. In both cases another connection is used, and no call fails.
-6. The caller makes a :class:`Loan` and passes it to ``borrow``. If an exception interrupts the caller
+6. A caller that finds all connections in use waits in a queue. A returned connection goes to the first caller in the
+   queue that may use it, and only that caller is woken. Otherwise callers that come later could take it first, and the
+   slowest of many callers would wait for seconds. The thread that returns a connection lends the *gateway* to the
+   waiting caller, who takes the connection itself: an interrupt of either thread then leaves every connection either
+   idle or in one loan.
+7. The caller makes a :class:`Loan` and passes it to ``borrow``. If an exception interrupts the caller
    (KeyboardInterrupt, or one that a signal handler raises), even inside of ``borrow``, ``drop`` of that loan leaves no
    connection counted.
 """
@@ -26,7 +31,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from metaclient.errors import ConnectionClosed, MetaClientError, NoConnectionsAvailable, ServerUnreachable
-from metaclient.runtime import Runtime
+from metaclient.runtime import Condition, Runtime
 from metaclient_thrift.link import Link
 from metaclient_thrift.url import Gateway
 
@@ -89,6 +94,21 @@ class _State:
         return out_s
 
 
+@dataclass(slots=True, eq=False)
+class _Waiting:
+    """A caller in the queue: its loan, the gateways that it may use, and the condition that wakes it."""
+
+    loan: Loan
+    failed: set[Gateway]
+    only: Gateway | None
+    lent: Condition
+
+    @property
+    def is_choosy(self) -> bool:
+        """True if it cannot use every gateway, so that a later caller may be served first."""
+        return self.only is not None or bool(self.failed)
+
+
 class Gateways:
     """See the module's docstring. ``dial`` connects to one gateway or raises ServerUnreachable."""
 
@@ -112,10 +132,10 @@ class Gateways:
     def _begin(self) -> None:
         """Start without connections in use and without waiting callers, at first and in a child process."""
         self._lock = self._runtime.lock()
-        self._returned = self._runtime.condition(self._lock)  # all are notified: each may wait for another gateway
         # Guarded by the lock, as the states, their order and _is_closed are:
         self._turn = self._runtime.rng.randrange(len(self._order))  # spreads clients that start together
-        self._waiting = 0  # callers that wait for a connection
+        self._queue: dict[_Waiting, None] = {}  # in the order of arrival; each caller has its deadline
+        self._choosy = 0  # callers in the queue that are choosy
 
     def _renew(self) -> None:
         """In a child process: start without connections; all of the parent's are left to the parent."""
@@ -143,58 +163,87 @@ class Gateways:
         failed: set[Gateway] = set()
         while True:
             self._plan(loan, deadline, failed, only)
-            if loan._link is not None:
-                return loan
+            # Outside of the lock: the check is a system call, for which other callers would wait.
+            while (link := loan._link) is not None:
+                if link.transport.is_usable():
+                    return loan
+                self._replace_unusable(loan, link)
             try:
                 self._dial_for(loan, min(deadline, self._runtime.now() + CONNECT_S_MAX))
                 return loan
             except ServerUnreachable as error:
-                gateway = loan.gateway
-                self._uncount(loan)
-                self._on_unreachable(gateway, error)
-                failed.add(gateway)
+                self._on_unreachable(loan.gateway, error, loan)
+                failed.add(loan.gateway)
                 if only is not None or len(failed) == len(self._order) or self._runtime.now() >= deadline:
                     raise
 
     def _plan(self, loan: Loan, deadline: float, failed: set[Gateway], only: Gateway | None) -> None:
         """Lend the gateway to use, and an idle connection to it if there is one."""
         with self._lock:
-            while True:
+            self._check_open()
+            if not self._lend(loan, failed, only):
+                self._wait_for_loan(_Waiting(loan, failed, only, self._runtime.condition(self._lock)), deadline)
+            self._take_idle(loan, self._states[loan.gateway])
+
+    def _wait_for_loan(self, waiting: _Waiting, deadline: float) -> None:
+        """Wait in the queue until the caller has a gateway; NoConnectionsAvailable at the deadline."""
+        try:
+            self._queue[waiting] = None
+            self._choosy += waiting.is_choosy
+            while not self._is_lent(waiting.loan):
+                is_notified = waiting.lent.wait(deadline)
                 self._check_open()
-                if only is None and not failed and self._lend_quickly(loan):
-                    return
-                gateway = self._next(failed, only)
-                if gateway is not None:
-                    state = self._states[gateway]
-                    loan._gateway = gateway
-                    state.lent.add(loan)
-                    self._lend_usable(loan, state)
-                    return
-                self._waiting += 1
-                try:
-                    is_notified = self._returned.wait(deadline)
-                finally:
-                    self._waiting -= 1
-                if not is_notified and self._runtime.now() >= deadline:
+                if not is_notified and not self._is_lent(waiting.loan) and self._runtime.now() >= deadline:
                     raise NoConnectionsAvailable(
                         f"all {self._connections_max} connections to each Thrift gateway were in use "
                         "(?connections= in the url allows more)"
                     )
+        finally:
+            self._leave_queue(waiting)
 
-    def _lend_quickly(self, loan: Loan) -> bool:
-        """Lend an idle connection of the next gateway, if that is not ejected: the case of most calls."""
+    def _leave_queue(self, waiting: _Waiting) -> None:
+        self._queue.pop(waiting, None)
+        self._choosy = sum(one.is_choosy for one in self._queue) if self._choosy else 0
+
+    def _serve_queue(self) -> None:
+        """Lend gateways to waiting callers, in their order, as far as connections are free."""
+        if self._choosy:  # the callers of scanners, and after failures: one may be served before an earlier one
+            for waiting in tuple(self._queue):
+                self._serve(waiting)
+        while self._queue and self._serve(next(iter(self._queue))):
+            pass
+
+    def _serve(self, waiting: _Waiting) -> bool:
+        """Lend a gateway to a waiting caller and wake the caller; return False if it has to wait on."""
+        # Lent already if an interrupt ended this function before it woke the caller.
+        if not self._is_lent(waiting.loan) and not self._lend(waiting.loan, waiting.failed, waiting.only):
+            return False
+        waiting.lent.notify()
+        self._leave_queue(waiting)
+        return True
+
+    def _is_lent(self, loan: Loan) -> bool:
+        return loan._gateway is not None and loan in self._states[loan._gateway].lent
+
+    def _lend(self, loan: Loan, failed: set[Gateway], only: Gateway | None) -> bool:
+        """Lend a gateway without its connection; return False if all connections that it may use are in use."""
+        gateway = self._next_at_once() if only is None and not failed else None
+        if gateway is None:
+            gateway = self._next(failed, only)
+        if gateway is None:
+            return False
+        loan._gateway = gateway
+        self._states[gateway].lent.add(loan)
+        return True
+
+    def _next_at_once(self) -> Gateway | None:
+        """Return the gateway whose turn it is if it has had no failure and has a free connection, as mostly."""
         gateway = self._order[(self._turn + 1) % len(self._order)]
         state = self._states[gateway]
-        if state.failures or state.silent_calls or not state.idle or len(state.lent) >= self._connections_max:
-            return False
-        link = state.idle[-1]
-        if not link.transport.is_usable():
-            return False
+        if state.failures or state.silent_calls or len(state.lent) >= self._connections_max:
+            return None
         self._turn += 1
-        loan._gateway, loan._link = gateway, link  # first: an interrupt must find the link either idle or in a loan
-        state.lent.add(loan)
-        state.idle.pop()
-        return True
+        return gateway
 
     def _next(self, failed: set[Gateway], only: Gateway | None) -> Gateway | None:
         """Return the gateway to use; None when all connections of the possible gateways are in use."""
@@ -202,26 +251,33 @@ class Gateways:
             return only if len(self._states[only].lent) < self._connections_max else None
         now = self._runtime.now()
         count = len(self._order)
-        self._turn += 1
-        turns = [self._order[(self._turn + at) % count] for at in range(count)]
+        turns = [self._order[(self._turn + at) % count] for at in range(1, count + 1)]
         candidates = [gateway for gateway in turns if gateway not in failed]
         healthy = [gateway for gateway in candidates if self._states[gateway].out_until <= now]
         # All are ejected: the one whose ejection ends first may serve again already.
         wanted = healthy or sorted(candidates, key=lambda gateway: self._states[gateway].out_until)
         most = self._connections_max
         chosen = next((gateway for gateway in wanted if len(self._states[gateway].lent) < most), None)
-        if chosen is not None and healthy and self._states[chosen].failures:
+        if chosen is None:
+            return None
+        self._turn += 1
+        if healthy and self._states[chosen].failures:
             self._states[chosen].eject(now)
         return chosen
 
-    def _lend_usable(self, loan: Loan, state: _State) -> None:
-        while state.idle:
-            loan._link = state.idle[-1]
+    def _take_idle(self, loan: Loan, state: _State) -> None:
+        """Move the connection that was used last from the idle ones to the loan, if there is one."""
+        if state.idle:
+            loan._link = state.idle[-1]  # first: an interrupt must find the connection either idle or in a loan
             state.idle.pop()
-            if loan._link.transport.is_usable():
-                return
-            loan._link.close()
+
+    def _replace_unusable(self, loan: Loan, link: Link) -> None:
+        """Close a connection that cannot be used, and take another idle one to the same gateway if there is one."""
+        link.close()
+        with self._lock:
             loan._link = None
+            if self._is_lent(loan):  # not so after a fork in a signal handler of this thread
+                self._take_idle(loan, self._states[loan.gateway])
 
     def _dial_for(self, loan: Loan, deadline: float) -> None:
         link = self._dial(loan.gateway, deadline)
@@ -232,12 +288,6 @@ class Gateways:
             link.close()
             self._check_open()
             raise ServerUnreachable(f"{loan.gateway}: this process forked while it connected")
-
-    def _uncount(self, loan: Loan) -> None:
-        with self._lock:
-            self._states[loan.gateway].lent.discard(loan)
-            if self._waiting:
-                self._returned.notify_all()
 
     # -- giving back ---------------------------------------------------------------------------------------------
 
@@ -253,8 +303,8 @@ class Gateways:
             if is_kept:
                 state.idle.append(loan.link)
             state.lent.discard(loan)
-            if self._waiting:
-                self._returned.notify_all()
+            if self._queue:
+                self._serve_queue()
         if not is_kept:
             loan.link.close()
 
@@ -263,28 +313,34 @@ class Gateways:
 
         After an interrupt this may be called at any point of ``borrow`` or ``give_back``.
         """
-        gateway, link = loan._gateway, loan._link
+        gateway = loan._gateway
         if gateway is None:
             return
         with self._lock:
-            state = self._states[gateway]
-            is_lent = loan in state.lent
-            state.lent.discard(loan)
-            if self._waiting:
-                self._returned.notify_all()
-            if not is_lent or link is None or link in state.idle:
-                return  # given back or never taken, or as in give_back
-            state.silent_calls += cause is DropCause.SILENT
-            # With a single gateway a region server is silent rather than the gateway, and there is no other way to it.
-            is_mute = state.silent_calls >= SILENT_CALLS_MAX and len(self._order) > 1
-            is_ejected = (cause is DropCause.BROKEN or is_mute) and not self._is_closed
-            closing = [link, *(self._eject(gateway, state) if is_ejected else ())]
+            closing = self._dropped(loan, gateway, cause)
+            self._states[gateway].lent.discard(loan)
+            self._serve_queue()
         for one in closing:
             one.close()
 
-    def _on_unreachable(self, gateway: Gateway, error: MetaClientError) -> None:
+    def _dropped(self, loan: Loan, gateway: Gateway, cause: DropCause) -> list[Link]:
+        """Count a dropped connection against its gateway; return the connections to close."""
+        state, link = self._states[gateway], loan._link
+        if loan not in state.lent or link is None or link in state.idle:
+            return []  # given back or never taken, or as in give_back
+        state.silent_calls += cause is DropCause.SILENT
+        # With a single gateway a region server is silent rather than the gateway, and there is no other way to it.
+        is_mute = state.silent_calls >= SILENT_CALLS_MAX and len(self._order) > 1
+        is_ejected = (cause is DropCause.BROKEN or is_mute) and not self._is_closed
+        return [link, *(self._eject(gateway, state) if is_ejected else ())]
+
+    def _on_unreachable(self, gateway: Gateway, error: MetaClientError, loan: Loan | None = None) -> None:
         with self._lock:
-            closing = self._eject(gateway, self._states[gateway])
+            state = self._states[gateway]
+            closing = self._eject(gateway, state)  # first: no waiting caller may get this gateway now
+            if loan is not None:
+                state.lent.discard(loan)
+                self._serve_queue()
         for link in closing:
             link.close()
         _log.debug("%s", error)
@@ -318,7 +374,8 @@ class Gateways:
             # takes a second to acquire it again while hundreds of callers retry in a busy loop.
             for link in links:
                 link.close()
-            self._returned.notify_all()
+            for waiting in self._queue:
+                waiting.lent.notify()
 
     def status(self) -> dict[str, dict[str, object]]:
         """Return the connections, the ejection and the failures per gateway, as JSON values."""
