@@ -7,6 +7,7 @@ downwards and returns the neighbours. A flight that started before a failure nev
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,15 +16,23 @@ from cachetools import LRUCache
 from metaclient import keys
 from metaclient.config import Config
 from metaclient.errors import ConnectionClosed
-from metaclient.lookup.location_cache import LocationCache
+from metaclient.lookup.location_cache import LocationCache, Snapshot
 from metaclient.lookup.pages import PageGrowth
 from metaclient.meta import Lookup
 from metaclient.runtime import Pending, Runtime
 
-__all__ = ["Flight", "Flights"]
+__all__ = ["FirstPage", "Flight", "Flights"]
 
 #: Tables whose page sizes are remembered; each entry is a few dozen bytes.
 TABLES_REMEMBERED = 1_000
+
+
+class FirstPage(enum.Enum):
+    """The page that a flight reads first. If that page does not place the row, a page DOWN is read next."""
+
+    DOWN = "down"  # the row's region and the regions below it
+    FROM_TOP = "from top"  # the whole gap, from its upper end
+    ONE_ROW = "one row"  # the row's region alone: its place is cached, and the caller wants it read again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,7 +45,7 @@ class Flight:
     gap: tuple[bytes, bytes]  # the unknown range around the row
     is_known_region: bool  # the gap is one region's range
     is_for_whole_gap: bool  # one answer may serve every row of the gap
-    from_top: bool  # the page starts at the upper end of the gap
+    first_page: FirstPage
     rows: int
     generation: int
     pending: Pending[None]
@@ -108,26 +117,36 @@ class Flights:
     def _new_flight(self, lookup: Lookup, replica_id: int) -> Flight:
         row = lookup.row or b""
         snapshot = self._cache.table(lookup.table).snapshot
-        is_known_region = not lookup.before and snapshot.covering(row) is not None
-        growth = self._growth_of(lookup.table)
-        rows = growth.next(self._runtime.now())
-        if is_known_region:  # its neighbours are known, too, unless they have failed
-            rows = max(self._config.locate_prefetch, snapshot.rows_to_lowest_hole(row, rows))
-        # Only a page that has grown can be expected to come down from the top of the gap to the row.
-        has_grown = rows > self._config.locate_prefetch
-        from_top = growth.reaches_down and has_grown and not is_known_region and not lookup.before
+        known = None if lookup.before else snapshot.covering(row)
+        if known is not None and lookup.reload and known.at(replica_id) is not None:
+            first_page, rows = FirstPage.ONE_ROW, self._config.locate_prefetch  # no miss: the pages do not grow
+        else:
+            first_page, rows = self._plan_pages(lookup, snapshot, is_known_region=known is not None)
         return Flight(
             row=row,
             before=lookup.before,
             replica_id=replica_id,
             gap=snapshot.gap(row),
-            is_known_region=is_known_region,
-            is_for_whole_gap=is_known_region or from_top or not snapshot.regions,
-            from_top=from_top,
+            is_known_region=known is not None,
+            is_for_whole_gap=known is not None or first_page is FirstPage.FROM_TOP or not snapshot.regions,
+            first_page=first_page,
             rows=rows,
             generation=self._cache.generation,
             pending=self._runtime.pending(name="lookup"),
         )
+
+    def _plan_pages(self, lookup: Lookup, snapshot: Snapshot, *, is_known_region: bool) -> tuple[FirstPage, int]:
+        """Return the first page of a miss, and the rows of its pages."""
+        growth = self._growth_of(lookup.table)
+        rows = growth.next(self._runtime.now())
+        if is_known_region:  # its neighbours are known, too, unless they have failed
+            return FirstPage.DOWN, max(
+                self._config.locate_prefetch, snapshot.rows_to_lowest_hole(lookup.row or b"", rows)
+            )
+        # Only a page that has grown can be expected to come down from the top of the gap to the row.
+        has_grown = rows > self._config.locate_prefetch
+        is_from_top = growth.reaches_down and has_grown and not lookup.before
+        return (FirstPage.FROM_TOP if is_from_top else FirstPage.DOWN), rows
 
     def _growth_of(self, table: bytes) -> PageGrowth:
         growth = self._growth.get(table)

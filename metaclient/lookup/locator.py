@@ -7,7 +7,7 @@
    When the last page was longer than the unknown range below its row, the next page starts at the upper end of its own
    unknown range and covers all of it. Reading only downwards would leave the rows above the highest requested row
    unknown (1000 regions, random rows: 6 calls instead of 11). If such a page does not reach the row, a plain page is
-   read.
+   read. A reload of a location that is cached reads one row, and a plain page if that row does not place the region.
 3. ``pages`` decides what a page means. A negative answer of a secondary, and an answer that contradicts a newer region
    in the cache, is confirmed at the primary by the reader.
 4. After a failed call: RegionMoved repairs the cache once, without a lookup. A location that proved wrong becomes a
@@ -41,7 +41,7 @@ from metaclient.errors import (
     RegionOffline,
     TableNotFound,
 )
-from metaclient.lookup.flights import Flight, Flights
+from metaclient.lookup.flights import FirstPage, Flight, Flights
 from metaclient.lookup.location_cache import EMPTY, LocationCache, with_regions
 from metaclient.lookup.pages import (
     Located,
@@ -216,8 +216,8 @@ class Locator:
             with self._telemetry.lookup(lookup.table):
                 self._telemetry.count("metaclient.lookups")
                 until = min(deadline, self._runtime.now() + self._config.meta_lookup_timeout_s)
-                found = self._read_from_top(flight, lookup, until) if flight.from_top else None
-                return found or self._read_down(flight, lookup, until)
+                found = None if flight.first_page is FirstPage.DOWN else self._read_first(flight, lookup, until)
+                return found or self._read_down(flight, lookup, until, rows=flight.rows)
         except MetaClientError as raised:
             error = self._failure(raised, lookup, deadline)
             if error is raised:
@@ -247,10 +247,19 @@ class Locator:
             return CallTimeout(f"looking up {described(lookup)} took all of meta_lookup_timeout_s")
         return error
 
-    def _read_down(self, flight: Flight, lookup: Lookup, until: float) -> RegionLocations | None:
+    def _read_first(self, flight: Flight, lookup: Lookup, until: float) -> RegionLocations | None:
+        """Read the first page of a flight that differs from a page down; return None if it does not place the row."""
+        if flight.first_page is FirstPage.FROM_TOP:
+            return self._read_from_top(flight, lookup, until)
+        try:
+            return self._read_down(flight, lookup, until, rows=1)
+        except LocationUnknown:  # the row is a split parent, say: the region may be in the next one
+            return None
+
+    def _read_down(self, flight: Flight, lookup: Lookup, until: float, *, rows: int) -> RegionLocations | None:
         """Read the row's region and the regions below it."""
         search_key = keys.meta_search_key_before if lookup.before else keys.meta_search_key
-        scan = self._reversed_scan(search_key(lookup.table, flight.row), lookup.table, flight.rows)
+        scan = self._reversed_scan(search_key(lookup.table, flight.row), lookup.table, rows)
         unplaced: list[RegionLocations] = []
 
         def judge(page: MetaPage, meta_replica: int) -> Located | MetaClientError:
@@ -277,7 +286,7 @@ class Locator:
                     self._reader.on_wrong_location(unplaced[0].region)
             raise
         lowest = found.neighbours[-1] if found.neighbours else found.entry
-        is_short = len(found.neighbours) + 1 < flight.rows
+        is_short = len(found.neighbours) + 1 < rows
         self._flights.note_reach(lookup.table, is_short or lowest.region.start_key <= flight.gap[0])
         return self._taken(flight, lookup, found, meta_replica)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -358,6 +359,57 @@ def test_reload_sees_the_move_and_replaces_the_cached_place() -> None:
         assert r.locate(b"a") is place
         assert r.locate(b"a", reload=True).server == target
         assert r.locate(b"a").server == target
+
+
+def test_reload_of_a_cached_place_reads_one_row_of_meta_and_not_a_page() -> None:
+    with rig(splits=NINE) as r:
+        r.connection.warm_up(TABLE)
+        r.backend.calls.clear()
+        for row in (b"9", b"5", b"5", b"1"):
+            r.locate(row, reload=True)
+        assert [call.argument.limit for call in r.backend.calls if call.method == "read_meta"] == [1, 1, 1, 1]
+
+
+def test_reload_after_a_failure_reads_the_neighbours_that_failed_too() -> None:
+    with rig(splits=NINE) as r:
+        r.connection.warm_up(TABLE)
+        for row in (b"5", b"4"):
+            r.locator.on_error(r.locate(row), NotServingRegion("gone"))
+        r.backend.calls.clear()
+        r.locate(b"5", reload=True)
+        r.locate(b"4")
+        assert [call.argument.limit for call in r.backend.calls if call.method == "read_meta"] == [10]
+
+
+def test_reload_whose_one_row_is_a_split_parent_reads_the_page() -> None:
+    with rig(splits=[b"m"], meta_replicas=1) as r:
+        place = r.locate(b"a")
+        parent = replace(place.region, is_split_parent=True, is_offline=True)
+        r.backend.on("read_meta", times=1).answers(page_of(RegionLocations(parent, (place,))))
+        r.backend.calls.clear()
+        assert r.locate(b"a", reload=True).server == place.server
+        assert [call.argument.limit for call in r.backend.calls if call.method == "read_meta"] == [1, 10]
+
+
+def test_reload_of_a_split_region_finds_the_daughter_of_the_row() -> None:
+    for row in (b"a", b"f", b"z"):
+        with rig(splits=[b"m"]) as r:
+            r.connection.warm_up(TABLE)
+            r.backend.split(TABLE, b"f", keeps_parent=True)
+            found = r.locate(row, reload=True).region
+            assert found.contains(row)
+            assert not found.is_split_parent
+            assert found == r.backend.region_of(TABLE, row).region
+
+
+def test_reload_at_a_lagging_secondary_after_a_merge_is_confirmed_at_the_primary() -> None:
+    with rig(splits=[b"m"], meta_mode="LoadBalance") as r:
+        r.connection.warm_up(TABLE)
+        r.backend.freeze_meta(1)
+        r.backend.freeze_meta(2)
+        r.backend.merge(TABLE, b"a", b"z")
+        r.locator.cache.insert(TABLE, [r.backend.region_of(TABLE, b"a")])
+        assert r.locate(b"z", reload=True).region == r.backend.region_of(TABLE, b"z").region
 
 
 def test_reload_asks_meta_although_all_flights_of_the_table_are_taken() -> None:
