@@ -30,8 +30,9 @@ made holes; the cache is bounded.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from metaclient import keys
 from metaclient.model import RegionInfo, RegionLocation, RegionLocations, ServerName
@@ -109,9 +110,16 @@ def _newer(old: RegionLocation | None, new: RegionLocation | None) -> RegionLoca
 
 
 def with_regions(
-    snapshot: Snapshot, incoming: Iterable[RegionLocations], verdict: RegionLocations | None = None
+    snapshot: Snapshot, incoming: Sequence[RegionLocations], verdict: RegionLocations | None = None
 ) -> Snapshot:
     """Return the snapshot after an answer; the same object when nothing changes. ``verdict``: see rule 3."""
+    if verdict is None and len(incoming) > 1 and _is_above(snapshot, incoming):
+        return Snapshot(
+            snapshot.starts + [entry.region.start_key for entry in incoming],
+            snapshot.ends + [entry.region.end_key for entry in incoming],
+            snapshot.primaries + [entry.primary for entry in incoming],
+            [*snapshot.regions, *incoming],
+        )
     made = snapshot
     for entry in incoming if verdict is None else (*incoming, verdict):
         first, last = _overlap(made, entry.region)
@@ -131,6 +139,13 @@ def with_regions(
         made.primaries[first:last] = [taken.primary]
         made.regions[first:last] = [taken]
     return made
+
+
+def _is_above(known: Snapshot, regions: Sequence[RegionLocations]) -> bool:
+    """Return True if the regions are in order and above all known ones, as the pages of a listing are."""
+    ends = chain(known.ends[-1:], (entry.region.end_key for entry in regions))
+    starts = (entry.region.start_key for entry in (regions if known.ends else regions[1:]))
+    return all(map(keys.ends_before_or_at, ends, starts))
 
 
 def _overlap(known: Snapshot, region: RegionInfo) -> tuple[int, int]:

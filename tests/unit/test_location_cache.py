@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -117,6 +118,23 @@ def test_filling_from_high_to_low_drops_nothing() -> None:
     for start in range(98, -1, -2):
         snapshot = with_regions(snapshot, [numbered(start, start + 2)])
     assert len(snapshot.regions) == 50
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_page_that_is_appended_at_once_gives_what_its_regions_give_one_by_one(seed: int) -> None:
+    """Pages above the known regions, in and out of order, with gaps, overlaps and newer regions."""
+    dice = random.Random(seed)
+    at_once = one_by_one = EMPTY
+    for _ in range(6):
+        lowest = dice.choice((0, 20, 40, 60))
+        starts = [lowest + 2 * number for number in range(dice.randint(0, 8))]
+        if dice.random() < 0.3:
+            dice.shuffle(starts)
+        page = [numbered(start, start + dice.choice((2, 2, 2, 3)), dice.choice((1, 1, 2))) for start in starts]
+        at_once = with_regions(at_once, page)
+        for entry in page:
+            one_by_one = with_regions(one_by_one, [entry])
+        assert at_once == one_by_one
 
 
 def test_old_answer_does_not_bring_back_a_split_parent() -> None:
