@@ -33,6 +33,13 @@ class RowLimit:
         """True when no other row may come: the last one is over, or was begun."""
         return self.left <= (self._begun is not None)
 
+    def take_all(self, rows: int) -> bool:
+        """Count so many whole rows and return True, if all of them are within the limit; otherwise count none."""
+        if self._begun is not None or rows > self.left:
+            return False
+        self.left -= rows
+        return True
+
     def take(self, results: Sequence[Result]) -> list[Result]:
         """Return the results that are within the limit, and count them."""
         taken: list[Result] = []

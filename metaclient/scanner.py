@@ -5,14 +5,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
+from itertools import islice
+from operator import gt, lt
 
 from metaclient import keys
 from metaclient.backend import CellBackend, CellPage, ScanPage
 from metaclient.calls.operations import Operations
 from metaclient.calls.region_walk import RegionWalk
 from metaclient.errors import BackendFault, Unsupported
-from metaclient.model import Consistency, RegionLocation, Result, Scan
+from metaclient.model import META_TABLE, Consistency, RegionLocation, Result, Scan
+from metaclient.row_runs import AlikeRows, RowRuns
 
 __all__ = ["CellScanner", "TableScanner"]
 
@@ -40,19 +43,54 @@ class TableScanner(RegionWalk[ScanPage]):
         self._skip_cells = 0  # how many of those cells the reopened scanner will repeat
 
     def __iter__(self) -> Iterator[tuple[Result, RegionLocation | None]]:
+        for run, place in self.runs():
+            for result in run:
+                yield result, place
+
+    def runs(self) -> Iterator[tuple[AlikeRows | Sequence[Result], RegionLocation | None]]:
+        """Iterate over (results, location): the results of a page, of which rows that are alike are kept together."""
         try:
             page: ScanPage | None = self._fetch()
             while page is not None:
-                for result in page.rows:
-                    unseen = self._unseen(result)
-                    if unseen is None:
-                        continue
-                    yield unseen, self._place
+                rows = page.rows
+                for run in rows.runs if type(rows) is RowRuns else (rows,):
+                    if type(run) is AlikeRows and self._take_run(run):
+                        yield run, self._place
+                    elif unseen := self._take_results(run):
+                        yield unseen, self._place
                     if self._left is not None and self._left <= 0:
                         return
                 page = self._after(page)
         finally:
             self.close()
+
+    def _take_run(self, run: AlikeRows) -> bool:
+        """Advance the position to the end of the run; return False if its results must be looked at one by one."""
+        rows = run.keys
+        is_next = gt if self._scan.is_reversed else lt
+        if (
+            self._piece_row is not None
+            or self._table == META_TABLE  # which has another order
+            or (self._left is not None and self._left < len(rows))
+            or not self._is_ahead(rows[0])
+            or not all(map(is_next, rows, islice(rows, 1, None)))
+        ):
+            return False
+        self._at_row = rows[-1]
+        self._at_inclusive = False
+        if self._left is not None:
+            self._left -= len(rows)
+        return True
+
+    def _take_results(self, results: Sequence[Result]) -> list[Result]:
+        """Advance the position over the results, up to the limit; return those that were not returned before."""
+        made: list[Result] = []
+        for result in results:
+            if (unseen := self._unseen(result)) is not None:
+                made.append(unseen)
+                if self._left is not None and self._left <= 0:
+                    break
+        return made
 
     def _unseen(self, result: Result) -> Result | None:
         """Return the result without cells that were returned before the scanner was reopened; advance the position."""

@@ -45,11 +45,14 @@ from metaclient.model import (
     Increment,
     Put,
     PutCells,
+    RegionInfo,
     RegionLocation,
     Result,
     Row,
     RowMutations,
+    ServerName,
 )
+from metaclient.row_runs import AlikeRows
 from metaclient.scanner import TableScanner
 from metaclient.telemetry import Observed
 
@@ -309,12 +312,15 @@ class Table:
         observed = telemetry.operation("scan", self.name, is_current=False) if telemetry.is_on else nullcontext()
         try:
             with observed:
-                for result, place in scanner:
-                    row = _row(result, place, include_timestamp)
-                    # happybase promises an OrderedDict here; cells arrive in HBase's order, which is sorted.
-                    yield result.row, OrderedDict(row) if sorted_columns else row
-                    if engine.life is _CLOSED:
-                        engine.check_open()
+                for run, place in scanner.runs():
+                    if type(run) is AlikeRows and not include_timestamp and not sorted_columns:
+                        rows: Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]] = _alike_rows(run, place)
+                    else:
+                        rows = _single_rows(run, place, include_timestamp, sorted_columns)
+                    for each in rows:
+                        yield each
+                        if engine.life is _CLOSED:
+                            engine.check_open()
         finally:
             scanner.close()
 
@@ -481,14 +487,41 @@ def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) 
         raise BackendFault(f"the backend answered a row whose cells are no cells: {error}") from error
     row.stale = result.is_stale
     row.lag_s = result.lag_s
-    if place is None:
-        row.replica_id, row.server, row.region, row.why = 0, None, None, PRIMARY
-    else:
-        row.region = region = place.region
-        row.replica_id = region.replica_id
-        row.server = place.server
-        row.why = place.why or (PINNED if region.replica_id else PRIMARY)
+    row.replica_id, row.server, row.region, row.why = _origin(place)
     return row
+
+
+def _single_rows(
+    results: Sequence[Result], place: RegionLocation | None, include_timestamp: bool, sorted_columns: bool
+) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
+    for result in results:
+        row = _row(result, place, include_timestamp)
+        # happybase promises an OrderedDict here; cells arrive in HBase's order, which is sorted.
+        yield result.row, OrderedDict(row) if sorted_columns else row
+
+
+def _alike_rows(run: AlikeRows, place: RegionLocation | None) -> Iterator[tuple[bytes, Row]]:
+    """Do the same as `_row` for many rows, without a Result of each."""
+    new, row_class, columns, is_stale = _new_row, Row, run.columns, run.is_stale
+    replica_id, server, region, why = _origin(place)
+    for key, values in zip(run.keys, run.values(), strict=True):
+        row = new(row_class)
+        row |= zip(columns, values)  # noqa: B905  # both have the layout's length, and the keyword costs time
+        row.stale = is_stale
+        row.lag_s = None
+        row.replica_id = replica_id
+        row.server = server
+        row.region = region
+        row.why = why
+        yield key, row
+
+
+def _origin(place: RegionLocation | None) -> tuple[int, ServerName | None, RegionInfo | None, str]:
+    """Return the replica, its server and region, and why it was called."""
+    if place is None:
+        return 0, None, None, PRIMARY
+    region = place.region
+    return region.replica_id, place.server, region, place.why or (PINNED if region.replica_id else PRIMARY)
 
 
 def _answered(seen: object, result: Result, place: RegionLocation | None) -> None:

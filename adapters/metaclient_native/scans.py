@@ -14,7 +14,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.messages import SCAN, SCAN_REQUEST
 from metaclient.wire.rpc.protobuf import ProtocolError, delimited, encode, varint
 from metaclient.wire.rpc.queries import scan_message
+from metaclient.wire.rpc.row_layout import decode_page
 from metaclient_native.arrow import cells_to_arrow
 from metaclient_native.calls import ScanResponse, decode_scan, encode_region
 
@@ -108,13 +109,20 @@ def read_page(scanner: Scanner, response: Response, now: Callable[[], float]) ->
     """Return the page of a response, and update the scanner's state."""
     data, end = response.data, response.end
     answer = decode_scan(data, response.at, end)
-    rows = answer.results or decode_results(
-        data, end, len(data), answer.counts, is_stale=answer.is_stale, partials=answer.partials
-    )
-    if scanner.scan.batch is None:
-        rows = _join_pieces(scanner, rows, is_end=_is_end(answer))
-    if scanner.limit is not None:
-        rows = scanner.limit.take(rows)
+    limit = scanner.limit
+    rows: Sequence[Result]
+    if answer.results or scanner.kept is not None or True in answer.partials:
+        rows = answer.results or decode_results(
+            data, end, len(data), answer.counts, is_stale=answer.is_stale, partials=answer.partials
+        )
+        if scanner.scan.batch is None:
+            rows = _join_pieces(scanner, rows, is_end=_is_end(answer))
+        if limit is not None:
+            rows = limit.take(rows)
+    else:
+        rows = decode_page(data, end, len(data), answer.counts, is_stale=answer.is_stale)
+        if limit is not None and not limit.take_all(len(rows)):
+            rows = limit.take(rows)
     following, is_end_of_region, is_end_of_scan = _move_on(scanner, answer, now)
     return ScanPage(rows, following, is_end_of_region, answer.is_stale, is_end_of_scan=is_end_of_scan)
 
@@ -191,10 +199,8 @@ def _move_on(scanner: Scanner, answer: ScanResponse, now: Callable[[], float]) -
     return scanner, False, False
 
 
-def _join_pieces(scanner: Scanner, rows: list[Result], *, is_end: bool) -> list[Result]:
+def _join_pieces(scanner: Scanner, rows: Sequence[Result], *, is_end: bool) -> list[Result]:
     """Return the whole rows; the pieces of the last row are kept for the next page unless this ``is_end``."""
-    if scanner.kept is None and not any(row.is_partial for row in rows):
-        return rows
     made: list[Result] = []
     kept = scanner.kept
     for row in rows:
