@@ -28,6 +28,7 @@ __all__ = [
     "CODEC",
     "PutWriter",
     "decode_cells",
+    "decode_columns",
     "decode_results",
     "decode_rows",
     "encode_cells",
@@ -208,6 +209,53 @@ def decode_results(
     if at != end:
         raise ProtocolError(f"the cell block has {end - at} bytes that belong to no result")
     return made
+
+
+def decode_columns(
+    data: bytes, at: int, end: int, *, count: int, rows: int
+) -> tuple[list[bytes], list[int], list[bytes], int]:
+    """Decode the rows that have the ``count`` columns of the first one, all cells puts; at most ``rows`` rows.
+
+    Return their keys, the timestamps and the values of all cells in succession, and where the rows end. The first row
+    is valid: it was decoded before.
+    """
+    shapes, names = _shapes.get, _names_of(data, at, count)
+    keys: list[bytes] = []
+    timestamps: list[int] = []
+    values: list[bytes] = []
+    begun = at
+    try:
+        for _ in repeat(None, rows):
+            for name in names:
+                head = data[at : at + 14]
+                unpack, size = shapes(head) or _shape(head)
+                found, timestamp, kind, value = unpack(data, at)
+                if found != name or kind != 4:
+                    break
+                timestamps.append(timestamp)
+                values.append(value)
+                at += size
+            else:
+                keys.append(data[begun + 14 : begun + 14 + int.from_bytes(data[begun + 12 : begun + 14], "big")])
+                begun = at
+                continue
+            del timestamps[len(keys) * count :], values[len(keys) * count :]
+            break
+    except struct.error as error:
+        raise _bad(at, end) from error
+    if begun > end:
+        raise _bad(begun, end)
+    return keys, timestamps, values, begun
+
+
+def _names_of(data: bytes, at: int, count: int) -> list[bytes]:
+    """Return family length, family and qualifier of the next cells."""
+    names: list[bytes] = []
+    for _ in repeat(None, count):
+        total, key_length, _, row_length = _HEAD.unpack_from(data, at)
+        names.append(data[at + 14 + row_length : at + 4 + _LENGTHS_BYTES + key_length - _TAIL.size])
+        at += 4 + total
+    return names
 
 
 def decode_rows(data: bytes, at: int, end: int) -> list[tuple[bytes, Cell]]:

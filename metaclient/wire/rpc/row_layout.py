@@ -4,20 +4,22 @@
 2. The bytes of the following rows that must be equal (lengths, names, types) are compared in all rows at once: one
    slice with a step of a row's size per byte.
 3. The keys and values of alike rows are unpacked by one ``iter_unpack``; timestamps only if they are asked for.
-4. Rows that are not alike are decoded one by one. After a failed comparison more and more of them are, so that useless
-   comparisons cost little.
+4. Rows with other lengths are decoded cell by cell, and kept together as long as they have the same columns. All other
+   rows are decoded one by one. After a failed comparison more and more rows are, so that useless comparisons cost
+   little.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache, partial
 from itertools import chain, groupby, repeat
+from typing import Any
 
 from metaclient.model import CellType, Result
 from metaclient.row_runs import AlikeRows, RowRuns
-from metaclient.wire.rpc.cellblock import decode_cells
+from metaclient.wire.rpc.cellblock import decode_cells, decode_columns
 from metaclient.wire.rpc.protobuf import ProtocolError
 
 __all__ = ["decode_page"]
@@ -66,13 +68,33 @@ def _decode_group(
                 at, rows, stretch = stop, rows - alike, _STRETCH_MIN
                 continue
         single = min(rows, stretch)
-        stretch, rows = min(stretch * 2, _STRETCH_MAX), rows - single
+        stretch = min(stretch * 2, _STRETCH_MAX)
+        if single >= _ALIKE_MIN and 0 < count <= _CELLS_MAX:
+            named, stop = _decode_named(data, at, end, count=count, rows=single, is_stale=is_stale)
+            if len(named) >= _ALIKE_MIN:
+                runs.append(named)
+                at, rows = stop, rows - len(named)
+                continue
+        rows -= single
         results: list[Result] = []
         for _ in repeat(None, single):
             row, cells, at = decode_cells(data, at, end, count)
             results.append(_new(Result, (row, cells, is_stale, False, None, None)))
         runs.append(results)
     return at
+
+
+def _decode_named(data: bytes, at: int, end: int, *, count: int, rows: int, is_stale: bool) -> tuple[AlikeRows, int]:
+    """Return the rows, at most ``rows``, that have the columns of the first one and any lengths; and where they end."""
+    _, cells, _ = decode_cells(data, at, end, count)
+    columns = tuple(cell.column for cell in cells)
+    keys, timestamps, values, stop = decode_columns(data, at, end, count=count, rows=rows)
+
+    def by_rows(of_cells: list[Any]) -> Iterator[tuple[Any, ...]]:
+        return zip(*repeat(iter(of_cells), count), strict=True)
+
+    run = AlikeRows(keys, columns, partial(by_rows, values), partial(by_rows, timestamps), is_stale=is_stale)
+    return run, stop
 
 
 def _find_layout(data: bytes, at: int, end: int, count: int) -> _Layout | None:

@@ -6,7 +6,7 @@ import copy
 import json
 import pickle
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -39,6 +39,14 @@ def alike(rows: int = ROWS, cells: int = 3) -> list[Result]:
     ]
 
 
+def varied(rows: int = ROWS, cells: int = 3) -> list[Result]:
+    """The same rows with values of different lengths."""
+    return [
+        each._replace(cells=[cell._replace(value=b"x" * ((row * 7 + at) % 11)) for at, cell in enumerate(each.cells)])
+        for row, each in enumerate(alike(rows, cells))
+    ]
+
+
 def decoded(results: list[Result]) -> RowRuns:
     block = encode_results(results)
     return decode_page(block, 0, len(block), [len(result.cells) for result in results])
@@ -51,6 +59,21 @@ def test_rows_that_are_alike_come_back_as_one_run(cells: int) -> None:
     assert [type(run) for run in page.runs] == [AlikeRows]
     assert page == results
     assert (page[0], page[-1], page[2:4], len(page)) == (results[0], results[-1], results[2:4], ROWS)
+
+
+@pytest.mark.parametrize("cells", [1, 2, 3, 10])
+def test_rows_of_any_lengths_with_the_same_columns_are_kept_together(cells: int) -> None:
+    results = varied(cells=cells)
+    page = decoded(results)
+    assert {type(run) for run in page.runs} == {AlikeRows}
+    assert page == results
+
+
+def test_rows_with_other_columns_each_are_results() -> None:
+    results = [Result(b"%04d" % row, [Cell(b"cf:%04d" % row, row, b"v" * (row % 3))]) for row in range(ROWS)]
+    page = decoded(results)
+    assert {type(run) for run in page.runs} == {list}
+    assert page == results
 
 
 def odd(cells: list[Cell]) -> dict[str, list[Cell]]:
@@ -74,8 +97,11 @@ def odd(cells: list[Cell]) -> dict[str, list[Cell]]:
 
 @pytest.mark.parametrize("kind", list(odd(alike()[0].cells)))  # type: ignore[arg-type]  # a list
 @pytest.mark.parametrize("at", [0, 1, 7, 20, ROWS - 1])
-def test_odd_row_among_alike_rows_is_not_read_by_their_layout(kind: str, at: int) -> None:
-    results = alike()
+@pytest.mark.parametrize("rows", [alike, varied])
+def test_odd_row_among_alike_rows_is_not_read_by_their_layout(
+    kind: str, at: int, rows: Callable[[], list[Result]]
+) -> None:
+    results = rows()
     results[at] = results[at]._replace(cells=odd(list(results[at].cells))[kind])
     assert decoded(results) == results
 
@@ -90,10 +116,12 @@ def test_runs_of_any_length_come_back(runs: list[tuple[int, int, int]]) -> None:
     assert decoded(results) == results
 
 
-@given(st.data())
-def test_changed_byte_in_a_page_gives_what_one_by_one_gives(data: st.DataObject) -> None:
+@given(st.data(), st.sampled_from([alike, varied]))
+def test_changed_byte_in_a_page_gives_what_one_by_one_gives(
+    data: st.DataObject, rows: Callable[..., list[Result]]
+) -> None:
     """A byte that is no longer as in the other rows is an error, or another row: the same by both decoders."""
-    results = alike(rows=20, cells=2)
+    results = rows(rows=20, cells=2)
     block = bytearray(encode_results(results))
     block[data.draw(st.integers(0, len(block) - 1))] = data.draw(st.integers(0, 255))
     counts = [2] * 20
@@ -108,8 +136,9 @@ def test_changed_byte_in_a_page_gives_what_one_by_one_gives(data: st.DataObject)
 
 
 @pytest.mark.parametrize("cut", [1, 100, -1])
-def test_page_with_too_few_or_too_many_bytes_is_an_error(cut: int) -> None:
-    results = alike()
+@pytest.mark.parametrize("rows", [alike, varied])
+def test_page_with_too_few_or_too_many_bytes_is_an_error(cut: int, rows: Callable[[], list[Result]]) -> None:
+    results = rows()
     block = encode_results(results)
     counts = [3] * (ROWS if cut > 0 else ROWS - 1)
     with pytest.raises(ProtocolError):
