@@ -314,7 +314,9 @@ class Connection:
                 if self._queue and not self._is_sending:
                     is_sender = self._is_sending = True
                     data = self._dequeue()
-                if not self._is_read and (self._state is State.OPEN or self._state is State.RETIRED):
+                # A call that is not in the table was read by the task, which completes it after it has stopped reading.
+                is_open = self._state is State.OPEN or self._state is State.RETIRED
+                if is_open and not self._is_read and call.call_id in self._calls:
                     is_reader = self._is_read = True
             if is_sender:
                 self._send(data, call.request.deadline)

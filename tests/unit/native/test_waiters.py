@@ -203,3 +203,32 @@ def test_repeated_and_replaced_answers_reach_no_other_call(
     assert seen["right"] > 0
     assert seen["lost"] == 0 or fate is Fate.REPLACE
     assert connection.late > 0
+
+
+def test_thread_does_not_wait_for_bytes_when_the_response_of_its_call_was_read(
+    runtime: ThreadRuntime, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task gives up the role of reader before it completes a call. A thread that comes in between must not read."""
+    with serving(runtime, echo) as peer:
+        first = call(connections, peer.port, b"first", runtime.now() + WAIT_S)
+        assert first.result() == b"first"
+        waiting = call(connections, peer.port, b"second", runtime.now() + WAIT_S)
+        connection = waiting.connection
+        finish, reads = connection._finish, []
+
+        def read(deadline: float) -> None:
+            reads.append(deadline)
+            raise AssertionError("no byte will come")
+
+        def finish_after_a_wait(answers: Any) -> None:
+            with monkeypatch.context() as patched:
+                patched.setattr(connection, "_read", read)
+                waiting.help(runtime.now() + WAIT_S)  # what wait_first() does in the thread that waits
+            finish(answers)
+
+        monkeypatch.setattr(connection, "_finish", finish_after_a_wait)
+        done = runtime.pending()
+        waiting.on_done(done.complete)  # has the task read
+        done.result(runtime.now() + WAIT_S)
+        assert waiting.result() == b"second"
+        assert reads == []
