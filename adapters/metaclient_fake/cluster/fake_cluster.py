@@ -247,9 +247,10 @@ class FakeCluster:
             self.runtime.close()
 
     def __del__(self) -> None:
-        if isinstance(self.runtime, SimRuntime):  # first: whatever else runs here would count as statements of a seed
+        # Attributes only, before a property or a method: their statements would count as those of a simulated task.
+        if self._is_closed or isinstance(self.runtime, SimRuntime):
             return
-        if not self._is_closed and not self.is_inherited:
+        if not self.is_inherited:
             close_dropped(repr(self), self.close)
 
     # -- clients -----------------------------------------------------------------------------------------------
