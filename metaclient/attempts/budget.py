@@ -15,21 +15,21 @@ __all__ = ["CallBudget", "HedgeBudget"]
 
 #: An unused balance of at most this many bursts of hedges is kept for later.
 BALANCE_BURSTS = 10
-#: Of that balance, this much is a reserve. A pause of 0.1 s meets 20 of 1,000 reads per second on five servers.
+#: This part of the balance is a reserve. A pause of 0.1 s on one of five servers delays 20 of 1,000 reads per second.
 RESERVE_BURSTS = 2
 #: Extra calls beyond the budget that show whether a server is slow.
 DEBT_MAX = 5
 #: Sums of small fractions fall a little short of whole numbers.
 ROUNDING = 1e-9
 CANARY_S = 1.0
-#: Kept back of the retries' ratio, so that canaries at the end of an outage stay within it, too.
+#: This share of the retry ratio is kept back, so that canaries at the end of an outage stay within the ratio, too.
 CANARY_SHARE = 0.05
-#: HBase's longest pause between two attempts (RETRY_BACKOFF's last with 100 ms).
+#: HBase's longest pause between two attempts: the last multiplier of RETRY_BACKOFF with a unit of 100 ms.
 CANARY_S_MAX = 20.0
 
 
 class HedgeBudget:
-    """Extra calls beside the normal ones. Races between threads may exceed it by one call per thread.
+    """The budget of extra calls beside the normal ones. Races between threads may exceed it by one call per thread.
 
     >>> budget = HedgeBudget(ratio=0.05, burst=2)
     >>> [budget.take() for _ in range(3)]
@@ -53,7 +53,7 @@ class HedgeBudget:
             self._calls = self._extra + self._burst * BALANCE_BURSTS
 
     def is_low(self) -> bool:
-        """Return True if the rest should be kept for reads that wait much longer than usual, as in a server's pause."""
+        """Return True if the remaining hedges should be kept for reads that wait much longer than usual."""
         return self._extra >= self._burst and self._calls - self._extra < self._burst * RESERVE_BURSTS
 
     def allows(self, calls: int = 1, *, debt: int = 0) -> bool:
@@ -80,15 +80,16 @@ class HedgeBudget:
 
 
 class CallBudget:
-    """Retries beside first attempts; a success earns more than a failure does.
+    """The budget of retries beside first attempts. A success earns more retries than a failure.
 
     There are two balances, so that failures of a few regions can be retried while the rest of the cluster works, and a
     total outage causes few calls:
 
     - ``earned``: a success earns one retry, at most two bursts are kept;
-    - ``share``: a first attempt that failed earns ``ratio`` of one, at most a burst is kept. Every retry is taken from
-      here, down into debt, so that an outage of N operations makes ``N + max(2 * burst, ratio * N)`` calls, and
-      canaries on top only as far as they are in debt at its end. A success forgives the debt.
+    - ``share``: a failed first attempt earns ``ratio`` of a retry, at most one burst is kept. Every retry is deducted
+      from this balance, which may become negative, so that an outage of N operations causes
+      ``N + max(2 * burst, ratio * N)`` calls, plus the canaries that the balance does not cover at its end. A success
+      resets a negative balance to zero.
 
     >>> budget = CallBudget(ratio=0.2, burst=3)
     >>> [budget.take(now=0.0) for _ in range(4)]
@@ -115,7 +116,7 @@ class CallBudget:
         self._last_call = now
 
     def on_success(self) -> None:
-        """Called for each operation that succeeded: nothing to do while all is well."""
+        """Record an operation that succeeded. Nothing changes while the balance is full."""
         if self._earned < self._earned_max:
             self._earned += 1.0
             self._share = max(self._share, 0.0)

@@ -1,12 +1,13 @@
-"""Decides which replica a TIMELINE read calls first, and says why.
+"""Decides which replica a TIMELINE read calls first, and records the reason.
 
 The primary is first while it is healthy, because its answer is fresh. When its server is slow or silent, the other
-replicas come first, in the rotating order in which they are given: reads, and connections, spread over all of them.
-Then no extra call is made, and the budget of hedges is not charged.
+replicas come first, in the rotating order in which they are given, so that reads and connections spread over all of
+them. Such a read makes no extra call and takes nothing from the hedge budget.
 
-A probe calls the slow primary first all the same. Probes start at most every half second, if the budget allows the
-hedge that the probe may need; after two seconds the probe borrows it, and after ten it does without. A client with
-ten reads per second or more, and a budget of 5 %, therefore probes at least every two seconds.
+A probe calls the primary first although it is slow. Probes start at most every half second, if the budget allows the
+hedge that the probe may need. After two seconds without a probe, the probe borrows the hedge; after ten seconds it
+starts without one. A client with ten reads per second or more, and a budget of 5 %, therefore probes at least every two
+seconds.
 
 >>> from metaclient.model import RegionInfo, RegionLocation, ServerName
 >>> places = [RegionLocation(RegionInfo(b"t").replica(n), ServerName(f"rs{n}", 16020)) for n in range(3)]
@@ -28,7 +29,7 @@ from metaclient.model import RegionLocation
 
 __all__ = ["FAILOVER", "FASTEST", "HEDGE", "PINNED", "PRIMARY", "avoiding", "explained", "is_slow_now"]
 
-#: Why a replica was asked: ``Row.why``.
+#: The reasons for calling a replica: the values of ``Row.why``.
 PRIMARY: Final = "primary"  # the primary was called first and answered
 FASTEST: Final = "fastest"  # called first, because the server of the primary is slow or silent
 HEDGE: Final = "hedge"  # called because the first replica had not answered after the hedge delay
@@ -64,7 +65,7 @@ def is_slow_now(
 
 
 def explained(place: RegionLocation, *, is_first: bool, hedges: int) -> RegionLocation:
-    """Return the location with the reason why it answered a read; ``is_first``: no other was called before it."""
+    """Return the location with the reason why it was called; ``is_first``: no other replica was called before it."""
     if is_first and place.replica_id == 0:
         return place
     return replace(place, why=FASTEST if is_first else HEDGE if hedges else FAILOVER)

@@ -1,8 +1,8 @@
-"""Decides how long to wait for the first copy before another one is called: fixed, or a quantile of recent latencies.
+"""Decides how long a read waits for the first replica before it calls another: fixed, or a quantile of latencies.
 
-``d = clamp(quantile(q, last N latencies of the primary), min, max)``; the fixed delay until there are enough samples. A
-hedge after the 95th percentile costs 5 % more calls by construction, and the budget limits hedges when latencies change
-faster than the window.
+``d = clamp(quantile(q, last N latencies of the primary), min, max)``. The fixed delay is used until there are enough
+samples. A hedge after the 95th percentile costs 5 % more calls by construction. The budget limits hedges when latencies
+change faster than the window.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections import deque
 
 __all__ = ["HedgeDelay", "LatencyWindow"]
 
-#: Samples kept; at 128 a p99 rests on one sample, which is what a window of this size can give.
+#: The number of samples kept. With 128 samples the 99th percentile depends on a single sample.
 WINDOW = 128
-#: The quantile is taken again after this many new samples: sorting at each read would cost more than the read.
+#: The quantile is computed again after this many new samples: sorting at each read would cost more than the read.
 REFRESH = 16
 
 
@@ -52,7 +52,7 @@ class LatencyWindow:
         found = self._cached.get(q)
         if found is not None:
             return found
-        ordered = sorted(self._samples.copy())  # a copy is one step: another thread may be adding
+        ordered = sorted(self._samples.copy())  # the copy is atomic: another thread may be adding samples
         if not ordered:
             return 0.0
         value = ordered[min(int(q * len(ordered)), len(ordered) - 1)]
@@ -61,7 +61,7 @@ class LatencyWindow:
 
 
 class HedgeDelay:
-    """The delay of one kind of read."""
+    """The hedge delay of one kind of read."""
 
     __slots__ = ("_adaptive", "_max_s", "_min_s", "_quantile", "_samples_min", "fixed_s", "window")
 

@@ -1,27 +1,28 @@
-"""Starts, races and drains calls: the only place where a plan becomes action.
+"""Starts, races and drains calls: the only module that carries out plans.
 
 ``call`` makes one attempt. On a blocking backend that honours deadlines it runs in the caller's own thread, so that a
-STRONG read costs no hand-over. A pipelined answer is waited for. A backend that may hang is called on a worker thread
-and abandoned at the deadline; abandoned calls are bounded, because each holds a thread until the backend lets go of
-it.
+STRONG read needs no switch of threads. On a pipelined backend the caller waits for the response. A backend that may
+hang is called on a worker thread and the call is abandoned at the deadline. The number of abandoned calls is bounded,
+because each holds a thread until the backend returns.
 
-What comes out of a call is an error of our tree, and an honest one: a deadline that passed inside a call is that
-call's time-out, not the operation's end, and a write that timed out, broke or was cut off by ``close`` may have been
-applied, whatever the backend says.
+A call raises only subclasses of MetaClientError. A deadline that passed inside a call is raised as the CallTimeout of
+that call, because the operation may still have time. A write that timed out, lost its connection or was cut off by
+``close`` is marked ``may_have_applied``, whatever the backend reports.
 
-A race carries out a plan of legs. A :class:`Contest` says which calls a leg makes and what their outcomes mean:
-``race`` is the contest for one answer (a row, a page, a lookup); ``run_contest`` takes any other (many rows, where a
-leg makes one call per server).
+A race carries out a plan of legs. A :class:`Contest` defines which calls a leg makes and what their outcomes mean:
+``race`` runs the contest for one answer (a row, a page, a lookup); ``run_contest`` runs any other contest (many rows,
+where a leg makes one call per server).
 
-1. Start the first leg. Start the next when its time has come (a hedge needs the budget's leave) or when every call that
-   was started has failed.
+1. Start the first leg. Start the next leg when its time has come (a hedge needs the permission of the budget) or when
+   every call that was started has failed.
 2. The first *success* wins. A failure, or an answer that ``accept`` refuses, is collected and never ends the race while
    another leg is running or waiting. (HBase 3 lets the first completion win, even when it is an error.)
-3. Losers are cancelled where the transport can, else drained in the background and counted; what a late winner brought
-   (an open scanner) is handed to ``discard``.
-4. When nothing is left, the primary's error is raised, else the last one. A FATAL error of the primary is final at
-   once.
-5. A leg for which there is no room *here* says nothing about its replica: the observer does not hear of it.
+3. Calls that lost are cancelled if the transport can cancel, else drained in the background and counted. A response
+   that arrives later (an open scanner) is passed to ``discard``.
+4. When no leg is left, the error of the primary is raised, or the last error if the primary was not called. A FATAL
+   error of the primary is raised at once.
+5. A leg that is not started because a bound of the executor was reached is no evidence about its replica: the observer
+   is not called.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ T = TypeVar("T")
 
 
 class _Place(Protocol):
-    """Where a leg goes: a meta replica or a region replica."""
+    """The target of a leg: a meta replica or a region replica."""
 
     @property
     def replica_id(self) -> int: ...
@@ -63,10 +64,10 @@ P_contra = TypeVar("P_contra", bound=_Place, contravariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Won(Generic[P, T]):
-    """The race's outcome: whose answer it is, how long that leg took, and how many hedges were started.
+    """The outcome of a race: the leg that won, its answer and latency, and the number of hedges that were started.
 
-    ``outran`` are the places that were asked and had neither answered nor failed yet: without any, a replica that
-    answered replaced a primary that had failed.
+    ``outran`` are the places that were called and had neither answered nor failed yet. If it is empty and a secondary
+    won, the primary had failed or was not called.
     """
 
     leg: Leg[P]
@@ -85,7 +86,7 @@ class RaceObserver(Protocol[P_contra]):
 
 
 class _NoRoomError(Overloaded):
-    """A bound of the executor was reached: the call was not made."""
+    """The call was not made, because a bound of the executor was reached."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,7 +102,7 @@ class RaceCall(Generic[L, T]):
 
 
 class Contest(Protocol[L, C]):
-    """What a race is about: the calls of each leg, and what their outcomes mean. Called by one thread."""
+    """The rules of a race: the calls of each leg, and what their outcomes mean. Called by one thread."""
 
     is_write: bool
     discard: Callable[[Any], None] | None
@@ -117,16 +118,16 @@ class Contest(Protocol[L, C]):
         """Return True if that many extra calls may be made now."""
 
     def succeeded(self, call: C, value: Any, waiting: list[Leg[L]], running: Sequence[C]) -> list[Leg[L]]:
-        """Take an answer; return the legs that still wait."""
+        """Process an answer; return the legs that still wait."""
 
     def failed(self, call: C, error: MetaClientError, waiting: list[Leg[L]]) -> list[Leg[L]]:
-        """Take a failure; return the legs that still wait. May raise to end the race."""
+        """Process a failure; return the legs that still wait. May raise to end the race."""
 
     def ran_out_of_time(self, leg: Leg[L]) -> None:
-        """Note that this leg was not started, because the deadline had passed."""
+        """Record that this leg was not started, because the deadline had passed."""
 
     def outran(self, call: C) -> bool:
-        """Take note of a call that was outrun; return True if it shall continue."""
+        """Record a call that was outrun; return True if it shall continue."""
 
 
 class Executor:
@@ -136,13 +137,13 @@ class Executor:
         self._runtime = runtime
         self._inline = capabilities.honours_deadline or capabilities.is_pipelined
         self._pipelined = capabilities.is_pipelined
-        self._can_cancel = capabilities.can_cancel and capabilities.is_pipelined  # a thread cannot be taken back
+        self._can_cancel = capabilities.can_cancel and capabilities.is_pipelined  # a thread cannot be cancelled
         self._abandoned_max = abandoned_max
         self._begin()
         runtime.on_fork(self._begin)
 
     def _begin(self) -> None:
-        """Start without calls in flight: at first, and in a child process."""
+        """Start without calls in flight, here and in a forked child."""
         self._lock = self._runtime.lock()
         # Guarded by the lock:
         self._abandoned: set[Pending[Any]] = set()
@@ -164,7 +165,7 @@ class Executor:
         is_write: bool = False,
         discard: Callable[[T], None] | None = None,
     ) -> T:
-        """Make one attempt; ``deadline`` is passed as the last argument. Raises only errors of our tree.
+        """Make one attempt; ``deadline`` is passed as the last argument. Raises only subclasses of MetaClientError.
 
         ``discard`` gets the answer if it arrives after the caller has stopped waiting.
         """
@@ -196,7 +197,7 @@ class Executor:
     def _awaited(self, pending: Pending[T], deadline: float, discard: Callable[[T], None] | None) -> T:
         try:
             is_over = self._runtime.wait_first((pending,), deadline) is not None
-        except BaseException:  # interrupted: nobody waits for it any more
+        except BaseException:  # interrupted: the caller has stopped waiting
             self.abandon(pending, discard)
             raise
         if not is_over:
@@ -257,7 +258,7 @@ class Executor:
             self.drained += 1
 
     def _forget_ended(self) -> None:
-        """Forget calls that have ended and did not report it: an interrupt came before they were asked to."""
+        """Remove calls that have ended without a callback: an interrupt came before ``on_done`` was called."""
         with self._lock:
             self._abandoned = {pending for pending in self._abandoned if not pending.is_done}
 
@@ -280,8 +281,8 @@ class Executor:
         """Carry out a plan whose legs call ``function(place, *args, deadline)``; see the module's docstring.
 
         ``reorder`` may change the remaining legs after a failure. ``watch`` is called with each outrun call and its
-        start time, and returns True if the call shall continue. A hedge that was not allowed asks again after
-        ``ask_again_s``.
+        start time, and returns True if the call shall continue. After a refused hedge, the budget is asked again
+        ``ask_again_s`` later.
         """
         contest: _FirstAnswer[P, T] = _FirstAnswer(
             self._runtime,
@@ -309,18 +310,18 @@ class Executor:
     def run_contest(
         self, legs: Sequence[Leg[L]], contest: Contest[L, C], *, deadline: float, ask_again_s: float = float("inf")
     ) -> None:
-        """Carry out a plan for a contest, until it is over or no leg is left."""
+        """Carry out a plan until the contest is over or no leg is left."""
         _Race(self, contest, legs, deadline=deadline, ask_again_s=ask_again_s).run()
 
 
 def _blocking(function: Callable[..., Answer[T]], *args: object) -> T:
-    """Return the answer, also of a backend that sometimes returns a Pending; the deadline is the last argument."""
+    """Return the answer, and wait for it if the backend returns a Pending; the deadline is the last argument."""
     answer = function(*args)
     return answer if not isinstance(answer, Pending) else answer.result(cast("float", args[-1]))
 
 
 def told(error: BaseException, *, is_write: bool = False) -> MetaClientError:
-    """Return the error of our tree for an exception of a call: see the module's docstring."""
+    """Return the MetaClientError for an exception of a call, as the module's docstring describes."""
     made = translated(error, is_write=is_write)
     if made.is_deadline:
         made = CallTimeout(str(error))
@@ -336,7 +337,7 @@ def _is_sequential(legs: Sequence[Leg[P]]) -> bool:
 
 
 class _Race(Generic[L, C]):
-    """One race; lives as long as its slowest call."""
+    """One race, from the start of its first leg until the contest is over."""
 
     def __init__(
         self,
@@ -358,7 +359,7 @@ class _Race(Generic[L, C]):
     # -- one after the other, in the caller's thread ---------------------------------------------------------
 
     def run_in_turn(self) -> None:
-        """Run a plan of which no two calls run at once."""
+        """Run a plan in which no two calls run at the same time."""
         contest = self._contest
         while self._waiting and not contest.is_over:
             leg = self._waiting.pop(0)
@@ -387,7 +388,7 @@ class _Race(Generic[L, C]):
         begun = self._runtime.now()
         try:
             while True:
-                self._collect()  # first: an answer that comes with the delay's end needs no hedge
+                self._collect()  # first: an answer that arrives at the end of the delay needs no hedge
                 if self._contest.is_over:
                     return
                 self._start_due(begun)
@@ -408,7 +409,7 @@ class _Race(Generic[L, C]):
                 self._contest.ran_out_of_time(leg)
                 self._waiting.clear()
                 return
-            # A leg that replaces failed ones is no hedge: nothing else is under way.
+            # A leg that replaces failed legs is no hedge: no other call is in flight.
             is_hedge = leg.is_hedge and not by_failure
             calls = self._contest.calls_of(leg, is_hedge=is_hedge)
             if calls and is_hedge and not self._contest.allow_hedge(len(calls)):
@@ -553,7 +554,7 @@ class _FirstAnswer(Generic[P, T]):
         return self._watch(call.leg.place, call.pending, call.started)
 
     def verdict(self) -> MetaClientError:
-        """Return the error of a race that nobody won: the primary's, else the last one."""
+        """Return the error of a race that no leg won: the error of the primary, else the last error."""
         primary = [error for leg, error in self.errors if leg.place.replica_id == 0]
         if primary or self.errors:
             return (primary or [self.errors[-1][1]])[0]

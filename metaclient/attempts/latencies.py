@@ -1,7 +1,7 @@
 """Decides which servers are slow: those whose calls take longer than a replica's by more than the hedge delay.
 
-A hedge saves a read from a call that is slow now and then, and is deducted from the budget. A server that is *steadily*
-slow needs another answer: reads that a replica may answer call the replica first, which costs no extra call.
+A hedge helps a read whose call is slow by exception, and is deducted from the budget. For a server that is *steadily*
+slow there is another remedy: reads that a replica may answer call the replica first, which costs no extra call.
 
 1. A server is slow when half of its recent calls, and five at least, took longer than the *bar*: the third quartile of
    a replica's calls plus the hedge delay, and twice that quartile at least. A fifth of its calls is enough, and six at
@@ -9,13 +9,14 @@ slow needs another answer: reads that a replica may answer call the replica firs
 2. A call that was outrun by a replica that was called a hedge delay later is above the bar (OUTRUN). A replica that is
    no faster outruns less than half of the calls, however much latencies vary.
 3. Only gets are compared by their latencies, because the latency of a batch or a scan depends on its size. A batch or a
-   scan is recorded as IN_TIME or OUTRUN. The verdict is about the server, so that gets serve batches and scans.
+   scan is recorded as IN_TIME or OUTRUN. The verdict applies to the server, so that a verdict from gets also directs
+   batches and scans.
 4. A slow server gets a probe every half second, at a random moment, so that its recovery is noticed; the next probe
-   follows at once when the last one was fast. Four fast calls in a row end the verdict, and twice as many each time
-   that the server is slow again within ten seconds. Fast is below the middle between quartile and bar. Both keep
-   servers from changing places again and again.
+   follows at once when the last one was fast. Four fast calls in a row end the verdict; the number doubles each time
+   that the server is slow again within ten seconds. A call is fast below the middle between quartile and bar. Both
+   rules prevent that two servers take turns in being called first.
 5. Calls older than a minute do not count, and a verdict ends after a minute without a call.
-6. While nothing is known about the replicas, slow calls of the server may borrow a hedge every half second.
+6. While the replicas have too few calls to compare with, slow calls of the server may borrow a hedge every half second.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ FRESH_S = 60.0
 RELAPSE_S = 10.0
 VERDICT_S = 60.0
 PROBE_S = 0.5
-#: After this time without a call a probe may borrow the hedge that it may need, and later it does without.
+#: After OVERDUE_S without a call a probe may borrow the hedge that it may need; after NEGLECTED_S it starts without it.
 OVERDUE_S, NEGLECTED_S = 2.0, 10.0
 SERVERS_MAX = 4096
 #: The latency of a call that a replica outran, and of a batch or scan that none outran.
@@ -70,7 +71,7 @@ class _Server:
 
 
 class ServerLatencies:
-    """The recent latencies of each server, and the servers that are slow now. Races between threads only lose samples.
+    """The recent latencies of each server, and the slow servers. A race between threads only loses samples.
 
     >>> servers = ServerLatencies()
     >>> [servers.add("rs2", "get", ms / 1000, now=0.0) for ms in (1, 2, 1, 1)]
@@ -143,7 +144,7 @@ class ServerLatencies:
             self.add(server, kind, at_least_s, now=now, delay_s=OUTRUN)
 
     def take_comparison(self, server: Hashable, now: float) -> bool:
-        """Return True if a call of this server shall be hedged to learn how fast the replicas are."""
+        """Return True if a call of this server shall be hedged to measure how fast the replicas are."""
         found = self._servers.get(server)
         if found is None or now - found.compared_at < PROBE_S:
             return False
@@ -158,7 +159,7 @@ class ServerLatencies:
         return found is not None and now >= found.probe_at
 
     def is_probe_overdue(self, server: Hashable, now: float, *, can_borrow: bool) -> bool:
-        """Return True if a probe shall start without budget: the last call was fast, or is long ago."""
+        """Return True if a probe shall start without budget: the last call was fast, or the wait has been too long."""
         found = self._slow.get(server)
         wait_s = OVERDUE_S if can_borrow else NEGLECTED_S
         return found is not None and (found.fast_calls > 0 or now - found.last_call >= wait_s)
@@ -208,7 +209,7 @@ class ServerLatencies:
 
 
 def _is_slow(latencies: list[float], quartile_s: float | None, delay_s: float) -> bool:
-    """Return True if these calls of a server are slow beside the third quartile of a replica; None: it is unknown."""
+    """Return True if these calls are slow compared with a replica's third quartile, which is None if unknown."""
     above_s = _FINITE_MAX if quartile_s is None else quartile_s + max(quartile_s, delay_s)
     far_s = _FINITE_MAX if quartile_s is None else quartile_s + FAR_FACTOR * max(quartile_s, delay_s)
     above = sum(each > above_s for each in latencies)

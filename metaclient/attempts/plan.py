@@ -1,8 +1,8 @@
-"""Decides which copies are called, and when: a read plan is a sequence of legs.
+"""Decides which replicas are called, and when: a read plan is a sequence of legs.
 
-A leg starts ``after_s`` seconds into the read, or at once when every leg before it has failed. Staged (ours): the
-primary now, one replica after d, the next after 2d: a slow moment of the primary costs one extra call, not n - 1. All
-at once (HBase's TIMELINE): every replica after d.
+A leg starts ``after_s`` seconds into the read, or at once when every leg before it has failed. The staged plan, the
+default, calls the primary now, one replica after d and the next after 2d: a slow moment of the primary costs one extra
+call, not n - 1. The plan all_at_once, as in HBase's TIMELINE reads, calls every replica after d.
 
 >>> [(leg.place, leg.after_s) for leg in staged(["primary", "r1", "r2"], delay_s=0.01, timeout_s=1.0)]
 [('primary', 0.0), ('r1', 0.01), ('r2', 0.02)]
@@ -36,10 +36,10 @@ def one_replica(place: P, *, timeout_s: float) -> tuple[Leg[P], ...]:
 
 
 def staged(places: Sequence[P], *, delay_s: float, timeout_s: float) -> tuple[Leg[P], ...]:
-    """Return a plan that calls the first now and each further one a delay later."""
+    """Return a plan that calls the first place now and each further place one delay after the one before."""
     return tuple(Leg(place, delay_s * index, timeout_s, index > 0) for index, place in enumerate(places))
 
 
 def all_at_once(places: Sequence[P], *, delay_s: float, timeout_s: float) -> tuple[Leg[P], ...]:
-    """Return a plan that calls the first now and all others together after one delay, as HBase does."""
+    """Return a plan that calls the first place now and all others together after one delay, as HBase does."""
     return tuple(Leg(place, delay_s if index else 0.0, timeout_s, index > 0) for index, place in enumerate(places))

@@ -1,22 +1,24 @@
-"""Decides whether, when and how often a failed operation is tried again: error dispositions in, tenacity's loop around.
+"""Decides whether, when and how often a failed operation is retried, by the disposition of its error, with tenacity.
 
-Entered only after a first failure, so that an operation that works pays nothing. One operation has one deadline over
-all attempts; every pause is cut to what is left of it, less a millisecond (as HBase does).
+The retry loop starts only after a first failure, so that an operation that succeeds at once does not pay for it. One
+operation has one deadline over all attempts; every pause is cut to the remaining time less a millisecond (as HBase
+does).
 
 Pause = unit * multiplier * (1 + U[-jitter, jitter)), with HBase's multipliers 1 2 3 5 10 20 40 100 100 100 100 200
-200 (the last one repeated) and the larger unit when the server says that it is overloaded; a throttled call waits
-exactly as long as the server asked.
+200 (the last one repeated). The larger unit is used when the server reports that it is overloaded. A throttled call
+waits exactly as long as the server asks for.
 
 Rules:
 
-1. FATAL errors are raised as they are. So is a failed write that may have been applied and is not safe to repeat.
+1. FATAL errors are raised as they are. So is the error of a write that may have been applied and is not idempotent.
 2. A deadline that passed inside an attempt (a lookup has its own) ends the attempt, not the operation.
-3. A retry needs a token of the budget. Without one the operation goes on waiting: see ``budget.py``.
-4. Out of attempts: RetriesExhausted. Out of time, or asked to wait beyond it: DeadlineExceeded. Every error that comes
-   out of here lists the attempts, and says that a write may have been applied if any attempt may have done so.
+3. A retry needs a token of the budget. Without a token the operation continues to wait: see ``budget.py``.
+4. When no attempts are left, RetriesExhausted is raised. When no time is left, or the server asks for a wait that is
+   longer than the remaining time, DeadlineExceeded is raised. Every raised error lists the attempts, and
+   ``may_have_applied`` is True if any attempt may have been applied.
 
-DIVERGENCES from the Java client: jitter is 50 % both ways instead of 1 % upwards (there a thousand clients stay in
-step), there is a budget, and a region that is too busy is given the overloaded server's pause.
+DIVERGENCES from the Java client: jitter is 50 % in both directions instead of 1 % upwards (with 1 %, a thousand clients
+retry at the same moments), there is a budget, and a RegionTooBusyException causes the pause of an overloaded server.
 """
 
 from __future__ import annotations
@@ -91,7 +93,7 @@ class Retrier:
         is_repeatable: Repeatable = True,
         on_failure: Callable[[MetaClientError, int], None] | None = None,
     ) -> T:
-        """Run ``attempt`` until it works, may not be repeated, or time or attempts run out."""
+        """Run ``attempt`` until it succeeds, may not be retried, or no time or no attempts are left."""
         begun = self._runtime.now()
         try:
             value = attempt()
@@ -133,7 +135,7 @@ class Retrier:
 
 
 class _FailedOperation(Generic[T]):
-    """One operation that has failed at least once: tenacity's stop, wait and retry, bound to our clock."""
+    """One operation that has failed at least once: tenacity's stop, wait and retry with the clock of the runtime."""
 
     def __init__(
         self,
@@ -185,7 +187,7 @@ class _FailedOperation(Generic[T]):
         return value
 
     def _next(self) -> T:
-        """tenacity's function: the failure that brought us here first, then real attempts."""
+        """Raise the first failure, which started the retries; in later calls of tenacity, make an attempt."""
         first, self._first = self._first, None
         try:
             if first is not None:
@@ -310,7 +312,7 @@ class _Wait(wait_base):
 
 
 def _error_of(state: RetryCallState) -> MetaClientError:
-    """Return the failure after which tenacity asks whether to stop and how long to wait."""
+    """Return the failure for which tenacity calls the stop and wait policies."""
     error = state.outcome.exception() if state.outcome is not None else None
     assert isinstance(error, MetaClientError), "tenacity asks only after a failure, and _may_retry takes no other"
     return error

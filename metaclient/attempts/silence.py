@@ -24,7 +24,7 @@ class _Witness(NamedTuple):
 
 
 class SilentServers:
-    """At most one witness per server, each kept no longer than the timeout of its call.
+    """The witnesses: at most one per server, each kept no longer than the timeout of its call.
 
     >>> from metaclient.runtime import ThreadRuntime
     >>> servers, call = SilentServers(), ThreadRuntime().pending()
@@ -41,7 +41,7 @@ class SilentServers:
     __slots__ = ("_witnesses",)
 
     def __init__(self) -> None:
-        # Without a lock: single operations of a dict, and a race between threads only loses a witness.
+        # No lock is needed: single operations of a dict are atomic, and a race between threads only loses a witness.
         self._witnesses: dict[Hashable, _Witness] = {}
 
     def __bool__(self) -> bool:
