@@ -1,4 +1,4 @@
-"""Calls the configured selector, which may be a user's code, by one thread at a time."""
+"""Calls the configured selector, which may be a user's code, from one thread at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["GuardedSelector"]
 
 
 class GuardedSelector:
-    """The selector of one connection behind a lock of its own: a slow selector does not block the records of health."""
+    """The selector of one connection, with its own lock: a slow selector does not block the HealthTracker."""
 
     def __init__(self, runtime: Runtime, config: Config) -> None:
         self._runtime = runtime

@@ -7,7 +7,7 @@
                             +--------------------------------------------------- + (for twice as long)
 
 A replica is ejected for ``base_s * 2**(ejections in a row)``, at most ``max_s``, with a jitter of a tenth so that many
-clients do not come back at the same moment. Ejections are in a row when the next failure comes within one such time
+clients do not probe it at the same moment. Ejections are in a row when the next failure comes within one such time
 after the last ejection, so that a re-opened replica that passes a probe and then fails again is ejected for longer.
 Health belongs to the replica *and* to its server: after a failover, one server may host two replicas, and a hanging
 server affects both.

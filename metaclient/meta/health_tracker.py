@@ -29,12 +29,12 @@ from metaclient.telemetry import Telemetry
 
 __all__ = ["HealthTracker", "MetaReplicaStatus"]
 
-#: Reads until the adaptive try time rests on measurements; before that it is the middle of its range.
+#: Successful reads before the adaptive try time is computed from latencies; before that it is the middle of its range.
 TRY_SAMPLES_MIN = 8
 TRY_FACTOR = 4.0
 TRY_QUANTILE = 0.99
-#: Refuted negative answers in a row before a replica is ejected. One is what a new table does to each replica that lags
-#: for a moment. Ejecting replicas for it would send all lookups to the primary, which this package exists to avoid.
+#: Refuted negative answers in a row before a replica is ejected. A new table causes one at each replica that lags for a
+#: moment. Ejecting replicas for that would send all lookups to the primary, which this package exists to avoid.
 REFUTATIONS_MAX = 3
 
 HEALTHY = ReplicaHealth()

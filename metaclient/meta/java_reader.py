@@ -3,7 +3,7 @@
 Mirrors the meta scan of ``AsyncNonMetaRegionLocator`` of HBase 3 with ``CatalogReplicaLoadBalanceSimpleSelector``:
 
 - One replica is picked per lookup and kept for every retry of that lookup.
-- The answer of that replica is believed, also a negative one: only calls that failed are repeated.
+- The answer of that replica is accepted, also a negative one: only failed calls are retried.
 - No replica is ejected, and no other replica is asked instead.
 
 The selector "simple" in LoadBalance mode selects this reader; ``reader.MetaReader`` serves all other modes.

@@ -1,4 +1,4 @@
-"""Probes ejected meta replicas in the background when their time is over, so that no lookup of a user has to try."""
+"""Probes ejected meta replicas in the background when their ejection is over, so that no lookup has to test them."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ class MetaReader:
 
 
 def healthy_first(view: MetaView) -> list[int]:
-    """Return all secondaries, the usable ones first: the order when the primary may be out."""
+    """Return all secondaries, the usable ones first: the order when the primary may be down."""
     return [replica.replica_id for replica in sorted(view.secondaries(), key=lambda one: not one.is_usable)]
 
 

@@ -1,4 +1,4 @@
-"""Judges the answers of one read of hbase:meta: which answer is believed, and which replica is to blame.
+"""Judges the answers of one read of hbase:meta: which answer is accepted, and which replica is counted as faulty.
 
 A negative answer of a secondary (no rows, a hole, a row that cannot be decoded) proves nothing: a replica that was just
 re-opened answers "no rows, no error" for up to a minute. The primary is asked next, and only the primary's own negative

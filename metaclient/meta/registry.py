@@ -74,7 +74,7 @@ class MetaRegistry:
         return not self.can_choose or self.is_placed(replica)
 
     def primary_missing(self) -> MetaClientError:
-        """Refresh in the background and return the error for a read that has no replica to go to."""
+        """Refresh in the background and return the error for a read that has no addressable replica."""
         self.refresh_on_evidence()
         return ServerUnreachable("the registry names no server for hbase:meta; the cluster may be starting")
 
@@ -98,7 +98,7 @@ class MetaRegistry:
         return self._replicas or (MetaReplica(0),)
 
     def assume(self, replicas: Sequence[MetaReplica]) -> None:
-        """Take the replicas that another client knew, unless this client has read the registry.
+        """Use the replicas that another client exported, unless this client has read the registry.
 
         The registry is read when an assumed place proves wrong, or in the background after ``meta_refresh_s``.
         """

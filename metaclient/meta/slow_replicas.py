@@ -2,9 +2,9 @@
 
 A replica is slow when its average latency is above ``2 * best + margin_s``, where ``best`` is the lowest average of the
 replicas that may be asked. A slow replica is asked first in ``best / its own latency`` of the lookups in which it would
-be first, and at least once in ``probe_s``, so that its recovery is noticed; else it comes after the others. A replica
-without a measurement, and one that is ejected, is never slow: the first is yet to be measured, and the second is left
-to the selector.
+be first, and at least once per ``probe_s``, so that its recovery is noticed; else it comes after the others. A replica
+without a measurement is not slow, so that it is asked and measured. An ejected replica is not slow either: the selector
+decides about ejected replicas.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from metaclient.model import RegionInfo
 
 __all__ = ["LessToSlow", "SlowLast"]
 
-#: Faster by less than this is no reason to ask another replica: the order of one pause of a busy server.
+#: A smaller difference is no reason to ask another replica first: a busy server pauses for about as long.
 MARGIN_S = 0.005
 PROBE_S = 1.0
 
