@@ -1,8 +1,9 @@
 """Stores the lookups in flight of each table, so that callers that miss the same region share one read of hbase:meta.
 
 A flight answers a row if it was started for the same hole in the cache (a region whose range is known and whose place
-is not, or a table of which nothing is known), or for a higher row of the same unknown range, because the scan runs
-downwards and returns the neighbours. A flight that started before a failure never answers callers that come after it.
+is not, or a table without known regions), or for a higher row of the same unknown range, because the scan runs
+downwards and returns the neighbours. A flight that started before a failure does not answer lookups that start after
+the failure.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ class Flights:
             return FirstPage.DOWN, max(
                 self._config.locate_prefetch, snapshot.rows_to_lowest_hole(lookup.row or b"", rows)
             )
-        # Only a page that has grown can be expected to come down from the top of the gap to the row.
+        # Only a page that has grown can be expected to reach from the top of the gap down to the row.
         has_grown = rows > self._config.locate_prefetch
         is_from_top = growth.reaches_down and has_grown and not lookup.before
         return (FirstPage.FROM_TOP if is_from_top else FirstPage.DOWN), rows

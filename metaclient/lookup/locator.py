@@ -162,7 +162,8 @@ class Locator:
                     if found is not None:
                         return found
             except BaseException as error:
-                # An interrupt before the flight, or while it ended: no caller may wait for a flight that nobody makes.
+                # An interrupt came before the flight, or while it ended: no caller may wait for a flight that was
+                # never made.
                 for one in made:
                     if not one.pending.is_done:
                         self._flights.land(table, one)
@@ -203,7 +204,7 @@ class Locator:
         if self._runtime.wait_first((flight.pending,), deadline) is None:
             raise DeadlineExceeded(f"looking up {described(lookup)}: hbase:meta did not answer in time")
         error = flight.pending.error()
-        # The deadline of the caller that made the flight says nothing about hbase:meta.
+        # The deadline of the caller that made the flight is no evidence about hbase:meta.
         if not isinstance(error, MetaClientError) or error.is_deadline:
             return
         if not error.is_about_row or flight.is_same_question(lookup.row or b"", replica_id):
@@ -238,12 +239,12 @@ class Locator:
                 error = None  # error -> traceback -> this frame -> error would be a cycle
 
     def _failure(self, error: MetaClientError, lookup: Lookup, deadline: float) -> MetaClientError:
-        """Return the error of a flight that failed: whether the caller's deadline ended it, or a limit of its own."""
+        """Return the error of a failed flight: DeadlineExceeded for the caller's deadline, CallTimeout for its own."""
         if error.disposition is Disposition.FATAL and not error.is_deadline:
             return error
         if self._runtime.now() >= deadline:
             return DeadlineExceeded(f"looking up {described(lookup)}: {error}")
-        if error.is_deadline:  # the lookup's own limit: the operation may still try again
+        if error.is_deadline:  # the lookup's own limit: the operation may still retry
             return CallTimeout(f"looking up {described(lookup)} took all of meta_lookup_timeout_s")
         return error
 
@@ -334,7 +335,7 @@ class Locator:
     def listing(self, table: bytes, *, deadline: float, on_page: Callable[[int], None] | None = None) -> RegionListing:
         """Read all regions of a table from hbase:meta page by page, and cache them.
 
-        Each page is a read of its own: when a replica fails, the listing goes on at another one.
+        Each page is a read of its own: when a replica fails, the listing continues at another replica.
         """
         if table == META_TABLE:
             return RegionListing((self._meta_region(0, True, deadline),), None)

@@ -132,7 +132,7 @@ def listed(
 def last_row_of(page: MetaPage, scan: MetaScan) -> bytes | None:
     """Return the last row of a page, None for an empty page.
 
-    Raise ValueError if the row is outside of the scan: a listing that goes on from there might never end.
+    Raise ValueError if the row is outside of the scan: a listing that continued there might never end.
     """
     if not page.rows:
         return None

@@ -47,7 +47,7 @@ class TableStates:
         self._flights: dict[bytes, Pending[TableState | None]] = {}
 
     def check_enabled(self, table: bytes, deadline: float) -> None:
-        """Raise TableDisabled if the primary of hbase:meta has it so; one read per table and ``table_state_ttl_s``."""
+        """Raise TableDisabled if the table is disabled at the primary; one read per table and ``table_state_ttl_s``."""
         state = self._state(table, deadline)
         if state in (TableState.DISABLED, TableState.DISABLING):
             raise TableDisabled(f"table {keys.printable(table)!r} is disabled; enable_table() makes it readable again")
@@ -64,7 +64,7 @@ class TableStates:
         if is_ours:
             self._read_state(table, pending, deadline)
         if self._runtime.wait_first((pending,), deadline) is None or pending.error() is not None:
-            return None  # unknown is not disabled: the operation goes on, and fails with its own error
+            return None  # unknown is not disabled: the operation continues, and fails with its own error
         return pending.result()
 
     def _read_state(self, table: bytes, pending: Pending[TableState | None], deadline: float) -> None:
@@ -78,7 +78,7 @@ class TableStates:
         try:
             found = self._reader.read_primary(scan, judge, deadline)
         except MetaClientError:
-            pass  # the state stays unknown, and callers go on
+            pass  # the state stays unknown, and the callers continue
         finally:
             with self._lock:
                 self._flights.pop(table, None)
