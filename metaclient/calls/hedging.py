@@ -1,4 +1,4 @@
-"""Decides when a TIMELINE read calls another replica of its region, runs the race, and learns from its outcome.
+"""Decides when a TIMELINE read calls another replica of its region, runs the race, and records its outcome.
 
 The policies are in :mod:`metaclient.attempts`: the delay, the budget of extra calls, the servers that have stopped
 answering, and those that are slow. This module applies them to region replicas: one read of a row or of a page
@@ -71,7 +71,7 @@ class Hedging:
         self._turn = 0  # races between threads only make two reads start at the same replica
 
     def _begin(self) -> None:
-        """Start without silent servers: at first, and in a child process, where the parent's calls never end."""
+        """Start without silent servers, here and in a forked child, where the calls of the parent never end."""
         self._silent = SilentServers()
 
     def _delay(self, given_s: float | None, default_s: float) -> HedgeDelay:
@@ -126,7 +126,7 @@ class Hedging:
         except MetaClientError as error:
             if unplaced is None or error.ends_connection:
                 raise
-            raise unplaced from error  # the primary's error counts, and it has no place
+            raise unplaced from error  # the error of the primary counts: it has no location
         self.answered(won.leg.place.server)
         if won.outran:
             self.slow.add_race(kind, won, legs, self._now() - sent)
@@ -179,7 +179,7 @@ class Hedging:
         delay = self._delays[kind]
         delay_s = delay.delay_s() if delay_s is None else delay_s
         if delay.is_adaptive and self.budget.is_low():
-            delay_s *= 2  # hedges of ordinary reads would use up what the reads during a server's pause need
+            delay_s *= 2  # hedges of ordinary reads would use up the hedges that reads need during a pause of a server
         legs = make(places, delay_s=delay_s, timeout_s=timeout_s)
         return [Leg(leg.place, max(0.0, leg.after_s - spent_s), leg.timeout_s, leg.is_hedge) for leg in legs]
 

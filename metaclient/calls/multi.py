@@ -71,22 +71,23 @@ class _Group(RaceCall[int, Sequence[Outcome]]):
 
     @property
     def is_first(self) -> bool:
-        """True if it is of the first leg of its round."""
+        """True if the group belongs to the first leg of its round."""
         return not self.leg.is_hedge
 
 
 class _Multi:
     """One batch, in rounds; each action that is not settled is grouped by server and sent again.
 
-    1. A round sends one call per server, in parallel. An action is settled by an answer, by a FATAL error, or by an
-       error that may have been applied if the action is not safe to repeat.
+    1. A round sends one call per server, in parallel. An action is settled by an answer, by a FATAL error, or, if the
+       action is not idempotent, by an error with ``may_have_applied``.
     2. A round is a contest of the executor, and a leg of its plan is a replica id. Only TIMELINE reads have more than
-       one leg: what the primaries have not answered after the delay is grouped again by the servers of the next
-       replica, if the budget allows it; what they have failed goes there at once. The first answer of a row wins; when
-       all fail, the primary's error counts. As with single reads, a primary on a silent or slow server changes places
-       with a replica that is on another, and a call that was outrun may be the witness of it.
-    3. A round that made progress, and left only actions that the server asks to send again (a full response), is
-       followed by the next at once and counts as no attempt (HBase's RetryImmediately). Else the retrier decides.
+       one leg. Rows that the primaries have not answered after the delay are grouped again by the servers of the next
+       replica and sent there, if the budget allows it. Rows that failed at the primaries are sent there at once. The
+       first answer of a row wins; when all replicas fail, the error of the primary counts. As with single reads, a
+       primary on a silent or slow server changes places with a replica on another server, and a call that was outrun
+       may become the witness of its server.
+    3. If a round made progress, and only actions are left that the server asks to send again (a full response), the
+       next round follows at once and does not count as an attempt (HBase's RetryImmediately). Else the retrier decides.
     """
 
     def __init__(self, operations: Operations, table: bytes, actions: Sequence[Operation], deadline: float) -> None:
@@ -98,17 +99,17 @@ class _Multi:
         kinds = set(map(type, actions))
         self.is_write = bool(kinds - {Get})
         self.discard: Callable[[object], None] | None = None
-        self._is_silent = not kinds & {Get, Increment, Append}  # done is all that there is to say
+        self._is_silent = not kinds & {Get, Increment, Append}  # puts and deletes return nothing
         self._outcomes: list[Outcome] = [None] * len(actions)
         self._open: dict[int, None] = dict.fromkeys(range(len(actions)))  # without a final outcome, in order
-        self._errors: dict[int, MetaClientError] = {}  # of those, the error that counts
+        self._errors: dict[int, MetaClientError] = {}  # of the open actions: the error that counts
         self._maybe_applied: set[int] = set()
         self.places: list[RegionLocation | None] = [None] * len(actions)
         self.is_hedged = False
         self.replica_id = 0
         self._first_groups: list[_Group] = []
         self.allow_hedge: Callable[[int], bool] = self._hedging.allow_hedge
-        self._spared: dict[int, int] = {}  # the replica that was asked first instead of a silent primary
+        self._spared: dict[int, int] = {}  # the replica that was called first instead of a silent or slow primary
 
     def run(self) -> list[Outcome]:
         if not self._actions:
@@ -195,7 +196,7 @@ class _Multi:
         """Do nothing: the open actions get a CallTimeout, or keep the error that they have."""
 
     def outran(self, call: _Group) -> bool:
-        """Take note of a call whose answer is no longer needed. It may continue as a witness."""
+        """Record a call whose answer is no longer needed; return True if it continues as a witness."""
         self._learn(call, is_outrun=self.is_over)
         place, pending = call.places[0], call.pending
         if not self.is_hedged or call.server is None or place is None or pending is None:
@@ -399,7 +400,8 @@ class _Multi:
         """Record the error of a failed call for each of its actions."""
         if error.ends_connection:
             raise error
-        # One error for all of them, and the server got it (ALL_OR_ERROR): any of them may have been applied.
+        # The call has one error for all actions, and the server received it (ALL_OR_ERROR): any action may have been
+        # applied.
         is_vague = self.is_write and not self._operations.outcome_per_row and len(group.indexes) > 1
         is_vague = is_vague and not error.precedes_execution
         blamed: set[int] = set()

@@ -46,9 +46,9 @@ __all__ = ["Operation", "Operations", "Placed", "describe"]
 T = TypeVar("T")
 Placed = tuple[Result, RegionLocation | None]
 Operation = Get | Put | Delete | Increment | Append | RowMutations
-#: They depend on the stored value, so that repeating one that was applied would apply it twice; they return cells.
+#: Mutations that depend on the stored value and return cells. A retry of one that was applied would apply it twice.
 CHANGES = (Increment, Append)
-#: The namespace of HBase's own tables: hbase.client.meta.operation.timeout is theirs.
+#: The namespace of HBase's own tables: hbase.client.meta.operation.timeout applies to them.
 SYSTEM_TABLES = b"hbase:"
 
 
@@ -183,7 +183,7 @@ class Operations:
         self._slow.add("get", place, latency_s, entry.replicas if entry is not None else ())
 
     def _result(self, answer: object, until: float) -> Result:
-        if isinstance(answer, Pending):  # a backend may answer so even though it does not say is_pipelined
+        if isinstance(answer, Pending):  # a backend may return a Pending although it does not declare is_pipelined
             answer = self.executor.awaited(answer, until)
         return expect(Result, answer)
 
@@ -221,7 +221,7 @@ class Operations:
         is_write: bool = False,
         discard: Callable[[Any], None] | None = None,
     ) -> T:
-        """Make one attempt at a location, which must answer a ``kind``; an error carries the location."""
+        """Make one attempt at a location; the answer must be a ``kind``. A raised error has it in ``place``."""
         timeout_s = self.config.rpc_write_timeout_s if is_write else self.read_timeout_s
         until = min(deadline, self._now() + timeout_s)
         try:
@@ -257,7 +257,7 @@ class Operations:
     ) -> Callable[[MetaClientError, int], None]:
         """Return a callback that corrects the cache after a failure, and checks the table's state after the second one.
 
-        ``knows_place``: the locator has been notified already; a second time would count a timeout twice.
+        ``knows_place``: the locator has been notified already. A second notification would count a timeout twice.
         """
 
         def learn(error: MetaClientError, failures: int) -> None:
@@ -293,7 +293,7 @@ class Operations:
             else:
                 answer = self.executor.call(self._backend_mutate, place, table, mutation, deadline=until, is_write=True)
             if answer is not None or type(mutation) in CHANGES:
-                if isinstance(answer, Pending):  # a backend may answer so even though it does not say is_pipelined
+                if isinstance(answer, Pending):  # also from a backend that does not declare is_pipelined
                     answer = self.executor.awaited(answer, until, is_write=True)
                 if type(mutation) in CHANGES:
                     answer = expect(Result, answer, is_write=True)
@@ -343,7 +343,7 @@ class Operations:
 
 
 def _direct(backend: Backend) -> Direct | None:
-    """Return the calls of the backend that run in the user's own thread, without a task or a Pending; None without."""
+    """Return the calls of the backend that run in the user's own thread, without a task or a Pending, or None."""
     capabilities = backend.capabilities
     if capabilities.direct and isinstance(backend, DirectBackend):
         return backend.direct
@@ -351,7 +351,7 @@ def _direct(backend: Backend) -> Direct | None:
 
 
 class _Once:
-    """Ensures that an increment or append is applied at most once: only the server that knows its nonce gets it again.
+    """Ensures that an increment or append is applied at most once: only the server that has its nonce gets a retry.
 
     A server that recovers the region of a dead server reads nonces from the log, but a region that is moved normally
     loses them, and the client cannot distinguish the two cases.
@@ -370,7 +370,7 @@ class _Once:
 
         def noted(error: MetaClientError, failures: int) -> None:
             if self._is_over:
-                return  # raised once more by ``check``: its place has been blamed for it already
+                return  # raised again by ``check``: the locator has been notified already
             if error.may_have_applied and self._unsure is None:
                 self._unsure = error
             learn(error, failures)

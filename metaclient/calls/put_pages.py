@@ -1,4 +1,4 @@
-"""Writes pages of puts: whole if the backend supports it, and row by row if it does not or if that fails.
+"""Writes pages of puts: the whole page at once if the backend supports it, and row by row otherwise or after an error.
 
 Pages are for writers of very many rows, few of which fail. The first attempt writes the whole page. After any error (a
 region has moved, a row is too big), :func:`metaclient.calls.multi.batch` writes the rows again, with the configured
@@ -58,7 +58,7 @@ def put_page(operations: Operations, table: bytes, page: PutPage) -> dict[bytes,
     else:
         operations.retrier.budget.on_success()
         return {}
-    if first.disposition is Disposition.FATAL:  # of some row, perhaps: which?
+    if first.disposition is Disposition.FATAL:  # perhaps the error of a single row: find out which
         return _by_rows(operations, table, page, deadline, first)
     try:
         return operations.retrier.resume(
@@ -90,7 +90,7 @@ def _at_once(operations: Operations, backend: PutPageBackend, table: bytes, page
             if error.place is None:
                 error.place = places[0][0]
             if begin or not error.precedes_execution:
-                error.may_have_applied = True  # one error for all of them: some may be written
+                error.may_have_applied = True  # one error for all rows: some rows may be written
             raise
         begin = end
         if server is not None:

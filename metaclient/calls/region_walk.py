@@ -1,17 +1,17 @@
-"""Walks a scan over the regions of a table: opens, pages, reopens after a loss, and moves on.
+"""Runs a scan over the regions of a table: opens scanners, fetches pages, and reopens scanners that were lost.
 
 The subclasses in :mod:`metaclient.scanner` interpret the pages.
 
 1. The next region is found by the row at which the scan continues. A TIMELINE scan opens it as a race over the
    replicas, primary first; the winner's scanner serves all further pages of that region. Losers' scanners are closed.
-2. A scanner that is lost (lease, restart, move, split) is reopened after the last row that was returned: nothing is
-   lost, nothing repeated. Within a row that came in pieces, it is reopened *at* the row, and what was returned is
-   skipped.
-3. A ``next`` is never sent twice: HBase 3 answers a repeated one with an empty success.
+2. A scanner that is lost (lease, restart, move, split) is reopened after the last row that was returned: no row is
+   lost or repeated. Within a row that is returned in parts, the scanner is reopened *at* the row, and the cells that
+   were returned are skipped.
+3. A ``next`` is never sent twice: HBase 3 answers a repeated ``next`` with an empty success.
 4. Each page has its own deadline and attempts: a whole scan may take days, a single page may not. A page without rows
    is a heartbeat and counts as an answer, unless heartbeats arrive faster than any server sends them.
-5. An open scan belongs to the process that began it. In a child process after ``os.fork()`` it ends with
-   ConnectionClosed at its next page, and it never closes the scanner, which the parent still uses.
+5. An open scan belongs to the process that began it. In a child process after ``os.fork()`` the next page of the scan
+   raises ConnectionClosed. The child does not close the scanner, which the parent still uses.
 6. Behind a gateway a STRONG scan is one scanner for the whole range. A TIMELINE scan is cut at the regions' borders, so
    that each region has its own race and each row has a location.
 """
@@ -41,7 +41,7 @@ __all__ = ["RegionWalk"]
 _log = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=ScanPage | CellPage)
-#: HBase sends a heartbeat after half of the scanner's time-out; a thousand in a second are a fault.
+#: HBase sends a heartbeat after half of the scanner's time-out: a thousand heartbeats per second are a fault.
 HEARTBEATS_MAX = 1000
 HEARTBEATS_S = 1.0
 
@@ -105,7 +105,7 @@ class RegionWalk(Generic[P]):
         try:
             operations.executor.call(operations.backend.scan_close, scanner, deadline=deadline)
         except MetaClientError as error:
-            # The lease will close it; the scan itself is over and was right.
+            # The scanner is closed when its lease expires. The scan itself has ended without an error.
             _log.debug("a scanner of table %s was left to its lease: %s", keys.printable(self._table), error)
 
     def _discard(self, page: object) -> None:
@@ -123,7 +123,7 @@ class RegionWalk(Generic[P]):
         return row > at if not self._scan.is_reversed else not at or row < at
 
     def _is_ahead_in_meta(self, row: bytes) -> bool:
-        """Do the same in the order of hbase:meta, which is not the order of bytes (HBase's MetaCellComparator)."""
+        """``_is_ahead`` in the order of hbase:meta, which is not the order of bytes (HBase's MetaCellComparator)."""
         at = self._at_row
         if row == at:
             return self._at_inclusive
@@ -197,7 +197,7 @@ class RegionWalk(Generic[P]):
                 heartbeats, since = 0, now()
 
     def _gave_up(self) -> RetriesExhausted:
-        """Return the error of a scan whose pages had no rows and whose scanners were lost again and again."""
+        """Return the error of a scan that lost more than ``retries`` scanners and got no row."""
         last = self._losses[-1]
         made = RetriesExhausted(
             f"scan of table '{keys.printable(self._table)}' at '{keys.printable(self._at_row)}': "

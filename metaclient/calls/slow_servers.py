@@ -1,8 +1,8 @@
-"""Records the calls of TIMELINE reads by server, and tells which servers such reads should avoid because they are slow.
+"""Records the latencies of TIMELINE reads per server, and decides which slow servers such reads avoid.
 
 The policies are :mod:`metaclient.attempts.latencies` (which servers are slow) and :mod:`metaclient.attempts.choice`
-(which replica is called first). HBase's own plan (``hedge_plan="all_at_once"``) always calls the primary first: with it
-nothing is recorded.
+(which replica is called first). HBase's own plan (``hedge_plan="all_at_once"``) always calls the primary first: with
+this plan no latency is recorded.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class SlowServers:
     def borrow_hedge(self, kind: str, places: Sequence[RegionLocation], calls: int) -> bool:
         """Return True if a read that waits for these locations may call another one although the budget is spent.
 
-        This is for probes of slow servers, and for the comparison of a server with replicas that are unknown. The debt
-        is limited.
+        This is for probes of slow servers, and for the comparison of a server with replicas whose latencies are
+        unknown. The debt is limited.
         """
         if not any(self.contains(place.server) for place in places) and (kind != "get" or not self._may_compare):
             return False
@@ -73,9 +73,9 @@ class SlowServers:
         )
 
     def delay_s(self, kind: str, others: Iterable[ServerName]) -> float:
-        """Return the hedge delay; at most the fixed one while the other replicas are unknown.
+        """Return the hedge delay; at most the fixed delay while the latencies of the other replicas are unknown.
 
-        The latencies that were measured may be those of a slow server. The first hedges show whether it is slow.
+        The measured latencies may be those of a slow server. The first hedges show whether it is slow.
         """
         delay = self._delays[kind]
         delay_s = delay.delay_s()
@@ -87,7 +87,7 @@ class SlowServers:
 
     def add_first(self, kind: str, place: RegionLocation, latency_s: float) -> None:
         """Record how long a read waited for the location that it called first: the adaptive delay follows from this."""
-        if not self.contains(place.server):  # what is normal must not be learned from slow servers
+        if not self.contains(place.server):  # the delay must not follow from the latencies of slow servers
             self._delays[kind].window.add(latency_s)
 
     def add(
@@ -109,8 +109,8 @@ class SlowServers:
         for place in won.outran:
             at = places.index(place)
             if at == 0:
-                # It takes at least the delay; without this sample the delay would only reflect fast responses. With the
-                # time until the hedge was answered, the delay would grow with each hedge during a server's pause.
+                # The call takes at least the delay. Without this sample the delay would only reflect fast responses.
+                # With the time until the hedge was answered, the delay would grow with each hedge during a pause.
                 self.add_first(kind, place, min(elapsed_s, self._delays[kind].delay_s()))
             if at < winner:
                 self.add_outrun(kind, place, places)
@@ -128,7 +128,7 @@ class SlowServers:
             latency_s,
             now=self._now(),
             rivals=(other.server for other in places if other is not None and other.server != place.server),
-            # The delay that was measured may be that of the slow server itself; the configured one is not.
+            # The measured delay may come from the slow server itself; the configured delay does not.
             delay_s=min(delay.delay_s(), delay.fixed_s),
         )
         if is_changed:
@@ -138,5 +138,5 @@ class SlowServers:
         is_slow = self.contains(server)
         if is_slow:
             for delay in self._delays.values():
-                delay.window.clear()  # a slow server must not count as normal
+                delay.window.clear()  # the latencies of a slow server must not count as normal
         self._telemetry.emit("server_slow" if is_slow else "server_recovered", server=str(server))
