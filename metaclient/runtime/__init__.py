@@ -1,14 +1,14 @@
-"""Time, tasks, locks and chance: the only package that may touch them.
+"""Time, tasks, locks and random numbers: the only package that may use Python's own modules for them.
 
-One blocking programme, two runtimes:
+The same blocking code runs on two runtimes:
 
 * :class:`ThreadRuntime` (production): bounded, named daemon threads on the monotonic clock.
 * :class:`SimRuntime` (tests, simulation): greenlets on a virtual clock; one seed decides every interleaving.
 
-Each runtime brings one primitive, the *waiter*: ``park`` until somebody calls ``wake``, until a deadline, or until the
-runtime closes. :class:`Pending`, :class:`Condition`, ``sleep`` and ``wait_first`` are built on it once. Deadlines are
-instants of ``now()``, never durations; ``None`` waits for ever. What happens after ``os.fork()`` is in
-:mod:`metaclient.runtime.forks`.
+Each runtime implements one primitive, the *waiter*: ``park`` blocks until ``wake`` is called, until a deadline, or
+until the runtime closes. :class:`Pending`, :class:`Condition`, ``sleep`` and ``wait_first`` are built on it, once for
+both runtimes. Deadlines are instants of ``now()``, never durations; ``None`` waits for ever.
+:mod:`metaclient.runtime.forks` describes what happens after ``os.fork()``.
 
 >>> with SimRuntime(seed=7) as runtime:
 ...     slow = runtime.start(runtime.sleep, 3600.0, name="slow")
@@ -53,25 +53,25 @@ T = TypeVar("T")
 
 
 class Runtime(Protocol):
-    """What client and fake cluster get time, concurrency and chance from."""
+    """The source of time, concurrency and random numbers for the client and the fake cluster."""
 
     rng: random.Random
-    #: How many forks lie between the process that made the runtime and this one. What was made under another number
-    #: belongs to a parent process.
+    #: The number of forks between the process that made the runtime and this process. An object that was made under
+    #: another number belongs to a parent process.
     fork_count: int
 
     def now(self) -> float:
-        """Monotonic seconds; deadlines are instants of this clock."""
+        """Return monotonic seconds; deadlines are instants of this clock."""
         ...
 
     def time_ms(self) -> int:
-        """Wall clock in milliseconds: for cell timestamps, region ids and start codes, never for deadlines."""
+        """Return the wall clock in milliseconds: for cell timestamps, region ids, start codes, never for deadlines."""
         ...
 
     def sleep(self, seconds: float) -> None: ...
 
     def start(self, function: Callable[..., T], *args: object, name: str = "task") -> Task[T]:
-        """Run it concurrently; Overloaded when tasks and queue are full, ConnectionClosed after close."""
+        """Run a function concurrently; raise Overloaded if tasks and queue are full, ConnectionClosed after close."""
         ...
 
     def start_daemon(self, function: Callable[..., T], *args: object, name: str = "daemon") -> Task[T]:
@@ -81,7 +81,7 @@ class Runtime(Protocol):
     def pending(self, on_cancel: Callable[[], None] | None = None, *, name: str = "") -> Pending[Any]: ...
 
     def wait_first(self, pendings: Sequence[Pending[Any]], deadline: float | None) -> Pending[Any] | None:
-        """One that is done (the first in order, if several are), or None at the deadline."""
+        """Wait until a Pending is done and return it (the first in order, if several are), or None at the deadline."""
         ...
 
     def call_later(self, delay_s: float, function: Callable[[], None]) -> Timer:
@@ -96,7 +96,7 @@ class Runtime(Protocol):
     def closed(self) -> bool: ...
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """Start nothing more, wake what waits with ConnectionClosed, join within ``timeout_s`` in total. Idempotent."""
+        """Refuse new tasks, end all waits with ConnectionClosed, join threads within ``timeout_s``. Idempotent."""
         ...
 
     def on_fork(self, renew: Callable[[], None]) -> None:

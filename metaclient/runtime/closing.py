@@ -1,4 +1,4 @@
-"""Decides what callers do while an object is being closed, and what happens to an object that is dropped unclosed."""
+"""Decides what callers do while an object is being closed, and closes objects that are collected unclosed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WAIT_S_MAX = 1.0
 
 
 class Closing:
-    """The close of one object: one thread does it, and callers that come meanwhile wait for its end.
+    """The close of one object: one thread closes it, and other callers wait until the close has ended.
 
     Without the wait, hundreds of callers that catch ConnectionClosed and call again at once keep the interpreter's lock
     busy. The closing thread releases that lock with each socket that it closes, and each time waits for all the callers
@@ -33,7 +33,7 @@ class Closing:
         self._is_over = False
 
     def begin(self) -> bool:
-        """Return True to the one caller that is to close the object, and to call :meth:`end` afterwards."""
+        """Return True to exactly one caller, which has to close the object and to call :meth:`end` afterwards."""
         if not self._gate.acquire(blocking=False):
             return False
         if self._is_begun:
@@ -48,7 +48,7 @@ class Closing:
         self._gate.release()
 
     def wait(self) -> None:
-        """Return when the close is over, at once in the thread that does it, and after ``WAIT_S_MAX`` in any case."""
+        """Wait until the close has ended, at most ``WAIT_S_MAX``; return at once in the closing thread."""
         if self._is_over or self._closer == _thread.get_ident():
             return
         if self._gate.acquire(timeout=WAIT_S_MAX):
@@ -56,10 +56,11 @@ class Closing:
 
 
 def close_dropped(name: str, close: Callable[[], None]) -> None:
-    """Close an object that is being collected, and warn that its user did not; for a ``__del__``.
+    """Close an object that is being collected, and warn that it was not closed before; for a ``__del__``.
 
-    ``close`` runs in a thread of its own. The collector may run in any thread at any moment, also in one that holds a
-    lock which ``close`` needs. Nothing is done when the interpreter ends, because sockets and threads end with it.
+    ``close`` runs in a thread of its own. The collector may run in any thread at any moment, also in a thread that
+    holds a lock which ``close`` needs. The object is not closed when the interpreter ends, because sockets and threads
+    end with it.
     """
     if sys.is_finalizing():
         return

@@ -1,14 +1,14 @@
-"""Decides what a child process does after ``os.fork()``: everything that a parent's thread may hold is replaced.
+"""Decides what a child process does after ``os.fork()``: it replaces the locks that threads of the parent may hold.
 
 A child has a copy of the parent's memory, one thread, and the parent's sockets. In that copy any lock may be held by a
 thread that does not exist, any update may be half done, any task waits for ever, and the random state equals the
-parent's. So each object that has a lock, a socket, a thread, a pool or random state registers a method with
+parent's. Therefore each object that has a lock, a socket, a thread, a pool or random state registers a method with
 :meth:`Runtime.on_fork <metaclient.runtime.Runtime.on_fork>`. The methods run in the child before ``os.fork()`` returns
-there, in the order in which they were registered: a runtime before the objects that use it. They cost the parent
-nothing, and a call nothing. Each method
+there, in the order in which they were registered: a runtime before the objects that use it. They cost neither the
+parent nor a call any time. Each method
 
 1. *replaces* locks and conditions, and never acquires one that it did not make itself;
-2. keeps values that are replaced whole (snapshots of locations) and drops what is changed in place;
+2. keeps values that are always replaced as a whole (snapshots of locations) and drops values that are changed in place;
 3. closes inherited descriptors with :func:`close_descriptor`, without a message to the server: the connection belongs
    to the parent.
 
@@ -31,26 +31,26 @@ __all__ = ["close_descriptor", "inherited_error", "on_fork"]
 
 _log = logging.getLogger(__name__)
 
-#: In the order of registration: what returns the method to call, or None when its object is gone, which also removes
-#: the entry. Without a lock: single operations of a dict are atomic.
+#: In the order of registration: functions that return the method to call, or None when its object was collected, which
+#: also removes the entry. No lock is needed: single operations of a dict are atomic.
 _methods: dict[int, Callable[[], Callable[[], None] | None]] = {}
 _numbers = count()
 
 
 class Detachable(Protocol):
-    """A socket, as far as it is needed here."""
+    """The only method of a socket that :func:`close_descriptor` needs."""
 
     def detach(self) -> int: ...
 
 
 def on_fork(renew: Callable[[], None]) -> None:
-    """Call ``renew`` in each child process: a method for as long as its object lives, a module's function always."""
+    """Call ``renew`` in each child process: a method as long as its object lives, a function always."""
     number = next(_numbers)
     if not isinstance(renew, MethodType):
         _methods[number] = lambda: renew
         return
 
-    # Not a WeakMethod, whose callback fails, and says so, when the interpreter ends.
+    # Not a WeakMethod, whose callback fails with a message when the interpreter ends.
     def forget(_: object, pop: Callable[..., object] = _methods.pop) -> None:
         pop(number, None)
 
@@ -74,7 +74,7 @@ def _renew_all() -> None:
 
 
 def inherited_error(what: str, advice: str) -> ConnectionClosed:
-    """The error of a child process that uses ``what``, which only the parent can go on with.
+    """Return the error for a child process that uses ``what``, which only the parent can continue to use.
 
     >>> raise inherited_error("the open scan of table 't'", "begin a new scan in this process")
     Traceback (most recent call last):
@@ -85,7 +85,7 @@ begin a new scan in this process
 
 
 def close_descriptor(sock: Detachable) -> None:
-    """Close this process's descriptor of a socket and nothing else: no shutdown, no message, the parent goes on."""
+    """Close only this process's descriptor of a socket, without shutdown or message: the parent still uses it."""
     descriptor = sock.detach()
     if descriptor >= 0:
         os.close(descriptor)

@@ -1,8 +1,8 @@
 """Refuses a process in which gevent or eventlet has replaced sockets or threads (``monkey.patch_all()``).
 
-The sockets of those libraries do not block in the kernel. The kernel's own time-outs (``SO_RCVTIMEO``) then have no
-effect, and neither has ``MSG_DONTWAIT``, so that a call would wait for a silent server for ever. A thread is a greenlet
-there, and one that computes stops all timers.
+The sockets of those libraries do not block in the kernel. Therefore the kernel's own time-outs (``SO_RCVTIMEO``) and
+``MSG_DONTWAIT`` have no effect, and a call would wait for a silent server for ever. Their threads are greenlets, and a
+greenlet that computes stops all timers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LIBRARIES = frozenset({"gevent", "eventlet"})
 
 
 def refuse_green_threads() -> None:
-    """Raise Unsupported if gevent or eventlet has replaced what metaclient needs of Python's own."""
+    """Raise Unsupported if gevent or eventlet has replaced a module of Python that metaclient needs."""
     ssl = sys.modules.get("ssl")
     parts = {
         "socket": socket.socket,

@@ -1,7 +1,7 @@
 """Random delays for the threads of a process, to find races in tests: ``METACLIENT_JITTER=7 make test``.
 
 While the environment variable is set, each :class:`ThreadRuntime` is a :class:`JitteredThreadRuntime`. Its threads wait
-for a drawn time, most often not at all,
+for a random time, which is most often zero,
 
 - before they take a lock or a condition, before they wait or notify, and after a wait;
 - before a :class:`Pending` is completed, and before the result of a task is stored;
@@ -9,9 +9,10 @@ for a drawn time, most often not at all,
 - before each call of a socket, of any library in the process.
 
 Each thread has a random source of its own, which depends on the seed and the thread's name alone. A thread that takes
-the same path is therefore delayed at the same points by equal seeds; the operating system still decides the rest.
+the same path is therefore delayed at the same points by equal seeds. The operating system still decides when threads
+run.
 
-Without the variable none of this exists: the class is chosen when a runtime is made, and nothing is asked afterwards.
+Without the variable there is no cost: the class is chosen when a runtime is made, and there is no check afterwards.
 
 A delay is drawn when a method is *looked up* (:class:`_Point`). The method itself stays CPython's own, so that
 KeyboardInterrupt cannot come between the taking of a lock, or the reading of bytes, and the return to the caller.
@@ -36,11 +37,11 @@ from metaclient.runtime.waiting import Condition, Lock, Pending, Task
 __all__ = ["VARIABLE", "Jitter", "JitteredThreadRuntime", "jitter_seed", "jittered_process", "runtime_class"]
 
 T = TypeVar("T")
-#: The environment variable with the seed; an empty text is as good as none.
+#: The environment variable with the seed; an empty text counts as not set.
 VARIABLE = "METACLIENT_JITTER"
 
-#: Of the points, the shares that wait for a short time, a long time, or only give way to another thread. With these a
-#: point costs 0.1 ms in the mean, and the unit tests take about twice as long.
+#: The shares of the points at which a thread waits for a short time, for a long time, or only yields to another thread.
+#: With these shares a point costs 0.1 ms on average, and the unit tests take about twice as long.
 _SHORT_SHARE, _LONG_SHARE, _YIELD_SHARE = 0.05, 0.001, 0.2
 _SHORT_S_MAX, _LONG_S_MAX = 0.003, 0.030
 
@@ -62,7 +63,7 @@ def jitter_seed() -> int | None:
 
 
 class Jitter:
-    """Draws the delays of a seed, for each thread from its own source.
+    """Draws the delays of a seed, for each thread from its own random source.
 
     >>> first, second = Jitter(7), Jitter(7)
     >>> [first.draw() for _ in range(1000)] == [second.draw() for _ in range(1000)]
@@ -109,7 +110,7 @@ class _Point:
 
 
 class _StoredPoint(_Point):
-    """Stands where a base class stores the method in the object: it is looked up each time instead."""
+    """A point in place of a method that the base class stores in the object: the method is looked up each time."""
 
     __slots__ = ()
 
@@ -157,7 +158,7 @@ class _JitteredCondition(Condition):
 
 
 class _JitteredWaiter(_ThreadWaiter):
-    """A wait that begins late, or is noticed late when it is over."""
+    """A wait that begins late, or returns late after it has ended."""
 
     __slots__ = ()
     _runtime: JitteredThreadRuntime
@@ -231,8 +232,8 @@ def _jitter_process_for_good() -> None:
 def jittered_process() -> Iterator[None]:
     """Delay the completions of Pendings and the calls of sockets, within the block.
 
-    These are made by their users and not by a runtime, so that no runtime can choose another class for them. Pendings
-    of other runtimes are not delayed.
+    Pendings and sockets are made by their users and not by a runtime, so that a runtime cannot choose another class for
+    them. Pendings of other runtimes are not delayed.
     """
     seed = jitter_seed()
     jitter = Jitter(0 if seed is None else seed)

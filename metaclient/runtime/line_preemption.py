@@ -6,11 +6,11 @@ the middle, though a thread would be. :func:`preempted_lines` closes that gap:
 1. The source of each chosen module is parsed, and a call of a checkpoint is put before each statement of its functions.
 2. The result is compiled, and the code objects of the module's functions and methods are replaced by the compiled ones.
    Line numbers, closures and defaults stay, so that tracebacks and ``super()`` work as before.
-3. The checkpoint counts down. At zero the running task gives way, and the runtime's seeded chance draws the next count.
-   Equal seeds therefore still give equal runs.
-4. Some of the preempted tasks pause: they stay away for a drawn time of the virtual clock. Simulated code takes no
-   time, so that tasks which only give way meet those alone that are ready at the same instant. A pause lets messages
-   arrive and timers fire between two statements, as a thread that the operating system has descheduled does.
+3. The checkpoint counts down. At zero the running task yields, and the runtime's seeded random source draws the next
+   count. Equal seeds therefore still give equal runs.
+4. Some of the preempted tasks pause for a random time of the virtual clock. Simulated code takes no time, so that a
+   task which only yields is interleaved only with tasks that are ready at the same instant. During a pause messages
+   arrive and timers fire between two statements, as while the operating system has descheduled a thread.
 5. At the end of the block the original code objects are put back.
 
 A trace function (``sys.settrace``) would be shorter, but a greenlet that is switched inside of a trace function leaves
@@ -61,7 +61,7 @@ def _below(name: str, leave_out: frozenset[str]) -> Iterator[ModuleType]:
 
 
 class LinePauses:
-    """The pauses of preempted tasks: how often they are, how long at most, and when they were.
+    """The pauses of preempted tasks: their share, their maximal length, and the time of each.
 
     A pause begins before about ``share`` of the statements. It lasts ``seconds_max`` times the cube of a uniform number
     between 0 and 1: most pauses are short, an eighth of the maximum in the median, and a few are long.
@@ -75,7 +75,7 @@ class LinePauses:
         self.spans: list[tuple[float, float]] = []  # instants at which a pause began and was to end, oldest first
 
     def stop(self) -> None:
-        """Begin no more pauses; tasks still give way."""
+        """Begin no more pauses; tasks still yield."""
         self.share = 0.0
 
     def total_s(self, begun: float, ended: float) -> float:
@@ -93,12 +93,12 @@ class LinePauses:
 def preempted_lines(
     runtime: SimRuntime, modules: Sequence[ModuleType], share: float, pauses: LinePauses | None = None
 ) -> Iterator[None]:
-    """Let tasks of ``runtime`` give way before about this share of the statements of ``modules``, within the block.
+    """Let tasks of ``runtime`` yield before about this share of the statements of ``modules``, within the block.
 
-    With ``pauses``, some of these tasks stay away for a while; the share of pauses is part of ``share``.
+    With ``pauses``, some of these tasks pause; the share of pauses is part of ``share``.
 
-    A process can do this for one runtime at a time. The runtime's own modules must not be among them: a task that is
-    switched while the scheduler itself runs would corrupt it.
+    A process can do this for one runtime at a time. ``modules`` must not contain the modules of the runtime: a task
+    that is switched while the scheduler itself runs would corrupt it.
 
     >>> with SimRuntime(3) as runtime, preempted_lines(runtime, [], 0.5):
     ...     runtime.run(len, "abc")
@@ -120,7 +120,7 @@ def preempted_lines(
             replaced.extend(_replace_code(module))
         yield
     finally:
-        for function, code in reversed(replaced):  # the first code of a function that was replaced twice comes last
+        for function, code in reversed(replaced):  # if a function was replaced twice, its first code is restored last
             function.__code__ = code
         for module in modules:
             vars(module).pop(_CHECKPOINT, None)
@@ -128,7 +128,7 @@ def preempted_lines(
 
 
 class _Countdown:
-    """The state of the checkpoint: how many statements are left until the running task gives way."""
+    """The state of the checkpoint: the number of statements until the running task yields."""
 
     __slots__ = ("left", "pauses", "runtime", "share", "thread")
 
@@ -150,7 +150,7 @@ class _Countdown:
         self.left = 1 + int(runtime._chance.expovariate(self.share))
 
     def checkpoint(self) -> None:
-        """Count a statement. Other threads run the same code, for a cluster on real threads, and do not count."""
+        """Count a statement. Statements of other threads, which run the same code for other runtimes, do not count."""
         if get_ident() != self.thread:
             return
         self.left -= 1
@@ -172,12 +172,12 @@ _countdown = _Countdown()
 
 
 def _replace_code(module: ModuleType) -> list[tuple[FunctionType, CodeType]]:
-    """Put the code with checkpoints into the module's functions; return what was replaced, for the way back."""
+    """Put the code with checkpoints into the module's functions; return the functions with their original code."""
     instrumented = _instrumented(module)
     vars(module)[_CHECKPOINT] = _countdown.checkpoint
     replaced = []
     for function in _functions(module):
-        if function.__name__ == "__del__":  # the collector runs it in any task, at instants that no seed decides
+        if function.__name__ == "__del__":  # the collector runs it in any task, at instants independent of the seed
             continue
         code = function.__code__
         new = instrumented.get((code.co_qualname, code.co_firstlineno))
@@ -189,7 +189,7 @@ def _replace_code(module: ModuleType) -> list[tuple[FunctionType, CodeType]]:
 
 @functools.cache
 def _instrumented(module: ModuleType) -> dict[tuple[str, int], CodeType]:
-    """Compile the module's source with checkpoints; its code objects by qualified name and first line."""
+    """Compile the module's source with checkpoints; return its code objects by qualified name and first line."""
     tree = _Checkpoints().visit(ast.parse(inspect.getsource(module)))
     ast.fix_missing_locations(tree)
     whole = compile(tree, module.__file__ or module.__name__, "exec", dont_inherit=True)
@@ -235,12 +235,12 @@ class _Checkpoints(ast.NodeTransformer):
 
 
 def _is_text(statement: ast.stmt) -> bool:
-    """Return True for a docstring: a new one must not change how a seed runs."""
+    """Return True for a docstring: a new docstring must not change the run of a seed."""
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _functions(module: ModuleType) -> Iterator[FunctionType]:
-    """Every function and method that the module defines, without those that it imports."""
+    """Yield every function and method that the module defines, without those that it imports."""
     for value in vars(module).values():
         yield from _functions_of(value, module.__name__)
 

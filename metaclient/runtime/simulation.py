@@ -17,16 +17,16 @@ T = TypeVar("T")
 
 
 class SimDeadlock(RuntimeError):
-    """Nothing in the simulation can run any more; the message names the waiting tasks and what they wait on."""
+    """No task of the simulation can run any more; the message names the waiting tasks and what they wait on."""
 
 
 _INFINITY = float("inf")
 _MAIN = "the main programme"
-_FNV_PRIME, _FNV_MASK = 0x100000001B3, 0xFFFFFFFFFFFFFFFF  # FNV-1a of 64 bits, a number at a time
+_FNV_PRIME, _FNV_MASK = 0x100000001B3, 0xFFFFFFFFFFFFFFFF  # FNV-1a of 64 bits, one number per step
 
 
 class _Wait(enum.Enum):
-    """The one wait of a simulated task: FRESH -> PARKED -> one of the rest, or FRESH -> WOKEN or EXPIRED at once."""
+    """The state of one wait: FRESH -> PARKED -> WOKEN, EXPIRED or CLOSED, or FRESH -> WOKEN or EXPIRED at once."""
 
     FRESH = enum.auto()
     PARKED = enum.auto()
@@ -35,11 +35,11 @@ class _Wait(enum.Enum):
     CLOSED = enum.auto()
 
 
-_FRESH, _PARKED, _WOKEN, _EXPIRED, _CLOSED = _Wait  # the hot path: a module's names are found faster than members
+_FRESH, _PARKED, _WOKEN, _EXPIRED, _CLOSED = _Wait  # the hot path: a global is found faster than an Enum member
 
 
 class _SimWaiter:
-    """A task's wait, and at the same time its deadline in the heap of timers: one object, as this is the hot path."""
+    """A task's wait, and also its deadline in the heap of timers: one object, because this is the hot path."""
 
     __slots__ = ("_runtime", "_state", "_task", "is_armed", "on")
     ends_at_close = True
@@ -68,7 +68,7 @@ class _SimWaiter:
         return self._wait(task, deadline, on)
 
     def _wait(self, task: _SimTask[Any] | None, deadline: float | None, on: object) -> bool:
-        """Let others run; ``task`` is the one that runs now."""
+        """Let other tasks run until this wait ends; ``task`` is the running task."""
         runtime = self._runtime
         self._task = task
         if deadline is not None:
@@ -95,7 +95,7 @@ class _SimWaiter:
             self._settle(_WOKEN)
 
     def fire(self) -> None:
-        self._settle(_EXPIRED)  # the deadline is here
+        self._settle(_EXPIRED)  # the deadline has passed
 
     def interrupt(self) -> None:
         if self.ends_at_close:
@@ -110,14 +110,14 @@ class _SimWaiter:
 
 
 class _SimLockWaiter(_SimWaiter):
-    """Waits for a lock, which close does not interrupt: its holder is woken and will release it."""
+    """A wait for a lock, which close does not interrupt: the holder of the lock is woken and releases it."""
 
     __slots__ = ()
     ends_at_close = False
 
 
 class _SimPauseWaiter(_SimWaiter):
-    """Waits between two statements, where the programme expects no wait: close ends the wait, but without an error."""
+    """A wait between two statements, where the program expects no wait: close ends the wait without an error."""
 
     __slots__ = ()
     ends_at_close = False
@@ -138,7 +138,7 @@ class _SimLock:
         runtime = self._runtime
         if runtime._preempt and runtime._chance.random() < runtime._preempt:
             runtime._give_way()
-        while self._holder is not None:  # a released lock is free for all, as a thread's is: the woken one may lose it
+        while self._holder is not None:  # as with threads, another task may take a released lock before the woken task
             waiter = _SimLockWaiter(runtime)
             self._waiters.append(waiter)
             waiter.park(None, self)
@@ -162,7 +162,7 @@ class _SimLock:
 
     @property
     def holder(self) -> str | None:
-        """The name of the task that holds it."""
+        """The name of the task that holds the lock."""
         return self._holder.name if isinstance(self._holder, _SimTask) else self._holder
 
     def __repr__(self) -> str:
@@ -177,21 +177,21 @@ class _SimTask(Task[T]):
     ) -> None:
         super().__init__(runtime, function, args, name, is_daemon)
         self.number = 0
-        self.greenlet: Any = None  # from the first switch on; made by the hub, which thereby is its parent
-        self.switch: Callable[[], object] | None = None  # the greenlet's, bound once: the hot path
+        self.greenlet: Any = None  # set at the first switch; the hub makes it and so becomes its parent
+        self.switch: Callable[[], object] | None = None  # the method of the greenlet, bound once: the hot path
         self.waiter: _SimWaiter | None = None
 
 
 class SimRuntime(Blocking):
     """Greenlets on a virtual clock; one seed decides every interleaving.
 
-    1. While tasks are ready, the seeded ``_chance`` picks the next one; it runs until it waits.
-    2. When none is ready, the clock jumps to the next timer; all that is due at that instant becomes ready at once.
-    3. When there is no timer either, the main programme waits for what cannot come: :class:`SimDeadlock`.
+    1. While tasks are ready, the seeded ``_chance`` picks the next task; it runs until it waits.
+    2. When no task is ready, the clock jumps to the next timer; all timers that are due at that instant fire at once.
+    3. When there is no timer either, the wait of the main program cannot end: it raises :class:`SimDeadlock`.
 
-    The main programme (any code outside of a task) may block, too: it then drives the others until it can go on. With
-    ``preempt``, tasks also give way at that share of lock acquisitions. A runtime belongs to the thread that uses it.
-    Close it: suspended greenlets are invisible to the garbage collector.
+    The main program (any code outside of a task) may block, too: it then drives the tasks until its wait ends. With
+    ``preempt``, tasks also yield at that share of lock acquisitions. A runtime belongs to the thread that uses it. It
+    must be closed, because suspended greenlets are invisible to the garbage collector.
 
     >>> def race(seed):
     ...     with SimRuntime(seed) as runtime:
@@ -203,11 +203,11 @@ class SimRuntime(Blocking):
     (True, 6)
     """
 
-    #: A main programme that has waited this long on daemons alone (their heartbeats go on for ever) is stuck.
+    #: A main program that has waited this long while only daemons ran is stuck (heartbeats of daemons never end).
     STUCK_S = 86_400.0
-    #: At close, tasks that go on after ConnectionClosed are ended by force after so many switches each.
+    #: At close, tasks that continue after ConnectionClosed are ended by force after this many switches per task.
     CLOSE_SWITCHES_MAX = 1000
-    #: More than this many tasks that end before others start are rare, and each spare greenlet holds a stack.
+    #: Spare greenlets that are kept for new tasks. More are rarely needed, and each holds a stack.
     SPARE_MAX = 256
 
     def __init__(
@@ -216,7 +216,7 @@ class SimRuntime(Blocking):
         self._greenlet = import_greenlet()
         self.seed = seed
         self.rng = random.Random(seed)
-        # Its own source: what the programme draws must not depend on how often its tasks were switched.
+        # A separate source: the random numbers of the program must not depend on how often its tasks were switched.
         self._chance = random.Random(seed ^ 0x5DEECE66D)
         self._start_ms, self._preempt, self._max_tasks = start_ms, preempt, max_tasks
         self._now = 0.0
@@ -224,10 +224,10 @@ class SimRuntime(Blocking):
         self._ready: list[_SimTask[Any]] = []
         self._tasks: dict[int, _SimTask[Any]] = {}
         self._current: _SimTask[Any] | None = None
-        self._spare: list[Any] = []  # greenlets without a task: making one costs as much as several switches
-        self._to_hub: Any = None  # switches to the greenlet that drives the others, while it does
-        self._driven: _SimWaiter | None = None  # what the main programme waits for meanwhile, if it waits for something
-        self._limit = _INFINITY  # and until when it drives at most
+        self._spare: list[Any] = []  # greenlets without a task: a new greenlet costs as much as several switches
+        self._to_hub: Any = None  # switches to the hub, the greenlet that drives the tasks; None while none does
+        self._driven: _SimWaiter | None = None  # the wait of the main program that drives the tasks, if it waits
+        self._limit = _INFINITY  # the instant up to which the main program drives the tasks
         self._user_ran_at = 0.0
         self._digest = 0
         self._switches = 0
@@ -256,7 +256,7 @@ class SimRuntime(Blocking):
         return _SimWaiter(self)
 
     def start(self, function: Callable[..., T], *args: object, name: str = "task") -> Task[T]:
-        # What a daemon starts is a daemon's work: it is no sign that the main programme gets on.
+        # A task that a daemon starts counts as a daemon: it does not show that the main program makes progress.
         return self._start(function, args, name, self._current is not None and self._current.is_daemon)
 
     def start_daemon(self, function: Callable[..., T], *args: object, name: str = "daemon") -> Task[T]:
@@ -286,7 +286,7 @@ class SimRuntime(Blocking):
         return Timer(self._timers, self._now + max(delay_s, 0.0), fire, is_daemon)
 
     def run(self, function: Callable[..., T], *args: object) -> T:
-        """Run the function as the main task until it returns, and everything else meanwhile.
+        """Run the function as the main task until it returns, and all other tasks meanwhile.
 
         >>> with SimRuntime() as runtime:
         ...     try:
@@ -312,10 +312,10 @@ class SimRuntime(Blocking):
         self.run_until(self._now + seconds)
 
     def digest(self) -> str:
-        """A hash of every scheduling decision so far: equal runs have equal digests, on any machine."""
+        """Return a hash of every scheduling decision so far: equal runs have equal digests, on any machine."""
         return f"{self._digest:016x}"
 
-    # -- the hub: runs in whatever greenlet the main programme blocks in
+    # -- the hub: runs in the greenlet in which the main program blocks
 
     def _drive(self, waiter: _SimWaiter) -> None:
         with _Driving(self):
@@ -325,7 +325,7 @@ class SimRuntime(Blocking):
                 raise SimDeadlock(self._deadlock_report())
 
     def _loop(self, limit: float | None, waiter: _SimWaiter | None, switches_max: int = -1) -> None:
-        """Run the tasks, and move the clock when none is ready: until neither is possible, or the waiter is woken."""
+        """Run tasks, and move the clock when no task is ready, until neither is possible or the waiter is woken."""
         ready, draw = self._ready, self._chance.random
         while waiter is None or waiter._state is _PARKED:
             count = len(ready)
@@ -373,16 +373,16 @@ class SimRuntime(Blocking):
         return True
 
     def _pass(self, instant: float, task: _SimTask[Any]) -> bool:
-        """Let time pass for the running task without a switch, when nobody else would run before it anyway.
+        """Move the clock to ``instant`` without a switch, if no other task would run before it; return True if so.
 
-        Most sleeps are the way of a message, and nothing happens meanwhile. For a task that waits while none is ready;
-        the digest gets what the hub would have put there. False: something comes first, and the hub must decide.
+        Most sleeps are the latency of a message, during which no other task runs. No task may be ready. The digest is
+        updated as the hub would have updated it. False means that a timer comes first, so that the hub must decide.
         """
         now = self._now
         if instant < now:
             instant = now
         heap = self._timers.heap
-        if heap and heap[0][0] <= instant:  # else nothing is in the way, not even what was cancelled
+        if heap and heap[0][0] <= instant:  # else no timer comes first, not even a cancelled one
             coming = self._timers.next_instant()
             if coming is not None and coming <= instant:
                 return False
@@ -398,19 +398,19 @@ class SimRuntime(Blocking):
         return True
 
     def _go_on(self, task: _SimTask[Any]) -> None:
-        """What the hub notes when it chooses a task, for one that runs already."""
+        """Record, for a task that runs already, what the hub records when it chooses a task."""
         if not task.is_daemon:
             self._user_ran_at = self._now
         self._digest = ((self._digest ^ task.number) * _FNV_PRIME) & _FNV_MASK
         self._switches += 1
 
     def _body(self, task: _SimTask[Any]) -> None:
-        """One greenlet: runs the task that it is switched to with, then is spare until the next one."""
+        """Run in one greenlet: run the task that is passed with the switch, then wait as a spare for the next task."""
         while True:
             task._run()
             self._tasks.pop(task.number, None)
             if isinstance(task._error, KeyboardInterrupt | SystemExit):
-                raise task._error  # to the hub: the user stops the programme, not the one task that happened to run
+                raise task._error  # to the hub: the user stops the program, not the task that happened to run
             del task  # its result must not live as long as this greenlet
             if self._closed or len(self._spare) >= self.SPARE_MAX:
                 return
@@ -422,13 +422,13 @@ class SimRuntime(Blocking):
         if task is None or self._closed:
             return
         if not self._ready and (self._driven is None or self._driven._state is _PARKED):
-            self._go_on(task)  # there is nobody to give way to
+            self._go_on(task)  # no other task is ready
         else:
             self._ready.append(task)
             self._to_hub()
 
     def _pause(self, seconds: float) -> None:
-        """Let the running task stay away for a while, and the others run; nothing for the main programme."""
+        """Pause the running task and let the others run; do nothing in the main program."""
         task = self._current
         if task is not None and not self._closed:
             _SimPauseWaiter(self)._wait(task, self._now + seconds, "a pause between two statements")
@@ -444,7 +444,7 @@ class SimRuntime(Blocking):
         return "\n".join([f"nothing can run at {self._now:.3f} s; waiting:", *lines, *more])
 
     def close(self, timeout_s: float = 1.0) -> None:
-        """As every runtime's; from the main programme, it also ends by force what does not end by itself."""
+        """Close the runtime. When the main program calls it, also end by force the tasks that do not end themselves."""
         if not self._closed:
             self._closed = True
             self._timers.clear()
@@ -490,7 +490,7 @@ class SimRuntime(Blocking):
 
 
 class _Driving:
-    """The time in which the main programme drives the tasks."""
+    """A context manager for the time in which the main program drives the tasks."""
 
     __slots__ = ("_runtime",)
 

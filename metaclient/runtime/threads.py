@@ -32,7 +32,7 @@ class _ThreadWaiter:
 
     def park(self, deadline: float | None, on: object) -> bool:
         runtime = self._runtime
-        runtime._parked.add(self)  # before looking at closed: close() sets that first and then looks here
+        runtime._parked.add(self)  # before _closed is read: close() first sets _closed and then reads _parked
         try:
             if runtime._closed and not self._is_woken:
                 raise closed_error()
@@ -49,12 +49,12 @@ class _ThreadWaiter:
         self.interrupt()
 
     def interrupt(self) -> None:
-        with contextlib.suppress(RuntimeError):  # open already: a waiter is woken once, whoever is first
+        with contextlib.suppress(RuntimeError):  # open already: only the first wake or interrupt counts
             self._gate.release()
 
 
 class _IdleWorker(_ThreadWaiter):
-    """A worker's wait for its next task, which is handed over before the wake."""
+    """A worker's wait for its next task; ``task`` is set before the wake."""
 
     __slots__ = ("task", "thread")
 
@@ -67,9 +67,9 @@ class _IdleWorker(_ThreadWaiter):
 class ThreadRuntime(Blocking):
     """Bounded, named daemon threads on the monotonic clock.
 
-    No thread is started before the first task or timer; an idle one ends after ``idle_s``. Of the idle workers the one
-    that worked last is taken first, so that the others may end. In a child process after ``os.fork()`` it starts with
-    no thread, no task, no timer and new random state, whatever its seed was.
+    No thread is started before the first task or timer; an idle thread ends after ``idle_s``. The idle worker that
+    worked last gets the next task, so that the other workers can end. In a child process after ``os.fork()`` the
+    runtime starts with no thread, no task, no timer and new random state, whatever its seed was.
 
     >>> with ThreadRuntime() as runtime:
     ...     runtime.start(sum, [1, 2, 3]).result(deadline=runtime.now() + 10)
@@ -91,7 +91,7 @@ class ThreadRuntime(Blocking):
         name: str = "metaclient",
         seed: int | None = None,
     ) -> None:
-        self.now: Callable[[], float] = time.monotonic  # the clock itself: this is called on every operation
+        self.now: Callable[[], float] = time.monotonic  # not a method around it: every operation calls it
         self.rng = random.Random(seed)
         self.name = name
         self._max_tasks, self._max_queued, self._max_daemons = max_tasks, max_queued, max_daemons
@@ -104,19 +104,19 @@ class ThreadRuntime(Blocking):
         on_fork(self._renew)
 
     def _begin(self) -> None:
-        """Nothing is running and nobody waits: at first, and in a child process."""
-        self._parked: set[_ThreadWaiter] = set()  # by the waiters themselves; add and discard are atomic
-        self._mutex = threading.Lock()  # guards all below, the threads above, and writes of _closed
+        """Start with no task and no waiter, here and in a forked child."""
+        self._parked: set[_ThreadWaiter] = set()  # updated by the waiters without the mutex: add and discard are atomic
+        self._mutex = threading.Lock()  # guards the fields below, _workers, _daemons, and writes of _closed
         self._queue: deque[Task[Any]] = deque()
         self._idle: list[_IdleWorker] = []
-        self._ending: list[threading.Thread] = []  # no longer in the fields above, but not at their end yet
+        self._ending: list[threading.Thread] = []  # no longer in the other fields, but still alive
         self._timer_thread: threading.Thread | None = None
         self._timer_waiter = _ThreadWaiter(self)
         self._peak = 0
         self._abandoned = 0
 
     def _renew(self) -> None:
-        """In a child process: the threads are the parent's, but for the one that forked, which may be ours."""
+        """Drop the parent's threads and tasks in a child process. The thread that forked may be one of this runtime."""
         self.fork_count += 1
         self.rng.seed()
         self._timers.renew()
@@ -150,7 +150,7 @@ class ThreadRuntime(Blocking):
             self._check_open()
             idle = self._idle[-1] if self._idle else None
             if idle is not None:
-                # In this order, an interrupt in between leaves an idle worker or one that finds its task.
+                # In this order, an interrupt in between leaves an idle worker, or a worker that finds its task.
                 idle.task = self._workers[idle.thread] = task
                 del self._idle[-1]
             elif len(self._workers) < self._max_tasks:
@@ -164,7 +164,7 @@ class ThreadRuntime(Blocking):
                     f"cannot start {name}: all {self._max_tasks} tasks are busy and {self._max_queued} are queued"
                 )
         if idle is not None:
-            idle.wake()  # outside of the mutex, or it would wake only to wait for that
+            idle.wake()  # outside of the mutex, or the worker would wake only to wait for the mutex
         return task
 
     def start_daemon(self, function: Callable[..., T], *args: object, name: str = "daemon") -> Task[T]:
@@ -189,7 +189,7 @@ class ThreadRuntime(Blocking):
         task._run()
         with self._mutex:
             self._note_ending()
-            self._daemons.pop(threading.current_thread(), None)  # gone when it forked before it was noted there
+            self._daemons.pop(threading.current_thread(), None)  # absent if it forked before it was entered there
 
     def _note_ending(self) -> None:
         """Let close() join this thread, which is about to end; the caller holds the mutex."""
@@ -202,7 +202,7 @@ class ThreadRuntime(Blocking):
             task = self._next_task()
 
     def _next_task(self) -> Task[Any] | None:
-        """What this worker does next, None if it is to end."""
+        """Return the next task of this worker; None if the worker has to end."""
         idle = _IdleWorker(self)
         with self._mutex:
             if self._queue:
@@ -214,7 +214,7 @@ class ThreadRuntime(Blocking):
             if idle.park(self.now() + self._idle_s, "work"):
                 return idle.task
         with self._mutex:
-            if idle.task is None:  # else it was handed over in the moment in which we gave up waiting
+            if idle.task is None:  # else the task was set at the moment at which this wait ended
                 self._note_ending()
                 self._idle.remove(idle)
                 del self._workers[idle.thread]
@@ -277,7 +277,7 @@ class ThreadRuntime(Blocking):
         self._abandon()
 
     def _abandon(self) -> None:
-        """Fail what is still running, so that nobody waits for it; its daemon thread ends with the process."""
+        """Fail the tasks that still run, so that no caller waits for them; their threads end with the process."""
         me = threading.current_thread()
         with self._mutex:
             running = {**self._workers, **self._daemons}

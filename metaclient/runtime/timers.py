@@ -1,4 +1,4 @@
-"""A heap of things that happen at an instant."""
+"""Stores timers and deadlines in a heap by their instants."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 
 class Alarm(Protocol):
-    """What a heap of timers holds: armed until it is popped or cancelled."""
+    """An entry of a heap of timers: armed until it is popped or cancelled."""
 
     is_armed: bool
 
@@ -22,14 +22,14 @@ class Alarm(Protocol):
 class Timers:
     """A heap of alarms by (instant, order of arming). For one thread.
 
-    Most alarms are deadlines of calls that end long before: cancelled ones are swept as soon as they are the majority,
-    so that the heap is bounded by twice the armed ones.
+    Most alarms are deadlines of calls that end long before. Cancelled alarms are removed as soon as they are the
+    majority, so that the heap has at most twice as many entries as there are armed alarms.
     """
 
-    _SWEEP_MIN = 64  # below this, sweeping costs more than it frees
+    _SWEEP_MIN = 64  # with fewer cancelled alarms, their removal costs more than it frees
 
     def __init__(self) -> None:
-        self.heap: list[tuple[float, int, Alarm]] = []  # (instant, order, alarm), with those that were cancelled
+        self.heap: list[tuple[float, int, Alarm]] = []  # (instant, order, alarm), with the cancelled alarms
         self._armed = 0
         self._cancelled = 0
 
@@ -42,7 +42,7 @@ class Timers:
         heapq.heappush(self.heap, (instant, self._armed, alarm))
 
     def cancel(self, alarm: Alarm) -> bool:
-        """True if that prevented it; False if it has been popped or cancelled before."""
+        """Cancel an alarm; return False if it has been popped or cancelled before."""
         if not alarm.is_armed:
             return False
         alarm.is_armed = False
@@ -61,7 +61,7 @@ class Timers:
         return heap[0][0] if heap else None
 
     def pop_due(self, now: float) -> list[Alarm]:
-        """Take out and disarm all that is due; from here on ``cancel`` comes too late."""
+        """Remove, disarm and return all alarms that are due; a later ``cancel`` of them returns False."""
         due = []
         heap = self.heap
         while heap and heap[0][0] <= now:
@@ -74,7 +74,7 @@ class Timers:
         return due
 
     def fire_due(self, now: float) -> None:
-        """Fire all that is due; for alarms that neither arm nor cancel others when they fire."""
+        """Fire all alarms that are due; only for alarms that neither arm nor cancel others when they fire."""
         heap = self.heap
         while heap and heap[0][0] <= now:
             alarm = heapq.heappop(heap)[2]
@@ -101,7 +101,7 @@ class SharedTimers(Timers):
         self._mutex = threading.Lock()
 
     def renew(self) -> None:
-        """In a child process: nothing is armed, because the thread that would fire it is the parent's."""
+        """Remove all timers in a child process, because the thread that would fire them is in the parent."""
         self._mutex = threading.Lock()
         super().clear()
 
@@ -127,7 +127,7 @@ class SharedTimers(Timers):
 
 
 class Timer:
-    """A function to be called at ``instant``, unless it is cancelled before."""
+    """A function that is called at ``instant``, unless the timer is cancelled before."""
 
     __slots__ = ("_timers", "fire", "instant", "is_armed", "is_daemon")
 
@@ -140,5 +140,5 @@ class Timer:
         timers.arm(instant, self)
 
     def cancel(self) -> bool:
-        """True if that prevented the call; False if it was called, is being called, or was cancelled before."""
+        """Prevent the call; return False if it was made, is being made, or was cancelled before."""
         return self._timers.cancel(self)

@@ -1,4 +1,4 @@
-"""What can be waited for, the same on both runtimes: Pending, Task, Condition, and what they need of a runtime."""
+"""The objects that code can wait for, the same on both runtimes: Pending, Task, Condition, and their base Blocking."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from metaclient.errors import ConnectionClosed, DeadlineExceeded, MetaClientErro
 
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
-_ONCE: tuple[tuple[()], ...] = ((),)  # for starmap: call it once, without arguments
+_ONCE: tuple[tuple[()], ...] = ((),)  # for starmap: one call without arguments
 
 
 class TaskCancelled(MetaClientError):
@@ -23,10 +23,10 @@ class TaskCancelled(MetaClientError):
 
 
 class Waiter(Protocol):
-    """One task's single wait. ``wake`` may come first, and more than once."""
+    """A single wait of one task. ``wake`` may be called before ``park``, and more than once."""
 
     def park(self, deadline: float | None, on: object) -> bool:
-        """Block until woken (True) or until the deadline (False); ConnectionClosed when the runtime closes."""
+        """Block until woken (True) or until the deadline (False); raise ConnectionClosed when the runtime closes."""
         ...
 
     def wake(self, source: object = None) -> None: ...
@@ -74,7 +74,7 @@ class Pending(Generic[T]):
         self.name = name
         self._runtime = runtime
         self._on_cancel = on_cancel
-        self._mutex = threading.Lock()  # guards all below; never held while foreign code runs, so SimRuntime may use it
+        self._mutex = threading.Lock()  # guards the fields below; not held during callbacks, so SimRuntime can use it
         self._callbacks: list[Callable[[Pending[T]], object]] = []
         self._is_done = False
         self._cancel_asked = False
@@ -82,11 +82,11 @@ class Pending(Generic[T]):
         self._error: BaseException | None = None
 
     def complete(self, value: T) -> bool:
-        """Store the value and wake everybody; False if it was done already."""
+        """Store the value and wake all waiters; return False if the Pending was done already."""
         return self._finish(value, None)
 
     def fail(self, error: BaseException) -> bool:
-        """Store an error, which ``result`` will raise; False if it was done already."""
+        """Store an error, which ``result`` will raise; return False if the Pending was done already."""
         return self._finish(None, error)
 
     def _finish(self, value: T | None, error: BaseException | None) -> bool:
@@ -101,7 +101,7 @@ class Pending(Generic[T]):
             while callbacks:
                 self._call(callbacks[0])
                 del callbacks[0]
-        except BaseException:  # an interrupt: the callback that it broke off is called again, lest its waiter hangs
+        except BaseException:  # an interrupt: the interrupted callback is called again, or its waiter would hang
             while callbacks:
                 self._call(callbacks.pop(0))
             raise
@@ -110,7 +110,7 @@ class Pending(Generic[T]):
     def _call(self, callback: Callable[[Pending[T]], object]) -> None:
         try:
             callback(self)
-        except Exception:  # an observer's fault must hurt neither the producer nor the other observers
+        except Exception:  # an error of a callback must affect neither the producer nor other callbacks
             _log.exception("a callback of %r failed", self)
 
     @property
@@ -119,7 +119,7 @@ class Pending(Generic[T]):
 
     @property
     def is_cancel_asked(self) -> bool:
-        """True once ``cancel`` was called; long-running producers may look at it and stop."""
+        """True once ``cancel`` was called; long-running producers may check it and stop."""
         return self._cancel_asked
 
     def result(self, deadline: float | None = None) -> T:
@@ -134,13 +134,13 @@ class Pending(Generic[T]):
             del self  # error -> traceback -> this frame -> error would be a cycle for every failed call
 
     def error(self) -> BaseException | None:
-        """The stored error, None after a success; only when done."""
+        """Return the stored error, None after a success; raise RuntimeError if the Pending is not done."""
         if not self._is_done:
             raise RuntimeError(f"{self!r} is not done: it has no error yet")
         return self._error
 
     def on_done(self, callback: Callable[[Pending[T]], object]) -> None:
-        """Call back once, in the completing task; at once if already done. Always outside of locks."""
+        """Call ``callback`` once, in the task that completes this Pending, or now if it is done. No lock is held."""
         with self._mutex:
             if not self._is_done:
                 self._callbacks.append(callback)
@@ -153,14 +153,14 @@ class Pending(Generic[T]):
                 self._callbacks.remove(callback)
 
     def help(self, deadline: float | None) -> None:
-        """Called by whoever waits for this one alone, before it parks: a producer may use the waiter's thread.
+        """Let the producer use the thread of a caller that waits for this Pending alone; called before it parks.
 
-        So an answer costs no hand-over between threads. Returns when done, at the deadline, or at once when somebody
-        else is at it; the waiter then parks as ever.
+        So an answer needs no switch of threads. Returns when the Pending is done, at the deadline, or at once when
+        another thread does the work already; then the caller parks as usual.
         """
 
     def cancel(self) -> None:
-        """Ask the producer to give up; does not complete it. Idempotent, and nothing after completion."""
+        """Ask the producer to stop; this does not complete the Pending. Idempotent; without effect after completion."""
         with self._mutex:
             if self._is_done or self._cancel_asked:
                 return
@@ -170,7 +170,7 @@ class Pending(Generic[T]):
             hook()
 
     def _orphan(self, error: BaseException) -> None:
-        """In a child process: fail, because the producer is a thread of the parent. No callback is called.
+        """Fail in a child process, because the producer is a thread of the parent. No callback is called.
 
         The mutex may be held by a thread that does not exist here, so it is replaced.
         """
@@ -186,7 +186,7 @@ class Pending(Generic[T]):
 
 
 class Task(Pending[T]):
-    """A function that runs concurrently; a Pending of what it returns or raises.
+    """A function that runs concurrently; a Pending of its result or its exception.
 
     A task that is cancelled before it began never runs and fails with :class:`TaskCancelled`.
     """
@@ -203,7 +203,7 @@ class Task(Pending[T]):
 
     def _run(self) -> None:
         function, args = cast("Callable[..., T]", self._function), self._args
-        self._function, self._args = None, ()  # a finished task that is kept must not keep its arguments
+        self._function, self._args = None, ()  # a finished task must not keep its arguments alive
         if self._cancel_asked:
             self.fail(TaskCancelled(f"task {self.name} was cancelled before it began"))
         elif self._runtime.closed:
@@ -211,7 +211,7 @@ class Task(Pending[T]):
         else:
             try:
                 self.complete(function(*args))
-            except BaseException as error:  # stored, whatever it is: a thread has nobody else to tell
+            except BaseException as error:  # any exception is stored, because no caller of this thread can catch it
                 self._fail_aloud(error)
 
     def _fail_aloud(self, error: BaseException) -> None:
@@ -221,13 +221,13 @@ class Task(Pending[T]):
 
 
 class Condition:
-    """Wait for a change of what a lock guards; a context manager over that lock.
+    """A condition variable: a wait for a change of the state that a lock guards; a context manager over that lock.
 
-    ``wait`` may return early or late for what you wait for: check it in a loop, or use ``wait_for``.
+    When ``wait`` returns, the awaited state may not hold yet or no longer: check it in a loop, or use ``wait_for``.
     """
 
-    # The lock's own methods: CPython raises what a signal handler raises (KeyboardInterrupt) when a function written in
-    # Python begins. An __exit__ of our own would then keep the lock for ever.
+    # The lock's own methods: CPython raises the exception of a signal handler (KeyboardInterrupt) when a function
+    # written in Python begins. An __exit__ written in Python would then keep the lock for ever.
     __slots__ = ("__enter__", "__exit__", "_lock", "_runtime", "_waiters")
     if TYPE_CHECKING:
 
@@ -245,7 +245,7 @@ class Condition:
         self._waiters: deque[Waiter] = deque()  # guarded by the lock, which every caller holds
 
     def wait(self, deadline: float | None = None) -> bool:
-        """Release the lock, wait to be notified, take it again; False at the deadline.
+        """Release the lock, wait for a notification, take the lock again; return False at the deadline.
 
         An exception that interrupts the wait is raised with the lock held, and its notification goes to another waiter.
         """
@@ -256,7 +256,7 @@ class Condition:
             self._release_and_park(waiter, deadline)
             is_over = True
         finally:
-            # Who is no longer queued has been notified, even if the deadline came in the same moment.
+            # A waiter that is no longer queued has been notified, even if the deadline passed at the same moment.
             is_notified = waiter not in self._waiters
             if not is_notified:
                 self._waiters.remove(waiter)
@@ -272,13 +272,13 @@ class Condition:
             waiter.park(deadline, self)
             acquired.extend(starmap(acquire, _ONCE))
         except BaseException:
-            # An interrupt comes before the lock is taken, or after that is noted: extend() runs both in one step.
+            # An interrupt comes before the lock is taken, or after it is recorded: extend() does both in one step.
             if not acquired:
                 acquire()
             raise
 
     def wait_for(self, predicate: Callable[[], bool], deadline: float | None = None) -> bool:
-        """Wait until the predicate holds; its value at the deadline otherwise."""
+        """Wait until the predicate holds; at the deadline return the value of the predicate."""
         while not predicate():
             if not self.wait(deadline):
                 return predicate()
@@ -300,7 +300,7 @@ def closed_error() -> ConnectionClosed:
 
 
 class Blocking:
-    """What both runtimes build on their waiter in the same way."""
+    """The base class of both runtimes: the methods that need only a waiter and a lock."""
 
     rng: random.Random
     fork_count = 0
@@ -324,7 +324,7 @@ class Blocking:
             raise closed_error()
 
     def on_fork(self, renew: Callable[[], None]) -> None:
-        """Nothing: a world on virtual time has no threads and no sockets, and is copied whole."""
+        """Do nothing: a simulation has no threads and no sockets, and a fork copies it as a whole."""
 
     def pending(self, on_cancel: Callable[[], None] | None = None, *, name: str = "") -> Pending[Any]:
         return Pending(self, on_cancel, name)
@@ -347,7 +347,7 @@ class Blocking:
             pending.on_done(wake)
         try:
             waiter.park(deadline, pendings[0] if len(pendings) == 1 else pendings)
-        finally:  # a call that never ends must not collect the waiters of all who gave up on it
+        finally:  # a call that never ends must not keep the waiters of callers that stopped waiting
             for pending in pendings:
                 pending._forget(wake)
         return next((pending for pending in pendings if pending._is_done), None)
