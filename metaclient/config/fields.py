@@ -111,34 +111,34 @@ class Config:
     )
     # HedgedRead: the delay after which the secondaries are read as well. HBase's unit is microseconds.
     meta_hedge_delay_s: float = _field(1.0, TIME, "hbase.client.meta.replica.scan.timeout", US, 1_000_000)
-    # Ours: the timeout of one replica within a lookup. HBase has none: a replica that hangs uses up the whole lookup.
+    # Not in HBase: the timeout of one replica within a lookup. In HBase a replica that hangs uses up the whole lookup.
     # None: adaptive, 4 x the p99 of recent lookups, bounded by the next two fields.
     meta_try_timeout_s: float | None = _field(None, SPAN)
-    meta_try_timeout_min_s: float = _field(0.05, SPAN)  # ours: a garbage collection must not count as a failure
-    meta_try_timeout_max_s: float = _field(2.0, SPAN)  # ours: 30 tries fit into one lookup
+    meta_try_timeout_min_s: float = _field(0.05, SPAN)  # not in HBase: a garbage collection must not count as a failure
+    meta_try_timeout_max_s: float = _field(2.0, SPAN)  # not in HBase: 30 tries fit into one lookup
     # How long lookups of a range go to the primary after a stale answer. 3 s is a constant of HBase's
     # CatalogReplicaLoadBalanceSimpleSelector; here it grows up to the second field while answers stay stale.
     meta_stale_mark_s: float = _field(3.0, TIME)
     meta_stale_mark_max_s: float = _field(30.0, TIME)
-    meta_stale_marks_max: int = _field(10_000, SIZE)  # ours: bounds the memory for marks; HBase's is unbounded
-    # Ours: how long a failing replica is not read, doubling up to the second field. HBase keeps reading it.
+    meta_stale_marks_max: int = _field(10_000, SIZE)  # bounds the memory for marks; unbounded in HBase
+    # Not in HBase: how long a failing replica is not read, doubling up to the second field. HBase keeps reading it.
     meta_ejection_s: float = _field(1.0, TIME)
     meta_ejection_max_s: float = _field(60.0, TIME)
-    # Ours: the interval at which the list of meta replicas is read again, and the minimum between two such reads.
+    # Not in HBase: the interval at which the list of meta replicas is read again, and the least time between two reads.
     meta_refresh_s: float = _field(60.0, SPAN)
     meta_refresh_min_s: float = _field(1.0, SPAN)
 
     # -- locations
     locate_prefetch: int = _field(10, SIZE, "hbase.client.locate.prefetch.limit", hbase=10)  # rows per lookup
-    locate_prefetch_max: int = _field(1_000, SIZE)  # ours: the most rows of one lookup, whatever is requested
+    locate_prefetch_max: int = _field(1_000, SIZE)  # not in HBase: the most rows of one lookup
     locate_concurrency: int = _field(8, SIZE, "hbase.client.meta.max.concurrent.locate.per.table", hbase=8)
-    location_cache_regions_max: int = _field(1_000_000, SIZE)  # ours: 1 GB at an estimated 1 kB; HBase's: no limit
+    location_cache_regions_max: int = _field(1_000_000, SIZE)  # 1 GB at an estimated 1 kB; no limit in HBase
     meta_scan_caching: int = _field(1_000, SIZE, "hbase.meta.scanner.caching", hbase=100)
-    table_state_ttl_s: float = _field(2.0, TIME)  # ours: HBase reads it from the primary each time
+    table_state_ttl_s: float = _field(2.0, TIME)  # HBase reads the state from the primary each time
 
     # -- deadlines: an operation has one deadline, which its attempts share
-    # Ours: open(), the first round trip. HBase's 10 s to connect (hbase.ipc.client.socket.timeout.connect) and 5 s for
-    # the response: a wrong address or a hung server is reported early. At most operation_timeout_s.
+    # Not in HBase: open(), the first round trip. HBase's 10 s to connect (hbase.ipc.client.socket.timeout.connect) and
+    # 5 s for the response: a wrong address or a hung server is reported early. At most operation_timeout_s.
     open_timeout_s: float = _field(15.0, DEADLINE)
     operation_timeout_s: float = _field(120.0, DEADLINE, "hbase.client.operation.timeout", MS, 1_200_000)
     # For calls on system tables, and for locate, regions, warm_up and meta_replicas when an application calls them.
@@ -150,7 +150,7 @@ class Config:
     rpc_write_timeout_s: float = _following("rpc_timeout_s", DEADLINE, "hbase.rpc.write.timeout", MS)
     meta_rpc_timeout_s: float = _following("rpc_read_timeout_s", DEADLINE, "hbase.client.meta.read.rpc.timeout", MS)
     scanner_timeout_s: float = _field(60.0, DEADLINE, "hbase.client.scanner.timeout.period", MS, 60_000)
-    # The deadline of one meta lookup. meta_operation_timeout_s is not: in HBase, too, it does not apply to lookups.
+    # The deadline of one meta lookup. meta_operation_timeout_s does not apply to lookups, neither here nor in HBase.
     meta_lookup_timeout_s: float = _following(
         "scanner_timeout_s", DEADLINE, "hbase.client.meta.scanner.timeout.period", MS
     )
@@ -165,8 +165,8 @@ class Config:
     # most once, but the returned value may be a later one. Switch it off to draw unique numbers from a counter.
     nonces: bool = _field(True, FLAG, "hbase.client.nonces.enabled", hbase=True)
     retry_jitter: float = _field(0.5, SHARE, hbase=0.01)  # HBase's is a constant, without a property
-    retry_budget: float = _field(0.2, BUDGET)  # ours: retries per call, averaged over all calls, against overload
-    retry_budget_burst: int = _field(10, COUNT)  # ours: retries at once after a time without any
+    retry_budget: float = _field(0.2, BUDGET)  # not in HBase: retries per call, averaged over all calls
+    retry_budget_burst: int = _field(10, COUNT)  # not in HBase: retries at once after a time without retries
     start_log_errors: int = _field(5, COUNT, "hbase.client.start.log.errors.counter", hbase=5)  # warn above it
 
     # -- hedged reads of user tables; plan and budget also apply to HedgedRead of meta. HBase's unit is microseconds.
@@ -183,30 +183,30 @@ class Config:
         old_key="hbase.client.primaryCallTimeout.scan",
     )
     hedge_delay_multiget_s: float | None = _field(None, TIME, "hbase.client.primaryCallTimeout.multiget", US, 10_000)
-    # Ours, for kinds of reads whose delay is not given: adaptive waits for this quantile of recent calls, within min
-    # and max; the fixed delay before samples_min.
+    # Not in HBase, for kinds of reads whose delay is not given: "adaptive" waits for this quantile of recent calls,
+    # within min and max, and for the fixed delay while there are fewer than samples_min samples.
     hedge_delay: str = _field("adaptive", one_of("fixed", "adaptive"), hbase="fixed")
     hedge_quantile: float = _field(0.95, QUANTILE)  # in a steady state at most one call in twenty is hedged
     hedge_delay_min_s: float = _field(0.001, TIME)  # the resolution of timers and threads
     hedge_delay_max_s: float = _field(1.0, TIME)  # HBase's longest fixed delay, that of scans
     hedge_samples_min: int = _field(20, SIZE)  # the fewest samples that have a 95th percentile
-    # Ours: staged calls one more replica per delay, which saves calls when the second replica responds.
+    # Not in HBase: "staged" calls one more replica per delay, which saves calls when the second replica responds.
     hedge_plan: str = _field("staged", one_of("staged", "all_at_once"), hbase="all_at_once")
-    # Ours: hedges per call, averaged over all calls; follows from hedge_quantile. At least 1 for lookups in hbase:meta.
+    # Not in HBase: hedges per call, averaged over all calls; follows from hedge_quantile. At least 1 for meta lookups.
     hedge_budget: float = _field(0.05, BUDGET)
-    hedge_budget_burst: int = _field(10, COUNT)  # ours: hedges at once after a time without any
+    hedge_budget_burst: int = _field(10, COUNT)  # not in HBase: hedges at once after a time without hedges
 
     # -- scans of user tables
     # Rows and bytes per page. A Thrift gateway has no limit in bytes: it returns as many rows as requested.
     scan_caching: int = _field(1_000, SIZE, "hbase.client.scanner.caching", hbase=INT_MAX)  # Table.scan's batch_size
     scan_max_result_bytes: int = _field(2 << 20, BYTES, "hbase.client.scanner.max.result.size", hbase=2 << 20)
 
-    # -- machinery (ours)
+    # -- threads and queues (not in HBase)
     threads_max: int = _field(128, SIZE)  # each call in flight blocks one thread
     queue_max: int = _field(1_024, COUNT)  # calls that wait for a thread; more raise Overloaded
     abandoned_calls_max: int = _field(64, COUNT)  # abandoned calls that still run; half of the threads
 
-    #: Every property that was given, as text, for the backends. If a field exists for it, the field is what counts.
+    #: Every property that was given, as text, for the backends. If a field exists for a property, the field counts.
     properties: Mapping[str, str] = _NONE_GIVEN
     # The fields that have the value of their parent: replace() computes them again.
     _followers: frozenset[str] = dataclasses.field(init=False, compare=False)
@@ -244,14 +244,14 @@ class Config:
     @classmethod
     def _of_properties(cls, properties: Mapping[str, Property], options: Mapping[str, object]) -> Config:
         require_known(options, _FIELDS, "keyword", "option")
-        # One construction for both, no replace(): an option may correct what is invalid in the properties alone.
+        # One construction for both, no replace(): an option may correct a value that is invalid in the properties.
         read = {**_NAMES.read_fields(properties), **{name: (value, "keyword") for name, value in options.items()}}
         values: dict[str, Any] = {name: value for name, (value, _) in read.items()}
         sources = dict.fromkeys(SPECS, "default") | {name: source for name, (_, source) in read.items()}
         return cls(**values, properties=as_given(properties), _sources=sources)
 
     def replace(self, **options: object) -> Config:
-        """Return a copy with these fields changed, and with them the fields that follow; None lets a field follow.
+        """Return a copy with these fields changed, and the fields that follow them; None: the field follows its parent.
 
         >>> Config(rpc_timeout_s=5).replace(rpc_timeout_s=7).rpc_read_timeout_s
         7.0

@@ -1,7 +1,7 @@
 """Decides which property sets which field: HBase's key, ``metaclient.<field>``, and deprecated names.
 
-If several names of one field are given, ``metaclient.<field>`` wins over HBase's key, and that over HBase's deprecated
-key. ``hbase_properties`` has the table of what happens to names that set no field.
+If several names of one field are given, ``metaclient.<field>`` wins over HBase's key, and HBase's key over HBase's
+deprecated key. ``hbase_properties`` has the table of names that set no field.
 """
 
 from __future__ import annotations
@@ -64,18 +64,18 @@ DEPRECATED: Final[Mapping[str, str]] = {
     "hbase.client.primaryCallTimeout.scan": "HBase does not read it; write hbase.client.replicaCallTimeout.scan",
 }
 _EARLY_MODE: Final = Word({"HighAvailable": MetaMode.HEDGED_READ, "LoadBalance": MetaMode.LOAD_BALANCE})
-#: Properties that no field holds and that backends read: addresses, and security settings that they must refuse.
+#: Properties without a field that backends read: addresses, and security settings that they must refuse.
 OF_BACKENDS: Final = frozenset(
     {"hbase.client.bootstrap.servers", "hbase.client.netty.tls.enabled", "hbase.rpc.protection"}
 )
-# Server properties that start like client properties: no warning if they come from a file, which servers share.
+# Server properties with the prefix of client properties: no warning if they are in a file, which servers share.
 _OF_SERVERS: Final = (
     "hbase.rpc.rows.size.threshold.reject",
     "hbase.rpc.rows.warning.threshold",
     "hbase.rpc.server.impl",
     "hbase.rpc.tls.",
 )
-# Client property of HBase without an effect here -> what to do instead. For the other ones there is no advice.
+# Client property of HBase without an effect here -> what to do instead. For other such properties there is no advice.
 _INSTEAD: Final[Mapping[str, str]] = {
     "hbase.client.ipc.pool.size": "write ?connections=N into a thrift url; HBase's own RPC needs one per server",
     "hbase.client.keyvalue.maxsize": "the server's hbase.server.keyvalue.maxsize limits cells",
@@ -116,7 +116,7 @@ class PropertyNames:
         return {name: each for name, each in properties.items() if self._is_kept(each)}
 
     def _is_kept(self, given: Property) -> bool:
-        """Return False for a misspelt name of a file, which nothing reads."""
+        """Return False for a misspelt name in a file, because no code reads it."""
         if given.name in self._fields:
             raise ConfigError(
                 f"{given.name} ({given.source}): fields are keywords; as a property write {OWN_PREFIX}{given.name}"
@@ -185,7 +185,7 @@ def _value_of(given: Property, rule: Rule, unit: Unit) -> object:
 
 
 def _unlimited(given: Property) -> float:
-    # As a keyword the value is refused. As a property it may come from a file of Java programs, where it is valid.
+    # As a keyword the value is refused. As a property it may be in a file of Java programs, for which it is valid.
     warn(f"{given.name} = {given.text} ({given.source}) is no limit in HBase; 24 hours are used", ConfigWarning)
     return UNLIMITED_S
 
@@ -214,7 +214,7 @@ def property_of(name: object, value: object) -> Property:
 
 
 def checked_properties(properties: Mapping[str, str], source: str) -> Mapping[str, str]:
-    """Return properties that ``Config.of`` accepts without a check of their names: another process has done that."""
+    """Return properties whose names ``Config.of`` does not check, because another process has checked them."""
     return Properties(properties, dict.fromkeys(properties, source))
 
 

@@ -55,11 +55,11 @@ __all__ = [
 _LOGGER = logging.getLogger(__name__)
 #: The source of a property that was given in Python; any other source is a file and a line.
 MAPPING: Final = "mapping"
-#: How the properties of HBase's client and of metaclient start. Other names are of servers, tools and other programs.
+#: The prefixes of HBase's client properties and of metaclient's. Other names belong to servers, tools, other programs.
 CLIENT_PREFIXES: Final = ("hbase.client.", "hbase.locator.", "hbase.rpc.", "hbase.ipc.client.", "metaclient.")
 _OUR_PACKAGES: Final = re.compile(r"(metaclient(_\w+)?|spark_connector)(\.|$)")
 _FIRST_WORDS: Final = ("hbase", "zookeeper", "metaclient")
-#: The ``difflib`` ratio from which on a name counts as misspelt. 0.85 finds two wrong letters in the shortest name
+#: The least ``difflib`` ratio at which a name counts as misspelt. 0.85 finds two wrong letters in the shortest name
 #: (hbase.masters), and does not match names that share two words and differ in the last one.
 LIKENESS: Final = 0.85
 _LIKENESS_OF_FIRST_WORD: Final = 0.6
@@ -75,7 +75,7 @@ _NEVER_RELEASED: Final = (
 
 
 class NameKind(enum.Enum):
-    """What a property name is, whether it has an effect here or not."""
+    """The kind of a property name, whether it has an effect here or not."""
 
     HBASE = "known to HBase"
     MISSPELT = "unknown, and near a known name"
@@ -170,20 +170,20 @@ def kind_of(name: str) -> tuple[NameKind, str | None]:
 
 
 def _kind_below(prefix: str, name: str) -> tuple[NameKind, str | None]:
-    """Return the kind of a name under a prefix: any name may follow it, unless it is near one that HBase reads."""
+    """Return the kind of a name under a prefix, which any name may follow unless it is near a name that HBase reads."""
     known = [each.removeprefix(prefix) for each in hbase_names() if each.startswith(prefix)]
     near = nearest_name(name.removeprefix(prefix), known, LIKENESS)
     return (NameKind.MISSPELT, prefix + near) if near else (NameKind.HBASE, None)
 
 
 def nearest_name(name: str, known: Collection[str], likeness: float = 0.6) -> str | None:
-    """Return the known name that is most like this one, or None if none is like it."""
+    """Return the known name that is most similar to this name, or None if no known name is similar."""
     near = difflib.get_close_matches(name[:_NAME_CHARS_MAX], known, n=1, cutoff=likeness)
     return near[0] if near else None
 
 
 def refuse_or_warn(name: str, source: str, near: str | None) -> None:
-    """Raise ``ConfigError`` for an unknown name of a mapping; warn if it is of a file, which programs share."""
+    """Raise ``ConfigError`` for an unknown name in a mapping; warn if it is in a file, which other programs share."""
     advice = f"did you mean {near}?" if near else "nothing known is near; remove it"
     message = f"{cut(name)} ({source}): no such property; {advice}"
     if not is_from_file(source):
@@ -206,7 +206,7 @@ def warn_unread(properties: Mapping[str, str], reads: Collection[str], reader: s
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line that called this product: Python hides a DeprecationWarning that is attributed to a library."""
+    """Warn at the line that called metaclient: Python hides a DeprecationWarning that is attributed to a library."""
     frame, level = inspect.currentframe(), 1
     while frame and _OUR_PACKAGES.match(frame.f_globals.get("__name__", "")):
         frame, level = frame.f_back, level + 1

@@ -1,4 +1,4 @@
-"""What the value of a field may be: a number within bounds and in a unit, or one of a few words."""
+"""Defines the allowed values of a field: a number within bounds and in a unit, or one of a few words."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Unit(NamedTuple):
     """A unit of numbers, relative to the unit of the field (seconds, bytes, plain numbers)."""
 
     name: str
-    per_own: int  # how many of this unit make one of the field's unit
+    per_own: int  # the number of these units in one unit of the field
 
 
 PLAIN: Final = Unit("", 1)
@@ -82,7 +82,7 @@ class NotAllowedError(Exception):
 
 
 class Rule(Protocol):
-    """What the value of a field may be, and how it is parsed."""
+    """The allowed values of a field, and how they are parsed."""
 
     @property
     def own(self) -> Unit:

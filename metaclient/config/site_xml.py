@@ -86,7 +86,7 @@ class _SiteParser:
         self._final: set[str] = set()
         self._depth = 0  # 1: configuration, 2: property, 3: name, value, final
         self._line = 0  # of the current property
-        self._parts: dict[str, list[str]] = {}  # of the current property: its elements
+        self._parts: dict[str, list[str]] = {}  # the elements of the current property
         self._part: list[str] = []  # the current element
         self._expat = expat.ParserCreate()
         self._expat.StartDoctypeDeclHandler = self._on_doctype
@@ -138,7 +138,7 @@ class _SiteParser:
         if not name or "value" not in parts:
             missing = f"<value> in the property {cut(name)}" if name else "<name> in a property"
             raise self._error(f"no {missing}; add it or remove the property", self._line)
-        if name not in self._final:  # the last one wins, unless an earlier one is final: as in Hadoop
+        if name not in self._final:  # the last property of a name wins, unless an earlier one is final, as in Hadoop
             self._properties[name] = Property(name, parts["value"], f"{self._path}:{self._line}")
         if parts.get("final") == "true":
             self._final.add(name)

@@ -1,8 +1,8 @@
 """Decides which parts of a url may be shown: errors, logs, reprs and documents go through :func:`masked_url`.
 
-Urls have no place for a password: HBase's Thrift gateways and its RPC take none from a url. Users write one
-nevertheless, and error texts end in logs. The masking works on text that is no url, too, because the url that cannot be
-parsed is the one that an error shows. When in doubt it hides more than the password.
+A url needs no password: HBase's Thrift gateways and its RPC take no password from a url. Users may write one all the
+same, and error texts are logged. The masking also works on text that is not a valid url, because errors show the urls
+that cannot be parsed. When in doubt it hides more than the password.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from metaclient.errors import ConfigError
 
 __all__ = ["MASK", "address_of", "is_secret_name", "masked_url", "refuse_credentials", "split_url"]
 
-#: Stands in the place of a secret.
+#: Replaces a secret.
 MASK = "***"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/+")
 _SECRET_NAME = re.compile(r"pass|pwd|secret|token|credential|auth(?!entication)|api.?key", re.IGNORECASE)
@@ -58,7 +58,7 @@ def refuse_credentials(url: str, what: str) -> None:
 
 
 def split_url(url: str) -> SplitResult | None:
-    """Return the parts of a url; None if it is none. The error of ``urlsplit`` would show parts of it."""
+    """Return the parts of a url; None if it is not a url. The error of ``urlsplit`` would show parts of it."""
     try:
         return urlsplit(url)
     except ValueError:
@@ -66,7 +66,7 @@ def split_url(url: str) -> SplitResult | None:
 
 
 def address_of(text: str) -> tuple[str, int | None] | None:
-    """Return host and port of ``HOST[:PORT]``; None if it is no address. ``urlsplit``'s error would show the port."""
+    """Return host and port of ``HOST[:PORT]``; None for other text. The error of ``urlsplit`` would show the port."""
     try:
         parts = urlsplit(f"//{text}")
         host, port = parts.hostname, parts.port
@@ -90,7 +90,7 @@ def _is_in_query(before: str) -> bool:
 
 
 def _without_passwords(rest: str) -> str:
-    """Return the url behind its scheme without ports that are no numbers: the host may have been forgotten."""
+    """Return the rest of a url with ports that are not numbers masked: ``user:password`` without a host looks so."""
     end = next((at for at, char in enumerate(rest) if char in "/?#"), len(rest))
     shown = [one if _ADDRESS.fullmatch(one) else one.partition(":")[0] + f":{MASK}" for one in rest[:end].split(",")]
     return ",".join(shown) + rest[end:]
