@@ -19,7 +19,7 @@ __all__ = ["Verdict", "doctor", "examine"]
 
 #: The number of rows of hbase:meta that are compared between the replicas.
 ROWS_COMPARED = 1000
-#: A replica that lags more gets no edits by replication: the store file refresher alone takes minutes.
+#: A replica that lags more gets no edits by replication, but only from the store file refresher, which takes minutes.
 LAG_WORTH_A_WORD_S = 5.0
 #: A replica that differs is read up to LOOKS times, PAUSE_S apart: the replication of an edit takes a moment.
 LOOKS = 4
