@@ -1,6 +1,6 @@
 """pytest fixtures of the installed package: ``fake_hbase`` and ``sim_hbase``.
 
-Imports nothing but pytest until a fixture is used, because pytest loads it in every run.
+The module imports only pytest until a fixture is used, because pytest loads the module in every run.
 """
 
 from __future__ import annotations

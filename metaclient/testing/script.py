@@ -24,7 +24,7 @@ class Call:
 
 
 class Rule:
-    """What happens to the calls that match; made by :meth:`ScriptedBackend.on`."""
+    """The reaction of the backend to matching calls; made by :meth:`ScriptedBackend.on`."""
 
     def __init__(
         self,
@@ -49,22 +49,22 @@ class Rule:
         self._has_value = False
 
     def raises(self, error: BaseException | Callable[[], BaseException]) -> Rule:
-        """Raise this error, or the one that this function makes."""
+        """Raise this error, or the error that this function returns."""
         self._error = error
         return self
 
     def hangs(self) -> Rule:
-        """Do not respond until the deadline; never on a backend that does not honour deadlines."""
+        """Do not respond before the deadline; on a backend that does not honour deadlines, do not respond at all."""
         self._hangs = True
         return self
 
     def delays(self, seconds: float) -> Rule:
-        """Wait that long, then do what the rest of the rule says, or return the true result."""
+        """Wait that long, then apply the rest of the rule, or return the true result."""
         self._delay_s = seconds
         return self
 
     def answers(self, value: object) -> Rule:
-        """Return this value, or what this function returns for the argument of the call."""
+        """Return this value, or the result of this function for the argument of the call."""
         self._value = value
         self._has_value = True
         return self
@@ -81,5 +81,5 @@ class Rule:
         )
 
     def answer(self, argument: object) -> Any:
-        """Return the scripted value, or what the scripted function returns for the argument of the call."""
+        """Return the scripted value, or the result of the scripted function for the argument of the call."""
         return self._value(argument) if callable(self._value) else self._value

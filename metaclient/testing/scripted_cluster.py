@@ -180,7 +180,7 @@ class ScriptedCluster:
             self._frozen[replica_id] = self._meta_rows()
 
     def true_page(self, scan: MetaScan) -> MetaPage:
-        """Return what the primary would return, for rules that change it."""
+        """Return the page that the primary would return, for rules that change the page."""
         with self._lock:
             return MetaPage(tuple(_page_of(self._meta_rows(), scan)))
 

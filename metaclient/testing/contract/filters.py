@@ -16,7 +16,7 @@ FILTERED_ROWS: dict[bytes, dict[bytes | str, bytes | str]] = {
     b"b1": {b"cf:n": b"3"},
     b"b2": {b"cf:n": b"4", b"cf:x": b"red", b"cf:y": b"blue"},
 }
-#: Filter in HBase's filter language, and what passes of FILTERED_ROWS (row -> qualifiers).
+#: Filter in HBase's filter language, and the cells of FILTERED_ROWS that pass it (row -> qualifiers).
 FILTERS: list[tuple[str, dict[bytes, list[bytes]]]] = [
     ("PrefixFilter ('b')", {b"b1": [b"n"], b"b2": [b"n", b"x", b"y"]}),
     ("RowFilter (>, 'binary:a2')", {b"b1": [b"n"], b"b2": [b"n", b"x", b"y"]}),

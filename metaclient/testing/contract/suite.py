@@ -85,7 +85,7 @@ class TableMaker(Protocol):
     ) -> Table: ...
 
 
-# -- what several tests use ------------------------------------------------------------------------------------
+# -- helpers of several tests ----------------------------------------------------------------------------------
 
 
 def needs(connection: Connection, capability: str) -> None:
