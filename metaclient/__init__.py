@@ -1,4 +1,4 @@
-"""metaclient: the HBase client for Python that keeps ``hbase:meta`` cool.
+"""metaclient: an HBase client for Python that spreads the reads of ``hbase:meta`` over its replicas.
 
 >>> import metaclient
 >>> connection = metaclient.connect("scripted:?meta_replicas=3")
@@ -42,8 +42,8 @@ from metaclient.table import Table
 
 __version__ = "0.1.0"
 
-# Frozen. Attributes beside them: happybase's other names (DEFAULT_HOST, DEFAULT_PORT, NoConnectionsAvailable), so that
-# `import metaclient as happybase` goes on working, and errors that are rarely caught by name.
+# This list is frozen. The module has further attributes: happybase's other names (DEFAULT_HOST, DEFAULT_PORT,
+# NoConnectionsAvailable), so that `import metaclient as happybase` works, and errors that are rarely caught by name.
 __all__ = [
     "Batch",
     "BatchError",

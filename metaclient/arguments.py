@@ -40,7 +40,7 @@ __all__ = [
 ]
 
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
-#: How many checked column names are cached, and how long each may be: some hundred kilobytes at most.
+#: The number of checked column names that are cached, and the length of each: some hundred kilobytes at most.
 COLUMNS_REMEMBERED, COLUMN_REMEMBERED_BYTES = 1000, 256
 _checked_columns: dict[bytes | str, bytes] = {}
 _PUT = CellType.PUT
@@ -48,7 +48,8 @@ _DEFAULT_DURABILITY = Durability.USE_DEFAULT
 _new_cell: Callable[..., Cell] = tuple.__new__
 _STRONG = Consistency.STRONG
 Columns: TypeAlias = Sequence[bytes | str] | None
-#: Column -> value. Three times, because a Mapping's keys are invariant: dict[bytes, bytes] is no Mapping of either.
+#: Column -> value. Three types, because the key type of a Mapping is invariant: a dict[bytes, bytes] is not a
+#: Mapping[bytes | str, bytes | str].
 Data: TypeAlias = Mapping[bytes, bytes | str] | Mapping[str, bytes | str] | Mapping[bytes | str, bytes | str]
 
 

@@ -1,20 +1,20 @@
-"""The SPI: the operations of an adapter, each *at a location that it is given*.
+"""The SPI: the operations of an adapter, each at the location that the caller passes.
 
-A backend never chooses a location. Which meta replica, which region replica, when to hedge, when to retry and where to
-go after an error is decided in ``metaclient``, once, for every backend. So:
+A backend never chooses a location. ``metaclient`` decides, once for every backend, which meta replica and which region
+replica is called, when to hedge, when to retry, and which location is called after an error. Therefore:
 
-1. One call is one attempt. A backend does not retry (a gateway that does so inside says it in ``Capabilities``).
+1. One call is one attempt. A backend does not retry (a gateway that retries itself declares it in ``Capabilities``).
 2. A call either blocks and returns its answer, or returns a :class:`~metaclient.runtime.Pending` that will be
-   completed later (pipelined protocols). The executor takes both.
-3. Each call gets ``deadline``, an instant of ``runtime.now()``. A backend with ``honours_deadline`` returns or raises
-   :class:`~metaclient.errors.CallTimeout` by then on its own and may be called in the user's thread. One without may
-   hang: its calls run on worker threads and are abandoned at the deadline.
+   completed later (pipelined protocols). The executor accepts both.
+3. Each call gets ``deadline``, an instant of ``runtime.now()``. A backend with ``honours_deadline`` returns by the
+   deadline or raises :class:`~metaclient.errors.CallTimeout`, and may be called in the user's thread. A backend without
+   ``honours_deadline`` may hang: its calls run on worker threads and are abandoned at the deadline.
 4. Failures are raised as the errors of :mod:`metaclient.errors`. ``OSError`` and ``TimeoutError`` are translated;
-   anything else is a :class:`~metaclient.errors.BackendFault`.
+   any other exception becomes a :class:`~metaclient.errors.BackendFault`.
 5. ``close()`` makes every call in progress end soon, with :class:`~metaclient.errors.ConnectionClosed`.
 
-``place`` is the :class:`~metaclient.model.RegionLocation` to go to. A gateway (``addressing=GATEWAY``) gets ``None``
-for "the primary, wherever it is", finds the region itself, and reads only ``place.region.replica_id`` otherwise.
+``place`` is the :class:`~metaclient.model.RegionLocation` of the call. A gateway (``addressing=GATEWAY``) finds the
+region itself: it gets ``None`` for the primary, and otherwise uses only ``place.region.replica_id``.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class Addressing(enum.Enum):
     """The component that finds the server of a region."""
 
     SERVER = "server"  # metaclient: every data call goes to the location that the locator found
-    GATEWAY = "gateway"  # the gateway: a STRONG call must not cost a meta lookup of ours
+    GATEWAY = "gateway"  # the gateway: a STRONG call must not cost a meta lookup of the client
 
 
 class BatchSemantics(enum.Enum):
-    """What the client knows after a batch with failures."""
+    """The outcomes that the client gets for a batch with failures."""
 
     PER_ROW = "per_row"  # an outcome per action
     ALL_OR_ERROR = "all_or_error"  # one error, and any of the actions may have been applied
@@ -97,9 +97,9 @@ class Capabilities:
     region_replicas: bool = True  # reads can be pointed at a region replica, and are marked stale
     batch: BatchSemantics = BatchSemantics.PER_ROW
     honours_deadline: bool = True
-    is_pipelined: bool = False  # calls never block: they answer with a Pending, many at once on one connection
+    is_pipelined: bool = False  # calls do not block: they return a Pending; many are in flight on one connection
     can_cancel: bool = False  # Pending.cancel() really cancels the call
-    retries_inside_s: float = 0.0  # a gateway's own retries: how long one call may take because of them
+    retries_inside_s: float = 0.0  # the longest time of one call because of a gateway's own retries
     check_and_mutate: bool = True
     row_mutations: bool = True
     append: bool = True
@@ -109,16 +109,16 @@ class Capabilities:
     region_replication: bool = True  # create_table can set it
     cell_ttl: bool = False  # Put.ttl_ms is honoured
     nonces: bool = False  # a server applies an Increment or Append with a nonce at most once
-    direct: bool = False  # it is a DirectBackend, too: a caller that only waits makes the call in its own thread
-    cell_pages: bool = False  # it is a CellBackend, too: scans can be read as cells in Arrow
-    put_pages: bool = False  # it is a PutPageBackend, too: puts can be given in Arrow
+    direct: bool = False  # a DirectBackend, too: a caller that only waits makes the call in its own thread
+    cell_pages: bool = False  # a CellBackend, too: scans can be read as cells in Arrow
+    put_pages: bool = False  # a PutPageBackend, too: puts can be given in Arrow
 
 
 @dataclass(frozen=True, slots=True)
 class MetaScan:
     """One page of hbase:meta, in meta's own order of rows (``keys.meta_sort_key``), both ends inclusive.
 
-    ``limit`` is the number of rows, and the only call made: a lookup costs one RPC.
+    ``limit`` is the largest number of rows. A page is read with one call, so that a lookup costs one RPC.
     """
 
     start_row: bytes
@@ -150,8 +150,9 @@ class ScanPage:
     """A page of a scan.
 
     ``scanner`` is the handle for the next page, or None when the server has closed it. ``is_end_of_region``: this
-    region (or, behind a gateway, the whole range) has no more rows for the scan. Neither (no scanner, not the end)
-    means: the scanner is gone, reopen after the last row. ``is_end_of_scan``: a filter has ended the whole scan.
+    region (or, behind a gateway, the whole range) has no more rows for the scan. If ``scanner`` is None and
+    ``is_end_of_region`` is False, the scanner was lost: the client reopens it after the last row. ``is_end_of_scan``: a
+    filter has ended the whole scan.
     """
 
     rows: Sequence[Result]
@@ -163,12 +164,12 @@ class ScanPage:
 
 @dataclass(frozen=True, slots=True)
 class CellPage:
-    """A page of a scan as cells in Arrow, without an object per cell or row. All else is as in ``ScanPage``.
+    """A page of a scan as cells in Arrow, without an object per cell or row. The other fields are as in ``ScanPage``.
 
     ``cells`` has the columns ``row``, ``family``, ``qualifier`` (binary), ``timestamp`` (int64, milliseconds),
     ``type`` (uint8, the codes of :class:`~metaclient.model.CellType`) and ``value`` (binary), none of them null, sorted
-    as HBase sorts cells. The rows are whole, ``rows`` of them, never more than are left of the scan's limit;
-    ``first_row`` and ``last_row`` are their ends (b"" if there are none).
+    as HBase sorts cells. ``rows`` is the number of rows. The rows are complete, and not more than the rest of the
+    scan's limit. ``first_row`` and ``last_row`` are the first and the last row (b"" if there are no rows).
     """
 
     cells: pyarrow.RecordBatch
@@ -186,7 +187,7 @@ class PutPage:
     """Puts of the same columns, in Arrow, without an object per cell or row.
 
     All arrays are equally long. ``rows`` and the ``values`` of each of the ``columns`` are of type large_binary,
-    ``timestamps`` are int64, one for all cells of a row. A row has no cell where a value is null, and has one at least.
+    ``timestamps`` are int64, one for all cells of a row. A row has no cell where a value is null, and has at least one.
     """
 
     rows: pyarrow.LargeBinaryArray
@@ -200,12 +201,12 @@ class PutPage:
         return len(self.rows)
 
     def changed(self, change: Callable[[pyarrow.Array], pyarrow.Array]) -> PutPage:
-        """Return the page with other arrays."""
+        """Return the page with the result of ``change`` for each array."""
         values = tuple(change(one) for one in self.values)
         return replace(self, rows=change(self.rows), timestamps=change(self.timestamps), values=values)
 
     def part(self, begin: int, end: int) -> PutPage:
-        """Return some of its rows, without copying them."""
+        """Return the rows from ``begin`` to ``end`` (exclusive), without copying them."""
         return self.changed(lambda array: array.slice(begin, end - begin))
 
     def puts(self) -> list[Put]:
@@ -258,7 +259,7 @@ class Backend(Protocol):
         ...
 
     def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> Answer[MetaPage]:
-        """Read one page of hbase:meta at this replica and nowhere else."""
+        """Read one page of hbase:meta at this replica only."""
         ...
 
     # -- data ----------------------------------------------------------------------------------------------
@@ -326,11 +327,11 @@ class CellBackend(Protocol):
     def scan_open_cells(
         self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float
     ) -> Answer[CellPage]:
-        """As ``scan_open``."""
+        """Open a scanner and return its first page, as ``scan_open`` does."""
         ...
 
     def scan_next_cells(self, scanner: object, rows: int, deadline: float) -> Answer[CellPage]:
-        """As ``scan_next``."""
+        """Return the next page, as ``scan_next`` does."""
         ...
 
 
@@ -370,17 +371,18 @@ class Direct(Protocol):
 class DirectBackend(Protocol):
     """The additional attribute of a pipelined backend with ``Capabilities.direct``, for callers that wait for one call.
 
-    No ``Pending`` is created, which could be awaited, cancelled or passed to another thread; that is most of the cost.
+    A direct call creates no ``Pending`` (which could be awaited, cancelled or passed to another thread), and so saves
+    most of the cost of a call.
     """
 
     direct: Direct
 
 
 class BackendFactory(Protocol):
-    """What an entry point of the group ``metaclient.backends`` names: url and runtime in, backend out.
+    """The function that an entry point of the group ``metaclient.backends`` names: it makes a backend for a url.
 
-    ``properties`` are HBase's own (hbase-site.xml), for what concerns the backend alone. A factory raises
-    :class:`~metaclient.errors.ConfigError` for a url that it does not understand.
+    ``properties`` are HBase's own (hbase-site.xml), for settings of the backend alone. A factory raises
+    :class:`~metaclient.errors.ConfigError` for a url that it cannot parse.
     """
 
     def __call__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> Backend: ...

@@ -1,8 +1,8 @@
 """Collects puts and deletes and sends them together: happybase's Batch, with an outcome per row.
 
-Mutations of one row keep their order and are applied together where the backend can. When rows fail, the others are
-applied, :class:`~metaclient.errors.BatchError` names each failed row with its error, and the failed rows stay in the
-batch: as in happybase, sending the batch again retries them.
+Mutations of one row keep their order and are applied atomically if the backend supports it. When rows fail, the other
+rows are applied, :class:`~metaclient.errors.BatchError` names each failed row with its error, and the failed rows stay
+in the batch: as in happybase, sending the batch again retries them.
 
 Queued mutations belong to the process that queued them: after ``os.fork()`` both processes would send them, so that
 using the child's copy raises ConnectionClosed. An empty batch can be used in the child.
@@ -27,7 +27,7 @@ __all__ = ["Batch"]
 
 
 class Batch:
-    """A batch of a table; a context manager that sends at its end (not after an error with ``transaction``).
+    """A batch of a table; a context manager that sends the batch at its end (with ``transaction`` not after an error).
 
     >>> import metaclient
     >>> with metaclient.connect("scripted:") as connection:
@@ -62,7 +62,7 @@ class Batch:
         self._wal = wal
         self._rows: dict[bytes, list[Put | Delete]] = {}
         self._count = 0
-        self._fork_count = 0  # the runtime's when the first of the rows was added
+        self._fork_count = 0  # of the runtime, when the first of the rows was added
 
     def put(self, row: bytes | str, data: Data, wal: bool | None = None) -> None:
         """Add a put; sends when ``batch_size`` is reached."""
@@ -87,7 +87,7 @@ class Batch:
             self.send()
 
     def send(self) -> None:
-        """Send the collected mutations; failed ones stay in the batch (and are in ``BatchError.failed``)."""
+        """Send the collected mutations; failed mutations stay in the batch (and are in ``BatchError.failed``)."""
         rows = self._rows
         if not rows:
             return
@@ -127,7 +127,7 @@ class Batch:
 
 
 def _weight(mutation: Put | Delete) -> int:
-    """Return how much a mutation counts for ``batch_size``: its cells; 1 for a whole row (happybase: 1 per family)."""
+    """Return how much a mutation adds to the batch size: its cells; 1 for a whole row (happybase: 1 per family)."""
     return len(mutation.cells) or 1
 
 

@@ -49,11 +49,11 @@ TRANSPORTS = ("buffered", "framed")
 PROTOCOLS = ("binary", "compact")
 #: Versions per family by default: happybase's default, which its programs rely on (HBase's own default is 1).
 HAPPYBASE_MAX_VERSIONS = 3
-#: How long close() waits for threads; close() takes at most a second, and the rest of it is for the other parts.
+#: How long close() waits for threads. close() takes at most a second; the rest of the second is for the other parts.
 CLOSE_S = 0.8
 ConfigSource = str | PathLike[str] | Mapping[str, object] | Config | None
 
-#: happybase's column options and ours: argument -> field of FamilyDescriptor.
+#: The options of column families, happybase's and others: argument -> field of FamilyDescriptor.
 _FAMILY_OPTIONS = {
     "max_versions": "max_versions",
     "min_versions": "min_versions",
@@ -103,7 +103,7 @@ def connect_to(
     config: ConfigSource = None,
     **options: Any,
 ) -> Connection:
-    """Connect through an existing backend (that of a fake cluster, or one under test)."""
+    """Connect through an existing backend (of a fake cluster, or a backend under test)."""
     return Connection(
         meta_mode=meta_mode,
         config=config,
@@ -123,7 +123,7 @@ class Connection:
     the background, with a ResourceWarning.
     """
 
-    _owner_name = ""  # of a pool, which the user was to close
+    _owner_name = ""  # the name of a pool, which the user should have closed
 
     def __init__(
         self,
@@ -239,7 +239,10 @@ class Connection:
             )
 
     def close(self) -> None:
-        """Close the connection and what it owns; calls in progress raise ConnectionClosed. Idempotent."""
+        """Close the connection, and its backend and runtime if it owns them. Idempotent.
+
+        Calls in progress raise ConnectionClosed.
+        """
         if not self.engine.closing.begin():
             return
         try:
@@ -356,7 +359,7 @@ class Connection:
     def locate(
         self, table: bytes | str, row: bytes | str, *, replica_id: int = 0, reload: bool = False
     ) -> RegionLocation:
-        """Return the location of a row's region, or of a replica of it; a cached one takes about a microsecond."""
+        """Return the location of a row's region, or of a replica of it; a cached location takes about a microsecond."""
         # The fast path only reads the snapshot; arguments that need a conversion are handled below. It is
         # TableLocations.cached_primary without its call, which would cost 30 to 40 ns of about 410.
         known = self._cached_tables.get(table)  # type: ignore[arg-type]  # a str key is a miss

@@ -5,7 +5,7 @@ operations) and offers them as calls on bytes and values of the model. Names are
 arguments are checked by the caller. An engine may change in any release: users call :class:`metaclient.Connection`
 and :class:`metaclient.Table`.
 
-``tests/architecture/test_private_names.py`` keeps other packages from using the private names of our objects instead.
+``tests/architecture/test_private_names.py`` checks that other packages use no private names of these objects.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from metaclient.telemetry import Telemetry
 
 __all__ = ["Engine", "Life"]
 
-#: A region that splits or merges between two pages of a listing looks like a hole; the next listing is complete.
+#: A region that splits or merges between two pages of a listing causes a hole in it; the next listing is complete.
 LISTINGS_AGAIN = 2
 #: Admin calls that change nothing, so that they may be repeated, and have the timeout of one RPC.
 ADMIN_READS = frozenset({"tables", "describe_table", "is_table_enabled", "namespaces"})
@@ -85,7 +85,7 @@ class Engine:
             retrier=self.retrier,
             telemetry=self.telemetry,
         )
-        # One row. Bound once, because a frame of its own would be a measurable part of a STRONG call.
+        # Calls for one row. Bound once: a method around each would take a measurable part of a STRONG call.
         self.get = self.operations.get
         self.get_strong = self.operations.get_strong
         self.mutate = self.operations.mutate

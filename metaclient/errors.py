@@ -8,32 +8,32 @@
      +- Unsupported                    the backend cannot do this
      +- ConnectionClosed               used after close(), or begun by a parent process before os.fork()
      +- TableNotFound  TableDisabled  TableNotDisabled  TableExists  NoSuchFamily
-     +- RequestRefused                 refused for good: read-only, denied, failed check
-     +- RegionUnavailable              the region is not where we asked
+     +- RequestRefused                 the server refuses every retry, too: read-only, denied, failed check
+     +- RegionUnavailable              the region is not at the location of the call
      |   +- NotServingRegion
-     |   |   +- RegionMoved            with a *hint* where it went
+     |   |   +- RegionMoved            with a *hint*: the server to which it moved
      |   |   +- RegionOpening
-     |   +- WrongRegion                the row is outside of the region we named
-     |   +- RegionOffline              meta knows no server for this replica
+     |   +- WrongRegion                the row is outside of the region that the call named
+     |   +- RegionOffline              hbase:meta has no server for this replica
      |   |   +- NoSuchReplica          the region has fewer replicas: final
-     |   +- LocationUnknown            meta answered, but with nothing usable
-     |   +- ServerStopped              the server says that it is going down
+     |   +- LocationUnknown            hbase:meta answered without a usable region
+     |   +- ServerStopped              the server reports that it is stopping
      |   +- ServerUnreachable          refused, reset or closed connection
      +- ReadsDisabled                  a secondary that may not serve reads yet
-     +- Overloaded                     come back later
+     +- Overloaded                     too many calls: retry later
      |   +- CallQueueTooBig  RegionTooBusy  ServerNotRunning
      |   +- Throttled                  with the wait that the server asked for
-     |   +- NoConnectionsAvailable     a pool's own limit
-     +- CallTimeout                    one attempt ran out of its own time
-     +- ScannerLost                    reopen after the last row and go on
-     +- BackendFault                   the backend raised something that it should not
-     +- DeadlineExceeded               the whole operation ran out of time
+     |   +- NoConnectionsAvailable     the limit of a ConnectionPool
+     +- CallTimeout                    one attempt timed out
+     +- ScannerLost                    reopen the scanner after the last row
+     +- BackendFault                   the backend raised an unexpected exception
+     +- DeadlineExceeded               the deadline of the whole operation passed
      +- RetriesExhausted               with .attempts
      +- BatchError                     with .failed: row -> error
 
-``disposition`` answers *what may I do*, ``may_have_applied`` answers *how sure am I that a write did not
-happen*. Code that decides on attempts reads these two and the other properties of an error (``MetaClientError``), and
-never looks at classes or messages.
+``disposition`` tells the caller what to do next. ``may_have_applied`` is True if a failed write may have been applied.
+Code that decides on attempts reads these two and the other properties of an error (``MetaClientError``), and never
+classes or messages.
 """
 
 from __future__ import annotations
@@ -89,17 +89,17 @@ __all__ = [
 
 
 class Disposition(enum.Enum):
-    """What may be done about an error."""
+    """The reaction to an error."""
 
     RELOCATE = "relocate"  # the location is wrong: look it up again, then retry
     BACKOFF = "backoff"  # the location is right: wait, then retry there
-    NEXT_REPLICA = "next_replica"  # this copy cannot answer now, another one may
+    NEXT_REPLICA = "next_replica"  # this replica cannot answer now, another replica may
     FATAL = "fatal"  # a retry cannot help
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One try of an operation: where it went, how long it took and how it ended."""
+    """One attempt of an operation: its server and replica, its error, and the time since the operation began."""
 
     number: int
     elapsed_s: float
@@ -114,7 +114,7 @@ class Attempt:
 
 
 class MetaClientError(Exception):
-    """The root of everything that this package raises on purpose.
+    """The base class of all errors of this package.
 
     >>> try:
     ...     raise TableNotFound("table 't9' does not exist")
@@ -124,21 +124,21 @@ class MetaClientError(Exception):
     """
 
     disposition: ClassVar[Disposition] = Disposition.FATAL
-    #: The Java class that HBase raises for this, so that adapters and the fake agree on one name.
+    #: The Java class of the same error in HBase: adapters and the fake use this one name.
     java_class: ClassVar[str | None] = None
-    #: True where the fault lies with the server as a whole, not with the one region that was asked.
+    #: True where the whole server is at fault, not only the region of the call.
     blames_server: ClassVar[bool] = False
     #: True where an open scanner cannot be used again: reopen it after the last row that was returned.
     loses_scanner: ClassVar[bool] = False
     #: True where the server has too many calls: the pause before the next attempt is the longer one.
     is_overload: ClassVar[bool] = False
-    #: True where the whole call was refused, or never sent, so that no action of it was carried out.
+    #: True where the whole call was refused, or never sent, so that none of its actions was executed.
     precedes_execution: ClassVar[bool] = False
     #: True where a write may have been applied, whatever the backend reports: its outcome did not arrive.
     hides_outcome: ClassVar[bool] = False
     #: True where hbase:meta answered, and the answer is about the requested row only.
     is_about_row: ClassVar[bool] = False
-    #: True where the time of the whole operation is over, or the time that a part of it has for itself.
+    #: True where the deadline of the whole operation passed, or the deadline of a part of it.
     is_deadline: ClassVar[bool] = False
     #: True where no further call of this connection can succeed.
     ends_connection: ClassVar[bool] = False
@@ -180,11 +180,11 @@ def _rebuilt(kind: type[MetaClientError], args: tuple[object, ...]) -> MetaClien
 
 
 class ConfigError(MetaClientError, ValueError):
-    """A url, option or property is wrong; the message names it and the nearest right one."""
+    """A url, option or property is wrong; the message names it and the nearest valid name."""
 
 
 class ExtraMissing(ConfigError, ImportError):
-    """A package of one of our extras is not installed; the message has the command that installs it.
+    """A package of an optional extra is not installed; the message has the command that installs it.
 
     >>> print(ExtraMissing.of("virtual time", "greenlet", extra="sim"))
     virtual time needs greenlet: pip install 'hbase-metaclient[sim]'
@@ -201,7 +201,7 @@ class ConfigWarning(UserWarning):
 
 
 class Unsupported(MetaClientError, NotImplementedError):
-    """The backend does not support this; the message names one that does."""
+    """The backend does not support the call; the message names a backend that does."""
 
 
 class ConnectionClosed(MetaClientError):
@@ -224,7 +224,7 @@ class TableDisabled(MetaClientError):
 
 
 class TableNotDisabled(MetaClientError):
-    """The table is enabled, and the admin call (to delete, truncate or enable it) needs a disabled one."""
+    """The table is enabled, and the admin call (to delete, truncate or enable it) needs a disabled table."""
 
     java_class = "org.apache.hadoop.hbase.TableNotDisabledException"
 
@@ -242,7 +242,7 @@ class NoSuchFamily(MetaClientError):
 
 
 class RequestRefused(MetaClientError):
-    """The server refused the call for good: a write to a secondary, a denied call, a failed sanity check."""
+    """The server refused the call, and would refuse a retry: a write to a secondary, a denied call, a failed check."""
 
     java_class = "org.apache.hadoop.hbase.DoNotRetryIOException"
 
@@ -261,7 +261,7 @@ class NotServingRegion(RegionUnavailable):
 
 
 class RegionMoved(NotServingRegion):
-    """The region has moved. ``server`` is a hint: HBase names the *requested* target, right or not."""
+    """The region has moved. ``server`` is a hint: HBase names the *requested* target, which may be wrong."""
 
     java_class = "org.apache.hadoop.hbase.exceptions.RegionMovedException"
     names_target = True
@@ -293,7 +293,7 @@ class WrongRegion(RegionUnavailable):
 
 
 class RegionOffline(RegionUnavailable):
-    """hbase:meta knows the region, but no server for this replica of it."""
+    """hbase:meta has the region, but no server for this replica of it."""
 
     is_about_row = True
 
@@ -330,7 +330,7 @@ class ServerUnreachable(RegionUnavailable):
 
 
 class ReadsDisabled(MetaClientError):
-    """A secondary that has not yet seen its primary's flush: another replica can answer."""
+    """The secondary has not yet applied a flush of its primary: another replica can answer."""
 
     disposition = Disposition.NEXT_REPLICA
     java_class = "java.io.IOException"
@@ -387,7 +387,7 @@ class CallTimeout(MetaClientError):
 
 
 class ScannerLost(MetaClientError):
-    """The scanner is gone (lease, restart, out of step): reopen it after the last row."""
+    """The server has lost the scanner (expired lease, restart, call out of order): reopen it after the last row."""
 
     disposition = Disposition.BACKOFF
     java_class = "org.apache.hadoop.hbase.UnknownScannerException"
@@ -403,7 +403,7 @@ class BackendFault(MetaClientError):
 
 
 class DeadlineExceeded(MetaClientError, TimeoutError):
-    """The operation's one deadline passed; ``attempts`` lists what was tried."""
+    """The deadline of the operation passed; ``attempts`` lists the attempts."""
 
     is_deadline = True
 

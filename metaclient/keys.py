@@ -1,10 +1,10 @@
-r"""Keys: decides which range a row falls into, how regions are named, how hbase:meta is sorted and searched.
+r"""Decides which range contains a row, how regions are named, and how hbase:meta is sorted and searched.
 
 Ranges are half-open ``[start, end)`` and ``b""`` is "unbounded" on either side; no other module compares ends.
 
 A region's name is ``table,start,id[_REPL].md5.``: the id in decimal, the replica (only if > 0) in four upper-case hex
-digits, the MD5 over all before the dot. hbase:meta keeps the old form, without the suffix. The start key may hold
-commas, so a name is cut at its first comma from the left and its first from the right.
+digits, the MD5 over all bytes before the dot. hbase:meta keeps the old form, without the suffix. The start key may
+contain commas, so a name is split at its first and at its last comma.
 
 hbase:meta is sorted by (table, start key, rest), not by plain bytes: ``t,a,1`` comes before ``t,a\x00,1``. A lookup is
 a scan backwards from a key that is greater than every region name with that start key and less than the next.
@@ -13,8 +13,8 @@ Mirrors RegionInfo, TableName, MetaCellComparator, JenkinsHash and Bytes.toStrin
 
 DIVERGENCES
 - Search keys are cut to the 32767 bytes that HBase accepts as a row; the Java client sends them and fails.
-- Letters outside of ASCII: any combining mark is let through in a table's name, Java has a list; the server decides.
-- A region's name with one comma, an id that is no number or a crippled suffix is an error here; Java reads on.
+- Letters outside of ASCII: any combining mark is allowed in a table's name, Java has a list; the server decides.
+- A region's name with one comma, an id that is not a number or an incomplete suffix is an error here, but not in Java.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ ROW_LENGTH_MAX = 32767
 REPLICA_ID_MAX = 0xFFFF
 #: A family's length is a signed byte on the wire (KeyValue).
 _FAMILY_LENGTH_MAX = 127
-#: Regions are rows of hbase:meta: two commas, an id of up to 20, a replica of 5 and a suffix of 34 must fit, too.
+#: Region names are rows of hbase:meta: two commas, up to 20 bytes of id, 5 of replica and 34 of suffix must fit, too.
 _TABLE_LENGTH_MAX = ROW_LENGTH_MAX - 61
 
 _META_TABLE = b"hbase:meta"
@@ -85,7 +85,7 @@ _PRINTABLE = tuple(chr(b) if 32 <= b < 127 and b != 92 else f"\\x{b:02X}" for b 
 
 
 def contains(start: bytes, end: bytes, row: bytes) -> bool:
-    """Whether ``row`` lies in ``[start, end)``.
+    """Return True if ``row`` is in ``[start, end)``.
 
     >>> contains(b"b", b"d", b"b"), contains(b"b", b"d", b"d"), contains(b"b", b"", b"zz")
     (True, False, True)
@@ -94,7 +94,7 @@ def contains(start: bytes, end: bytes, row: bytes) -> bool:
 
 
 def contains_before(start: bytes, end: bytes, row: bytes) -> bool:
-    """Whether the keys just before ``row`` lie in ``[start, end)``; ``b""`` is the end of the table.
+    """Return True if the keys just before ``row`` are in ``[start, end)``; ``b""`` is the end of the table.
 
     >>> contains_before(b"b", b"d", b"d"), contains_before(b"b", b"d", b"b"), contains_before(b"b", b"", b"")
     (True, False, True)
@@ -103,7 +103,7 @@ def contains_before(start: bytes, end: bytes, row: bytes) -> bool:
 
 
 def overlaps(start_a: bytes, end_a: bytes, start_b: bytes, end_b: bytes) -> bool:
-    """Whether two ranges, neither of them empty, share a row.
+    """Return True if two ranges, neither of them empty, share a row.
 
     >>> overlaps(b"", b"g", b"g", b""), overlaps(b"", b"h", b"g", b"")
     (False, True)
@@ -112,7 +112,7 @@ def overlaps(start_a: bytes, end_a: bytes, start_b: bytes, end_b: bytes) -> bool
 
 
 def ends_before_or_at(end: bytes, row_or_start: bytes) -> bool:
-    """Whether a range with this end has no row at or after ``row_or_start``.
+    """Return True if a range with this end has no row at or after ``row_or_start``.
 
     >>> ends_before_or_at(b"g", b"g"), ends_before_or_at(b"g", b"f"), ends_before_or_at(b"", b"g")
     (True, False, False)
@@ -121,7 +121,7 @@ def ends_before_or_at(end: bytes, row_or_start: bytes) -> bool:
 
 
 def earlier_end(end_a: bytes, end_b: bytes) -> bytes:
-    """The end of what two ranges share.
+    """Return the end of the intersection of two ranges.
 
     >>> earlier_end(b"g", b""), earlier_end(b"g", b"f"), earlier_end(b"", b"")
     (b'g', b'f', b'')
@@ -130,7 +130,7 @@ def earlier_end(end_a: bytes, end_b: bytes) -> bytes:
 
 
 def count_before_end(rows: SupportsLenAndGetItem[bytes], end: bytes, first: int = 0) -> int:
-    """Return the number of rows before ``end``, in rows that are sorted as bytes; the first ``first`` are before it.
+    """Return the number of rows before ``end``; the rows are sorted as bytes, and the first ``first`` are before it.
 
     >>> count_before_end([b"a", b"b", b"c"], b"c"), count_before_end([b"a", b"b", b"c"], b"")
     (2, 3)
@@ -139,7 +139,7 @@ def count_before_end(rows: SupportsLenAndGetItem[bytes], end: bytes, first: int 
 
 
 def sorts_before(table: bytes, row: bytes, other: bytes) -> bool:
-    r"""Return True if ``row`` comes before ``other``: as bytes, and in hbase:meta by its own order.
+    r"""Return True if ``row`` sorts before ``other``: as bytes, and in hbase:meta by the order of hbase:meta.
 
     >>> sorts_before(b"t", b"t,a,1", b"t,a\0,1"), sorts_before(b"hbase:meta", b"t,a,1", b"t,a\0,1")
     (False, True)
@@ -150,7 +150,7 @@ def sorts_before(table: bytes, row: bytes, other: bytes) -> bool:
 
 
 def next_row(row: bytes, table: bytes = b"") -> bytes:
-    r"""The smallest row after ``row``; in hbase:meta, the regions of a table come directly after the row of its state.
+    r"""Return the smallest row after ``row``; in hbase:meta, the regions of a table follow the row of its state.
 
     >>> next_row(b"a"), next_row(b"a", b"hbase:meta")
     (b'a\x00', b'a,,')
@@ -161,7 +161,7 @@ def next_row(row: bytes, table: bytes = b"") -> bytes:
 
 
 def prefix_stop(prefix: bytes) -> bytes:
-    r"""The exclusive stop of a scan over all rows with this prefix; ``b""`` when the table's end is the stop.
+    r"""Return the exclusive stop of a scan over all rows with this prefix; ``b""`` is the end of the table.
 
     >>> prefix_stop(b"ab"), prefix_stop(b"a\xff\xff"), prefix_stop(b"\xff")
     (b'ac', b'b', b'')
@@ -174,7 +174,7 @@ def prefix_stop(prefix: bytes) -> bytes:
 
 
 def region_name(table: bytes, start_key: bytes, region_id: int, replica_id: int = 0) -> bytes:
-    """The full name of a region, as HBase computes it (work: an MD5).
+    """Return the full name of a region, as HBase computes it (costs an MD5).
 
     >>> region_name(b"t1", b"row-050", 1600000000000, 1)
     b't1,row-050,1600000000000_0001.0fe8f14a38d31117b05fa243a2ae6b67.'
@@ -189,12 +189,12 @@ def region_name(table: bytes, start_key: bytes, region_id: int, replica_id: int 
         raise ValueError(f"a replica id is 0 to {REPLICA_ID_MAX}, got {replica_id}")
     if table == _META_TABLE:
         return name
-    # Not a secret: FIPS builds refuse MD5 without the flag.
+    # The hash is not used for security: FIPS builds refuse MD5 without the flag.
     return b"%b.%b." % (name, hexlify(md5(name, usedforsecurity=False).digest()))
 
 
 def meta_region_name(replica_id: int = 0) -> bytes:
-    """The name of hbase:meta's one region.
+    """Return the name of the only region of hbase:meta.
 
     >>> meta_region_name(), meta_region_name(10)
     (b'hbase:meta,,1', b'hbase:meta,,1_000A')
@@ -203,7 +203,7 @@ def meta_region_name(replica_id: int = 0) -> bytes:
 
 
 def encoded_region_name(name: bytes) -> str:
-    """The short name of a region: the MD5 that its full name ends with, or a hash of an old-form name (hbase:meta).
+    """Return the short name of a region: the MD5 at the end of its name, or a hash of an old-form name (hbase:meta).
 
     >>> encoded_region_name(b"t1,row-050,1600000000000.0f66090624927db18e5c2d8176c836d0.")
     '0f66090624927db18e5c2d8176c836d0'
@@ -217,12 +217,12 @@ def encoded_region_name(name: bytes) -> str:
 
 
 def parse_region_name(name: bytes) -> tuple[bytes, bytes, int, int]:
-    """Table, start key, region id and replica id of a name with or without ``.md5.`` (which is not recomputed).
+    """Return table, start key, region id and replica id of a name with or without ``.md5.`` (which is not recomputed).
 
     >>> parse_region_name(b"t1,a,b,1600000000000_000A.a6a29e06a1503a54504629fb53a68079.")
     (b't1', b'a,b', 1600000000000, 10)
 
-    Raises ValueError naming the fault.
+    Raises ValueError, which names the fault.
     """
     stem = _without_suffix(name)
     first, last = stem.find(b","), stem.rfind(b",")
@@ -252,7 +252,7 @@ def _without_suffix(name: bytes) -> bytes:
 
 
 def meta_sort_key(row: bytes) -> tuple[bytes, bool, bytes, bytes]:
-    r"""A key that sorts rows of hbase:meta as HBase does; takes any bytes.
+    r"""Return a key that sorts rows of hbase:meta as HBase does; accepts any bytes.
 
     >>> sorted([b"t,a\0,1", b"t,a,1", b"t,,1", b"t"], key=meta_sort_key)
     [b't', b't,,1', b't,a,1', b't,a\x00,1']
@@ -262,15 +262,16 @@ def meta_sort_key(row: bytes) -> tuple[bytes, bool, bytes, bytes]:
         return row, False, b"", b""
     last = row.rfind(b",")
     if first == last:
-        # MetaCellComparator takes the whole row for the id when there is no second comma: as it is there, so here.
+        # Without a second comma MetaCellComparator uses the whole row as the id. The same is done here.
         return row[:first], True, row[first + 1 :], row
     return row[:first], True, row[first + 1 : last], row[last + 1 :]
 
 
 def meta_search_key(table: bytes, row: bytes) -> bytes:
-    """Where a reversed scan of hbase:meta starts (inclusive) to find the region that holds ``row``.
+    """Return the (inclusive) start of a reversed scan of hbase:meta that finds the region of ``row``.
 
-    Cut to what HBase takes as a row. That is exact: a start key so long would not fit into a region's name.
+    The key is cut to the longest row that HBase accepts. The result is still exact: a longer start key would not fit
+    into a region's name.
 
     >>> meta_search_key(b"t1", b"row-051")
     b't1,row-051,99999999999999'
@@ -279,10 +280,10 @@ def meta_search_key(table: bytes, row: bytes) -> bytes:
 
 
 def meta_search_key_before(table: bytes, row: bytes) -> bytes:
-    r"""Where a reversed scan of hbase:meta starts to find the last region with rows before ``row``.
+    r"""Return the start of a reversed scan of hbase:meta that finds the last region with rows before ``row``.
 
-    ``b""`` is the table's end: the last region of all. Region ids are times; one of 0 would sort before this key, and
-    the region that starts at ``row`` be found.
+    ``b""`` is the end of the table and gives the last region. Region ids are times. A region with the id 0 that starts
+    at ``row`` would sort before this key and would be found instead.
 
     >>> meta_search_key_before(b"t1", b"row-050"), meta_search_key_before(b"t1", b"")
     (b't1,row-050,00000000000000', b't1\x00')
@@ -293,7 +294,7 @@ def meta_search_key_before(table: bytes, row: bytes) -> bytes:
 
 
 def meta_table_start(table: bytes) -> bytes:
-    """Sorts before every region of the table, and after its ``table:state`` row.
+    """Return a key that sorts before every region of the table, and after its ``table:state`` row.
 
     >>> meta_table_start(b"t1")
     b't1,,'
@@ -302,7 +303,7 @@ def meta_table_start(table: bytes) -> bytes:
 
 
 def meta_table_stop(table: bytes) -> bytes:
-    """Sorts after every region of the table, and before the next table (a space is less than all a name may hold).
+    """Return a key between the last region of the table and the next table (a space sorts before all name characters).
 
     >>> meta_table_stop(b"t1")
     b't1 ,,'
@@ -316,16 +317,16 @@ def _cut(table: bytes, row: bytes) -> bytes:
     return row[:room]
 
 
-# ---- what users write
+# ---- names and keys from users
 
 
 def table_name(value: str | bytes) -> bytes:
-    """A table's name as HBase writes it, without ``default:``.
+    """Return a table's name as HBase writes it, without ``default:``.
 
     >>> table_name("default:t1"), table_name(b"ns1:orders")
     (b't1', b'ns1:orders')
 
-    Raises TypeError for anything else than text or bytes, ValueError naming what TableName would refuse.
+    Raises TypeError for anything else than text or bytes, and ValueError for names that HBase's TableName refuses.
     """
     name = as_bytes(value, "table")
     if not _TABLE.fullmatch(name) or name.endswith(b"zookeeper") or name.startswith(b"zookeeper:"):
@@ -336,7 +337,7 @@ def table_name(value: str | bytes) -> bytes:
 
 
 def row_key(value: str | bytes, argument: str = "row") -> bytes:
-    """A row key: text becomes UTF-8. ``argument`` is the name that errors call it by.
+    """Return a row key as bytes: text becomes UTF-8. ``argument`` is its name in error messages.
 
     >>> row_key("row-1")
     b'row-1'
@@ -352,7 +353,7 @@ def row_key(value: str | bytes, argument: str = "row") -> bytes:
 
 
 def column_name(value: str | bytes, argument: str = "column", *, family_only_ok: bool) -> bytes:
-    """A column ``family:qualifier``, or (where ``family_only_ok``) a whole family without the colon.
+    """Return a column ``family:qualifier``, or (where ``family_only_ok``) a whole family without the colon, as bytes.
 
     >>> column_name("cf:a:b", family_only_ok=False), column_name(b"cf", family_only_ok=True)
     (b'cf:a:b', b'cf')
@@ -383,7 +384,7 @@ def column_sort_key(column: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def printable(data: bytes, limit: int = 64) -> str:
-    r"""Bytes for people, as Bytes.toStringBinary shows them; what is longer than ``limit`` bytes ends with an ellipsis.
+    r"""Return bytes as readable text, as Bytes.toStringBinary does; text of more than ``limit`` bytes ends with "…".
 
     >>> print(printable(b"row\x00\xffz\\"), printable(b"abcdef", 3))
     row\x00\xFFz\x5C abc…
@@ -406,7 +407,7 @@ def as_bytes(value: str | bytes, argument: str) -> bytes:
 
 
 def _check_table(name: bytes) -> None:
-    """The slow half of :func:`table_name`: names outside of plain ASCII, and the reason for a refusal."""
+    """Check a name that is not plain ASCII for :func:`table_name`; raise ValueError with the reason for a refusal."""
     shown = f"table name '{printable(name)}'"
     if not name:
         raise ValueError("a table name must not be empty")
@@ -432,7 +433,7 @@ def _check_table(name: bytes) -> None:
 
 
 def _is_word(character: str) -> bool:
-    # TableName looks at UTF-16 units, so it refuses every letter beyond the basic plane.
+    # TableName checks UTF-16 units, so it refuses every letter beyond the basic multilingual plane.
     if character > "\uffff":
         return False
     category = unicodedata.category(character)
@@ -441,7 +442,7 @@ def _is_word(character: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_family(name: bytes) -> bool:
-    """Remembered, because every cell of every put asks, and a program has few families."""
+    """Return True for a valid family name; cached, because it is checked per cell, and a program has few families."""
     return _FAMILY.fullmatch(name) is not None
 
 
@@ -461,7 +462,7 @@ def _family_fault(family: bytes) -> str:
 
 
 def _lookup3(data: bytes) -> int:
-    """Bob Jenkins' hashlittle() with seed 0, an unsigned 32-bit number."""
+    """Return Bob Jenkins' hashlittle() with seed 0, an unsigned 32-bit number."""
     a = b = c = (0xDEADBEEF + len(data)) & 0xFFFFFFFF
     if not data:
         return c
@@ -500,6 +501,6 @@ def _rotated(value: int, bits: int) -> int:
 
 
 def _absolute32(value: int) -> int:
-    """Java's Math.abs of the same 32 bits, whose own smallest number stays negative."""
+    """Return Java's Math.abs of the same 32 bits; the smallest number stays negative, as in Java."""
     signed = value - 0x1_0000_0000 if value & 0x8000_0000 else value
     return signed if signed == -0x8000_0000 else abs(signed)

@@ -1,24 +1,25 @@
-"""Rows of hbase:meta, byte for byte: decides what a row says of a region, its replicas and its past.
+"""Encodes and decodes rows of hbase:meta: a region, the locations of its replicas, its daughters and merge parents.
 
-A region's row is called like its primary and has, in family ``info`` (for replica r > 0 with ``_%04X`` behind):
+The key of a region's row is the name of its primary. Family ``info`` has, with the suffix ``_%04X`` for secondaries:
 
 ==================== ==========================================================================================
 ``regioninfo``       ``PBUF`` + protobuf RegionInfo, once for all replicas
 ``server``           ``host:port``; empty: the replica exists and is not placed
 ``serverstartcode``  8 bytes, big-endian; without it the server is unknown
 ``seqnumDuringOpen`` 8 bytes, big-endian; without it -1
-``sn``, ``state``    the target of an assignment and its state; say nothing about where to go
+``sn``, ``state``    the target of an assignment and its state; not used for locations
 ``splitA``, ``splitB``, ``merge*``  RegionInfo of daughters and of merge parents
 ==================== ==========================================================================================
 
-Replicas are written at different times, so a row may lack any part: decoding takes what is there and says what is not.
+Replicas are written at different times, so any part of a row may be missing. Decoding returns the parts that are
+present, and a text that names the missing parts.
 
 Mirrors CatalogFamilyFormat, MetaTableAccessor, RegionInfo and ZKConnectionRegistry of HBase 2.6 and 3.0.
 
 DIVERGENCES
-- The row key is compared with the region's name: a row that lies about itself gives no location. Java never looks.
-- A start code or sequence number that is not 8 bytes long makes a hole of its replica; Java throws.
-- A replica counts when any of its three location columns is there; for Java ``server_XXXX`` must be.
+- The row key is compared with the region's name: if they differ, the row gives no location. Java does not compare them.
+- If a start code or sequence number is not 8 bytes long, its replica has no location; Java throws.
+- A replica exists if the row has any of its three location columns; for Java the row must have ``server_XXXX``.
 """
 
 from __future__ import annotations
@@ -68,13 +69,13 @@ _STATES = (
 
 @dataclass(frozen=True, slots=True)
 class DecodedMetaRow:
-    """What a row says, and what is wrong with it."""
+    """The content of a row, and its fault."""
 
     #: None without a usable region info; else as many replicas as the row has columns for, at least the primary.
     locations: RegionLocations | None
-    #: Why the row is unusable or incomplete; None when it is whole.
+    #: Why the row is unusable or incomplete; None when it is complete.
     fault: str | None
-    #: Of the primary: OPEN, CLOSED, ...
+    #: The state of the primary: OPEN, CLOSED, ...
     state: str | None
     split_daughters: tuple[RegionInfo, ...] = ()
     merge_parents: tuple[RegionInfo, ...] = ()
@@ -82,7 +83,7 @@ class DecodedMetaRow:
 
 @dataclass(frozen=True, slots=True)
 class MetaRegionServer:
-    """What ZooKeeper says of one replica of hbase:meta. Only ``OPEN`` means that ``server`` serves it."""
+    """The entry of ZooKeeper for one replica of hbase:meta. ``server`` serves it only if the state is ``OPEN``."""
 
     server: ServerName
     state: str = "OPEN"
@@ -93,7 +94,7 @@ class MetaRegionServer:
 
 
 def decode(row: bytes, columns: Mapping[bytes, bytes]) -> DecodedMetaRow:
-    """What a row of hbase:meta says; garbage makes faults and holes, never an exception.
+    """Return the content of a row of hbase:meta; invalid data gives a fault and missing locations, never an exception.
 
     >>> here = RegionLocation(RegionInfo(b"t1", region_id=1), ServerName("rs1", 16020, 7), 2)
     >>> columns = region_columns(RegionLocations(here.region, (here, None)))
@@ -123,18 +124,18 @@ def decode(row: bytes, columns: Mapping[bytes, bytes]) -> DecodedMetaRow:
 
 
 class _Shape(NamedTuple):
-    """What can be told from the names of a row's columns alone."""
+    """The facts that follow from the names of a row's columns alone."""
 
     replica_count: int
-    #: Of each replica that has any: its id and its columns for server, start code and sequence number.
+    #: For each replica with location columns: its id and its columns for server, start code and sequence number.
     replicas: tuple[tuple[int, bytes, bytes, bytes], ...]
     splits: tuple[bytes, ...]
     merges: tuple[bytes, ...]
 
 
-@lru_cache(maxsize=256)  # the rows of a table have the same columns, so their names are looked at once
+@lru_cache(maxsize=256)  # the rows of a table have the same columns, so their names are parsed once
 def _shape(names: tuple[bytes, ...]) -> _Shape:
-    # State and target of a replica outlive it when it is taken away: they do not make one.
+    # The columns for state and target remain when a replica is removed, so they are no evidence of a replica.
     matches = (_REPLICA_COLUMN.fullmatch(name) for name in names)
     replica_ids = {0, *(int(match[1], 16) for match in matches if match)}
     return _Shape(
@@ -149,7 +150,7 @@ def _region(row: bytes, columns: Mapping[bytes, bytes]) -> RegionInfo:
     data = columns.get(_REGION_INFO)
     if not data:
         raise ValueError("no info:regioninfo" if data is None else "info:regioninfo is empty")
-    # HBase writes the primary's; a row is the primary's in any case.
+    # HBase writes the region info of the primary, and the row key is always the name of the primary.
     region = decode_region_info(data).replica(0)
     if keys.region_name(region.table, region.start_key, region.region_id) != row:
         raise ValueError("row key is not the region's name")
@@ -161,7 +162,7 @@ def _region(row: bytes, columns: Mapping[bytes, bytes]) -> RegionInfo:
 def _replicas(
     region: RegionInfo, row: bytes, columns: Mapping[bytes, bytes], shape: _Shape
 ) -> list[RegionLocation | None]:
-    """Each replica where its columns say that it was opened; a hole where one of them is empty or broken."""
+    """Return the location of each replica; None for a replica with an empty or invalid column."""
     table, start_key, end_key, region_id = region.table, region.start_key, region.end_key, region.region_id
     offline, split = region.is_offline, region.is_split_parent
     replicas: list[RegionLocation | None] = [None] * shape.replica_count
@@ -182,7 +183,7 @@ def _replicas(
     return replicas
 
 
-@lru_cache(maxsize=4096)  # a cluster's servers: each is parsed once, and all of its regions share one object
+@lru_cache(maxsize=4096)  # each server of a cluster is parsed once, and its regions share one object
 def _server(address: bytes, start_code: bytes) -> ServerName | None:
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match[2]) < 65536:
@@ -213,7 +214,7 @@ def _hole(replica_id: int, columns: Mapping[bytes, bytes]) -> str:
 
 
 def _lineage(names: tuple[bytes, ...], columns: Mapping[bytes, bytes]) -> tuple[tuple[RegionInfo, ...], str | None]:
-    """The regions in these columns, and what is wrong with the first that cannot be read."""
+    """Return the regions in these columns, and the fault of the first column that cannot be decoded."""
     regions: list[RegionInfo] = []
     fault = None
     for name in names:
@@ -230,7 +231,7 @@ def _lineage(names: tuple[bytes, ...], columns: Mapping[bytes, bytes]) -> tuple[
 def location_columns(
     replica_id: int, server: ServerName | None, seqnum: int | None, state: str | None = None
 ) -> dict[bytes, bytes]:
-    r"""The columns that place a replica. No server: the empty values that HBase writes for a replica to come.
+    r"""Return the location columns of a replica. Without a server they are empty, as for a replica not yet opened.
 
     >>> location_columns(1, ServerName("rs1", 16020, 7), 2)[b"info:serverstartcode_0001"]
     b'\x00\x00\x00\x00\x00\x00\x00\x07'
@@ -250,7 +251,7 @@ def location_columns(
 
 
 def region_columns(locations: RegionLocations, state: str = "OPEN") -> dict[bytes, bytes]:
-    """A region's whole row as HBase leaves it. ``state`` is the primary's, and that of all replicas with a server.
+    """Return a region's whole row as HBase writes it. ``state`` applies to the primary and all replicas with a server.
 
     >>> columns = region_columns(RegionLocations(RegionInfo(b"t1"), (None,)), "CLOSED")
     >>> sorted(columns)
@@ -262,7 +263,7 @@ def region_columns(locations: RegionLocations, state: str = "OPEN") -> dict[byte
             columns |= location_columns(replica_id, place.server, place.seqnum, state)
             columns[b"info:sn" + _suffix(replica_id)] = str(place.server).encode("ascii")
         elif replica_id > 0:
-            # HBase writes nothing at all for a primary that was never opened.
+            # HBase writes no location columns for a primary that was never opened.
             columns |= location_columns(replica_id, None, None)
     return columns
 
@@ -284,7 +285,7 @@ def _long(value: int) -> bytes:
 
 
 def encode_region_info(info: RegionInfo) -> bytes:
-    r"""``PBUF`` and the region as protobuf, all fields written, as Java does.
+    r"""Return ``PBUF`` and the region as protobuf, with all fields, as Java writes it.
 
     >>> encode_region_info(RegionInfo(b"t", b"a", b"b", 1))
     b'PBUF\x08\x01\x12\x0c\n\x07default\x12\x01t\x1a\x01a"\x01b(\x000\x008\x00'
@@ -306,12 +307,12 @@ def encode_region_info(info: RegionInfo) -> bytes:
 
 
 def decode_region_info(data: bytes) -> RegionInfo:
-    """The region that ``info:regioninfo``, a daughter's or a merge parent's column holds.
+    """Return the region in a value of ``info:regioninfo``, or of the column of a daughter or merge parent.
 
     >>> decode_region_info(encode_region_info(RegionInfo(b"ns1:t", b"a", b"b", 1))).table
     b'ns1:t'
 
-    Raises ValueError naming the fault and the byte it is at.
+    Raises ValueError, which names the fault and its byte.
     """
     if not data.startswith(_MAGIC):
         raise ValueError("no PBUF at byte 0")
@@ -344,7 +345,7 @@ def _table(message: bytes) -> bytes:
 
 
 def encode_table_state(state: TableState) -> bytes:
-    r"""The value of ``table:state``: protobuf without ``PBUF``.
+    r"""Return the value of ``table:state``: protobuf without ``PBUF``.
 
     >>> encode_table_state(TableState.DISABLED)
     b'\x08\x01'
@@ -353,7 +354,7 @@ def encode_table_state(state: TableState) -> bytes:
 
 
 def decode_table_state(data: bytes) -> TableState | None:
-    r"""The state in a value of ``table:state``; None where it holds none that we know.
+    r"""Return the state in a value of ``table:state``; None if it has no state or an unknown one.
 
     >>> decode_table_state(b"\x08\x00"), decode_table_state(b"\x08\x63")
     (<TableState.ENABLED: 0>, None)
@@ -365,7 +366,7 @@ def decode_table_state(data: bytes) -> TableState | None:
 
 
 def encode_meta_region_server(value: MetaRegionServer, *, writer: bytes = b"") -> bytes:
-    """The value of ``meta-region-server`` in ZooKeeper; ``writer`` is the id that RecoverableZooKeeper puts in front.
+    """Return the value of ``meta-region-server`` in ZooKeeper; ``writer`` is the id that RecoverableZooKeeper prepends.
 
     >>> decode_meta_region_server(encode_meta_region_server(MetaRegionServer(ServerName("rs1", 16020, 7)))).server
     ServerName(host='rs1', port=16020, start_code=7)
@@ -377,9 +378,9 @@ def encode_meta_region_server(value: MetaRegionServer, *, writer: bytes = b"") -
 
 
 def decode_meta_region_server(data: bytes) -> MetaRegionServer:
-    """Where ZooKeeper says that a replica of hbase:meta is; the id in front is of any length, or missing.
+    """Return the server of a replica of hbase:meta in a value of ZooKeeper; the writer's id may be long or missing.
 
-    Raises ValueError naming the fault and the byte it is at.
+    Raises ValueError, which names the fault and its byte.
     """
     at = 5 + int.from_bytes(data[1:5], "big") if data.startswith(b"\xff") else 0
     if not data.startswith(_MAGIC, at):
@@ -400,14 +401,14 @@ def _server_message(message: bytes) -> ServerName:
     return ServerName(host.decode("ascii"), port, _signed(numbers.get(0x18, (1 << 64) - 1)))
 
 
-# ---- protobuf, as much of it as hbase:meta needs
+# ---- protobuf: the parts that hbase:meta needs
 
 
 def _fields(data: bytes, at: int) -> tuple[dict[int, int], dict[int, bytes]]:
-    """The varints and the length-delimited fields of a message by tag (field number << 3 | wire type).
+    """Return the varints and the length-delimited fields of a message by tag (field number << 3 | wire type).
 
-    The last of a repeated field counts. Fields of other wire types are skipped; by tag, a field that comes with an
-    unexpected type is an unknown one, as it is for Java.
+    Of a repeated field the last value counts. Fields of other wire types are skipped. Because the key is the tag, a
+    field with an unexpected wire type counts as unknown, as in Java.
     """
     numbers: dict[int, int] = {}
     chunks: dict[int, bytes] = {}
@@ -418,7 +419,7 @@ def _fields(data: bytes, at: int) -> tuple[dict[int, int], dict[int, bytes]]:
             at += 1
             if tag > 127:
                 tag, at = _varint(data, at - 1)
-            if tag & 5:  # neither 0, a varint, nor 2, a length and so many bytes
+            if tag & 5:  # the wire type is neither 0 (varint) nor 2 (a length, then bytes)
                 at = _skipped(tag, at)
                 continue
             value = data[at]

@@ -1,8 +1,8 @@
-"""The values: regions and locations, cells and rows, requests, tables and families.
+"""The values of the model: regions and locations, cells and rows, requests, tables and families.
 
-Everything here is immutable and makes no calls. Bytes are bytes; ranges are half-open ``[start, stop)``
-with ``b""`` as "unbounded" on either side. A column is ``b"family:qualifier"`` in one piece (a family name
-cannot hold a colon), a whole family is ``b"family"`` without one.
+All values except ``Row`` are immutable, and no method makes a call. Keys, columns and values are bytes. Ranges are
+half-open ``[start, stop)``, and ``b""`` means "unbounded" on either side. A column is ``b"family:qualifier"`` (a family
+name cannot contain a colon), a whole family is ``b"family"`` without a colon.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Consistency(enum.Enum):
 
 
 class Durability(enum.Enum):
-    """How far a write must have gone before it is acknowledged."""
+    """The handling of the write-ahead log that a write must complete before it is acknowledged."""
 
     USE_DEFAULT = 0
     SKIP_WAL = 1
@@ -119,9 +119,9 @@ _new = tuple.__new__
 
 
 class PutCells(Sequence[Cell]):
-    """Cells of one row, all of them puts, kept by columns: a :class:`Cell` is created when it is read.
+    """Cells of one row, all of them puts, stored as columns, timestamps and values: a Cell is created when it is read.
 
-    Most rows of a table have the same columns, and most readers want only the values.
+    Most rows of a table have the same columns, and most readers use only the values.
 
     >>> cells = PutCells((b"cf:a", b"cf:b"), (7, 8), (b"1", b"2"))
     >>> cells[1].value, cells == [Cell(b"cf:a", 7, b"1"), Cell(b"cf:b", 8, b"2")]
@@ -164,7 +164,7 @@ class PutCells(Sequence[Cell]):
 
 
 class ServerName(NamedTuple):
-    """A region server's incarnation, written ``host,port,startcode`` as HBase does.
+    """A region server since one start of its process, written ``host,port,startcode`` as HBase does.
 
     >>> ServerName.parse("rs1.example.com,16020,1650000000000").address
     'rs1.example.com:16020'
@@ -189,7 +189,7 @@ class ServerName(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RegionInfo:
-    """A range of a table's rows; ``region_id`` is the time in ms at which it was made."""
+    """A range of a table's rows; ``region_id`` is the time in ms at which the region was created."""
 
     table: bytes
     start_key: bytes = b""
@@ -230,7 +230,7 @@ class RegionLocation:
     #: True if it comes from a RegionMoved error and no call has confirmed it yet.
     is_hint: bool = False
     region_name: bytes = field(default=b"", repr=False, compare=False)
-    #: Why a read called this replica (``Row.why``), where a race decided it.
+    #: The reason why a read called this replica (``Row.why``), if a race chose it.
     why: str = field(default="", repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -244,7 +244,7 @@ class RegionLocation:
 
 @dataclass(frozen=True, slots=True)
 class RegionLocations:
-    """The known locations of one region's replicas; index = replica id, ``None`` = exists but is not placed."""
+    """The known locations of one region's replicas by replica id; ``None``: the replica exists, without a server."""
 
     region: RegionInfo  # of the primary
     replicas: tuple[RegionLocation | None, ...]
@@ -262,7 +262,7 @@ class RegionLocations:
 
 @dataclass(frozen=True, slots=True)
 class MetaReplica:
-    """One copy of hbase:meta as the registry lists it; without a server it exists and is not placed."""
+    """One replica of hbase:meta as the registry lists it; ``server`` is None if no server hosts it."""
 
     replica_id: int
     server: ServerName | None = None
@@ -273,13 +273,13 @@ class MetaReplica:
 
 
 class Result(NamedTuple):
-    """A backend's answer for one row. No cells = no such row (a secondary may lack a row that exists)."""
+    """A backend's answer for one row. No cells: the row does not exist, or a secondary does not have it yet."""
 
     row: bytes
     cells: Sequence[Cell] = ()
     is_stale: bool = False
     is_partial: bool = False
-    #: An upper bound of the answer's age, where the backend knows one: see :class:`Row`.
+    #: An upper bound of the answer's age, if the backend reports one: see :class:`Row`.
     lag_s: float | None = None
     #: Set only by an existence-only get.
     exists: bool | None = None
@@ -290,7 +290,7 @@ class Row(dict[bytes, Any]):
 
     ``lag_s`` is an upper bound of the age of a replica's answer: every write that was acknowledged more than
     ``lag_s`` seconds before the replica read the row is in it, or was replaced by a later one. None when no bound is
-    known, and for rows of a primary. Only the fake reports one.
+    known, and for rows of a primary. Only the fake backend reports a bound.
 
     ``why`` is the reason why this replica was called: ``primary`` (it is called first), ``fastest`` (a secondary was
     called first, because the primary's server is slow or silent), ``hedge`` (the replica called first had not answered
@@ -388,9 +388,9 @@ class Scan:
     filter: bytes | None = None
     limit: int | None = None  # rows, over the whole scan
     caching: int = 1000  # rows per page
-    max_result_bytes: int = 2 << 20  # of a page, for backends that can: the row that passes it is the last
-    batch: int | None = None  # cells per Result; longer rows arrive in pieces
-    is_raw: bool = False  # delete markers and what they hide, too
+    max_result_bytes: int = 2 << 20  # of a page, if the backend supports it: the row that exceeds it is the last
+    batch: int | None = None  # cells per Result; longer rows are returned in several results
+    is_raw: bool = False  # return delete markers and the cells that they hide, too
     cache_blocks: bool = True  # False: the scan's blocks do not replace others in the servers' cache
 
 
@@ -401,9 +401,9 @@ class Put:
     row: bytes
     cells: Sequence[Cell]
     durability: Durability = Durability.USE_DEFAULT
-    ttl_ms: int | None = None  # how long these cells live, beside the family's own; only where Capabilities.cell_ttl
+    ttl_ms: int | None = None  # the TTL of these cells, beside the family's TTL; only with Capabilities.cell_ttl
 
-    # As Get: bulk writers make millions.
+    # As in Get: bulk writers make millions of puts.
     def __init__(
         self,
         row: bytes,
@@ -434,10 +434,10 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """Add to 64-bit counters of one row; not safe to repeat unless ``nonce`` is set and the server keeps nonces.
+    """Add to 64-bit counters of one row; not idempotent unless ``nonce`` is set and the server keeps nonces.
 
-    The client sets a nonce if the backend supports nonces. A repetition returns its own values while the server has
-    them, else later ones. Nonces belong to a server, not to a table: no two changes may share one.
+    The client sets a nonce if the backend supports nonces. A retry returns the values of the first attempt while the
+    server has them, else later values. Nonces belong to a server, not to a table: no two mutations may share a nonce.
     """
 
     row: bytes
@@ -448,7 +448,7 @@ class Increment:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Append bytes to values of one row; as safe to repeat as an :class:`Increment`."""
+    """Append bytes to values of one row; idempotent only under the conditions of :class:`Increment`."""
 
     row: bytes
     values: tuple[tuple[bytes, bytes], ...]
@@ -468,7 +468,7 @@ Mutation = Put | Delete | Increment | Append | RowMutations
 
 
 class CompareOp(enum.Enum):
-    """How a check compares: *stored* OP *given*; adapters reverse it where the protocol does."""
+    """The operator of a check: *stored* OP *given*; adapters reverse it if a protocol compares *given* OP *stored*."""
 
     LESS = "<"
     LESS_OR_EQUAL = "<="
@@ -480,7 +480,7 @@ class CompareOp(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A condition on one column; ``value`` None = the column must be absent (EQUAL) or present (NOT_EQUAL)."""
+    """A condition on one column; ``value`` None: the column must be absent (EQUAL) or present (NOT_EQUAL)."""
 
     row: bytes
     column: bytes
@@ -489,7 +489,7 @@ class Check:
 
 
 class TableState(enum.Enum):
-    """``table:state`` in hbase:meta."""
+    """The state of a table: the value of ``table:state`` in hbase:meta."""
 
     ENABLED = 0
     DISABLED = 1

@@ -1,4 +1,4 @@
-"""Counts the rows of a scan whose rows may come in pieces (``Scan.batch``)."""
+"""Counts the rows of a scan whose rows may be returned in pieces (``Scan.batch``)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ __all__ = ["RowLimit", "row_limit"]
 
 
 class RowLimit:
-    """The number of rows that may still come. The pieces of a row count once.
+    """The number of rows that a scan may still return. The pieces of a row count once.
 
-    A row is over with a piece that is not partial, or when another row begins: a server marks a piece as partial when
-    more *may* follow (RSRpcServices of HBase 2.6.1 counts the same way).
+    A row ends with a piece that is not partial, or when another row begins: a server marks a piece as partial when more
+    pieces *may* follow (RSRpcServices of HBase 2.6.1 counts the same way).
 
     >>> limit = RowLimit(1)
     >>> limit.take([Result(b"a", (), is_partial=True), Result(b"b")])
@@ -30,11 +30,11 @@ class RowLimit:
 
     @property
     def is_reached(self) -> bool:
-        """True when no other row may come: the last one is over, or was begun."""
+        """True when no other row may be returned: the last row has ended, or has begun."""
         return self.left <= (self._begun is not None)
 
     def take_all(self, rows: int) -> bool:
-        """Count so many whole rows and return True, if all of them are within the limit; otherwise count none."""
+        """Count this many whole rows and return True if all of them are within the limit; else return False."""
         if self._begun is not None or rows > self.left:
             return False
         self.left -= rows
@@ -56,5 +56,5 @@ class RowLimit:
 
 
 def row_limit(scan: Scan) -> RowLimit | None:
-    """Return the limit of ``scan``; None when it has none."""
+    """Return the limit of ``scan``; None when the scan has no limit."""
     return None if scan.limit is None else RowLimit(scan.limit)

@@ -1,7 +1,7 @@
-"""Rows of a page that are alike, kept together: their values are unpacked when they are read, without a Result per row.
+"""Groups the rows of a page that have the same columns, so that they can be read without a Result per row.
 
-Most rows of a table have the same columns. A reader that wants only keys and values (``Table.scan``) takes them from
-:class:`AlikeRows`; for all other readers a page is a sequence of results.
+Most rows of a table have the same columns. A reader that needs only keys and values (``Table.scan``) takes them from
+:class:`AlikeRows`, whose values are unpacked when they are read. For all other readers a page is a sequence of results.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Results(Sequence[Result]):
 
 
 class AlikeRows(_Results):
-    """Whole rows with the same columns, all cells puts.
+    """Complete rows with the same columns; all cells are puts.
 
     ``values`` and ``timestamps`` begin a new iteration over the rows each time they are called, and return one tuple
     per row, in the order of ``columns``.
@@ -79,7 +79,7 @@ class AlikeRows(_Results):
 
 
 class RowRuns(_Results):
-    """The rows of a page, as runs of alike rows and of other results.
+    """The rows of a page, as runs of rows with the same columns and of other results.
 
     >>> rows = AlikeRows([b"a"], (b"f:q",), lambda: iter([(b"1",)]), lambda: iter([(7,)]))
     >>> page = RowRuns([rows, [Result(b"b")]])

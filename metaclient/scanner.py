@@ -37,10 +37,10 @@ class TableScanner(RegionWalk[ScanPage]):
             open_page=backend.scan_open,
             next_page=backend.scan_next,
         )
-        # Of the row that is being returned in pieces: its key, and how many of its cells were returned.
+        # The key of the row that is being returned in pieces, and the number of its cells that were returned.
         self._piece_row: bytes | None = None
         self._piece_cells = 0
-        self._skip_cells = 0  # how many of those cells the reopened scanner will repeat
+        self._skip_cells = 0  # the number of those cells that the reopened scanner will repeat
 
     def __iter__(self) -> Iterator[tuple[Result, RegionLocation | None]]:
         for run, place in self.runs():
@@ -48,7 +48,7 @@ class TableScanner(RegionWalk[ScanPage]):
                 yield result, place
 
     def runs(self) -> Iterator[tuple[AlikeRows | Sequence[Result], RegionLocation | None]]:
-        """Iterate over (results, location): the results of a page, of which rows that are alike are kept together."""
+        """Iterate over (results, location): the results of a page, with rows of the same columns kept together."""
         try:
             page: ScanPage | None = self._fetch()
             while page is not None:
@@ -65,12 +65,12 @@ class TableScanner(RegionWalk[ScanPage]):
             self.close()
 
     def _take_run(self, run: AlikeRows) -> bool:
-        """Advance the position to the end of the run; return False if its results must be looked at one by one."""
+        """Advance the position to the end of the run; return False if its results must be checked one by one."""
         rows = run.keys
         is_next = gt if self._scan.is_reversed else lt
         if (
             self._piece_row is not None
-            or self._table == META_TABLE  # which has another order
+            or self._table == META_TABLE  # which is not in the order of bytes
             or (self._left is not None and self._left < len(rows))
             or not self._is_ahead(rows[0])
             or not all(map(is_next, rows, islice(rows, 1, None)))
@@ -103,7 +103,7 @@ class TableScanner(RegionWalk[ScanPage]):
         return self._unseen_piece(result)
 
     def _unseen_piece(self, result: Result) -> Result | None:
-        """Do the same for a row that arrives in pieces; raise BackendFault for an object that is not a valid result."""
+        """``_unseen`` for a row that is returned in pieces; raise BackendFault for an object that is not a result."""
         if not isinstance(result, Result) or not self._is_ahead(result.row):
             what = f"row '{keys.printable(result.row)}'" if isinstance(result, Result) else type(result).__name__
             raise BackendFault(f"the backend answered {what} to a scan at '{keys.printable(self._at_row)}'")

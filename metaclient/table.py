@@ -273,8 +273,8 @@ class Table:
     ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
         """Iterate over (row key, row) of a range ``[row_start, row_stop)``, or of a prefix.
 
-        ``reverse``: from ``row_start`` (inclusive, above) down to ``row_stop`` (exclusive). ``limit`` is the number of
-        results, which ``scan_batching`` may make more than rows. A page has ``batch_size`` rows
+        ``reverse``: from ``row_start`` (inclusive, the upper end) down to ``row_stop`` (exclusive). ``limit`` is the
+        number of results; with ``scan_batching`` a row may have several results. A page has ``batch_size`` rows
         (default: ``hbase.client.scanner.caching``) or ``hbase.client.scanner.max.result.size`` bytes,
         whichever is less. Errors in arguments are raised here, not at the first row. Closing the iterator early closes
         the server's scanner.
@@ -333,7 +333,7 @@ class Table:
         timestamp: int | None = None,
         wal: bool = True,
     ) -> None:
-        """Store column -> value in one row, all or nothing."""
+        """Store column -> value in one row, atomically."""
         put = make_put(row, data, LATEST_TIMESTAMP if timestamp is None else timestamp_of(timestamp), wal)
         engine = self._engine
         if engine.life is _CLOSED or engine.telemetry.is_on:
@@ -360,7 +360,7 @@ class Table:
         return Batch(self, timestamp, batch_size, transaction, wal)
 
     def append(self, row: bytes | str, data: Data) -> Row:
-        """Append to values of one row, atomically; return the new values. Not retried if it may have been applied."""
+        """Append to values of one row, atomically; return the new values. Retried as :meth:`counter_inc` is."""
         self._needs("append", "append")
         append = Append(
             keys.row_key(row), tuple((cell.column, cell.value) for cell in cells_of(data, LATEST_TIMESTAMP))
@@ -377,7 +377,7 @@ class Table:
         timestamp: int | None = None,
         wal: bool = True,
     ) -> None:
-        """Delete columns of a row and put others, atomically; the put comes last, so that it stays."""
+        """Delete columns of a row and put others, atomically; the put is applied after the delete."""
         self._needs("row_mutations", "atomic row mutations")
         mutations: list[Put | Delete] = []
         if delete is not None:
@@ -400,7 +400,7 @@ class Table:
         *,
         op: CompareOp | str = CompareOp.EQUAL,
     ) -> bool:
-        """Put if *stored value* ``op`` ``value``; None = if the column is absent. Return True if it was put."""
+        """Put if *stored value* ``op`` ``value`` holds (None: if the column is absent); return True if it was put."""
         check = self._check(row, column, value, op)
         put = make_put(row, data, timestamp_of(timestamp), wal)
         with self._engine.observed("check_and_put", self.name):
@@ -417,7 +417,7 @@ class Table:
         *,
         op: CompareOp | str = CompareOp.EQUAL,
     ) -> bool:
-        """Delete if *stored value* ``op`` ``value``; None = if the column is absent. Return True if it was deleted."""
+        """Delete if *stored value* ``op`` ``value`` holds (None: if the column is absent); return True if deleted."""
         check = self._check(row, column, value, op)
         delete = make_delete(row, columns, timestamp_of(timestamp), wal)
         with self._engine.observed("check_and_delete", self.name):
@@ -501,7 +501,7 @@ def _single_rows(
 
 
 def _alike_rows(run: AlikeRows, place: RegionLocation | None) -> Iterator[tuple[bytes, Row]]:
-    """Do the same as `_row` for many rows, without a Result of each."""
+    """Yield (key, row) as ``_row`` makes them, for many rows and without a Result per row."""
     new, row_class, columns, is_stale = _new_row, Row, run.columns, run.is_stale
     replica_id, server, region, why = _origin(place)
     for key, values in zip(run.keys, run.values(), strict=True):

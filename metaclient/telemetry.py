@@ -1,10 +1,10 @@
-"""Every span, metric, attribute and event name, and the one object that counts and reports them.
+"""Defines the names of spans, metrics, attributes and events, and the object that counts and reports them.
 
-OpenTelemetry's stable database conventions come first (``db.*``, ``server.address``, ``error.type``); other names
-begin with ``metaclient.``. ``docs/telemetry.md`` has the same tables; a test keeps both equal.
+Names follow OpenTelemetry's stable database conventions (``db.*``, ``server.address``, ``error.type``) where these have
+a name; other names begin with ``metaclient.``. ``docs/telemetry.md`` has the same tables; a test compares them.
 
-Without an SDK there is no cost: the connection checks for one when it opens. Counters that
-``Connection.stats()`` shows are kept in any case; they are only touched off the fast path.
+Without an SDK there is no cost: the connection checks for an SDK when it opens. The counters of ``Connection.stats()``
+are kept with and without an SDK, and are not updated on the fast path.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 SCOPE = "metaclient"
 
-#: Span name pattern -> what it covers.
+#: Span name pattern -> the work that the span covers.
 SPANS: Mapping[str, str] = {
     "{operation} {table}": "one call of a user: all attempts, lookups and hedges",
     "hbase:meta lookup": "one flight to hbase:meta: all replicas that were tried for it",
@@ -72,7 +72,7 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "metaclient.failovers": ("{call}", "reads that a replica answered because the primary had failed"),
 }
 
-#: The words of ``count`` -> attribute names.
+#: Keyword arguments of ``count`` -> attribute names.
 _ATTRIBUTE_OF: Mapping[str, str] = {
     "error": "error.type",
     "outcome": "metaclient.outcome",
@@ -80,7 +80,7 @@ _ATTRIBUTE_OF: Mapping[str, str] = {
     "replica": "metaclient.replica",
 }
 
-#: Of METRICS, those that are read when metrics are collected, instead of counted: the cache answers in a microsecond.
+#: The METRICS that are read when an SDK collects metrics, instead of counted: counting would slow down the cache.
 WATCHED = ("metaclient.cache.hits", "metaclient.cache.misses", "metaclient.cache.regions")
 
 EVENTS: Mapping[str, str] = {
@@ -114,15 +114,15 @@ def _is_api_only(provider: object) -> bool:
     return type(provider).__module__.startswith(("opentelemetry.trace", "opentelemetry.metrics"))
 
 
-#: The connections of this process that are alive, and the provider that was told how to ask them: an instrument is
-#: made once, and its callback speaks for all of them.
+#: The Telemetry objects of this process that are alive, and the provider whose instruments observe them: an instrument
+#: is created once per provider, and its callback reports all connections.
 _alive: WeakSet[Telemetry] = WeakSet()
 _asked_by: list[metrics.MeterProvider] = []
 _instruments: dict[str, Any] = {}
 
 
 def _instruments_of(provider: metrics.MeterProvider) -> dict[str, Any]:
-    """Return the instruments that all connections share: old SDKs (1.20) warn of a second one of the same name."""
+    """Return the instruments that all connections share: old SDKs (1.20) warn of two instruments of the same name."""
     if provider not in _asked_by:
         meter = metrics.get_meter(SCOPE)
         _watch_for(meter)
@@ -158,7 +158,7 @@ def _asked(name: str) -> Callable[[CallbackOptions], list[Observation]]:
 
 
 class Telemetry:
-    """Counts, emits events, and reports to OpenTelemetry when an SDK is there."""
+    """The counters and events of one connection; reports to OpenTelemetry if an SDK is set up."""
 
     def __init__(self, runtime: Runtime, backend: str) -> None:
         self._runtime = runtime
@@ -174,7 +174,7 @@ class Telemetry:
         self.look_for_sdk()
 
     def _begin(self) -> None:
-        """Count from zero: at first, and in a child process, whose parent reports its own numbers."""
+        """Count from zero, here and in a forked child, because the parent reports its own numbers."""
         self._lock = self._runtime.lock()
         # Guarded by the lock:
         self._counts: Counter[tuple[str, tuple[tuple[str, object], ...]]] = Counter()
@@ -237,7 +237,7 @@ class Telemetry:
             try:
                 listener(Event(kind, self._runtime.now(), details))
             except Exception:
-                # A listener is the user's code: its bug must not fail the user's read.
+                # A listener is the user's code: its exception must not end the operation.
                 _log.exception("a listener of %s events raised", kind)
 
     # -- operations ------------------------------------------------------------------------------------------
@@ -258,9 +258,10 @@ class Telemetry:
 
 
 class Observed:
-    """One call of a user under observation; a context manager.
+    """The span and the duration of one call of a user; a context manager.
 
-    ``is_current`` False: the span does not become the current one, for calls that pause in between (scans).
+    ``is_current`` False: the span does not become the current span, for calls that return to the user in between
+    (scans).
     """
 
     __slots__ = ("_attributes", "_begun", "_current", "_span", "_telemetry")

@@ -6,7 +6,7 @@ __all__ = ["counted"]
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """Return the count with its noun; ``plural`` is for nouns that do not just get an s.
+    """Return the count with its noun; ``plural`` is for nouns whose plural is not formed with an s.
 
     >>> counted(1, "row"), counted(0, "row"), counted(2, "copy", "copies")
     ('1 row', '0 rows', '2 copies')
