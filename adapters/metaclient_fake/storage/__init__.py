@@ -1,4 +1,4 @@
-"""The region engine: one region's data on a shared file system; knows nothing of servers, network or master."""
+"""The region engine: one region's data on a shared file system. It does not import servers, network or master."""
 
 from metaclient_fake.config.storage import StorageConfig
 from metaclient_fake.storage.filesystem import FileSystem, RegionDirectory

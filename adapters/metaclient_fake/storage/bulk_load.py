@@ -32,7 +32,7 @@ def bulk_load(region: Region, rows: Iterable[tuple[bytes, Sequence[Cell]]]) -> N
 
 
 def _by_family(region: Region, pairs: Sequence[tuple[bytes, Sequence[Cell]]]) -> dict[bytes, dict[bytes, list[Cell]]]:
-    """Family -> row -> cells, checked and with the server's time where none is given."""
+    """Return family -> row -> cells, checked, with the server's time for cells without a timestamp."""
     now_ms = region.time_ms()
     families: dict[bytes, dict[bytes, list[Cell]]] = {}
     for row, cells in pairs:

@@ -1,8 +1,8 @@
-"""Stores one row's cells of one family: as one write left them (RowCells) or as writes pile up (VersionedRow).
+"""Stores one row's cells of one family: those of one write (RowCells), or those of several writes (VersionedRow).
 
 The order is HBase's ``CellComparatorImpl`` inside a row: column, then newest timestamp, then the delete markers before
 the puts, then the newest sequence id. Rows are shared between WAL, memstore and store files: a flush copies nothing.
-Those of few small cells are packed (:mod:`packed_row`); of the others, the cells are the very objects that readers get.
+Rows of few small cells are packed (:mod:`packed_row`); of other rows, readers get the stored cell objects themselves.
 
 A row is *plain* when each of its columns has one put and there is no delete marker: a read returns its cells as they
 are. Whether a row is plain is decided once, when it is written, which makes reads fast.
@@ -30,7 +30,7 @@ __all__ = [
     "row_of",
 ]
 
-#: Lengths of key and value, of row and family, timestamp and type: what a KeyValue adds to its parts.
+#: Bytes that a KeyValue adds to row, column and value: their length fields, the timestamp and the type.
 CELL_OVERHEAD_BYTES = 20
 
 #: (timestamp, type, sequence id, cell): sorted backwards it is HBase's order inside a column.
@@ -38,7 +38,7 @@ Version: TypeAlias = tuple[int, int, int, Cell]
 Columns: TypeAlias = dict[bytes, list[Version]]
 
 PUT = CellType.PUT
-#: Up to this many packed versions, unpacking for each read is faster than keeping the unpacked cells, too.
+#: Up to this many packed versions, unpacking for each read is faster than also keeping the unpacked cells.
 FRESH_FEW = 2
 
 
@@ -54,7 +54,7 @@ class RowCells:
         self.is_plain = is_plain
 
     def collect(self, into: Columns, read_point: int) -> None:
-        """Add the cells if a reader at ``read_point`` sees them: all or none, because one write or a file has them."""
+        """Add the cells if a reader at ``read_point`` sees them: all or none, as one write or one file has them."""
         number = self.sequence_id
         if number > read_point:
             return
@@ -121,8 +121,8 @@ class VersionedRow:
     def settle(self) -> None:
         """Unpack the rows that were put since the last read.
 
-        They are forgotten last: a read that is interrupted before is repeated by the next one, and merging a row twice
-        changes nothing.
+        The list of packed rows is cleared last: after an interrupted read, the next read merges the rows again, and
+        merging a row twice changes nothing.
         """
         if self._fresh:
             for row in self._fresh:
@@ -153,11 +153,11 @@ class VersionedRow:
         return self._newest
 
     def cached_newest(self) -> RowCells | None:
-        """Return what :meth:`newest` answered, if nothing was written since; needs no lock."""
+        """Return the last result of :meth:`newest` if nothing was written since, else None; needs no lock."""
         return self._newest
 
     def forget_older(self, column: bytes, row_length: int, smallest_read_point: int) -> int:
-        """Drop puts that no open reader can need, after an increment (``Segment.upsert``); the bytes that went."""
+        """Drop puts that no open reader can need, after an increment (``Segment.upsert``); return the freed bytes."""
         self.settle()
         versions = self.columns[column]
         kept: list[Version] = []
@@ -179,7 +179,7 @@ class VersionedRow:
         return f"VersionedRow({len(self.columns)} columns, sequence_id={self.sequence_id})"
 
 
-#: A row that does not change any more: of a file, or written once.
+#: A row that does not change any more: a row of a file, or a row that was written once.
 PlainRow: TypeAlias = RowCells | PackedRow
 RowVersions: TypeAlias = PlainRow | VersionedRow
 
@@ -225,7 +225,7 @@ def _is_plain(cells: Sequence[Cell]) -> bool:
 
 
 def _place(versions: list[Version], version: Version) -> None:
-    """Insert in order; the same key replaces."""
+    """Insert ``version`` in order; a version with the same key is replaced."""
     key = version[:3]
     index = bisect_left(versions, key)  # a prefix sorts before the tuple that it begins
     if index < len(versions) and versions[index][:3] == key:

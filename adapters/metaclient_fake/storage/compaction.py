@@ -1,4 +1,4 @@
-"""Decides which files are compacted together (ExploringCompactionPolicy), and puts one in their place."""
+"""Decides which files are compacted together (ExploringCompactionPolicy), and replaces them by one file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,13 @@ RATIO = 1.2
 
 
 def selected_files(files: Sequence[StoreFile], min_files: int, max_files: int) -> tuple[StoreFile, ...]:
-    """Return a run of neighbours, none much bigger than the others together; most files first, then fewest bytes.
+    """Return the best run of neighbours in which no file is much bigger than all others together.
 
-    Neighbours in sequence order only: a file in between would come out of order. A region with references takes all
-    files up to the last of them, however many, because it cannot split while it has any.
+    The best run has the most files; of runs with equally many files, it has the fewest bytes.
+
+    Only files that are neighbours in sequence order are chosen: a file in between would come out of order. In a region
+    with reference files, all files up to the last reference are chosen, because the region cannot split while it has
+    references.
     """
     references = [index for index, file in enumerate(files) if file.is_reference]
     if references:
@@ -60,7 +63,7 @@ class Compactor:
             if not chosen or not region.is_open or self._is_running:
                 return False
             self._is_running = True
-            # HBase too drops delete markers whenever all files take part, asked for or not.
+            # As in HBase, delete markers are dropped whenever all files take part, even in a minor compaction.
             drops_deletes = len(chosen) == len(store.files)
         try:
             name = region.filesystem.file_name()

@@ -1,4 +1,4 @@
-"""Stores what survives a server: region directories, their archive, sequence-id files and logs (HDFS's part).
+"""Stores the data that survives a server crash: region directories, archive, sequence-id files and logs (HDFS).
 
 A directory belongs to a range of rows, not to a replica: secondaries list the primary's files. Files that a compaction
 or a drop replaced stay in the archive until its time to live is over (``hbase.master.hfilecleaner.ttl``), because a
@@ -74,7 +74,7 @@ class RegionDirectory:
     def replace(
         self, family: bytes, removed: Sequence[StoreFile], added: Sequence[StoreFile], now_s: float
     ) -> tuple[StoreFile, ...]:
-        """Swap files in one step and archive what went; returns the family's files now, oldest first."""
+        """Swap files in one step and archive the removed ones; return the family's new files, oldest first."""
         gone = {id(file) for file in removed}
         kept = [file for file in self._files.get(family, ()) if id(file) not in gone]
         now = tuple(sorted([*kept, *added], key=lambda file: file.sequence_id))
@@ -83,7 +83,7 @@ class RegionDirectory:
         return now
 
     def drop_family(self, family: bytes, now_s: float) -> None:
-        """Archive a family that was taken out of the table."""
+        """Archive the files of a family that was removed from the table."""
         self._archive.extend(Archived(file, now_s) for file in self._files.pop(family, ()))
 
     def __repr__(self) -> str:
@@ -91,7 +91,7 @@ class RegionDirectory:
 
 
 class FileSystem:
-    """One per cluster; every server sees the same."""
+    """The file system of one cluster, shared by all its servers."""
 
     def __init__(self) -> None:
         self._regions: dict[str, RegionDirectory] = {}
@@ -105,7 +105,7 @@ class FileSystem:
         return f"{next(self._file_numbers):08x}"
 
     def region(self, info: RegionInfo) -> RegionDirectory:
-        """Return the directory of a region, whichever replica is named; made when it is missing."""
+        """Return the directory of a region, the same for all replicas; create it when it is missing."""
         primary = info.replica(0)
         encoded = primary.encoded_name
         found = self._regions.get(encoded)
@@ -117,13 +117,13 @@ class FileSystem:
         return [found for found in list(self._regions.values()) if table is None or found.info.table == table]
 
     def delete_region(self, info: RegionInfo, now_s: float) -> None:
-        """Archive a region's files and forget its directory (a parent that has no references left)."""
+        """Archive a region's files and remove its directory (of a parent that has no references left)."""
         found = self._regions.pop(info.replica(0).encoded_name, None)
         if found is not None:
             self._archive.extend(Archived(file, now_s) for file in found.all_files())
 
     def delete_table(self, table: bytes, now_s: float) -> int:
-        """Archive everything of a table; the number of regions that went."""
+        """Archive all regions of a table; return their number."""
         found = self.regions(table)
         for directory in found:
             self.delete_region(directory.info, now_s)
@@ -160,7 +160,7 @@ class FileSystem:
         return tuple(entry.file for entry in self._archive)
 
     def clean_archive(self, now_s: float, ttl_s: float) -> int:
-        """Delete for good what has been in the archive for longer than ``ttl_s``; the number of files."""
+        """Delete the files that have been in the archive for longer than ``ttl_s``; return their number."""
         expired = [entry for entry in list(self._archive) if now_s - entry.since_s > ttl_s]
         for entry in expired:
             entry.file.is_deleted = True
@@ -179,7 +179,7 @@ class FileSystem:
         return self._wals.get(name)
 
     def delete_wal(self, name: str) -> None:
-        """Forget a log whose regions were all recovered; its files go to the archive of logs."""
+        """Remove a log whose regions were all recovered; its files go to the archive of logs."""
         wal = self._wals.pop(name, None)
         if wal is not None:
             self._old_wals.extend(wal.files)
@@ -189,7 +189,7 @@ class FileSystem:
         return tuple(self._old_wals)
 
     def clean_old_wals(self, now_s: float, ttl_s: float = WAL_TTL_S, needed: Iterable[str] = ()) -> int:
-        """Delete archived log files after their time, except those that replication still ``needed``."""
+        """Delete log files archived for longer than ``ttl_s``, except those ``needed`` by replication."""
         expired: list[WalFile] = []
         for file in list(self._old_wals):
             if file.archived_at_s is None:

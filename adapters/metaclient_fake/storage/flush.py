@@ -4,9 +4,10 @@
 2. nothing in memory: CANNOT_FLUSH, which uses up a sequence id and reports to the replicas that no edit is missing;
 3. under the update lock: the flush's sequence id, START_FLUSH, a snapshot of each chosen family;
 4. outside of it: the files;
-5. under it again: files for snapshots, COMMIT_FLUSH; the log may forget what is older.
+5. under it again: the files replace the snapshots, COMMIT_FLUSH; the log no longer needs older entries.
 
-A failure after the snapshot: ABORT_FLUSH, and the region serves no more (DroppedSnapshotException).
+After a failure that follows the snapshot, ABORT_FLUSH is logged and the region stops serving
+(DroppedSnapshotException).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Snapshot: TypeAlias = tuple[Segment, list[bytes]]
 
 
 class FlushOutcome(enum.Enum):
-    """What a flush came to (FlushResultImpl)."""
+    """The kinds of results of a flush (FlushResultImpl)."""
 
     FLUSHED = "FLUSHED"
     FLUSHED_COMPACTION_NEEDED = "FLUSHED_COMPACTION_NEEDED"
@@ -66,7 +67,7 @@ class RegionFlusher:
         self.is_running = False
 
     def flush(self, families: Sequence[bytes] | None, *, writes_marker: bool, closing: bool = False) -> FlushResult:
-        """Flush some families or all; ``closing``: the region has stopped serving and writes what is left."""
+        """Flush some families or all; ``closing``: the region has stopped serving and writes the rest."""
         region = self._region
         with region.update_lock:
             if not region.is_open and not closing:
@@ -99,7 +100,7 @@ class RegionFlusher:
             names = tuple(store.name for store in stores)
             region.log.mark(Marker(MarkerKind.START_FLUSH, sequence_id, names))
             snapshots = self.take_snapshots(stores)
-        # A flush of some families leaves the others' edits in memory.
+        # After a flush of some families, the edits of the other families are still in memory only.
         self._write_and_commit(stores, snapshots, sequence_id, as_of if len(stores) == len(region.stores) else None)
         is_many = any(len(store.files) >= region.config.compaction_min_files for store in stores)
         outcome = FlushOutcome.FLUSHED_COMPACTION_NEEDED if is_many else FlushOutcome.FLUSHED
@@ -141,7 +142,7 @@ class RegionFlusher:
         ]
 
     def swap(self, stores: Sequence[Store], files: Sequence[StoreFile | None]) -> None:
-        """Files for snapshots, for all readers at once; the lock is held."""
+        """Replace the snapshots by the files, for all readers at once; the lock is held."""
         for store, file in zip(stores, files, strict=True):
             if file is not None:
                 self._region.replace_files(store, (), file)
@@ -152,7 +153,7 @@ class RegionFlusher:
         region = self._region
         names = tuple(file.name for file in files if file is not None)
         region.log.mark(Marker(MarkerKind.COMMIT_FLUSH, sequence_id, tuple(store.name for store in stores), names))
-        # A flush of some families leaves the others' edits to the log.
+        # After a flush of some families, the log must keep the edits of the other families.
         oldest = [store.memstore.active.oldest_sequence_id for store in region.stores]
         kept = min([number for number in oldest if number is not None], default=sequence_id + 1)
         region.log.flushed(min(sequence_id, kept - 1))

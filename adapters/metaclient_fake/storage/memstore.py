@@ -12,7 +12,7 @@ from metaclient_fake.storage.packed_row import PackedRow
 
 __all__ = ["MemStore", "RowOrder", "Segment"]
 
-#: What rows are sorted by: None = their bytes; hbase:meta has an order of its own (MetaCellComparator).
+#: The sort key of rows: None = their bytes; hbase:meta has its own order (MetaCellComparator).
 RowOrder: TypeAlias = Callable[[bytes], Any] | None
 
 #: Above this many new rows, one sort is cheaper than that many insertions
@@ -23,8 +23,8 @@ INSERTIONS_MAX = 64
 class Segment:
     """Rows by key; the keys are sorted by the first scan. Writes are guarded by the region's lock.
 
-    A reader may keep ``rows`` and a list from :meth:`sorted_rows`: rows that are added later have sequence ids that it
-    does not see, and the list that it holds is never changed.
+    A reader may keep ``rows`` and a list from :meth:`sorted_rows`: rows that are added later have sequence ids above
+    the reader's read point, and a returned list is never changed.
     """
 
     __slots__ = ("_new_rows", "_order", "_sorted", "oldest_sequence_id", "rows", "size")
@@ -38,7 +38,7 @@ class Segment:
         self._new_rows: list[bytes] = []
 
     def add(self, row: bytes, cells: tuple[Cell, ...], sequence_id: int, size: int, is_plain: bool) -> None:
-        """Apply the cells of one write to one row; plain: puts of different columns, in order."""
+        """Apply the cells of one write to one row; ``is_plain``: the cells are puts of different columns, in order."""
         rows = self.rows
         found = rows.get(row)
         self.size += size
@@ -83,7 +83,7 @@ class Segment:
                 found.settle()
 
     def forget_older(self, row: bytes, column: bytes, smallest_read_point: int) -> None:
-        """Keep a counter from growing the memstore: drop what an increment has replaced for every reader."""
+        """Drop the versions that an increment replaced for every reader: counters must not grow the memstore."""
         found = self.rows[row]
         if type(found) is VersionedRow:
             self.size -= found.forget_older(column, len(row), smallest_read_point)
@@ -119,7 +119,7 @@ class MemStore:
         return self.active.size + (self.snapshot.size if self.snapshot is not None else 0)
 
     def take_snapshot(self) -> Segment:
-        """Set the active segment aside for a flush; a snapshot that still waits stays, as in HBase."""
+        """Make the active segment the snapshot for a flush; a snapshot that was not flushed yet stays, as in HBase."""
         if self.snapshot is None:
             self.active.settle()
             self.snapshot = self.active
@@ -127,13 +127,13 @@ class MemStore:
         return self.snapshot
 
     def drop_snapshot(self) -> int:
-        """Forget the snapshot, whose cells are in a file now; return the freed bytes."""
+        """Drop the snapshot, whose cells are in a file now; return the freed bytes."""
         freed = self.snapshot.size if self.snapshot is not None else 0
         self.snapshot = None
         return freed
 
     def drop_active(self) -> int:
-        """Forget the active segment (the files of a replica have caught up); return the freed bytes."""
+        """Drop the active segment (the files of a replica cover it); return the freed bytes."""
         freed = self.active.size
         self.active = Segment(self._order)
         return freed

@@ -1,6 +1,6 @@
-"""Stores the rows of one copy of hbase:meta as lookups read them: a cache over the region, for speed alone.
+"""Stores the rows of one copy of hbase:meta as lookups read them: a cache over the region, only for speed.
 
-Scans of hbase:meta by users go through the region's ordinary scanner, which has meta's order, too (``row_order``). The
+Scans of hbase:meta by users use the region's ordinary scanner, which has meta's order, too (``row_order``). The
 index is for the lookups of clients in this process (:meth:`DataCalls.read_meta`), the most frequent reads of the fake:
 a benchmark makes millions of them. The ordinary scanner merges four families and resolves versions for each row. The
 index keeps the rows as lookups return them: a page is a binary search and a slice. In a table of 2,000 regions, a
@@ -29,7 +29,7 @@ from metaclient_fake.storage.stand_ins import HostedScanner
 __all__ = ["MetaIndex", "Tear", "TornScanner"]
 
 SortKey = tuple[bytes, bool, bytes, bytes]
-#: One row, its columns apart by family: a lookup wants ``info`` alone and takes it as it is.
+#: The columns of one row by family: a lookup reads only ``info`` and returns that MetaRow without a copy.
 Families = dict[bytes, MetaRow]
 #: Rows of meta read by one call of the region's scanner while the index is built.
 _BUILD_PAGE_ROWS = 5000
@@ -156,10 +156,10 @@ class MetaIndex:
     # -- keeping up --------------------------------------------------------------------------------------------
 
     def _catch_up(self) -> None:
-        """Read what has changed; the lock is held, so that new marks wait until this is over.
+        """Read the marked rows; the lock is held, so that new marks wait until this has finished.
 
-        A region that closes meanwhile refuses to be read. The readers that wait for the lock must not take what was
-        read until then for the whole: they would find no row and no error.
+        A region that closes meanwhile refuses reads. The index then counts as unknown: the readers that wait for the
+        lock would otherwise use the partly built index, and find no row and no error.
         """
         if not self._is_unknown and not self._marked:
             return

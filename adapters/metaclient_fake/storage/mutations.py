@@ -1,4 +1,4 @@
-"""Decides which cells a mutation writes: the server's timestamp, each cell's family, counters added up."""
+"""Decides which cells a mutation writes: it sets timestamps, finds each cell's family and adds up counters."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from metaclient_fake.storage.store import Store
 
 __all__ = ["Edit", "Mutations", "ReadVersions", "check_timestamp", "is_met"]
 
-#: (store, row, cells, bytes, is plain): what one mutation does to one row of one family.
+#: (store, row, cells, bytes, is plain): the change that one mutation makes to one row of one family.
 Edit: TypeAlias = tuple[Store, bytes, tuple[Cell, ...], int, bool]
-#: (row, column, versions) -> the newest cells of a column as the region is now, newest first.
+#: (row, column, versions) -> the current newest cells of a column, newest first.
 ReadVersions: TypeAlias = Callable[[bytes, bytes, int], Sequence[Cell]]
 
-#: Columns remembered, so that each is one object in memory however often it is written. Beyond it new ones are not.
+#: Number of column names that are cached, so that each is one object in memory. Further names are not cached.
 COLUMNS_MAX = 10_000
 
 PUT = CellType.PUT
@@ -50,11 +50,11 @@ class Mutations:
         self._table = descriptor.name
         self._stores = {store.name: store for store in stores}
         self._cell_bytes_max = cell_bytes_max
-        #: What :meth:`column` has answered.
+        #: The cached results of :meth:`column`.
         self.known_columns: dict[bytes, tuple[Store, bytes]] = {}
 
     def store(self, family: bytes) -> Store:
-        """Return the store of a family; NoSuchFamily names those that there are."""
+        """Return the store of a family; raise NoSuchFamily, which lists the existing families."""
         found = self._stores.get(family)
         if found is None:
             there = ", ".join(f"{{NAME => '{keys.printable(name)}'}}" for name in self._stores)
@@ -65,7 +65,7 @@ class Mutations:
         return found
 
     def column(self, name: bytes) -> tuple[Store, bytes]:
-        """Return the store of a column and the one object that stands for its name; ``cf`` is ``cf:``."""
+        """Return the store of a column and the shared bytes object of its name; ``cf`` is ``cf:``."""
         found = self.known_columns.get(name)
         if found is None:
             family, _, qualifier = name.partition(b":")
@@ -75,7 +75,7 @@ class Mutations:
         return found
 
     def put(self, put: Put, now_ms: int) -> list[Edit]:
-        """One edit for each family; a put into one family is the common case and the fast one."""
+        """Return one edit per family; a put into one family, the common case, is the fast path."""
         if not put.cells:
             raise RequestRefused(f"a put of row {keys.printable(put.row)} has no cells")
         known = self.known_columns
@@ -122,7 +122,7 @@ class Mutations:
         parts: dict[bytes, list[Cell]] = {}
         for cell in put.cells:
             parts.setdefault(self.column(cell.column)[0].name, []).append(cell)
-        # In the order of families, as in HBase's family map, and so are the answers to increments and appends.
+        # In the order of families, as in HBase's family map; results of increments and appends have this order, too.
         return [edit for _, cells in sorted(parts.items()) for edit in self.put(Put(put.row, tuple(cells)), now_ms)]
 
     def delete(self, delete: Delete, now_ms: int, read: ReadVersions) -> list[Edit]:
@@ -166,7 +166,7 @@ class Mutations:
     def increment(self, increment: Increment, now_ms: int, read: ReadVersions) -> tuple[list[Edit], list[Cell]]:
         """Return the edits, and the new values in the order of columns."""
         cells: list[Cell] = []
-        # Families first: HBase finds one that is not there before it looks at any value.
+        # Families first: HBase reports a missing family before it reads any value.
         columns = [self.column(name)[1] for name, _ in increment.amounts]
         for column, (_, amount) in zip(columns, increment.amounts, strict=True):
             current = read(increment.row, column, 1)
@@ -206,7 +206,7 @@ _column_of = itemgetter(0)
 
 
 def _nth_timestamp(versions: Sequence[Cell], nth: int, now_ms: int) -> int:
-    """Return the timestamp of the nth newest version; the server's time, which hides nothing, if there is none."""
+    """Return the timestamp of the nth newest version; without one the server's time, at which nothing is hidden."""
     return versions[nth - 1].timestamp if len(versions) >= nth else now_ms
 
 
@@ -236,15 +236,15 @@ def _counter(cell: Cell, row: bytes) -> int:
 
 
 def _as_long(total: int) -> bytes:
-    """Eight bytes; an overflow wraps, as a Java long does."""
+    """Return eight bytes; an overflow wraps, as a Java long does."""
     return (total & 0xFFFFFFFFFFFFFFFF).to_bytes(LONG_BYTES, "big")
 
 
 def is_met(check: Check, stored: Sequence[Cell]) -> bool:
-    """Whether ``check`` holds for the column's newest cell (HRegion.checkAndMutateInternal): *stored* OP *given*.
+    """Return True if ``check`` holds for the newest cell (HRegion.checkAndMutateInternal): *stored* OP *given*.
 
-    An empty value means "absent" just as None does, and an absent column differs from no value: only absence checks
-    hold for it.
+    An empty value in the check means "absent", as None does. For an absent column only absence checks hold; NOT_EQUAL
+    with a value does not.
     """
     if not check.value:
         is_absent = not stored or not stored[0].value

@@ -48,9 +48,10 @@ class Mvcc:
         return number
 
     def complete(self, number: int, action: Action | None = None) -> None:
-        """Record that ``number`` is applied (or given up); everything up to the oldest unfinished becomes readable.
+        """Record that ``number`` is applied or abandoned; all writes before the oldest unfinished one become readable.
 
-        An action that raises does not hold up the read point: its error is raised when all that can be completed is.
+        An action that raises does not stop the read point: the first error is raised after all writes that can be
+        completed are completed.
         """
         pending = self._pending
         if pending[0] != number:
@@ -89,7 +90,7 @@ class Mvcc:
             self.read_point = number
 
     def advance_to(self, number: int) -> None:
-        """Jump ahead: for regions that open and for replicas, where nothing is in flight."""
+        """Move both points forward: for regions that open and for replicas, where no write is in flight."""
         if self.write_point >= number:
             return
         if self.read_point != self.write_point:

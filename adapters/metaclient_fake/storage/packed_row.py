@@ -1,9 +1,9 @@
 """Stores a row of few small cells as one string of bytes, as HBase's memstore does in its chunks (MSLAB).
 
 A row of one cell as objects is a cell, a tuple, a row and an entry of the log: three times its data. A packed row is
-one object, which memstore, log, replicas and files share. Each read makes the cells anew. Rows with more cells, or with
-long ones, stay objects: packing them saves too little memory. :mod:`packed_lane` has the measurements, and names the
-functions that treat packed rows apart.
+one object, which memstore, log, replicas and files share. Each read creates new cells from it. Rows with more cells, or
+with long cells, stay objects: packing them saves too little memory. :mod:`packed_lane` has the measurements, and lists
+the functions that handle packed rows separately.
 
 Layout, little endian::
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CELLS_MAX", "COLUMN_BYTES_MAX", "ROW_BYTES_MAX", "PackedRow", "is_packable", "packed", "packed_cell"]
 
-#: From five cells on, objects stay below 400 bytes a cell of 100 bytes (``benchmarks``' F4), and need no unpacking.
+#: From five cells on, objects need less than 400 bytes per cell of 100 bytes (``benchmarks``' F4), and no unpacking.
 CELLS_MAX = 4
-#: Of the cells as KeyValues. Beyond it a copy costs more than it saves.
+#: Size of the cells as KeyValues. For larger rows a copy costs more than packing saves.
 ROW_BYTES_MAX = 1024
 COLUMN_BYTES_MAX = 255
 
@@ -36,7 +36,7 @@ _CELL = Struct("<qBI")
 _ONE = Struct("<QHqBI")  # head and the only cell at once
 _COUNT_BITS = 4
 _COUNT_MASK = (1 << _COUNT_BITS) - 1
-#: What a KeyValue adds to a cell (20 bytes), less what we do.
+#: The overhead of a KeyValue (20 bytes) minus the overhead of a packed cell.
 _MORE_BYTES = 20 - _CELL.size
 
 PUT = CellType.PUT
@@ -58,7 +58,7 @@ class PackedRow(bytes):
     __slots__ = ()
 
     is_plain = True
-    #: Where it stands for the log entry that wrote nothing else: see :data:`metaclient_fake.storage.wal.LoggedEntry`.
+    #: A packed row can stand for a log entry with no other row: see :data:`metaclient_fake.storage.wal.LoggedEntry`.
     marker = None
 
     @property

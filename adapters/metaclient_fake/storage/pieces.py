@@ -1,8 +1,8 @@
-"""Decides how a row is cut into pieces of ``Scan.batch`` cells, and of which pieces more may follow.
+"""Decides how a row is cut into pieces of ``Scan.batch`` cells, and which pieces are marked as partial.
 
-A piece that is full is marked as partial when the row has any stored cell behind the place to which the store's scanner
-has moved (RegionScannerImpl.populateResult of HBase 2.6.1: it looks at the heap, not at what a reader would see). That
-may be an older version, a deleted cell or a column that is not read: then nothing follows after all.
+A full piece is marked as partial when the row has any stored cell after the place to which the store's scanner has
+moved (RegionScannerImpl.populateResult of HBase 2.6.1 checks the heap, not the visible cells). That cell may be an
+older version, a deleted cell or a column that is not read: then no further piece follows.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["pieces_of"]
 def pieces_of(
     row: bytes, cells: Sequence[Cell], batch: int, stores: Sequence[tuple[StoreQuery, Columns]], *, is_stale: bool
 ) -> list[Result]:
-    """Return the pieces of a row; ``stores`` is what is asked of each family, and what it has stored of the row."""
+    """Return the pieces of a row; ``stores`` has the query of each family, and the family's stored cells of the row."""
     pieces = [tuple(cells[at : at + batch]) for at in range(0, len(cells), batch)]
     made = [Result(row, piece, is_stale, True) for piece in pieces[:-1]]
     is_partial = len(pieces[-1]) == batch and _is_followed(cells, stores)
@@ -27,7 +27,7 @@ def pieces_of(
 
 
 def _is_followed(cells: Sequence[Cell], stores: Sequence[tuple[StoreQuery, Columns]]) -> bool:
-    """Return True if a cell is stored behind the last one that is read."""
+    """Return True if a cell is stored after the last cell that is read."""
     last = cells[-1]
     for query, stored in reversed(stores):
         if any(column.partition(b":")[0] == last.family for column in stored):
@@ -38,7 +38,11 @@ def _is_followed(cells: Sequence[Cell], stores: Sequence[tuple[StoreQuery, Colum
 
 
 def _is_followed_in_store(last: Cell, cells: Sequence[Cell], query: StoreQuery, stored: Columns) -> bool:
-    """Of a column that is named, the scanner goes to the next one after its last version (ExplicitColumnTracker)."""
+    """Return True if the store has a cell after ``last``.
+
+    After the last version of an explicitly requested column, the scanner moves to the next column
+    (ExplicitColumnTracker).
+    """
     if query.columns is not None:
         versions = sum(1 for cell in cells if cell.column == last.column)
         if versions >= query.max_versions:

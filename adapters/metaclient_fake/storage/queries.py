@@ -13,15 +13,15 @@ from metaclient_fake.storage.store import Store
 
 __all__ = ["FamilyQueries", "Queries"]
 
-#: (index of the store, what to ask of it) for each family that is read.
+#: (index of the store, its query) for each family that is read.
 FamilyQueries: TypeAlias = tuple[tuple[int, StoreQuery], ...]
 
-#: Remembered per region; a program asks in few ways, and one that does not pays for compiling.
+#: Compiled queries cached per region. Most programs use few different queries; others pay for compiling.
 QUERIES_MAX = 256
 
 
 class Queries:
-    """Compiles requests into one query for each family. Needs no lock: at worst something is compiled twice."""
+    """Compiles requests into one query per family. Needs no lock: at worst a query is compiled twice."""
 
     def __init__(self, stores: Sequence[Store], mutations: Mutations) -> None:
         self._stores = stores
@@ -68,7 +68,7 @@ def _query(store: Store, asked: Get | Scan, columns: frozenset[bytes] | None, is
 
 
 def _by_family(columns: Sequence[bytes]) -> dict[bytes, frozenset[bytes] | None]:
-    """Return the columns wanted of each family; None = all of it."""
+    """Return the requested columns of each family; None = all columns."""
     wanted: dict[bytes, set[bytes] | None] = {}
     for name in columns:
         family, colon, qualifier = name.partition(b":")

@@ -41,7 +41,7 @@ FAMILY_KINDS = (DELETE_FAMILY, DELETE_FAMILY_VERSION)
 
 @dataclass(frozen=True, slots=True)
 class StoreQuery:
-    """What a reader asks of one family: the request's part and the family's part (ScanInfo) together."""
+    """The query of one family: the options of the request and those of the family (ScanInfo) together."""
 
     columns: frozenset[bytes] | None = None  # None = all
     max_versions: int = 1
@@ -124,7 +124,7 @@ class _Deletes:
 
 
 def plain_cells(row: PlainRow, query: StoreQuery, now_ms: int) -> tuple[Cell, ...]:
-    """Return what ``query`` shows of a plain row: nothing hides anything, so each cell is judged by itself."""
+    """Return the cells of a plain row that match ``query``: no cell hides another, so each is tested by itself."""
     if query.is_trivial:
         return row.cells
     # One version each: a minimum of versions, where there is one, protects all of them.
@@ -146,7 +146,7 @@ def _sequence_id(row: RowVersions) -> int:
 
 
 def resolved(columns: Columns, query: StoreQuery, now_ms: int) -> list[Cell]:
-    """Return what ``query`` shows of the versions of one row, in order."""
+    """Return the versions of one row that match ``query``, in order."""
     shown: list[Cell] = []
     deletes = _Deletes()
     oldest = query.oldest_unexpired(now_ms)
@@ -164,8 +164,8 @@ def resolved(columns: Columns, query: StoreQuery, now_ms: int) -> list[Cell]:
 def _note_family_markers(versions: list[Version], query: StoreQuery, oldest: int, deletes: _Deletes) -> None:
     """Remember the markers of the whole family before its first column is shown.
 
-    They stand in the column without a qualifier, by timestamp, so puts of that column may come before them: enough
-    of those to end the column, and the marker would never be applied to the other columns.
+    The markers are in the column without a qualifier, by timestamp, so puts of that column may come before them. If
+    enough puts come before a marker to end the column, the marker would not be applied to the other columns.
     """
     for timestamp, kind, _, _ in versions:
         if kind in FAMILY_KINDS and not query.is_raw and (timestamp >= oldest or query.min_versions > 0):
@@ -207,9 +207,9 @@ def _show_column(
 def compacted(
     columns: Columns, family: FamilyDescriptor, now_ms: int, *, drops_deletes: bool, earliest_put: int
 ) -> tuple[Cell, ...]:
-    """Return what a flush, a minor (keeps markers) or an all-files compaction (drops them) writes of one row.
+    """Return the cells of one row that a flush or compaction writes; one of all files drops delete markers.
 
-    ``earliest_put``: no put of the compacted files is older; a kept marker from before it has nothing to hide.
+    ``earliest_put``: no put of the compacted files is older; a marker with an older timestamp hides no put.
     """
     kept: list[Cell] = []
     deletes = _Deletes()
@@ -229,7 +229,7 @@ def _keep_column(
     kept: list[Cell],
     earliest_put: int | None,
 ) -> None:
-    """Append what is kept of one column (Minor- and DropDeletesCompactionScanQueryMatcher)."""
+    """Append the kept cells of one column (Minor- and DropDeletesCompactionScanQueryMatcher)."""
     count = 0
     previous: tuple[int, int] | None = None
     for timestamp, kind, _, cell in versions:

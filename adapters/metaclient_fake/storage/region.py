@@ -1,8 +1,8 @@
 """Stores one replica of one region and decides what may be read from it and written to it (HRegion).
 
-A read takes ``_view`` (all sources of all families, one reference) and then the read point, in this order: together
-they are one moment, because a source that was replaced since is no longer written to. Reads take the update lock only
-for rows that are being written to; what is done under it never blocks.
+A read takes ``_view`` (all sources of all families, one reference) and then the read point, in this order. Together
+they are a consistent snapshot, because a source that was replaced since is no longer written to. Reads take the update
+lock only for rows that are being written to; no operation under the lock blocks.
 
 The parts: :mod:`writer` (mutations), :mod:`flush`, :mod:`compaction`, :mod:`bulk_load`, :mod:`replica` (secondaries),
 :mod:`region_log` (sequence ids, log, hand-over to replicas).
@@ -59,7 +59,7 @@ __all__ = ["Region", "RegionState"]
 
 
 class RegionState(enum.Enum):
-    """A region's life on one server; it only goes forward."""
+    """The states of a region on one server, in the order in which they follow each other."""
 
     OPEN = "OPEN"
     CLOSING = "CLOSING"
@@ -138,7 +138,7 @@ class Region:
 
         The primary replays ``recovered`` (entries of a dead server's log), flushes them, and writes an open marker. A
         secondary has no log and shares the primary's files. ``on_commit`` is called for each data entry and each marker
-        that replicas are told of, in sequence order, under the update lock: it must not block or call back.
+        that is sent to replicas, in sequence order, under the update lock: it must not block or call back.
         ``time_ms`` replaces the runtime's wall clock (a server with a skewed one).
         """
         region = cls(
@@ -172,14 +172,14 @@ class Region:
         self.log.mark(self._event(MarkerKind.REGION_OPEN, self.open_seqnum))
 
     def _replay_recovered(self, recovered: Sequence[WalEntry]) -> int:
-        """Put back what no file has (per family, as HBase does); the highest sequence id met."""
+        """Apply the entries that no file has (per family, as HBase does); return the highest sequence id."""
         covered = {store.name: store.file_sequence_id for store in self.stores}
         for entry in sorted(recovered, key=lambda entry: entry.sequence_id):
             self.apply_replayed(entry, covered)
         return max([entry.sequence_id for entry in recovered], default=-1)
 
     def _event(self, kind: MarkerKind, sequence_id: int) -> Marker:
-        """A marker that lists all families and files."""
+        """Return a marker that lists all families and files."""
         families = tuple(store.name for store in self.stores)
         return Marker(kind, sequence_id, families, tuple(file.name for store in self.stores for file in store.files))
 
@@ -214,7 +214,7 @@ class Region:
         return self._directory.has_references()
 
     def check_readable(self) -> None:
-        """Raise what HBase raises when nothing may be read here now."""
+        """Raise the error that HBase raises when the region cannot be read now."""
         if self.state is not RegionState.OPEN:
             raise NotServingRegion(f"{self} is {self.state.value.lower()}")
         if not self.reads_enabled:
@@ -223,7 +223,7 @@ class Region:
             self._check_files()
 
     def _check_files(self) -> None:
-        """A replica that did not refresh for longer than the archive keeps files has lost them (HBASE-13651)."""
+        """Raise NotServingRegion if a file is deleted, because the replica refreshed too late (HBASE-13651)."""
         if any(file.is_deleted for store in self.stores for file in store.files):
             raise NotServingRegion(f"{self}: a store file is gone from the archive; refresh or reopen")
 
@@ -233,7 +233,7 @@ class Region:
             raise WrongRegion(f"row {keys.printable(row)} is not in [{start}, {end}) of {self}")
 
     def check_writable(self, row: bytes) -> None:
-        """Raise what HBase raises when this row may not be written here now."""
+        """Raise the error that HBase raises when this row cannot be written now."""
         if self.state is not RegionState.OPEN:
             raise NotServingRegion(f"{self} is {self.state.value.lower()}")
         if self._is_read_only:
@@ -250,7 +250,7 @@ class Region:
     # --- reads ------------------------------------------------------------------------------------------------------
 
     def get(self, get: Get) -> Result:
-        """The row as it is now; a result without cells when there is none."""
+        """Return the current row; a result without cells when there is none."""
         self.check_readable()
         row = get.row
         self._check_row(row)
@@ -275,7 +275,7 @@ class Region:
         return read_row(sources, row, query, read_point=read_point, now_ms=now_ms, lock=self.update_lock)
 
     def scanner(self, scan: Scan) -> RegionScanner:
-        """A scanner over the part of the range that is in this region, at this moment."""
+        """Return a scanner over the part of the range that is in this region, at the current read point."""
         self.check_readable()
         queries = self._queries.of(scan)
         with self.update_lock:
@@ -290,13 +290,13 @@ class Region:
         self._scanners.pop(id(scanner), None)
 
     def smallest_read_point(self) -> int:
-        """What no open scanner looks back behind."""
+        """Return the oldest read point of all open scanners; the region's read point if there are none."""
         return min([scanner.read_point for scanner in self._scanners.values()], default=self.log.mvcc.read_point)
 
     # --- writes -----------------------------------------------------------------------------------------------------
 
     def mutate(self, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False) -> Result | None:
-        """Apply one mutation to its row, whole or not at all.
+        """Apply one mutation to its row atomically.
 
         Returns the new values for an increment or append, None otherwise. A repetition of an increment or append is
         not applied: the current values are returned. ``nonce_group`` is logged beside the mutation's nonce.
@@ -305,14 +305,14 @@ class Region:
             return self._writer.mutate(mutation, nonce_group, is_repetition)
 
     def batch(self, mutations: Sequence[Mutation]) -> list[Outcome]:
-        """An outcome for each mutation. Neighbouring puts and deletes share one sequence id and one sync."""
+        """Return one outcome per mutation. Neighbouring puts and deletes share one sequence id and one sync."""
         with self.update_lock:
             return self._writer.batch(mutations)
 
     def check_and_mutate(
         self, check: Check, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False
     ) -> bool:
-        """Apply ``mutation`` if the check holds, with nothing in between; return whether it did."""
+        """Apply ``mutation`` if the check holds, atomically; return True if it was applied."""
         with self.update_lock:
             return self._writer.check_and_mutate(check, mutation, nonce_group=nonce_group, is_repetition=is_repetition)
 
@@ -325,7 +325,7 @@ class Region:
         return self._flusher.flush(families, writes_marker=writes_marker)
 
     def compact(self, major: bool = False, family: bytes | None = None) -> bool:
-        """Replace files by one, of one family or of all; whether anything was done."""
+        """Replace files of one family or of each family by one file; return True if files were replaced."""
         if not self.is_primary:
             return False
         stores = [self.mutations.store(family)] if family is not None else self.stores
@@ -333,16 +333,16 @@ class Region:
         return any(done)
 
     def bulk_load(self, rows: Mapping[bytes, Sequence[Cell]] | Iterable[tuple[bytes, Sequence[Cell]]]) -> None:
-        """Add rows as files, past log and memstore: all at once, and safe from crashes.
+        """Add rows as files, without log and memstore: atomically, and durable.
 
-        The memstore is flushed first, so that the loaded cells are newer than what is there.
+        The memstore is flushed first, so that the loaded cells are newer than the existing ones.
         """
         if self.memstore_bytes:
             self.flush()
         bulk_load(self, rows.items() if isinstance(rows, Mapping) else rows)
 
     def replace_files(self, store: Store, removed: Sequence[StoreFile], added: StoreFile) -> None:
-        """Swap files of a family, in the directory and here; the lock is held, :meth:`publish` comes after."""
+        """Swap files of a family, in directory and store; the lock is held. Call :meth:`publish` afterwards."""
         store.files = self._directory.replace(store.name, removed, (added,), self.runtime.now())
 
     def files_are_complete(self, as_of: float) -> None:
@@ -352,7 +352,7 @@ class Region:
 
     @property
     def files_complete_as_of(self) -> float | None:
-        """What the directory says now: a secondary that lists the files after it asked has at least that."""
+        """The directory's ``complete_as_of``; a secondary that lists the files later has at least those edits."""
         return self._directory.complete_as_of
 
     def publish(self) -> None:
@@ -361,7 +361,7 @@ class Region:
         self.memstore_bytes = sum([store.memstore.size for store in self.stores])
 
     def stop_serving(self) -> None:
-        """From here on only :meth:`close` helps; the lock is held."""
+        """Refuse all further calls except :meth:`close`; the lock is held."""
         if self.state is RegionState.OPEN:
             self.state = RegionState.CLOSING
 
@@ -376,26 +376,26 @@ class Region:
         return self._follower.last_replayed_open_sequence_id
 
     def refresh_store_files(self) -> bool:
-        """Take over the primary's files as they are now; whether memory was freed."""
+        """List the primary's current files; return True if memory was freed."""
         if self.is_primary:
             return False
         with self.update_lock:
             return self._follower.refresh()
 
     def replay(self, entry: LoggedEntry) -> bool:
-        """Apply one entry of the primary to this secondary; False when it is old."""
+        """Apply one entry of the primary to this secondary; return False when the entry is old."""
         if self.is_primary:
             raise RequestRefused(f"{self}: entries are replayed on secondaries only")
         with self.update_lock:
             return self._follower.replay(entry)
 
     def follow_anew(self, sequence_id: int) -> None:
-        """A new primary's first entry comes next: keep nothing but the files (see :mod:`replica`)."""
+        """Drop all memstore data before the first entry of a new primary (see :mod:`replica`)."""
         with self.update_lock:
             self._follower.restart(sequence_id)
 
     def apply_replayed(self, entry: LoggedEntry, covered: Mapping[bytes, int] | None = None) -> None:
-        """Put an entry's cells into the memstores, but not what the files already have; the lock is held."""
+        """Add an entry's cells to the memstores, except the cells that the files have; the lock is held."""
         for logged in entry.rows:
             if isinstance(logged, PackedRow):
                 sequence_id, row, family, size = logged.parts()
@@ -416,7 +416,7 @@ class Region:
     # --- split, close -----------------------------------------------------------------------------------------------
 
     def split_point(self) -> bytes | None:
-        """The row in the middle, by size, of the biggest family; None when there is no row to split at."""
+        """Return the row in the middle, by size, of the biggest family; None when there is no row to split at."""
         with self.update_lock:
             store = max(self.stores, key=lambda store: store.size)
             sizes: dict[bytes, int] = {}
@@ -432,15 +432,15 @@ class Region:
         return ordered[-1] if len(ordered) > 1 else None
 
     def close(self, *, abort: bool = False) -> int:
-        """Serve no more. The primary flushes (unless ``abort``), logs a close marker and keeps its sequence id.
+        """Stop serving. The primary, unless ``abort``, flushes, logs a close marker and stores its sequence id.
 
-        Returns the last sequence id. Closing again does nothing.
+        Returns the last sequence id. A second call has no effect.
         """
         with self.update_lock:
             if self.state is RegionState.CLOSED:
                 return self.read_point
             self.state = RegionState.CLOSING
-            self.log.on_commit = None  # replicas hear of the last flush from the next open marker
+            self.log.on_commit = None  # replicas list the files of the last flush at the next open marker
             if not abort:
                 self._flusher.wait_until_done()
         if self.is_primary and not abort:
@@ -452,7 +452,7 @@ class Region:
             return self.read_point
 
     def _write_out(self) -> None:
-        """What a region that closes in order leaves behind: files, the close marker, its last sequence id."""
+        """Write what an orderly close leaves: the flushed files, the close marker, the last sequence id."""
         if self.memstore_bytes:
             self._flusher.flush(None, writes_marker=False, closing=True)
         with self.update_lock:

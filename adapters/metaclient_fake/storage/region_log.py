@@ -26,7 +26,7 @@ _new_entry: Callable[..., WalEntry] = tuple.__new__
 
 
 class RegionLog:
-    """One region's part of its server's log; without a log (secondaries) only the sequence ids."""
+    """Writes one region's entries to its server's log; without a log (secondaries) it only assigns sequence ids."""
 
     def __init__(
         self,
@@ -42,23 +42,23 @@ class RegionLog:
         self.wal = wal
         self.on_commit = on_commit
         self.table = table
-        #: What the log counts for an entry beside its cells.
+        #: The bytes that the log counts per entry in addition to its cells.
         self.overhead_bytes = entry_overhead_bytes(region, table)
         self._time_ms = time_ms
 
     def entry(
         self, sequence_id: int, rows: Rows, now_ms: int, size: int, nonce: tuple[int, int] | None = None
     ) -> WalEntry:
-        """Data as one entry, for the log and for the replicas."""
+        """Return the data as one entry, for the log and for the replicas."""
         return _new_entry(WalEntry, (self.region, self.table, sequence_id, now_ms, rows, None, size, nonce))
 
     def append(self, entry: WalEntry, *, is_synced: bool) -> None:
-        """Log data, and sync unless the writer does not want to wait. On failure the caller completes the number."""
+        """Log data, and sync if ``is_synced``. After a failure the caller must complete the sequence id."""
         if self.wal is not None:
             self.wal.append(entry, is_synced=is_synced)
 
     def mark(self, marker: Marker, *, is_told: bool = True, is_logged: bool = True) -> int:
-        """Log a marker under a sequence id of its own, and tell the replicas of it."""
+        """Log a marker under its own sequence id (if ``is_logged``), and report it to the replicas (if ``is_told``)."""
         now_ms = self._time_ms()
         hook = self.on_commit if is_told else None
         sequence_id = self.mvcc.begin()
@@ -77,7 +77,7 @@ class RegionLog:
         return sequence_id
 
     def sync(self) -> None:
-        """Raise if the log was taken away: such a server must not change files either."""
+        """Sync the log. Raises if the log was fenced: a fenced server must not change files either."""
         if self.wal is not None:
             self.wal.sync()
 

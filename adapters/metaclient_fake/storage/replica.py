@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Follower", "lists_files"]
 
-#: After these the primary's directory has changed, or may have (any marker but a flush's beginning and abort).
+#: After these markers the primary's directory has no new files; after any other marker it may have.
 _NO_NEW_FILES = (MarkerKind.START_FLUSH, MarkerKind.ABORT_FLUSH)
 _FLUSH_ENDS = (MarkerKind.COMMIT_FLUSH, MarkerKind.ABORT_FLUSH, MarkerKind.CANNOT_FLUSH)
 
@@ -27,12 +27,12 @@ def lists_files(marker: Marker) -> bool:
 
 
 class Follower:
-    """What a secondary remembers of its primary. Guarded by the region's update lock."""
+    """The state of a secondary that follows its primary. Guarded by the region's update lock."""
 
     def __init__(self, region: Region) -> None:
         self._region = region
         self._prepared_flush_id: int | None = None
-        #: Entries up to this one were applied, or are in the files it opened with.
+        #: Entries up to this one were applied, or are in the files that the region was opened with.
         self.last_replayed_sequence_id = -1
         #: Files are known to cover everything up to here, in all families.
         self.last_replayed_open_sequence_id = -1
@@ -46,7 +46,7 @@ class Follower:
         self.last_replayed_open_sequence_id = files_id
 
     def replay(self, entry: LoggedEntry) -> bool:
-        """Apply one entry; False when it is old. There is no other filter: gaps are not noticed."""
+        """Apply one entry; return False when it is old. Gaps between entries are not detected."""
         sequence_id = entry.sequence_id
         if sequence_id <= self.last_replayed_sequence_id:
             return False
@@ -67,9 +67,10 @@ class Follower:
             self._prepared_flush_id = None
 
     def restart(self, sequence_id: int) -> None:
-        """Another primary has opened, and the files have all that it knows: keep nothing else.
+        """Drop the memstores and list the files again: another primary has opened, and the files have all its data.
 
-        The read point moves before the sources do: a reader of the new sources does not see half of a later entry.
+        The read point moves before the sources do, so that a reader of the new sources does not see part of a later
+        entry.
         """
         region = self._region
         files = [store.directory.files(store.name) for store in region.stores]
@@ -85,7 +86,7 @@ class Follower:
         region.publish()
 
     def _prepare_flush(self, marker: Marker) -> None:
-        """The primary has begun a flush: set the same families aside; a second beginning is ignored."""
+        """Take a snapshot of the families that the primary has begun to flush; a second START_FLUSH is ignored."""
         if self._prepared_flush_id is not None:
             return
         self._prepared_flush_id = marker.flush_sequence_id
@@ -95,7 +96,7 @@ class Follower:
         self._region.publish()
 
     def refresh(self) -> bool:
-        """List the primary's files again and drop what they cover from memory; whether memory was freed."""
+        """List the primary's files again and drop the edits that they cover; return True if memory was freed."""
         region = self._region
         before = region.memstore_bytes
         grown = [store for store in region.stores if self._relist(store)]
@@ -110,7 +111,7 @@ class Follower:
         return region.memstore_bytes < before
 
     def _relist(self, store: Store) -> bool:
-        """Swap in the files that the directory lists; whether their highest sequence id grew."""
+        """Use the files that the directory lists now; return True if their highest sequence id grew."""
         old = store.file_sequence_id
         store.files = store.directory.files(store.name)
         new = store.file_sequence_id

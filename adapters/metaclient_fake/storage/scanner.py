@@ -1,4 +1,4 @@
-"""Stores where a scan of one region is: its moment, its rows to come, and what its filter has decided."""
+"""Stores the position of a scan in one region: its read point, its remaining rows and the state of its filter."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RegionScanner:
         queries: Sequence[tuple[Sources, StoreQuery]],
         read_point: int,
     ) -> None:
-        """``families`` are those that are read, beside what is asked of each."""
+        """``families`` are the names of the families that are read, in the order of ``queries``."""
         self._region = region
         self._scan = scan
         self.read_point = read_point
@@ -57,18 +57,18 @@ class RegionScanner:
             self._filtering = RowFiltering(self._filter, scan.max_versions, is_reversed=scan.is_reversed)
         self._pieces: list[Result] = []  # of a row that is handed out in batches, last one first
         self._is_closed = False
-        #: The filter wants nothing more, of this region or any other.
+        #: The filter has ended the scan, for this region and all others.
         self.is_filter_done = False
         self._rows = _rows_of(self._stores, scan, region)
         self._waiting: list[bytes] = []  # the next rows, last one first
 
     def next(self, max_rows: int, max_bytes: int) -> tuple[list[Result], bool]:
-        """Up to ``max_rows`` results or about ``max_bytes``, and whether the region has no more."""
+        """Return up to ``max_rows`` results or about ``max_bytes``, and True if the region has no more rows."""
         self._region.check_readable()
         results: list[Result] = []
         is_end = self._is_closed or self._fill(results, max_rows, max_bytes)
         if is_end:
-            # A region that closes meanwhile closes its scanners. What they lack then is not the end of the region.
+            # A region that closes meanwhile closes its scanners. That must not look like the end of the region.
             self._region.check_readable()
             if results and results[-1].is_partial:
                 results[-1] = results[-1]._replace(is_partial=False)  # nothing followed, after all (HBASE-21206)
@@ -98,7 +98,7 @@ class RegionScanner:
         return False
 
     def _plain_source(self) -> Source | None:
-        """Return the one source to read when a plain row is the answer as it stands."""
+        """Return the only source to read, if its plain rows can be returned unchanged; otherwise None."""
         if len(self._stores) != 1 or self._filter is not None or self._scan.batch is not None:
             return None
         sources, query = self._stores[0]
@@ -132,7 +132,7 @@ class RegionScanner:
         return room
 
     def _add(self, row: bytes, results: list[Result]) -> int:
-        """Append the result of one row, if it has any cells; its size."""
+        """Append the result of one row, if it has any cells; return its size."""
         closed = frozenset[bytes]() if self._filtering is None else self._filtering.closed
         cells = self._cells(row)
         if not cells:
@@ -158,7 +158,7 @@ class RegionScanner:
         return [cell for cells in families for cell in cells]
 
     def _as_stored(self, row: bytes, families: Sequence[Sequence[Cell]]) -> list[FamilyCells]:
-        """Return the families of a row, with those of which a reader sees nothing although something is stored."""
+        """Return the families of a row, with the families that have stored cells but no visible ones."""
         return [
             FamilyCells(name, cells, bool(cells) or bool(self._stored(sources, row)))
             for name, cells, (sources, _) in zip(self._families, families, self._stores, strict=True)
@@ -173,7 +173,7 @@ class RegionScanner:
         )
 
     def close(self) -> None:
-        """Let go of everything held; idempotent."""
+        """Release the sources; idempotent."""
         if not self._is_closed:
             self._is_closed = True
             self._region.scanner_closed(self)
@@ -234,10 +234,10 @@ def _chunks(rows: list[bytes], low: int, high: int, *, is_reversed: bool) -> Ite
 
 
 def _merged(lists: list[tuple[list[bytes], int, int]], order: RowOrder, *, is_reversed: bool) -> Iterator[list[bytes]]:
-    """Chunks of several ordered lists together, each row once.
+    """Yield chunks of the union of several ordered lists, each row once.
 
-    Each round takes the next rows of every list and gives out those up to the nearest end of them: beyond it, a list
-    that was cut short could still have a row that comes earlier.
+    Each round looks at the next rows of every list, and yields those up to the nearest end of these windows: after that
+    row, the list whose window ended could have a smaller row than the others.
     """
     size = ROWS_FIRST
     while lists:

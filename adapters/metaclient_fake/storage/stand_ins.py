@@ -1,6 +1,6 @@
-"""What a server's online map holds in a region's place while the region itself may not answer: null objects.
+"""Null objects that a server's online map holds in place of a region that must not answer.
 
-A stand-in costs the fast path nothing: calls find an object with a region's methods, and it says what HBase says.
+A stand-in adds no check to the fast path: it has a region's methods, and answers as HBase does.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ __all__ = ["ClosingRegion", "EmptyRegion", "Hosted", "HostedScanner"]
 
 
 class HostedScanner(Protocol):
-    """A scanner over one region, at one moment of it."""
+    """A scanner over one region, at one read point."""
 
     def next(self, max_rows: int, max_bytes: int) -> tuple[list[Result], bool]: ...
 
@@ -25,7 +25,7 @@ class HostedScanner(Protocol):
 
 
 class Hosted(Protocol):
-    """What a region server needs of whatever stands at a region's name."""
+    """The methods that a region server calls on a region or a stand-in."""
 
     @property
     def is_primary(self) -> bool: ...
@@ -44,7 +44,7 @@ class Hosted(Protocol):
 
 
 class ClosingRegion:
-    """A region on its way out: HRegion.startRegionOperation with ``closing`` set."""
+    """A region that is closing: HRegion.startRegionOperation with ``closing`` set."""
 
     __slots__ = ("is_primary", "region")
 
@@ -74,9 +74,9 @@ class ClosingRegion:
 
 
 class EmptyRegion:
-    """A secondary that was just re-opened and knows nothing yet, as on HBase 2.6.1: no error, no rows, stale.
+    """A secondary that was just re-opened and has no data yet, as on HBase 2.6.1: no error, no rows, stale.
 
-    Writes go to the region behind it, which refuses them.
+    Writes go to the wrapped region, which refuses them.
     """
 
     __slots__ = ("region",)

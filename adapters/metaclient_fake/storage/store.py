@@ -16,7 +16,7 @@ from metaclient_fake.storage.store_file import StoreFile
 __all__ = ["Source", "Sources", "Store", "read_row", "stored_columns"]
 
 Source: TypeAlias = Segment | StoreFile
-#: Everything a reader must look at, oldest first; never changed, only replaced.
+#: All sources that a reader must read, oldest first; the tuple is replaced, never changed.
 Sources: TypeAlias = tuple[Source, ...]
 
 NO_CELLS: tuple[Cell, ...] = ()
@@ -25,7 +25,7 @@ NO_CELLS: tuple[Cell, ...] = ()
 def read_row(
     sources: Sequence[Source], row: bytes, query: StoreQuery, *, read_point: int, now_ms: int, lock: Lock
 ) -> Sequence[Cell]:
-    """Return what ``query`` shows of ``row`` at ``read_point``. Takes ``lock`` only for rows that are being written."""
+    """Return the cells of ``row`` that match ``query`` at ``read_point``; take ``lock`` only for rows being written."""
     found = [entry for source in sources if (entry := source.rows.get(row)) is not None]
     if not found:
         return NO_CELLS
@@ -48,7 +48,7 @@ def read_row(
 
 
 def stored_columns(sources: Sequence[Source], row: bytes, *, read_point: int, lock: Lock) -> Columns:
-    """Return every version and delete marker of ``row`` that is stored at ``read_point``, seen by a reader or not."""
+    """Return every version and delete marker of ``row`` that is stored at ``read_point``, visible or not."""
     columns: Columns = {}
     found = [entry for source in sources if (entry := source.rows.get(row)) is not None]
     if found:

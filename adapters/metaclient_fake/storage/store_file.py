@@ -18,7 +18,7 @@ class StoreFile:
     """An HFile: rows in order, and the sequence id of the flush that made it.
 
     Everything but ``is_deleted`` is fixed. A daughter's file holds the parent's own rows (HBase's reference files,
-    ``HalfStoreFileReader``), but only those of its half: after a later merge the others must not come back.
+    ``HalfStoreFileReader``), but only those of its half: after a later merge the other rows must not reappear.
     """
 
     name: str
@@ -28,7 +28,7 @@ class StoreFile:
     size: int
     is_reference: bool = False
     is_bulk_loaded: bool = False
-    #: Set when the archive's cleaner took it: a replica that still lists it has waited too long to refresh.
+    #: Set when the archive's cleaner deleted the file: a replica that still lists it has waited too long to refresh.
     is_deleted: bool = False
 
     @classmethod

@@ -1,7 +1,7 @@
-"""Stores a server's write-ahead log: what was appended, what of it is synced, and which regions still need it.
+"""Stores a server's write-ahead log: the appended entries, which of them are synced, and which regions need them.
 
 Mirrors ``FSHLog`` and ``SequenceIdAccounting`` as far as a region can tell: entries become durable at ``sync``, a crash
-loses the tail that was not synced, a log that was taken away (lease recovery during log splitting) refuses to grow.
+loses the entries that were not synced, a fenced log (lease recovery during log splitting) refuses appends.
 A log consists of files; a file whose entries are all flushed moves to the archive at the next roll.
 
 DIVERGENCE: a file keeps the entries of each region together, because recovery asks for nothing else; the order between
@@ -42,7 +42,7 @@ ROLL_BYTES = 128 * 1024 * 1024
 #: The size of an entry whose cells have not been counted.
 UNKNOWN_BYTES = -1
 
-#: What one write did to one row of one family: packed, or the row and the memstore's own cells.
+#: The cells that one write put into one row of one family: packed, or the row and the memstore's own cells.
 LoggedRow: TypeAlias = PackedRow | tuple[bytes, tuple[Cell, ...]]
 
 
@@ -60,7 +60,7 @@ def bytes_of(logged: LoggedRow) -> int:
 
 
 class MarkerKind(enum.Enum):
-    """Entries that tell about a region instead of carrying its data (``WALEdit`` meta edits)."""
+    """Kinds of entries that record an event of a region instead of data (``WALEdit`` meta edits)."""
 
     START_FLUSH = "START_FLUSH"
     COMMIT_FLUSH = "COMMIT_FLUSH"
@@ -74,7 +74,7 @@ class MarkerKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """What a marker says; ``flush_sequence_id`` is -1 for CANNOT_FLUSH, the open sequence id for REGION_OPEN."""
+    """The event of a region; ``flush_sequence_id`` is -1 for CANNOT_FLUSH, the open sequence id for REGION_OPEN."""
 
     kind: MarkerKind
     flush_sequence_id: int = -1
@@ -83,7 +83,7 @@ class Marker:
 
 
 class WalEntry(NamedTuple):
-    """One atomic change of one region. :attr:`edits` is what it did, cell by cell.
+    """One atomic change of one region. :attr:`edits` lists its cells.
 
     A named tuple because each write of a region with replicas makes one: a frozen dataclass takes four times as long.
     """
@@ -94,7 +94,7 @@ class WalEntry(NamedTuple):
     write_time_ms: int
     rows: tuple[LoggedRow, ...] = ()
     marker: Marker | None = None
-    cell_bytes: int = UNKNOWN_BYTES  # of all cells, where the writer has counted them; ``data_bytes`` always knows
+    cell_bytes: int = UNKNOWN_BYTES  # of all cells, if the writer has counted them; ``data_bytes`` counts if not
     nonce: tuple[int, int] | None = None  # group and nonce of the increment or append, to recognise a repetition
 
     @property
@@ -126,18 +126,18 @@ LoggedEntry: TypeAlias = WalEntry | PackedRow
 
 
 class RegionEdits:
-    """What one file of a log has of one region, in sequence order. Written under that region's update lock."""
+    """The entries of one region in one file of a log, in sequence order. Written under that region's update lock."""
 
     __slots__ = ("entries", "highest", "region", "synced", "table", "times")
 
     def __init__(self, region: str, table: bytes) -> None:
         self.region = region
         self.table = table
-        #: A row stands for the entry that wrote nothing else.
+        #: A packed row stands for an entry that has no other row.
         self.entries: list[LoggedEntry] = []
         self.times = array("q")  # write_time_ms of each
-        self.highest = -1  # sequence id of the newest data; markers hold nothing that a flush must save
-        self.synced = 0  # entries that a crash leaves
+        self.highest = -1  # sequence id of the newest data; markers have no data to flush
+        self.synced = 0  # number of entries that survive a crash
 
     def lose_unsynced(self) -> int:
         """Drop the entries that a crash loses; return their number."""
@@ -184,8 +184,8 @@ class Wal:
 
     Appends of one region come in sequence order under that region's lock; those of different regions may interleave.
     There is no lock here: each region writes to a list of its own. Rolls take turns (``_roll_turns``), and readers get
-    all files as one tuple. The two races that remain (an append with a roll, an append with a crash) are settled where
-    they are noted.
+    all files as one tuple. The two remaining races (an append with a roll, an append with a crash) are handled in
+    :meth:`append_logged` and :meth:`_sync`.
     """
 
     def __init__(self, name: str = "wal", *, roll_bytes: int = ROLL_BYTES) -> None:
@@ -258,7 +258,7 @@ class Wal:
         file.size += size
         if file is not self._file:
             # Another region's thread rolled the log meanwhile, and the old file may be archived without this entry
-            # being flushed. Twice in the log does no harm: replaying it writes the same cells.
+            # being flushed. A duplicate in the log is harmless: replaying it writes the same cells.
             self.append_logged(region, table, logged, sequence_id, now_ms, size, is_synced=is_synced)
         elif not is_synced:
             self._late.add(edits)
@@ -282,10 +282,10 @@ class Wal:
         while self._late:
             try:
                 late = self._late.pop()
-            except KeyError:  # another region's thread was faster, and does the same
+            except KeyError:  # another region's thread took the last one, and syncs it
                 break
             late.synced = len(late.entries)
-        if self._closed_because is not None:  # asked last: a crash in between must not be taken for a success
+        if self._closed_because is not None:  # checked last: a crash in between must not count as a success
             raise self._unsyncable()
         file = self._file
         if file.size > self._roll_bytes:
@@ -295,16 +295,16 @@ class Wal:
         return ServerStopped(f"cannot sync {self.name}: {self._closed_because}", may_have_applied=True)
 
     def flushed(self, region: str, sequence_id: int) -> None:
-        """Everything of ``region`` up to ``sequence_id`` is in store files: the log need not keep it."""
+        """Record that all entries of ``region`` up to ``sequence_id`` are in store files and not needed any more."""
         self._flushed[region] = max(sequence_id, self._flushed.get(region, -1))
 
     def forget(self, region: str) -> None:
-        """The region was closed in order: nothing of it needs this log."""
+        """Record that no entry of ``region`` is needed any more, because it was flushed and closed."""
         kept = [file.regions[region].highest for file in self.files if region in file.regions]
         self._flushed[region] = max(kept, default=-1)
 
     def roll(self) -> list[WalFile]:
-        """Begin a new file; returns the files that went to the archive because all in them is flushed.
+        """Begin a new file; return the files that were archived because all their entries are flushed.
 
         Returns an empty list without a new file when another thread is rolling the log, or when the log is closed.
         """
@@ -326,9 +326,9 @@ class Wal:
     def _roll_in_turn(self) -> list[WalFile]:
         """Swap the files; the caller has the turn.
 
-        Whether a file is empty or flushed is asked after the swap, and asked once for each file: a writer that still
-        adds to the old file notices the swap and appends again, and a flush that ends meanwhile cannot take a file
-        out of the log without putting it into the archive.
+        Whether a file is empty or flushed is checked after the swap, and once per file: a writer that still appends to
+        the old file notices the swap and appends again, and a flush that ends meanwhile cannot remove a file from the
+        log without archiving it.
         """
         self._rolls += 1
         made = WalFile(f"{self.name}.{self._rolls}")
@@ -351,7 +351,7 @@ class Wal:
         return all(flushed.get(region, -1) >= edits.highest for region, edits in list(file.regions.items()))
 
     def regions_to_flush(self, files_max: int) -> list[str]:
-        """Return the regions that keep the oldest file, if there are too many files (hbase.regionserver.maxlogs)."""
+        """Return the regions that still need the oldest file, if there are too many (hbase.regionserver.maxlogs)."""
         old = self._files[:-1]
         if len(old) <= files_max:
             return []
@@ -359,18 +359,18 @@ class Wal:
         return [region for region, edits in oldest if flushed.get(region, -1) < edits.highest]
 
     def crash(self, reason: str = "its server crashed") -> int:
-        """Lose what was not synced and refuse anything more; the number of entries lost. Idempotent."""
+        """Drop the entries that were not synced and refuse appends; return the number of lost entries. Idempotent."""
         if self._closed_because is not None:
             return 0
         self._closed_because = reason
         return sum([edits.lose_unsynced() for edits in list(self._file.regions.values())])
 
     def fence(self) -> int:
-        """Take the log away from a server that may still be alive, so that it can be split (lease recovery)."""
+        """Refuse appends of a server that may still be alive, so that the log can be split (lease recovery)."""
         return self.crash("it was fenced: its server was declared dead")
 
     def close(self) -> None:
-        """Sync and end in order."""
+        """Sync, then refuse appends."""
         if self._closed_because is None:
             self.sync()
             self._closed_because = "it was closed"

@@ -1,7 +1,7 @@
 """Decides how mutations are applied to a region: in which order, under which sequence id, with which outcome.
 
 A write, in order (HRegion.doMiniBatchMutate): checks; a sequence id from MVCC; append to the log; sync; memstore;
-MVCC completes, which tells the replicas and then moves the read point. The update lock of the region is held all along,
+MVCC completes, which notifies the replicas and then moves the read point. The region's update lock is held throughout,
 so read-modify-write needs no row locks, and a write whose sync fails never reaches the memstore.
 
 DIVERGENCE from HBase: one update lock instead of row locks; nothing under it blocks, as the log is memory.
@@ -45,7 +45,7 @@ __all__ = ["Writer"]
 
 
 class _Held:
-    """Stands for the update lock where the caller has it already."""
+    """A lock that does nothing, for calls whose caller already holds the update lock."""
 
     def acquire(self) -> bool:
         return True
@@ -80,16 +80,16 @@ class Writer:
     def mutate(
         self, mutation: Mutation, nonce_group: int = 0, is_repetition: bool = False, *, not_before_ms: int = 0
     ) -> Result | None:
-        """Apply one mutation; the new values of an increment or append.
+        """Apply one mutation; return the new values of an increment or append.
 
         ``is_repetition``: an increment or append was applied before, and only its current values are read.
-        ``not_before_ms``: puts that leave the time to the server get at least this one, whatever its clock says.
+        ``not_before_ms``: the minimum timestamp of puts that have none, even if the server's clock is behind it.
         """
         region = self._region
         region.check_writable(mutation.row)
         now_ms = region.time_ms()
         if now_ms == self._last_ms:
-            now_ms = self._last_ms  # all cells of one millisecond share one object, which saves 32 bytes a row
+            now_ms = self._last_ms  # all cells of one millisecond share one object, which saves 32 bytes per row
         else:
             self._last_ms = now_ms
         put_ms = now_ms if now_ms > not_before_ms else not_before_ms
@@ -119,7 +119,7 @@ class Writer:
         return self._mutations.row_mutations(mutation, now_ms, self._newest, put_ms=put_ms)
 
     def _durability_of(self, mutation: Delete | RowMutations) -> Durability:
-        """The strongest that a part asks for."""
+        """Return the strongest durability that a part requests."""
         parts = mutation.mutations if isinstance(mutation, RowMutations) else (mutation,)
         wanted = [self._resolved(part.durability) for part in parts]
         return max(wanted, key=_strength, default=Durability.USE_DEFAULT)
@@ -128,7 +128,7 @@ class Writer:
         return self._default_durability if durability is Durability.USE_DEFAULT else durability
 
     def _newest(self, row: bytes, column: bytes, versions: int) -> Sequence[Cell]:
-        """The newest cells of a column as they are now; the lock is held."""
+        """Return the current newest cells of a column; the lock is held."""
         store, column = self._mutations.column(column)
         query = StoreQuery.of(
             store.family,
@@ -156,9 +156,8 @@ class Writer:
         unlogged: Sequence[Edit] = (),
         nonce: tuple[int, int] | None = None,
     ) -> None:
-        """Log, apply and show edits under one sequence id; the lock is held. ``unlogged`` ones skip the log.
-
-        A failure on the way gives the sequence id up, so that later writes become readable.
+        """Log and apply edits under one sequence id, and complete it; the lock is held. ``unlogged`` ones skip the log.
+        A failure completes the sequence id without data, so that later writes become readable.
         """
         if durability is Durability.USE_DEFAULT:
             durability = self._default_durability
@@ -193,7 +192,7 @@ class Writer:
             log.mvcc.complete_and_tell(sequence_id, hook, entry, entry.cell_bytes)
 
     def _forget_older(self, edits: Sequence[Edit]) -> None:
-        """A counter keeps one version in the memstore, as HBase's upsert does for families of one version."""
+        """Keep one version of each counter in the memstore, as HBase's upsert does for families of one version."""
         smallest = self._region.smallest_read_point()
         for store, row, cells, _, _ in edits:
             if store.family.max_versions == 1:
@@ -202,7 +201,7 @@ class Writer:
         self._region.memstore_bytes = sum([store.memstore.size for store in self._region.stores])
 
     def batch(self, mutations: Sequence[Mutation]) -> list[Outcome]:
-        """An outcome for each mutation. Neighbouring puts and deletes share one sequence id and one sync."""
+        """Return one outcome per mutation. Neighbouring puts and deletes share one sequence id and one sync."""
         outcomes: list[Outcome] = [None] * len(mutations)
         index = 0
         while index < len(mutations):
@@ -220,9 +219,9 @@ class Writer:
             return error
 
     def _mini_batch(self, mutations: Sequence[Mutation], start: int, outcomes: list[Outcome]) -> int:
-        """Apply the puts and deletes from ``start`` on together; where the next other mutation is."""
+        """Apply the puts and deletes from ``start`` on together; return the index of the next other mutation."""
         now_ms = self._last_ms = self._region.time_ms()
-        groups: dict[bool, list[Edit]] = {True: [], False: []}  # by: written to the log?
+        groups: dict[bool, list[Edit]] = {True: [], False: []}  # True: edits that are written to the log
         applied: list[int] = []
         durability = Durability.SKIP_WAL
         index = start
@@ -260,7 +259,7 @@ class Writer:
     def check_and_mutate(
         self, check: Check, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False
     ) -> bool:
-        """Apply ``mutation`` if the check holds, with nothing in between; whether it did."""
+        """Apply ``mutation`` if the check holds, atomically; return True if it was applied."""
         if check.row != mutation.row:
             raise RequestRefused(
                 f"a check of row {keys.printable(check.row)} cannot guard row {keys.printable(mutation.row)}"
@@ -269,14 +268,14 @@ class Writer:
         stored = self._newest(check.row, check.column, 1)
         if not is_met(check, stored):
             return False
-        # A put that passed its check must not be written behind the value that it was checked against (HBASE-14054).
+        # A put that passed its check must not get an older timestamp than the value that was checked (HBASE-14054).
         not_before_ms = stored[0].timestamp if stored else 0
         self.mutate(mutation, nonce_group, is_repetition, not_before_ms=not_before_ms)
         return True
 
 
 def _logged(edit: Edit, sequence_id: int) -> LoggedRow:
-    """What the log keeps of an edit: the row as the memstore will have it, where it is new there."""
+    """Return what the log keeps of an edit: a packed row if the row is new in the memstore, else row and cells."""
     store, row, cells, size, is_plain = edit
     if is_plain and is_packable(cells, size) and row not in store.memstore.active.rows:
         return packed(row, cells, sequence_id)
@@ -292,7 +291,7 @@ def _strength(durability: Durability) -> int:
 
 
 def _table_durability(descriptor: TableDescriptor) -> Durability:
-    """The table's attribute DURABILITY; what it does not say is SYNC_WAL."""
+    """Return the table's attribute DURABILITY; SYNC_WAL if it is missing, unknown or USE_DEFAULT."""
     named = dict(descriptor.attributes).get("DURABILITY", "SYNC_WAL").upper()
     found = Durability.__members__.get(named, Durability.SYNC_WAL)
     return Durability.SYNC_WAL if found is Durability.USE_DEFAULT else found

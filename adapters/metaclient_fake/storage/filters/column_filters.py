@@ -51,7 +51,7 @@ class FirstKeyOnlyFilter(Filter):
 
 
 class FamilyFilter(Filter):
-    """Cells of families whose name compares as told."""
+    """Cells of families whose name meets the comparison."""
 
     def __init__(self, comparison: Comparison) -> None:
         self._comparison = comparison
@@ -61,7 +61,7 @@ class FamilyFilter(Filter):
 
 
 class QualifierFilter(Filter):
-    """Cells whose qualifier compares as told."""
+    """Cells whose qualifier meets the comparison."""
 
     def __init__(self, comparison: Comparison) -> None:
         self._comparison = comparison
@@ -73,8 +73,8 @@ class QualifierFilter(Filter):
 class MultipleColumnPrefixFilter(Filter):
     """Cells whose qualifier begins with one of several prefixes.
 
-    As in HBase only the last of those that sort before the qualifier counts: ``b"z"`` begins with ``b""``, and is left
-    out when ``b"p"`` is a prefix, too. Without a prefix all cells pass.
+    As in HBase, only the last prefix that sorts before the qualifier is compared: ``b"z"`` begins with ``b""``, but is
+    excluded when ``b"p"`` is also a prefix. Without prefixes all cells pass.
     """
 
     gives_hints = True
@@ -96,7 +96,7 @@ class MultipleColumnPrefixFilter(Filter):
         return Code.SEEK_TO_HINT
 
     def hint(self, cell: Cell) -> Hint | None:
-        """Return the prefix that the last cell was before, whatever ``cell`` is: in a reversed scan OR asks again."""
+        """Return the next prefix after the last cell; ``cell`` gives the family only (OR asks again when reversed)."""
         return first_of(cell.family, self._hint)
 
 
@@ -108,7 +108,7 @@ class ColumnPrefixFilter(MultipleColumnPrefixFilter):
 
 
 class ColumnRangeFilter(Filter):
-    """Cells whose qualifier is between two; None = no bound."""
+    """Cells whose qualifier is between two bounds; None = no bound."""
 
     gives_hints = True
 
@@ -134,7 +134,7 @@ class ColumnRangeFilter(Filter):
 class TimestampsFilter(Filter):
     """Cells with one of these timestamps."""
 
-    gives_hints = True  # by its type; the filter language makes none that does
+    gives_hints = True  # as HBase's class; the filter language cannot create one that gives hints
 
     def __init__(self, timestamps: Sequence[int]) -> None:
         self._timestamps = frozenset(timestamps)

@@ -1,7 +1,7 @@
 """Decides how a filter's value compares with a stored one: binary, binaryprefix, regexstring, substring.
 
 A regular expression or substring that is not found counts as greater than the stored value, as in HBase
-(RegexStringComparator and SubstringComparator return 1); only DependentColumnFilter lets people see that.
+(RegexStringComparator and SubstringComparator return 1); only DependentColumnFilter makes that visible.
 
 DIVERGENCE: regular expressions are Python's, which agree with Java's in all that is common (no ``\\p{...}`` classes).
 """
@@ -33,7 +33,7 @@ OPERATORS: Mapping[bytes, Callable[[int], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """*stored* OP *given*, as people write it."""
+    """The comparison *stored* OP *given*."""
 
     operator: bytes
     comparator: Comparator
@@ -55,7 +55,7 @@ def _binary_prefix(given: bytes) -> Comparator:
 
 
 def _regex_string(given: bytes, flags: re.RegexFlag = re.NOFLAG) -> Comparator:
-    """Zero when the expression is found anywhere in the value; ASCII, because Java's ``\\w`` and ``\\d`` are."""
+    """Compare as equal when the expression matches anywhere in the value; ``\\w`` and ``\\d`` are ASCII, as in Java."""
     try:
         pattern = re.compile(given.decode("utf-8", "replace"), flags | re.DOTALL | re.ASCII)
     except re.error as error:
@@ -69,7 +69,7 @@ def _regex_string_no_case(given: bytes) -> Comparator:
 
 
 def _substring(given: bytes) -> Comparator:
-    """Zero when the value contains the text, whatever its case."""
+    """Compare as equal when the value contains the text; the case is ignored."""
     wanted = given.decode("utf-8", "replace").lower()
     return lambda stored: 0 if wanted in stored.decode("utf-8", "replace").lower() else -1
 
@@ -84,5 +84,5 @@ KINDS: Mapping[bytes, Callable[[bytes], Comparator]] = {
 
 
 def comparison(given: filter_arguments.Comparison) -> Comparison:
-    """Return the function of an operator and a comparator."""
+    """Return the comparison with the comparator function of ``given``."""
     return Comparison(given.operator, KINDS[given.kind](given.value))

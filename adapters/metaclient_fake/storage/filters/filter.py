@@ -1,14 +1,16 @@
-"""Decides nothing itself: the steps that every filter may take part in, and the codes that it answers with (Filter).
+"""Defines the interface of a filter (Filter): the steps of a scan that it takes part in, and the codes it returns.
 
 For each row, in order (RegionScannerImpl.nextInternal; ``filtered_row`` has the details):
 
-1. ``all_remaining``: nothing more is wanted, the scan ends;
-2. ``reset``, then ``drops_row_key``: the row goes, unread;
-3. ``cell`` for each cell, in each family: take it, skip it, skip ahead (a code); ``transformed`` for those taken;
-4. ``row_cells`` and ``drops_row``, with the whole row in hand, where ``has_row_step``.
+1. ``all_remaining``: if True, the scan ends;
+2. ``reset``, then ``drops_row_key``: if True, the row is dropped without being read;
+3. ``cell`` for each cell of each family returns a code: include, skip, or skip ahead; ``transformed`` changes the
+   included cells;
+4. ``row_cells`` and ``drops_row`` decide on the whole row, if ``has_row_step``.
 
-Families that a filter does not need (``needs_family``) are read on demand, after all this and only for rows that
-passed: a row that has nothing else is never seen (hbase.hregion.scan.loadColumnFamiliesOnDemand, on by default).
+Families that a filter does not need (``needs_family``) are read on demand, after these steps and only for rows that
+passed: a row with cells in no other family is not returned (hbase.hregion.scan.loadColumnFamiliesOnDemand, on by
+default).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ __all__ = ["INCLUDES", "Code", "Filter", "Hint", "first_of", "place_of"]
 
 
 class Code(enum.Enum):
-    """What to do with a cell and where to go on (Filter.ReturnCode). ROW means: in this family."""
+    """What to do with a cell and which cell is next (Filter.ReturnCode). ROW means the row within this family."""
 
     INCLUDE = "INCLUDE"
     INCLUDE_AND_NEXT_COLUMN = "INCLUDE_AND_NEXT_COL"
@@ -44,12 +46,12 @@ def place_of(cell: Cell) -> Hint:
 
 
 def first_of(family: bytes, qualifier: bytes) -> Hint:
-    """Return where a column begins."""
+    """Return the place at which a column begins."""
     return (family + b":" + qualifier, -LATEST_TIMESTAMP)
 
 
 class Filter:
-    """Lets everything pass (FilterBase)."""
+    """The base class; passes all rows and cells (FilterBase)."""
 
     #: Whether step 4 matters; such a filter needs whole rows and cannot be combined with ``Scan.batch``.
     has_row_step: bool = False
@@ -62,25 +64,25 @@ class Filter:
         self.is_reversed = is_reversed
 
     def needs_family(self, family: bytes) -> bool:
-        """Return True if it must see this family's cells before it can decide (isFamilyEssential)."""
+        """Return True if the filter needs this family's cells to decide (isFamilyEssential)."""
         return True
 
     def reset(self) -> None:
-        """A new row begins."""
+        """Clear the state of the last row; called when a new row begins."""
 
     def all_remaining(self) -> bool:
-        """True: nothing from here on is wanted."""
+        """Return True if the scan can end here."""
         return False
 
     def drops_row_key(self, row: bytes) -> bool:
-        """True: this row is not wanted."""
+        """Return True if this row is dropped because of its key."""
         return False
 
     def cell(self, row: bytes, cell: Cell) -> Code:
         return Code.INCLUDE
 
     def hint(self, cell: Cell) -> Hint | None:
-        """Return where to go on after SEEK_TO_HINT."""
+        """Return the place at which to continue after SEEK_TO_HINT."""
         return None
 
     def transformed(self, cell: Cell) -> Cell:
@@ -90,5 +92,5 @@ class Filter:
         return cells
 
     def drops_row(self) -> bool:
-        """True: after all, this row is not wanted."""
+        """Return True if this row is dropped after all of its cells were seen."""
         return False

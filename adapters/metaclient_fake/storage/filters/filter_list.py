@@ -1,9 +1,9 @@
-"""Decides by other filters: AND, OR, SKIP (the whole row) and WHILE (the rest of the scan).
+"""Combines filters: AND, OR, SKIP (drops the whole row) and WHILE (ends the scan).
 
-AND asks its parts in their order, until one lets the cell not pass: those behind it never see that cell (HBASE-20565),
-but for parts that may give a hint. It takes the longest step that was asked for, or goes to the farthest hint
-(FilterListWithAND). OR takes the shortest: a part that asked for a
-longer one is not shown the cells in between (FilterListWithOR).
+AND asks its parts in order until one excludes the cell. The parts after it do not see that cell (HBASE-20565), except
+parts that may give a hint. AND takes the longest step that a part returned, or goes to the farthest hint
+(FilterListWithAND). OR takes the shortest step: a part that returned a longer one is not shown the cells in between
+(FilterListWithOR).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _EXCLUDE = (Code.SKIP, Code.NEXT_COLUMN, Code.NEXT_ROW)
 
 
 class _FilterList(Filter):
-    """What AND and OR share."""
+    """The base class of AND and OR."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         self._filters = tuple(filters)
@@ -54,7 +54,7 @@ class _FilterList(Filter):
 
 
 class AndFilter(_FilterList):
-    """What all parts let pass."""
+    """Passes the cells that all parts pass."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         super().__init__(filters)
@@ -68,7 +68,7 @@ class AndFilter(_FilterList):
         return any(part.all_remaining() for part in self._filters)
 
     def drops_row_key(self, row: bytes) -> bool:
-        """Ask all parts, because they follow the rows. A part that may give a hint keeps the row."""
+        """Ask all parts, because each tracks the rows. The row is kept if a part that gives hints does not drop it."""
         is_dropped = is_kept = False
         for part in self._filters:
             if part.all_remaining():
@@ -88,7 +88,7 @@ class AndFilter(_FilterList):
         return Code.SEEK_TO_HINT if self._hinting else code
 
     def _code(self, row: bytes, cell: Cell) -> tuple[int, Code]:
-        """Return how many parts were asked until one let the cell not pass, and the longest step of those."""
+        """Return how many parts were asked until one excluded the cell, and the longest step that they returned."""
         step = 0
         for asked, part in enumerate(self._filters, 1):
             if part.all_remaining():
@@ -117,7 +117,7 @@ class AndFilter(_FilterList):
 
 
 class OrFilter(_FilterList):
-    """What any part lets pass."""
+    """Passes the cells that any part passes."""
 
     def __init__(self, filters: Sequence[Filter]) -> None:
         super().__init__(filters)
@@ -149,7 +149,7 @@ class OrFilter(_FilterList):
         return _shortest(codes)
 
     def _still(self, index: int, cell: Cell) -> Code | None:
-        """Return the code of a part that has not been reached yet: it asked to go further than this cell."""
+        """Return the previous code of a part whose step goes beyond this cell; None if the part must be asked."""
         previous = self._previous[index]
         if previous is None:
             return None
@@ -195,7 +195,7 @@ def _shortest(codes: Sequence[Code]) -> Code:
 class SkipFilter(Filter):
     """Drops the whole row when one of its cells does not pass.
 
-    As in HBase the filter inside is not told that the scan is reversed, and its hints go no further.
+    As in HBase, ``set_reversed`` is not forwarded to the inner filter, and its hints are ignored.
     """
 
     has_row_step = True
@@ -224,7 +224,7 @@ class SkipFilter(Filter):
 
 
 class WhileMatchFilter(Filter):
-    """Ends the scan when the first thing does not pass. Reversal and hints as for :class:`SkipFilter`."""
+    """Ends the scan at the first row or cell that does not pass. Reversal and hints as for :class:`SkipFilter`."""
 
     def __init__(self, inner: Filter) -> None:
         self._inner = inner

@@ -1,19 +1,20 @@
-"""Decides what a filter leaves of a scan's rows (its part of RegionScannerImpl, StoreScanner, UserScanQueryMatcher).
+"""Decides which rows and cells of a scan pass a filter (in RegionScannerImpl, StoreScanner, UserScanQueryMatcher).
 
-What HBase's scanners show to a filter is more than what the reader would see without one:
+HBase's scanners show a filter more than a reader would see without one:
+
 
 1. A row is shown (``drops_row_key``) when a family that the filter needs has *stored* something of it, even if all of
    that is deleted, expired, or of other columns or times than those that are read.
 2. The cells of a row whose key was dropped are shown to the filter, too, before the next row (nextRow); not in a
    reversed scan, which seeks.
-3. A filter that wants nothing more in the middle of a row closes the family's scanner for the rest of the scan
-   (DONE_SCAN), even if the filter begins anew with the next row (ColumnCountGetFilter).
+3. A filter whose ``all_remaining`` becomes True in the middle of a row closes the family's scanner for the rest of the
+   scan (DONE_SCAN), even if the filter would pass cells of the next row (ColumnCountGetFilter).
 4. A reversed scan follows no hints.
 5. A column without a qualifier is never skipped: markers of the whole family may stand between its versions, so that
    the scanner goes on with its next cell (ScanQueryMatcher.getKeyForNextColumn, HBASE-18471).
 
-DIVERGENCE: 5 is so for what is in the memstore; in a store file HBase may skip to the next column, or not, as the
-file's index has it.
+DIVERGENCE: point 5 is HBase's behaviour for cells in the memstore. In a store file, HBase may skip to the next column
+or not, depending on the file's index.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ __all__ = ["FamilyCells", "RowFiltering", "filtered_row"]
 
 
 class FamilyCells(NamedTuple):
-    """One family of a row: what the reader would see of it, and whether anything at all is stored."""
+    """One family of a row: the cells that are visible without a filter, and whether any cell is stored."""
 
     family: bytes
     cells: Sequence[Cell]
@@ -36,13 +37,13 @@ class FamilyCells(NamedTuple):
 
 
 def filtered_row(condition: Filter, row: bytes, families: Sequence[Sequence[Cell]], max_versions: int) -> list[Cell]:
-    """Return the cells of one row that pass, family by family; empty when the row goes."""
+    """Return the cells of one row that pass, family by family; empty when the row is dropped."""
     known = [FamilyCells(cells[0].family, cells) for cells in families if cells]
     return RowFiltering(condition, max_versions).row(row, known)
 
 
 class RowFiltering:
-    """A filter on its way through the rows of one scan. ``max_versions`` counts what has passed."""
+    """The state of a filter in one scan. ``max_versions`` limits the versions of a column that passed."""
 
     def __init__(self, condition: Filter, max_versions: int, *, is_reversed: bool = False) -> None:
         self._condition = condition
@@ -52,7 +53,7 @@ class RowFiltering:
         self.closed: frozenset[bytes] = frozenset()
 
     def row(self, row: bytes, families: Sequence[FamilyCells]) -> list[Cell]:
-        """Return the cells of the next row that pass; empty when the row goes."""
+        """Return the cells of the next row that pass; empty when the row is dropped."""
         condition = self._condition
         stored = [one for one in families if one.is_stored and one.family not in self.closed]
         needed = [one for one in stored if condition.needs_family(one.family)]
@@ -69,7 +70,7 @@ class RowFiltering:
             return []
         if condition.has_row_step:
             cells = condition.row_cells(cells)
-        # A row that lost all its cells in that step is not asked about, and may get cells of the other families.
+        # ``drops_row`` is not called for a row that lost all cells in that step; it may get cells of other families.
         if cells and condition.drops_row():
             return []
         on_demand = [one for one in stored if one not in needed]

@@ -10,7 +10,7 @@ __all__ = ["InclusiveStopFilter", "PageFilter", "PrefixFilter", "RowFilter"]
 
 
 class RowFilter(Filter):
-    """Rows whose key compares as told."""
+    """Rows whose key meets the comparison."""
 
     def __init__(self, comparison: Comparison) -> None:
         self._comparison = comparison
@@ -31,7 +31,7 @@ class RowFilter(Filter):
 
 
 class PrefixFilter(Filter):
-    """Rows that begin with a prefix; ends the scan behind them."""
+    """Rows that begin with a prefix; ends the scan after them."""
 
     def __init__(self, prefix: bytes) -> None:
         self._prefix = prefix
@@ -60,7 +60,7 @@ class PrefixFilter(Filter):
 
 
 class InclusiveStopFilter(Filter):
-    """Rows up to and with a stop row."""
+    """Rows up to and including a stop row."""
 
     def __init__(self, stop_row: bytes) -> None:
         self._stop_row = stop_row
@@ -79,7 +79,7 @@ class InclusiveStopFilter(Filter):
 
 
 class PageFilter(Filter):
-    """So many rows, *in each region*: the client must count, too."""
+    """At most ``size`` rows *per region*: the client must count the rows of all regions."""
 
     has_row_step = True
 

@@ -16,12 +16,12 @@ __all__ = [
 
 
 def _column(family: bytes, qualifier: bytes) -> bytes | None:
-    """The column's name; None for a family that cannot be: ``a:b`` with ``c`` is not the column ``b:c`` of ``a``."""
+    """Return the column's name; None if ``family`` has a colon: ``a:b`` with ``c`` is not column ``b:c`` of ``a``."""
     return None if b":" in family else family + b":" + qualifier
 
 
 class ValueFilter(Filter):
-    """Cells whose value compares as told."""
+    """Cells whose value meets the comparison."""
 
     def __init__(self, comparison: Comparison) -> None:
         self._comparison = comparison
@@ -31,7 +31,7 @@ class ValueFilter(Filter):
 
 
 class ColumnValueFilter(Filter):
-    """The cells of one column whose value compares as told, and no others."""
+    """The cells of one column whose value meets the comparison, and no others."""
 
     def __init__(self, family: bytes, qualifier: bytes, comparison: Comparison) -> None:
         self._family = family
@@ -53,9 +53,9 @@ class ColumnValueFilter(Filter):
 
 
 class SingleColumnValueFilter(Filter):
-    """Whole rows in which one column's value compares as told; rows without the column pass, unless told not to.
+    """Whole rows in which one column's value meets the comparison.
 
-    The column must be among those that are read, or it counts as missing.
+    Rows without the column pass, unless ``drops_missing``. A column that is not read counts as missing.
     """
 
     has_row_step = True
@@ -100,7 +100,7 @@ class SingleColumnValueExcludeFilter(SingleColumnValueFilter):
 
 
 class DependentColumnFilter(Filter):
-    """Cells that have the timestamp of a cell in one column, whose value may have to compare as told."""
+    """Cells with the timestamp of a cell in one column, whose value meets the comparison if there is one."""
 
     has_row_step = True
 
