@@ -1,4 +1,4 @@
-"""Region replication: how a primary pushes its edits to its replicas, and what they make of it (HBASE-26233)."""
+"""Region replication: how a primary pushes its edits to its replicas, and how they apply them (HBASE-26233)."""
 
 from metaclient_fake.config.region_replication import ReplicationConfig
 from metaclient_fake.region_replication.buffer_manager import BufferManager

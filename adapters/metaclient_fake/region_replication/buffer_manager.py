@@ -1,13 +1,15 @@
 """Decides whether a server may buffer one more edit for replicas: one limit for all of its sinks, soft and hard.
 
 Mirrors RegionReplicationBufferManager. Above the soft limit the region with the most pending bytes is flushed, by one
-worker without a queue: its flush start lets its sink forget what it held. At the hard limit the asking sink is refused.
+worker without a queue: the start of the flush lets its sink drop its pending edits. At the hard limit the sink that
+asks is refused.
 
 DIVERGENCES:
 
-- a sink that is refused has the sink that holds most give way (HBASE-26233), and asks again. HBase 3.x drops the edits
-  of the sink that asks, so that one edit of a quiet region costs it its replicas while a busy one fills the memory;
-- an edit that would cross the hard limit is not counted first and taken back later, so that the total never is above
+- a sink that is refused makes the sink with the most pending bytes drop edits (HBASE-26233), and asks again. HBase 3.x
+  drops the edits of the sink that asks, so that one edit of a quiet region fails its replicas while a busy region
+  fills the memory;
+- an edit that would cross the hard limit is not counted first and subtracted later, so that the total never exceeds
   the limit.
 """
 
@@ -26,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 class Holder(Protocol):
-    """A sink, as far as the buffer is concerned."""
+    """The methods of a sink that the buffer calls."""
 
     @property
     def droppable_bytes(self) -> int: ...
@@ -58,7 +60,7 @@ class BufferManager:
         self.flushes = 0
 
     def reserve(self, size: int) -> bool:
-        """Count ``size`` bytes; False when there is no room for them."""
+        """Reserve ``size`` bytes; return False if they would exceed the hard limit."""
         with self._lock:
             total = self.pending_bytes + size
             if total <= self._soft_bytes:
@@ -69,7 +71,7 @@ class BufferManager:
         return self._reserve_tight(size)
 
     def _reserve_tight(self, size: int) -> bool:
-        """Above the soft limit, where time does not matter any more."""
+        """Reserve ``size`` bytes above the soft limit: the slow path, which also starts a flush."""
         with self._lock:
             has_room = self.pending_bytes + size <= self._hard_bytes
             if has_room:
@@ -87,7 +89,7 @@ class BufferManager:
         return self.pending_bytes + size <= self._hard_bytes
 
     def make_room(self, size: int) -> None:
-        """Have sinks give way, the one that holds most first, until there is room for ``size`` bytes.
+        """Make sinks drop edits, the one with the most bytes first, until ``size`` bytes are within the hard limit.
 
         Each sink is asked at most once. The caller holds no sink's lock.
         """
@@ -110,7 +112,7 @@ class BufferManager:
             assert self.pending_bytes >= 0, "more bytes were released than reserved"
 
     def _begin_flush(self) -> bool:
-        """One job at a time; those that come while it runs are dropped."""
+        """Return True if a flush is to be started; False while another one runs. The lock is held."""
         if self._is_flushing:
             return False
         self._is_flushing = True

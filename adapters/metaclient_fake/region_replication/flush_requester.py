@@ -1,12 +1,12 @@
-"""Decides when a primary flushes for the sake of its replicas: soon after a failure, but not more often than allowed.
+"""Decides when a primary flushes for its replicas: soon after a failure, but not more often than allowed.
 
 Mirrors RegionReplicationFlushRequester (3.x): the first request runs at once; one that comes within the
 minimum interval of the last waits for its end; a flush that starts meanwhile and covers it makes it superfluous.
 
 DIVERGENCES:
 
-- replicas that open ask here, too, and share one flush: requests are gathered for a moment. They are
-  not held up by the interval, which is about replicas that fail again and again;
+- replicas that open request a flush here, too, and share one: their requests are collected for ``gather_s``. They do
+  not wait for the interval, which is for replicas that fail repeatedly;
 - a failure of a replica that is not online anywhere waits for the interval even if it is the first: such a replica asks
   by itself when it opens;
 - the remaining time is not cut to whole seconds;
@@ -32,7 +32,7 @@ _BUSY_PAUSE_S = 1.0
 
 
 class FlushRequester:
-    """The flush requests of one sink. ``flush`` is run in a task of its own and says whether it did flush."""
+    """The flush requests of one sink. ``flush`` runs in its own task and returns True if it has flushed."""
 
     def __init__(
         self, runtime: Runtime, flush: Callable[[], bool], *, interval_s: float, gather_s: float, name: str = ""

@@ -1,4 +1,4 @@
-"""Decides how region replication is shown: as a JSON-able picture and as metrics.
+"""Decides how region replication is reported: as JSON-able values and as metrics.
 
 The metrics are observable gauges: they are read by a collection, and cost nothing when no SDK is set up. Names
 are here and in ``docs/replication.md``; a test keeps both equal.
@@ -46,16 +46,16 @@ class SinkPlace(Protocol):
     """The owner of all sinks: the cluster."""
 
     def sinks(self) -> Iterable[tuple[str, str, Sink]]:
-        """Server, table and sink, of everything that is open."""
+        """Return server, table and sink of each open primary that has a sink."""
         ...
 
     def buffers(self) -> Iterable[tuple[str, int]]:
-        """Server and the bytes that its sinks hold."""
+        """Return each server and the bytes that its sinks hold."""
         ...
 
 
 def sink_picture(server: str, table: str, sink: Sink, now: float) -> dict[str, object]:
-    """One primary and its replicas, as ``FakeCluster.status()`` shows them."""
+    """Return the state of one primary and its replicas, as part of ``FakeCluster.status()``."""
     requester = sink.requester
     return {
         "table": table,

@@ -1,7 +1,7 @@
-"""Stores the batches that are on their way although their queues have gone on without them (see ``replica_queue``).
+"""Stores the batches in flight that do not belong to their queue any more (see ``replica_queue``).
 
-The sink's log may forget their entries; the bytes stay counted here until the batches are answered, each entry once
-however many batches carry it.
+The sink's log may drop their entries; the bytes stay counted here until the batches are answered, each entry once
+even if several batches contain it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Orphans:
 
     def __init__(self) -> None:
         self._batches: list[Batch] = []
-        #: Entries that the log forgot: position -> size, number of batches that carry it.
+        #: Entries that the log has dropped: position -> size, number of batches that contain it.
         self._held: dict[int, tuple[int, int]] = {}
         #: The bytes of those entries.
         self.held_bytes = 0
@@ -36,7 +36,7 @@ class Orphans:
             self._batches.append(batch)
 
     def hold(self, first: int, sizes: Sequence[int]) -> int:
-        """Keep the entries in flight from position ``first`` on, which the log forgets; return their bytes."""
+        """Count the entries in flight from position ``first`` on, which the log drops; return their bytes."""
         bytes_before = self.held_bytes
         for position, size in enumerate(sizes, first):
             holders = sum(1 for batch in self._batches if batch.end - len(batch.entries) <= position < batch.end)
@@ -46,7 +46,7 @@ class Orphans:
         return self.held_bytes - bytes_before
 
     def forget(self, batch: Batch) -> int:
-        """Forget an answered batch; return the bytes that no batch holds any more."""
+        """Remove an answered batch; return the bytes that no batch holds any more."""
         self._batches.remove(batch)
         freed = 0
         for position in range(batch.end - len(batch.entries), batch.end):

@@ -1,7 +1,7 @@
-"""Stores the edits of one primary that replicas have not acknowledged, and where each replica is in them.
+"""Stores the edits of one primary that replicas have not acknowledged, and the position of each replica in them.
 
-An edit is stored once, however many replicas wait for it. It is forgotten when every healthy replica has acknowledged
-it. Nothing here locks, sends or asks for a flush: :class:`metaclient_fake.region_replication.sink.Sink` does.
+An edit is stored once, however many replicas wait for it. It is dropped when every healthy replica has acknowledged
+it. This module does not lock, send or request flushes: :class:`metaclient_fake.region_replication.sink.Sink` does.
 """
 
 from __future__ import annotations
@@ -58,11 +58,11 @@ class PendingEdits:
         self.sizes.append(size)
 
     def queue(self, replica_id: int) -> ReplicaQueue | None:
-        """Return the queue of a replica; None when the region has no such replica (any more)."""
+        """Return the queue of a replica; None if the region does not have this replica (any more)."""
         return self.queues[replica_id - 1] if 0 < replica_id <= len(self.queues) else None
 
     def drop(self) -> None:
-        """Count an entry that no replica gets, so that positions go on."""
+        """Count an entry that is sent to no replica, so that positions stay correct."""
         self.first += 1
         for queue in self.queues:
             queue.dropped += 1
@@ -70,7 +70,7 @@ class PendingEdits:
     # -- heal and fail -----------------------------------------------------------------------------------------
 
     def begin_anew(self, covered: int, replica_count: int, *, drops_all: bool) -> None:
-        """Everything up to sequence number ``covered`` is in files or will be: heal queues, and empty the long ones."""
+        """Heal failed queues and empty long ones: entries up to sequence id ``covered`` are, or will be, in files."""
         self._resize(replica_count)
         end = self.end
         for queue in self.queues:
@@ -95,7 +95,7 @@ class PendingEdits:
         logger.info("%s: replica %d is healthy again from %d on", self._name, queue.replica_id, covered)
 
     def _jump(self, queue: ReplicaQueue, end: int, covered: int) -> None:
-        """Drop what is queued for a replica; its batch in flight stays in flight."""
+        """Drop the queued entries of a replica; its batch in flight stays in flight."""
         if queue.sent == end:
             return
         self.miss(queue, queue.acked)  # not from ``sent``: the batch in flight may be lost, too
@@ -133,7 +133,7 @@ class PendingEdits:
                 self.fail(queue, why)
 
     def abandon(self) -> None:
-        """Forget what is queued; batches that are in flight become orphans."""
+        """Drop the queued entries; batches in flight become orphans."""
         end = self.end
         for queue in self.queues:
             if queue.batch is not None:
@@ -170,7 +170,7 @@ class PendingEdits:
             self.queues.pop()
 
     def trim(self) -> int | None:
-        """Forget what every healthy replica has acknowledged; return the freed bytes, None if nothing was forgotten."""
+        """Drop the entries that every healthy replica has acknowledged; return their bytes, None if there are none."""
         end = self.end
         base = min([queue.acked for queue in self.queues if queue.state is not _FAILED], default=end)
         count = base - self.first
@@ -215,7 +215,7 @@ class PendingEdits:
         return self.entries[start : start + count], size
 
     def fill(self, batch: Batch, room: int, room_bytes: int) -> None:
-        """Extend a batch that is about to be sent with the entries that follow it, if nothing has come in between."""
+        """Extend a batch that is about to be sent with the entries that follow it, unless its queue has moved on."""
         queue = self.queue(batch.replica_id)
         if queue is None or queue.batch is not batch or queue.sent != batch.end or batch in self.orphans:
             return
@@ -227,13 +227,13 @@ class PendingEdits:
         batch.end = queue.sent
 
     def settle(self, queue: ReplicaQueue, batch: Batch) -> None:
-        """The batch has ended and does not fail its queue: the next one may be sent."""
+        """Make the queue idle after a batch that does not fail it: the next batch may be sent."""
         queue.become(QueueState.IDLE)
         self.idle += 1
         queue.acked = max(queue.acked, batch.end)
 
     def acknowledge(self, queue: ReplicaQueue, batch: Batch) -> None:
-        """The replica has applied the batch."""
+        """Record that the replica has applied the batch."""
         queue.acked_sequence_id = max(queue.acked_sequence_id, batch.last_sequence_id)
         has_gap = queue.missed_from is not None or not queue.has_caught_up
         if has_gap and batch.fills_gap_since(queue.healed_sequence_id):
@@ -241,7 +241,7 @@ class PendingEdits:
             queue.has_caught_up = True
 
     def statuses(self, now: float) -> list[ReplicaStatus]:
-        """Return the replicas as they are now."""
+        """Return the current status of each replica."""
         end = self.end
         return [
             queue.status(

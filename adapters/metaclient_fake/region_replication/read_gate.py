@@ -3,11 +3,11 @@
     WAITING --start of a flush of all families--> STARTED --its end, or a later flush's--> OPEN
     WAITING, STARTED --nothing to flush, or the primary was opened--> OPEN
 
-The start counts because edits that came after it were sent here, and the files of its end have what came before. The
-end of a flush whose start went to the replica's old place proves nothing.
+The start of the flush is required: edits after it were sent to this replica, and the files of its end have all edits
+before it. The end of a flush whose start was sent to the replica's old server proves nothing.
 
-DIVERGENCE: HBase (3.x) lets a replica be read as soon as the primary has answered its request for a flush, whether or
-not the files have been looked at here; its older ``replay`` path waits as we do.
+DIVERGENCE: HBase (3.x) lets a replica be read as soon as the primary has answered its request for a flush, even if the
+replica has not listed the files yet; its older ``replay`` path waits, as this gate does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["GateState", "ReadGate"]
 
 
 class GateState(enum.Enum):
-    """What a replica has seen of its primary since it opened."""
+    """Which markers of its primary a replica has seen since it opened."""
 
     WAITING = "waiting"
     STARTED = "started"
@@ -30,7 +30,7 @@ class GateState(enum.Enum):
 class ReadGate:
     """One replica's permission to be read; it opens once, and stays open.
 
-    ``is_open``: reads need no permission. What the replica has seen of its primary is followed all the same.
+    ``is_open``: reads need no permission. The markers are tracked all the same.
     """
 
     __slots__ = ("_families", "_is_free", "_started_id", "state")
@@ -47,11 +47,11 @@ class ReadGate:
 
     @property
     def has_caught_up(self) -> bool:
-        """Whether the replica has had everything of its primary at some moment since it opened."""
+        """True if the replica has had all edits of its primary at some time since it opened."""
         return self.state is GateState.OPEN
 
     def observe(self, marker: Marker) -> None:
-        """A marker has been replayed."""
+        """Update the state after a marker was replayed."""
         if self.state is GateState.OPEN:
             return
         if marker.kind in (MarkerKind.CANNOT_FLUSH, MarkerKind.REGION_OPEN):

@@ -1,4 +1,4 @@
-"""Decides which batches a replica applies, in which order, and what the markers change.
+"""Decides which batches a replica applies and in which order, and passes markers to the read gate.
 
 Mirrors RSRpcServices.replicateToReplica and HRegion.replayWALEntry (3.x): batches of one region one after the
 other (waiting at most until the call's deadline), old entries skipped, markers applied by
@@ -6,10 +6,10 @@ other (waiting at most until the call's deadline), old entries skipped, markers 
 
 DIVERGENCE: a batch carries its primary's *epoch*, a number that grows with each open of the primary.
 
-- An older epoch is refused: a primary that was replaced and does not know it sends no edits to replicas.
-- A newer one makes the replica begin anew from the files (HBASE-18070: "replicas reset on primary reopen"): what only
-  the dead primary knew (SKIP_WAL) goes, and sequence ids may start lower than they were. HBase compares sequence ids
-  alone, so that after such a crash it skips the new primary's entries until their numbers have caught up.
+- An older epoch is refused: replicas take no edits from a primary that was replaced without noticing it.
+- A newer epoch makes the replica restart from the files (HBASE-18070: "replicas reset on primary reopen"): edits that
+  only the dead primary had (SKIP_WAL) are dropped, and sequence ids may be lower than before. HBase compares sequence
+  ids only, so that after such a crash it skips the new primary's entries until their ids are higher again.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ logger = logging.getLogger(__name__)
 
 
 class Replayed:
-    """What a batch changed, for an index over the region."""
+    """The changes that a batch made, for an index over the region."""
 
     __slots__ = ("entries", "files_as_of", "is_anew", "saw_files")
 
     def __init__(self) -> None:
-        #: Those that were new, without markers.
+        #: The entries that were new, without markers.
         self.entries: list[LoggedEntry] = []
         self.saw_files = False
         self.is_anew = False
-        #: The files that were listed have everything that was acknowledged before; None when none were, or not known.
+        #: The listed files have all edits acknowledged before this instant; None if no files were listed, or not known.
         self.files_as_of: float | None = None
 
     @property
@@ -64,7 +64,7 @@ class Replay:
         self._is_busy = False
 
     def apply(self, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> Replayed:
-        """Apply a batch, whole and in order; repeating it does nothing."""
+        """Apply a whole batch, in order; a repeated batch has no effect."""
         if not self._are_ours(entries):
             raise NotServingRegion(f"the entries are not all of {self._primary}")
         self._take_turn(deadline)
@@ -76,9 +76,9 @@ class Replay:
                 self._turn.notify()
 
     def has_applied(self, epoch: int, sequence_id: int) -> bool:
-        """Return True if this copy has all that its primary of this epoch knows that its replica has.
+        """Return True if this copy has applied the entries of this epoch's primary up to ``sequence_id``.
 
-        A copy that was opened since then, or that was left behind on a server that is taken for dead, has not.
+        A copy that was opened since then, or is on a server that was declared dead, has not.
         """
         if self.epoch != epoch or not self.gate.has_caught_up:
             return False

@@ -1,4 +1,4 @@
-"""Stores where one replica is in its primary's stream of edits: what it has, what is on its way, what it misses.
+"""Stores the position of one replica in its primary's edits: acknowledged edits, edits in flight, missing edits.
 
     IDLE --send--> SENDING --answered--> IDLE
       |               |
@@ -7,9 +7,9 @@
 A position counts the entries that the primary handed over since it opened. A queue holds no entries itself: it is a
 place in the sink's log, so that an edit is stored once, however many replicas wait for it.
 
-A batch that is still on its way when its queue fails or jumps ahead is an orphan: its answer only gives its memory
-back. Whatever it does at the replica is harmless: the files of the flush contain it, and entries that are older than
-what was replayed are skipped there.
+A batch that is still in flight when its queue fails or jumps ahead is an orphan: its response only frees its memory.
+It is harmless at the replica: the files of the flush contain its edits, and the replica skips entries that are older
+than the last one that it replayed.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["Acknowledged", "Batch", "QueueState", "ReplicaQueue", "ReplicaStatus
 
 
 class QueueState(enum.Enum):
-    """What a replica's queue is doing."""
+    """The states of a replica's queue."""
 
-    IDLE = "idle"  # healthy, nothing on its way
-    SENDING = "sending"  # healthy, one batch on its way
+    IDLE = "idle"  # healthy, no batch in flight
+    SENDING = "sending"  # healthy, one batch in flight
     FAILED = "failed"  # skipped until a flush of all families starts
 
-    __hash__ = object.__hash__  # an enum's own is a call of Python, and each batch asks for several
+    __hash__ = object.__hash__  # Enum.__hash__ is Python code, and each batch needs several hashes
 
 
 _TRANSITIONS: dict[QueueState, frozenset[QueueState]] = {
@@ -43,9 +43,9 @@ _TRANSITIONS: dict[QueueState, frozenset[QueueState]] = {
 
 
 class Batch:
-    """Entries on their way to one replica; ``end`` is the position after the last of them.
+    """Entries in flight to one replica; ``end`` is the position after the last of them.
 
-    It grows under the sink's lock until it is carried (:meth:`Sink.fill`), and does not change any more then.
+    A batch grows under the sink's lock until it is sent (:meth:`Sink.fill`), and does not change afterwards.
     """
 
     __slots__ = ("end", "entries", "epoch", "has_marker", "replica_id", "size")
@@ -62,7 +62,7 @@ class Batch:
 
     @staticmethod
     def cut(sizes: Sequence[int], bytes_max: int) -> tuple[int, int]:
-        """Bytes and number of the first entries up to the one that reaches the limit."""
+        """Return bytes and number of the first entries, up to the one that reaches the limit."""
         total = 0
         for count, size in enumerate(sizes, 1):
             total += size
@@ -82,7 +82,7 @@ class Batch:
 def _brings_files(entry: LoggedEntry, flush_sequence_id: int) -> bool:
     """Return True if a replica that has applied the entry has all files up to that flush.
 
-    A marker from before the flush does not count: it may be on its way while the flush makes the gap.
+    A marker from before the flush does not count: it may be in flight while the flush causes the gap.
     """
     marker = entry.marker
     if marker is None:
@@ -143,7 +143,7 @@ class ReplicaQueue:
         self.state = state
 
     def status(self, *, end: int, queue_bytes: int, missing_since: float, now: float) -> ReplicaStatus:
-        """Return what can be said now; ``end`` is the position after the newest entry."""
+        """Return the current status; ``end`` is the position after the newest entry."""
         batch = self.batch
         return ReplicaStatus(
             replica_id=self.replica_id,
@@ -166,10 +166,10 @@ class ReplicaQueue:
 
 
 class Acknowledged(NamedTuple):
-    """What a replica had at one moment, from its primary's side.
+    """The edits that a replica has, as its primary knows them.
 
-    Everything that was acknowledged to clients before ``as_of`` is in the replica that has applied this primary's
-    (``epoch``) entries up to ``sequence_id``.
+    A replica that has applied this primary's (``epoch``) entries up to ``sequence_id`` has all edits that were
+    acknowledged to clients before ``as_of``.
     """
 
     as_of: float
@@ -179,7 +179,7 @@ class Acknowledged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStatus:
-    """What can be said of one replica at one moment, from its primary's side."""
+    """The status of one replica, as its primary knows it."""
 
     replica_id: int
     state: str

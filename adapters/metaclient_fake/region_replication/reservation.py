@@ -13,8 +13,8 @@ _CREDITS = 1024
 class Reservation:
     """The share of one sink in its server's buffer. Guarded by the sink's lock.
 
-    ``reserved`` are the bytes of pending entries, of batches that are held, and the credit. ``credit`` are the bytes
-    that are reserved and not used yet; it is public because every put takes from it.
+    ``reserved`` counts the bytes of pending entries, of orphaned batches, and the credit. ``credit`` counts the bytes
+    that are reserved and not used yet; it is public because every put subtracts from it.
     """
 
     def __init__(self, buffer: BufferManager, pending_bytes_max: int) -> None:
@@ -43,7 +43,7 @@ class Reservation:
         return False
 
     def give_back(self, size: int, *, is_empty: bool) -> None:
-        """Return the bytes of entries that are forgotten; ``is_empty``: the sink has no pending entries."""
+        """Release the bytes of dropped entries; ``is_empty``: the sink has no pending entries."""
         self.credit += size
         if is_empty or self._buffer.is_tight:
             size, self.credit = self.credit, 0

@@ -1,12 +1,12 @@
-"""Decides what a server's secondaries follow, their primaries' pushes or their files, and when they may be read.
+"""Decides how a server's secondaries are updated, by pushed edits or by files, and when they may be read.
 
-With region replication: reads stay off after an open until the markers of the primary say that nothing is missing
+With region replication: reads stay off after an open until the markers of the primary show that no edit is missing
 (:mod:`metaclient_fake.region_replication.read_gate`); the primary is notified of the open, and again until the markers
-come. Without it: RegionReplicaFlushHandler (reads stay off until the primary has flushed what only it knew) and
-StorefileRefresherChore (new files show after the period; a failure is borne until the files that are known could have
-been cleaned away, then reads go off; the next success turns them on again).
+come. Without it: RegionReplicaFlushHandler (reads stay off until the primary has flushed its memstore) and
+StorefileRefresherChore (new files are listed after the period; failures are tolerated until the archive could have
+deleted the listed files, then reads go off; the next success turns them on again).
 
-DIVERGENCES: the primary is asked for a flush again and again; HBase gives up after some retries and aborts the server.
+DIVERGENCES: the request for a flush is repeated until it succeeds; HBase aborts the server after some retries.
 A directory that has not changed is not read again.
 """
 
@@ -41,7 +41,7 @@ _MARKER_AWAITED_S = 1.0
 
 
 class _Secondary:
-    """One secondary and what it waits for: ``reads_after`` and ``empty_until`` are None when it waits for nothing."""
+    """One secondary; ``reads_after`` and ``empty_until`` are the instants it waits for, None when it does not wait."""
 
     __slots__ = (
         "complete_as_of",
@@ -66,11 +66,11 @@ class _Secondary:
         self.directory = directory
         self.replay = replay
         self.is_pushed_to = is_pushed_to
-        #: When the primary may be told (again) that we wait for a marker.
+        #: The instant from which the primary may be notified (again) that this replica waits for a marker.
         self.tell_after = now
         self.listed: tuple[StoreFile, ...] | None = None
         self.refreshed_at = now
-        #: Everything that was acknowledged before is in the files that were listed; None when that is not known.
+        #: All edits acknowledged before this instant are in the listed files; None when that is not known.
         self.complete_as_of: float | None = None
         self.index: MetaIndex | None = None
         self.reads_after: float | None = None
@@ -102,7 +102,7 @@ class Secondaries:
         self._on_waiting = on_waiting
         self._meta: dict[bytes, _Secondary] = {}
         self._user: dict[bytes, _Secondary] = {}
-        #: Those that wait for something; usually none, and then no chore looks.
+        #: The secondaries that wait; usually none, and then the chore does not run.
         self.waiting: dict[bytes, _Secondary] = {}
         #: A fault: no file can be listed.
         self.refresh_fails = False
@@ -110,7 +110,7 @@ class Secondaries:
     # -- coming and going --------------------------------------------------------------------------------------
 
     def opened(self, name: bytes, region: Region, directory: RegionDirectory, index: MetaIndex | None) -> None:
-        """Take over a region that was just opened; reads stay off until they may be on."""
+        """Add a region that was just opened; its reads stay off while it must wait."""
         now, config = self._runtime.now(), self._config
         is_pushed_to = is_on(config.replication, region.descriptor)
         waits = config.wait_for_primary_flush and (not is_pushed_to or has_memstore_replication(region.descriptor))
@@ -142,7 +142,7 @@ class Secondaries:
     # -- what primaries push -----------------------------------------------------------------------------------
 
     def replay(self, name: bytes, epoch: int, entries: Sequence[LoggedEntry], deadline: float) -> None:
-        """Apply a batch; a marker in it may be what reads wait for."""
+        """Apply a batch, and enable reads if one of its markers allows it."""
         secondary = self._find(name)
         if secondary is None:
             raise NotServingRegion("the secondary is not online here")
@@ -155,7 +155,7 @@ class Secondaries:
             self._look_at(secondary, self._runtime.now())
 
     def _tell(self, secondary: _Secondary, now: float) -> None:
-        """Tell the primary that we have opened: as a task, for it may not answer."""
+        """Notify the primary that this replica has opened: in a task, because the primary may not answer."""
         if now < secondary.tell_after:
             return
         secondary.tell_after = float("inf")  # until this one has been answered
@@ -166,7 +166,7 @@ class Secondaries:
                 self._tell_primary(secondary.region.info)
                 wait_s = _MARKER_AWAITED_S
             except MetaClientError:
-                pass  # it is down, moving, or cut off: the chore tells it again
+                pass  # the primary is down, moving, or partitioned: the chore notifies it again
             finally:
                 secondary.tell_after = self._runtime.now() + wait_s
 
@@ -178,13 +178,13 @@ class Secondaries:
     # -- the refresher -----------------------------------------------------------------------------------------
 
     def refresh(self, *, meta: bool) -> None:
-        """One round over the copies of hbase:meta, or over those of user tables; read-only tables do not change."""
+        """Refresh the secondaries of hbase:meta, or those of user tables; read-only tables do not change."""
         for secondary in list((self._meta if meta else self._user).values()):
             if not secondary.region.descriptor.is_read_only:
                 self._refresh(secondary)
 
     def refresh_one(self, name: bytes) -> bool:
-        """One region, now; False when the server cannot."""
+        """Refresh one region now; return False if it is not here or the files cannot be listed."""
         secondary = self._find(name)
         return secondary is not None and self._refresh(secondary)
 
@@ -201,8 +201,8 @@ class Secondaries:
         return True
 
     def _read_directory(self, secondary: _Secondary) -> None:
-        as_of = secondary.directory.complete_as_of  # asked before the files are listed
-        # Listed before the region looks: a file that comes in between is seen next time, never forgotten.
+        as_of = secondary.directory.complete_as_of  # read before the files are listed
+        # Listed before the region lists them: a file that is added in between is noticed at the next refresh.
         listed = secondary.directory.all_files()
         secondary.refreshed_at = self._runtime.now()
         if listed != secondary.listed:
@@ -213,7 +213,7 @@ class Secondaries:
         secondary.complete_as_of = _later(secondary.complete_as_of, as_of)
 
     def refreshed_at(self) -> dict[bytes, float]:
-        """When each has last looked."""
+        """Return the instant of each secondary's last refresh."""
         return {
             name: secondary.refreshed_at
             for known in (self._meta, self._user)
@@ -221,9 +221,9 @@ class Secondaries:
         }
 
     def complete_as_of(self, name: bytes, known: Acknowledged | None) -> float | None:
-        """Everything that was acknowledged before this instant can be read here now; None when none is known.
+        """Return an instant: all edits acknowledged before it can be read here now; None when none is known.
 
-        ``known`` is what the primary said before, where it pushes. The files say it, too, wherever they come from.
+        ``known`` is the primary's earlier answer, if it pushes edits. The listed files give an instant, too.
         """
         secondary = self._find(name)
         if secondary is None or secondary.empty_until is not None:
@@ -237,11 +237,11 @@ class Secondaries:
 
     @property
     def are_waiting(self) -> bool:
-        """Is there one that may not be read yet?"""
+        """True if a secondary may not be read yet."""
         return any(secondary.reads_after is not None for secondary in list(self.waiting.values()))
 
     def look(self) -> None:
-        """Let those read, or stop pretending, whose time has come."""
+        """Enable reads of the waiting secondaries, or stop pretending they are empty, when their time has come."""
         if self.waiting:
             now = self._runtime.now()
             for secondary in list(self.waiting.values()):
@@ -277,7 +277,7 @@ class Secondaries:
         return None if secondary is None else secondary.replay
 
     def is_empty(self, name: bytes) -> bool:
-        """Does it pretend to know nothing?"""
+        """Return True if the secondary pretends to be empty."""
         return isinstance(self._online.get(name), EmptyRegion)
 
     # -- faults ------------------------------------------------------------------------------------------------
@@ -308,7 +308,7 @@ class Secondaries:
 
 
 def _mark(index: MetaIndex, region: Region, changed: Replayed) -> None:
-    """Tell the index of hbase:meta's copy what a batch has changed, after it has."""
+    """Mark the rows that a batch has changed in the index of a copy of hbase:meta."""
     if changed.is_anew:
         index.mark_all()
     if changed.saw_files:

@@ -1,9 +1,8 @@
-"""Decides how a batch gets to its replica: where it is now, how often and how long it is tried.
+"""Decides how a batch is sent to its replica: to which server, how often and how long it is tried.
 
-Mirrors AsyncRegionReplicationRetryingCaller: each attempt asks anew where the replica is; ``replicateToReplica`` is
-tried up to ``retries`` times more, with HBase's growing pauses, within one operation timeout that counts from the
-hand-over; a server that does not know the call is told to ``replay`` instead. A batch with a marker has the longer
-timeouts.
+Mirrors AsyncRegionReplicationRetryingCaller: each attempt locates the replica again; ``replicateToReplica`` is retried
+up to ``retries`` times, with HBase's growing pauses, within one operation timeout that starts at :meth:`send`; to a
+server that does not support this call, ``replay`` is sent instead. A batch with a marker has longer timeouts.
 
 :class:`SendSlots` bounds how many sends are in progress to one server: sends are blocking calls here, and a hung server
 with a thousand replicas must not take a thousand threads.
@@ -37,7 +36,7 @@ __all__ = ["ReplicaSender", "ReplicaTransport", "SendSlots"]
 
 logger = logging.getLogger(__name__)
 
-#: HConstants.RETRY_BACKOFF, as far as four attempts get.
+#: The first values of HConstants.RETRY_BACKOFF.
 _BACKOFF = (1, 2, 3, 5, 10, 20, 40, 100)
 
 
@@ -68,7 +67,7 @@ Refusal = Callable[[BaseException], object]
 
 
 class _Line:
-    """The jobs for one key: how many run, how many of those tell of their end just now, and what waits."""
+    """The jobs for one key: how many run, how many of those report their end just now, and which wait."""
 
     __slots__ = ("busy", "telling", "waiting")
 
@@ -79,10 +78,10 @@ class _Line:
 
 
 class SendSlots:
-    """At most so many jobs at a time for each key; the rest wait in line. ``_lock`` guards all lines.
+    """Runs at most ``slots`` jobs at a time per key; further jobs are queued. ``_lock`` guards all queues.
 
-    Telling of the end of one job usually brings the next one for the same server: it is left to the task that tells,
-    which is free in a moment, because waking another one costs as much as a batch.
+    Reporting the end of one job usually queues the next one for the same server. The reporting task runs that job
+    itself, because waking another task costs as much as a batch.
     """
 
     def __init__(self, runtime: Runtime, slots: int) -> None:
@@ -144,7 +143,7 @@ class SendSlots:
 
 
 class ReplicaSender:
-    """Carries the batches of one sink."""
+    """Sends the batches of one sink."""
 
     def __init__(
         self,
@@ -159,11 +158,11 @@ class ReplicaSender:
         self._config = config
         self._wire = wire
         self._slots = slots
-        #: hbase:meta does not wait in line behind user tables.
+        #: Part of the key of the slots: hbase:meta is not queued behind user tables.
         self._kind = kind
 
     def send(self, batch: Batch) -> Pending[None]:
-        """Begin; the answer is a success, or the last error."""
+        """Start sending a batch; the returned future completes, or fails with the last error."""
         answer: Pending[None] = self._runtime.pending(name="a batch")
         config = self._config
         has_marker = batch.has_marker
@@ -175,13 +174,13 @@ class ReplicaSender:
         return answer
 
     def _carried(self, answer: Pending[None], batch: Batch, deadline: float, rpc_s: float) -> Callable[[], object]:
-        """Try until it is there or there is no more time for it; how to say what became of it."""
+        """Send the batch, with retries until its deadline; return the function that reports the result."""
         try:
             if len(batch.entries) < self._config.batch_entries:
                 self._wire.fill(batch)
             self._try(batch, deadline, rpc_s)
         except MetaClientError as error:
-            return partial(answer.fail, error.with_traceback(None))  # whose frames hold the batch, and the answer
+            return partial(answer.fail, error.with_traceback(None))  # its frames would keep the batch in memory
         except BaseException as error:
             logger.exception("a batch for replica %d could not be sent", batch.replica_id)
             return partial(answer.fail, error)

@@ -1,8 +1,8 @@
 """Stores the sinks of one region server, and decides which regions have one.
 
 A primary has a sink when its table has more than one copy and replication is on for it; the sink lives as long as the
-region is open here. Nothing of it is persisted: after a crash or a move, the next open begins with an open marker, and
-files bring what was not sent (HBASE-18070).
+region is open here. A sink is not persisted: after a crash or a move, the next open begins with an open marker, and
+the replicas get the edits that were not sent as files (HBASE-18070).
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _META_FAMILIES = frozenset({b"info"})
 
 
 def is_on(config: ReplicationConfig, descriptor: TableDescriptor) -> bool:
-    """Do primaries of this table push to their replicas? (ServerRegionReplicaUtil; the general key includes meta.)"""
+    """Return True if primaries of this table push edits (ServerRegionReplicaUtil; the general key includes meta)."""
     if descriptor.region_replication < 2:
         return False
     return config.pushes_meta if descriptor.name == META_TABLE else config.pushes_user_tables
 
 
 def _has_sink(config: ReplicationConfig, descriptor: TableDescriptor) -> bool:
-    """``hbase:meta`` gets copies without being opened again: its primary is ready for them while it is alone."""
+    """Return True if a primary has a sink; ``hbase:meta`` has one even without replicas: they come without a reopen."""
     if descriptor.name == META_TABLE:
         return config.pushes_meta
     return is_on(config, descriptor)
 
 
 def has_memstore_replication(descriptor: TableDescriptor) -> bool:
-    """REGION_MEMSTORE_REPLICATION: without it only markers are sent."""
+    """Return the attribute REGION_MEMSTORE_REPLICATION; if it is false, only markers are sent."""
     return dict(descriptor.attributes).get("REGION_MEMSTORE_REPLICATION", "true").lower() != "false"
 
 
@@ -73,11 +73,11 @@ class PrimaryHost(Protocol):
     def flush_region(self, region: Region) -> bool: ...
 
     def is_running_or_wakes(self) -> bool:
-        """Wait while it hangs; False when it is not running any more."""
+        """Wait while the server hangs; return False if it is not running any more."""
         ...
 
     def call_server(self, host: str, function: Callable[[ReplicaHost], None], deadline: float) -> None:
-        """Run it on another server, over the network, with that server's handlers for replication."""
+        """Run a function on another server, over the network, with that server's handlers for replication."""
         ...
 
 
@@ -163,7 +163,7 @@ class ServerReplication:
             self.close_sink(name)
 
     def replica_opened(self, name: bytes, replica_id: int) -> None:
-        """A replica asks for the flush that lets it be read."""
+        """Request a flush for a replica that has opened; its reads wait for the markers."""
         sink = self.sinks.get(name)
         if sink is None:
             raise RequestRefused(f"{self._name} does not push the edits of this region")
@@ -193,7 +193,7 @@ class ServerReplication:
 
 
 class _Wire:
-    """One primary's way to its replicas (:class:`metaclient_fake.region_replication.sender.ReplicaTransport`)."""
+    """One primary's transport to its replicas (:class:`metaclient_fake.region_replication.sender.ReplicaTransport`)."""
 
     def __init__(self, host: PrimaryHost, directory: ReplicaDirectory, info: RegionInfo) -> None:
         self._host = host

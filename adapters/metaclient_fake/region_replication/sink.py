@@ -3,16 +3,16 @@
 Fed by :attr:`Region.on_commit`, in sequence order, under the region's update lock: :meth:`add` never blocks and never
 calls back. Steps for one edit:
 
-1. edits that are not replicated (families, tables without memstore replication) are left out;
+1. edits that are not replicated (families, tables without memstore replication) are skipped;
 2. the start of a flush of *all* families, or the marker "nothing to flush", heals: everything older is in files or
    will be, so failed and long queues restart with this marker;
 3. no healthy replica: the edit is dropped; a flush was asked for when the last one failed;
-4. memory is reserved; if the limit is reached, the region of this server with the most pending bytes gives way: its
-   replicas are failed, the ones that are furthest behind first;
+4. memory is reserved; if the limit is reached, replicas of this server's region with the most pending bytes are
+   failed, the ones that are furthest behind first;
 5. the edit goes into the log, and each replica without a batch in flight gets one.
 
 When a batch has failed: if a flush started since that covers it, nothing; else the replica is failed, its edits are
-dropped, and a flush is asked for. Nothing is ever resent and nothing is persisted: files fill every gap.
+dropped, and a flush is requested. Batches are not resent and not persisted: files fill every gap.
 
 Mirrors RegionReplicationSink (3.x). DIVERGENCES:
 
@@ -22,8 +22,8 @@ Mirrors RegionReplicationSink (3.x). DIVERGENCES:
 - at the hard limit replicas of the region that holds most are failed (HBASE-26233: "drop the edits for a region which
   has the most biggest size"), only as many as it takes, the slowest first (HBase 3.x: all of the region that asks);
 - "nothing to flush" covers everything before it, also for a batch that fails later (HBase resets its mark to -1);
-- the number of replicas is asked anew at each such flush (HBASE-18070), so that hbase:meta need not be reopened;
-- closing does not wait for batches on their way: each open of a primary has an epoch, and replicas refuse older ones.
+- the number of replicas is read again at each such flush (HBASE-18070), so that hbase:meta need not be reopened;
+- closing does not wait for batches in flight: each open of a primary has an epoch, and replicas refuse older ones.
 """
 
 from __future__ import annotations
@@ -155,8 +155,8 @@ class Sink:
             self._carry(batch)
 
     def _take_tight(self, entry: LoggedEntry, size: int, marker: Marker | None) -> Sequence[Batch]:
-        """Have the region with the most pending bytes give way, then take the entry; drop it if no replica is left."""
-        # Without our lock, because another sink's is taken. The region's update lock keeps other entries out.
+        """Make the sink with the most pending bytes drop edits, then add the entry, unless no replica is healthy."""
+        # Without this sink's lock, because another sink's is taken. The region's update lock excludes other entries.
         self._buffer.make_room(size)
         with self._lock:
             if self.state is not _RUNNING:
@@ -213,7 +213,7 @@ class Sink:
     # -- heal and fail -----------------------------------------------------------------------------------------
 
     def _begin_anew(self, sequence_id: int, marker: Marker) -> None:
-        """Everything before this entry is in files, or will be with the end of this flush."""
+        """Heal the queues: all edits before this entry are in files, or will be at the end of this flush."""
         is_start = marker.kind is MarkerKind.START_FLUSH
         covered = marker.flush_sequence_id if is_start else sequence_id - 1
         self.last_flushed_sequence_id = covered
@@ -225,7 +225,7 @@ class Sink:
         self.requester.record(covered)
 
     def _trim(self) -> None:
-        """Forget what every healthy replica has acknowledged."""
+        """Drop the entries that every healthy replica has acknowledged."""
         freed = self._pending.trim()
         if freed is not None:
             self._give_back(freed)
@@ -273,7 +273,7 @@ class Sink:
                 self.requester.request(batch.last_sequence_id, is_urgent=not isinstance(error, _NOT_ONLINE))
             return
         if error is not None:
-            # The flush that started since covers the loss, but only its end brings it there.
+            # The flush that started since covers the lost edits, but the replica gets them only at its end.
             self._pending.miss(queue, queue.acked)
             queue.dropped += len(batch.entries)
             queue.healed_sequence_id = self.last_flushed_sequence_id
@@ -339,7 +339,7 @@ class Sink:
 
     @property
     def needs_flush(self) -> bool:
-        """Whether replicas lack edits that only the files of a flush will bring."""
+        """True if replicas lack edits that they can get only from the files of a flush."""
         with self._lock:
             pending = self._pending
             return self._left_out_sequence_id > self.last_flushed_sequence_id or pending.healthy < len(pending.queues)
@@ -356,7 +356,7 @@ class Sink:
             return queue is not None and queue.is_healthy and queue.missed_from is None and queue.acked >= position
 
     def acknowledged(self, replica_id: int, families: frozenset[bytes] | None = None) -> Acknowledged | None:
-        """Return what this replica is known to have of some families, or of all.
+        """Return up to which instant and entry this replica has all edits of some families, or of all.
 
         None if that is not known: the sink has stopped, the replica has not caught up with this primary yet, or
         these families are not pushed.

@@ -1,4 +1,4 @@
-"""Describes the primary that a sink serves: its name, its families, and what of its edits is replicated."""
+"""Describes the primary that a sink serves: its name, its families, and which of its edits are replicated."""
 
 from __future__ import annotations
 
