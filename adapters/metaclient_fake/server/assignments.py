@@ -1,8 +1,8 @@
 """Decides how a region server opens and closes the regions that the master assigns to it.
 
 Mirrors AssignRegionHandler and UnassignRegionHandler (3.x). A region that is not online answers, in this order (as
-``HRegionServer.getRegionByEncodedName`` does): RegionMoved while the memory of a move lasts (120 s, naming the
-*requested* target, right or not, even while the region is on its way back), RegionOpening, NotServingRegion.
+``HRegionServer.getRegionByEncodedName`` does): RegionMoved for ``moved_memory_s`` after a move (120 s; it names the
+*requested* target, right or not, even while the region is moving back), RegionOpening, NotServingRegion.
 
 DIVERGENCE: a region that opens with references to a parent's files is compacted in the opening call, not soon after.
 """

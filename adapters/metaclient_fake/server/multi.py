@@ -1,7 +1,8 @@
 """Decides in which order the actions of one batch run on a server (RSRpcServices.multi).
 
-Region by region; within one, gets run at once, puts and deletes are held back and applied together when something
-else needs them applied or at the end. So a get after a put of the same row does not see it (HBase 2.6.1).
+The actions run region by region. Within a region, gets run at once. Puts and deletes are collected, and applied
+together before the next action of another kind (not a get) or at the end. So a get after a put of the same row does not
+see it (HBase 2.6.1).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ def run_batch(
     mutate: Callable[[bytes, Mutation], Outcome],
     apply: Callable[[bytes, Hosted, Sequence[Put | Delete]], Sequence[Outcome]],
 ) -> list[Outcome]:
-    """Return an outcome for each action, in their order; a region that is not here fails all of its actions."""
+    """Return an outcome per action, in their order; if a region is not online here, all of its actions fail."""
     outcomes: list[Outcome] = [None] * len(actions)
     for region_name, indexes in _by_region(actions).items():
         try:

@@ -1,6 +1,7 @@
-"""Stores which increments and appends were applied lately, so that one that is sent twice counts once.
+"""Stores which increments and appends were applied recently, so that one that is sent twice is applied once.
 
-Mirrors ServerNonceManager (2.6, 3.x). An operation is known by the group of its client and its nonce::
+Mirrors ServerNonceManager (2.6, 3.x). An operation is identified by the group of its client and its nonce::
+
 
     unknown --begin--> RUNNING --applied--> APPLIED --30 minutes later--> unknown
                           |
@@ -9,8 +10,8 @@ Mirrors ServerNonceManager (2.6, 3.x). An operation is known by the group of its
 A repetition that arrives while the operation is RUNNING waits for its end. If the operation was applied, the
 repetition is not; if the operation failed, the repetition runs in its place.
 
-As in HBase, a server that recovers a dead server's region learns the nonces from its log, but a region that moves in
-order has no log to be read: a repetition across a move is applied twice.
+As in HBase, a server that recovers a dead server's region reads the nonces from its log. After an orderly move there is
+no log to read, so that a repetition across a move is applied twice.
 
 DIVERGENCES: a repetition waits at most for one round of HBase's (30 s), then fails instead of waiting again. The number
 of nonces is bounded: beyond it, changes with a nonce are refused.

@@ -1,4 +1,4 @@
-"""Describes what a region server asks of the rest of its cluster."""
+"""Describes the calls that a region server makes to the rest of its cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Peers(ReplicaDirectory, Protocol):
         ...
 
     def acknowledged(self, name: bytes, families: frozenset[bytes] | None = None) -> Acknowledged | None:
-        """Return what the primary of this replica knows that the replica has; None if that is not known."""
+        """Return which edits the primary knows this replica to have; None if that is not known."""
         ...
 
     def server_at(self, host: str) -> RegionServer | None: ...

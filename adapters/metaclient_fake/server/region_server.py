@@ -43,7 +43,7 @@ _ABORTED = "org.apache.hadoop.hbase.regionserver.RegionServerAbortedException"
 
 
 class ServerState(enum.Enum):
-    """What a server's process is doing."""
+    """The states of a server's process."""
 
     RUNNING = "running"
     PAUSED = "paused"  # hung: accepts connections, never answers, does not renew its session
@@ -201,7 +201,7 @@ class RegionServer:
                 self._late_calls.append(call)
 
     def crash(self) -> None:
-        """Die as after kill -9: the memory and the log entries that were not synced are lost."""
+        """Stop as after kill -9: the memory and the log entries that were not synced are lost."""
         self._become(ServerState.DEAD)
         self.wal.crash()
         self.meta_wal.crash()
@@ -217,10 +217,10 @@ class RegionServer:
     def write_was_torn(self) -> None:
         """Abort, and be replaced by a new incarnation, because an exception cut a write off in the middle.
 
-        The caller's thread runs the server's code, so KeyboardInterrupt and what signal handlers raise can strike
-        between two changes that belong together. HBase aborts a server whose memory it cannot trust, too. Recovery
-        from the log shows the write wholly or not at all. If an exception interrupts this method, too, a second call
-        completes it.
+        The caller's thread runs the server's code, so KeyboardInterrupt and exceptions of signal handlers can be raised
+        between two changes that belong together. HBase, too, aborts a server whose memory may be inconsistent. After
+        recovery from the log, the write is applied completely or not at all. If an exception interrupts this method,
+        too, a second call completes it.
         """
         if self._network.is_closed:
             return

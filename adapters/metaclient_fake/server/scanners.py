@@ -60,7 +60,7 @@ class _OpenScanner:
         self.rows = scan.caching
         self.bytes_max = scan.max_result_bytes
         self.is_stale = is_stale
-        #: Everything that was acknowledged before this instant is in what the scanner shows; None when it is not known.
+        #: The scanner returns all edits that were acknowledged before this instant; None when it is not known.
         self.complete_as_of = complete_as_of
         self.sequence = 0
         self.is_busy = True
@@ -104,7 +104,7 @@ class Scanners:
         is_stale: bool,
         complete_as_of: float | None = None,
     ) -> ScanPage:
-        """Register the scanner and answer its first page; one that ends at once is never registered.
+        """Register the scanner and return its first page; a scanner that ends with it is not registered.
 
         A scanner that is not registered is closed; otherwise its region would keep it and its old versions.
         """
@@ -168,7 +168,7 @@ class Scanners:
         return len(late)
 
     def clear(self) -> None:
-        """Forget all of them: the server has ended, and its regions close their scanners."""
+        """Remove all scanners: the server has ended, and its regions close them."""
         with self._lock:
             self._open.clear()
 
@@ -220,7 +220,7 @@ class Scanners:
             self._close_lost(scanner_id)
 
     def _close_lost(self, scanner_id: int) -> None:
-        """Forget a scanner and close it, which never blocks; the lock is held."""
+        """Remove a scanner and close it, which never blocks; the lock is held."""
         scanner = self._open.pop(scanner_id, None)
         if scanner is not None:
             scanner.hosted.close()
