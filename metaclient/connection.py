@@ -305,7 +305,7 @@ class Connection:
     ) -> None:
         """Create a table. ``families`` maps a name to happybase's options (``max_versions``, ``time_to_live``, ...).
 
-        A family keeps 3 versions unless ``max_versions`` says otherwise, as with happybase.
+        A family keeps 3 versions unless ``max_versions`` is given, as with happybase.
         """
         if not isinstance(families, Mapping):
             raise TypeError(f"'families' must map family names to options, got {type(families).__name__}")

@@ -31,9 +31,9 @@
      +- RetriesExhausted               with .attempts
      +- BatchError                     with .failed: row -> error
 
-``disposition`` tells the caller what to do next. ``may_have_applied`` is True if a failed write may have been applied.
-Code that decides on attempts reads these two and the other properties of an error (``MetaClientError``), and never
-classes or messages.
+``disposition`` is the possible reaction to the error. ``may_have_applied`` is True if a failed write may have been
+applied. Code that decides on attempts reads these two and the other properties of an error (``MetaClientError``), and
+never classes or messages.
 """
 
 from __future__ import annotations

@@ -5,9 +5,9 @@ replicas come first, in the rotating order in which they are given, so that read
 them. Such a read makes no extra call and takes nothing from the hedge budget.
 
 A probe calls the primary first although it is slow. Probes start at most every half second, if the budget allows the
-hedge that the probe may need. After two seconds without a probe, the probe borrows the hedge; after ten seconds it
-starts without one. A client with ten reads per second or more, and a budget of 5 %, therefore probes at least every two
-seconds.
+hedge that the probe may need. After two seconds without a call of the server, the probe borrows the hedge; after ten
+seconds it starts without one. A client with ten reads per second or more, and a budget of 5 %, therefore probes at
+least every two seconds.
 
 >>> from metaclient.model import RegionInfo, RegionLocation, ServerName
 >>> places = [RegionLocation(RegionInfo(b"t").replica(n), ServerName(f"rs{n}", 16020)) for n in range(3)]

@@ -4,7 +4,7 @@ A hedge helps one read and is deducted from the budget. When a server hangs, eve
 and the budget is spent long before the hang is over. Therefore one outrun call is not cancelled: it is the *witness*.
 Once the witness has waited much longer than normal, its server counts as silent, and reads that another replica may
 answer call that replica first. The silence ends with the witness: a server that resumes answers it, and at a server
-that is gone it times out; then the next read tries the server again.
+that is down it times out; then the next read calls the server again.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class _Multi:
         kinds = set(map(type, actions))
         self.is_write = bool(kinds - {Get})
         self.discard: Callable[[object], None] | None = None
-        self._is_silent = not kinds & {Get, Increment, Append}  # puts and deletes return nothing
+        self._is_silent = not kinds & {Get, Increment, Append}  # the other actions return no result
         self._outcomes: list[Outcome] = [None] * len(actions)
         self._open: dict[int, None] = dict.fromkeys(range(len(actions)))  # without a final outcome, in order
         self._errors: dict[int, MetaClientError] = {}  # of the open actions: the error that counts

@@ -221,7 +221,7 @@ class Operations:
         is_write: bool = False,
         discard: Callable[[Any], None] | None = None,
     ) -> T:
-        """Make one attempt at a location; the answer must be a ``kind``. A raised error has it in ``place``."""
+        """Make one attempt at a location; the answer must be a ``kind``. A raised error carries the location."""
         timeout_s = self.config.rpc_write_timeout_s if is_write else self.read_timeout_s
         until = min(deadline, self._now() + timeout_s)
         try:

@@ -2,7 +2,7 @@
 
 The policies are :mod:`metaclient.attempts.latencies` (which servers are slow) and :mod:`metaclient.attempts.choice`
 (which replica is called first). HBase's own plan (``hedge_plan="all_at_once"``) always calls the primary first: with
-this plan no latency is recorded.
+this plan no latency per server is recorded.
 """
 
 from __future__ import annotations

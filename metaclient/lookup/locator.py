@@ -254,7 +254,7 @@ class Locator:
             return self._read_from_top(flight, lookup, until)
         try:
             return self._read_down(flight, lookup, until, rows=1)
-        except LocationUnknown:  # the row is a split parent, say: the region may be in the next one
+        except LocationUnknown:  # the row is a split parent, for example: the region may be in another row
             return None
 
     def _read_down(self, flight: Flight, lookup: Lookup, until: float, *, rows: int) -> RegionLocations | None:

@@ -59,7 +59,7 @@ class Reading(Generic[T]):
         self.meanings: dict[int, T] = {}
 
     def accept(self, replica: MetaReplica, page: MetaPage) -> MetaClientError | None:
-        """Judge a page; return None to accept it, or the error that the race goes on with."""
+        """Judge a page; return None to accept it, or the error with which the race continues."""
         self._health.record_lag(replica, page)
         meaning = judged(self._judge, page, replica.replica_id)
         if not isinstance(meaning, MetaClientError):

@@ -30,7 +30,7 @@ __all__ = ["MetaRegistry"]
 
 
 class MetaRegistry:
-    """The meta replicas that one connection knows."""
+    """The meta replicas of the cluster and their servers, as one connection last read them."""
 
     def __init__(
         self,

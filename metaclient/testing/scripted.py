@@ -48,7 +48,7 @@ from metaclient.testing.scripted_cluster import ScriptedCluster, is_stale
 
 __all__ = ["Call", "Rule", "ScriptedBackend", "backend_factory"]
 
-#: The most calls that are recorded; it bounds the memory. No test looks at more.
+#: The largest number of recorded calls, which bounds the memory. No test reads more.
 CALLS_MAX = 200_000
 
 
