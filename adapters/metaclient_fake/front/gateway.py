@@ -1,7 +1,8 @@
-"""The client inside of a gateway: finds regions, tries again, follows moves; as the Java client does in HBase's.
+"""The client inside a gateway: locates regions, retries, follows moves; as the Java client does in HBase's gateway.
 
-It is a connection of ours to the cluster, set to behave as HBase's where the two differ: no replicas of hbase:meta
-unless told so, hedged reads as HBase hedges them, no budget for retries. Values of the model go in, Results come out.
+It is a metaclient connection to the cluster, with settings that make it behave like HBase's client: no reads of
+hbase:meta's replicas by default, hedged reads as in HBase, no retry budget. It takes values of the model and returns
+Results.
 
 DIVERGENCE: a TIMELINE get of hbase:meta without a replica id goes to the primary.
 """
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GatewayClient"]
 
-#: How HBase's Java client differs from ours. Retries: as in the gateways of our local HBase, for the same reason: a
-#: client that waits for 15 of them (two minutes) has given up long before.
+#: The settings in which HBase's Java client differs from metaclient. Retries: as in the gateways of LocalHBase, because
+#: a client's own timeout is usually shorter than 15 retries (two minutes).
 GATEWAY_SETTINGS: Mapping[str, object] = {
     "meta_mode": "None",
     "meta_selector": "simple",
@@ -77,7 +78,7 @@ class GatewayClient:
     # -- rows --------------------------------------------------------------------------------------------------
 
     def get(self, table: bytes, get: Get, *, is_timeline: bool = False, replica_id: int | None = None) -> Result:
-        """``replica_id`` counts only together with TIMELINE, as in HBase's gets."""
+        """Return one row; ``replica_id`` has an effect only with TIMELINE, as in HBase's gets."""
         if table == META_TABLE:
             return self._get_meta(get, (replica_id or 0) if is_timeline else 0)
         if is_timeline:
@@ -117,7 +118,7 @@ class GatewayClient:
     def scan(
         self, table: bytes, scan: Scan, *, is_timeline: bool = False, replica_id: int | None = None
     ) -> Generator[Result, None, None]:
-        """Rows one after the other; exhaust it or close it. A replica id alone is enough, as in HBase 2.4 to 2.6.
+        """Yield rows; exhaust or close the generator. A replica id implies TIMELINE, as in HBase 2.4 to 2.6.
 
         ``limit`` counts rows also where ``batch`` cuts them into pieces, as in HBase.
         """
@@ -133,13 +134,13 @@ class GatewayClient:
         return self._locator.locate(table, row, deadline=self._operations.deadline(table), reload=reload)
 
     def regions(self, table: bytes) -> list[RegionLocations]:
-        """Read from hbase:meta (from the registry for hbase:meta itself), whatever is cached."""
+        """Read the locations from hbase:meta (from the registry for hbase:meta itself), not from the cache."""
         return self._locator.regions(table, deadline=self._operations.deadline(table))
 
     # -- tables ------------------------------------------------------------------------------------------------
 
     def table_names(self, pattern: str | None = None, *, system: bool = False) -> list[bytes]:
-        """Names that the pattern matches as a whole; ``default:t`` and ``t`` are one. ValueError for no pattern."""
+        """Return the names that fully match the pattern, as ``t`` or ``default:t``; ValueError for a bad pattern."""
         names = self.connection.tables()
         if system:
             names.insert(0, META_TABLE)
@@ -187,12 +188,12 @@ class GatewayClient:
         self._change("delete_namespace", b"", lambda: self.cluster.delete_namespace(name))
 
     def namespaces(self) -> list[str]:
-        """Ask the master, as everything else does: over the network, with retries."""
+        """Ask the master for the namespaces: over the network, with retries."""
         found = self._engine.admin("namespaces", self.backend.namespaces)
         return sorted(name.decode() for name in found)
 
     def _change(self, what: str, table: bytes, procedure: object) -> None:
-        """A procedure of the master: asked for over the network, and waited for; its regions are others afterwards."""
+        """Run a procedure of the master over the network, wait for it, and clear the table's cached locations."""
         self._engine.admin(what, self.backend._procedure, procedure)
         if table:
             self._locator.cache.clear(table)
@@ -215,7 +216,7 @@ def _whole_rows(pieces: Generator[Result, None, None], rows: int) -> Generator[R
 
 
 def _settings(config: Mapping[str, object]) -> Config:
-    """HBase's ways, except where a property says otherwise, be it with the value that is our default."""
+    """Return HBase's settings, except those that a property sets, even to metaclient's default."""
     properties = Config.of(config).properties
     warn_unread(properties, (), "the client inside of a gateway")
     given = fields_given(properties)

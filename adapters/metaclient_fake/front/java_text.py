@@ -1,14 +1,14 @@
-"""Words an error as HBase's gateways do: class, text, stack trace, attempts (recorded from HBase 2.6.1).
+"""Formats an error as HBase's gateways do: class, text, stack trace, attempts (recorded from HBase 2.6.1).
 
-1. Born in the gateway's own client (a table that is not there or is disabled, for data calls): the bare text.
-2. Raised on a server: ``Class: text`` and a stack trace. Thrift 1 puts the class in front once more, and the cause
-   behind it.
-3. Tried again and again: ``Failed after attempts=5, exceptions:`` and a line an attempt.
-4. A batch: ``Failed 2 actions: Class: 2 times, servers with issues: ...``, which may be tried again whatever it was.
+1. Raised in the gateway's own client (a table that is missing or disabled, for data calls): the text only.
+2. Raised on a server: ``Class: text`` and a stack trace. Thrift 1 adds the class once more before it, and the cause
+   after it.
+3. Retried: ``Failed after attempts=5, exceptions:`` and one line per attempt.
+4. A batch: ``Failed 2 actions: Class: 2 times, servers with issues: ...``, always marked as retryable.
 
-Thrift 2 sends the message alone, Thrift 1 the whole trace, which begins with the class of the exception itself. The
-adapter's error table (adapters/metaclient_thrift/errors.py) reads these texts; the unit tests send our errors through
-both.
+Thrift 2 sends the message only, Thrift 1 the whole trace, which begins with the class of the exception itself. The
+adapter's error table (adapters/metaclient_thrift/errors.py) reads these texts; the unit tests send metaclient's errors
+through both.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _REMOTE = _HBASE + "ipc.RemoteWithExtrasException"
 _NOT_DISABLED = str(TableNotDisabled.java_class)
 _NAMESPACE_EXISTS = _HBASE + "NamespaceExistException"
 _NO_NAMESPACE = _HBASE + "NamespaceNotFoundException"
-#: Calls that the master refuses; what others say of a table, the gateway's client has found out by itself.
+#: Calls that the master refuses; for other calls, the gateway's client itself detects a missing or disabled table.
 _BY_MASTER = frozenset(
     {
         "addColumnFamily",
@@ -65,13 +65,13 @@ _BY_MASTER = frozenset(
         "truncateTable",
     }
 )
-#: Stands where HBase's traces have their frames: nobody should look for this in Java.
+#: In place of the frames of HBase's traces; the text shows that there is no such Java code.
 FRAME = "\tat metaclient.fake.{where}(a fake HBase)"
 
 
 @dataclass(frozen=True, slots=True)
 class JavaError:
-    """An exception of HBase's: what Thrift 2 and Thrift 1 tell of it."""
+    """A Java exception of HBase, and its texts in Thrift 2 and Thrift 1."""
 
     java_class: str
     message: str
@@ -91,7 +91,7 @@ class JavaError:
 
 
 def java_class_of(error: MetaClientError) -> str:
-    """Return the Java class: the one that the fake named beside the text, else the one that the kind stands for."""
+    """Return the Java class: the one in ``error.detail``, else the one of the error's type."""
     detail = error.detail or ""
     if detail.startswith(("org.", "java.")) and " " not in detail and "\n" not in detail:
         return detail
@@ -100,7 +100,7 @@ def java_class_of(error: MetaClientError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AskedCall:
-    """What a call was about: texts name it."""
+    """The table, row and replica of a call, for the error texts."""
 
     table: bytes | None = None
     namespace: str = ""
@@ -110,7 +110,7 @@ class AskedCall:
 
 
 def of_call(method: str, error: MetaClientError, config: Config, now_ms: int, asked: AskedCall) -> JavaError:
-    """Return what a call of HBase's own client ends with."""
+    """Return the error with which a call of HBase's own client fails."""
     name = _name(asked.table)
     if isinstance(error, TableNotFound | TableExists):
         java = str(type(error).java_class)
@@ -141,7 +141,7 @@ def _of_state(method: str, name: str) -> JavaError:
 
 
 def server_error(error: MetaClientError) -> JavaError:
-    """Return what a server, or the master, has raised."""
+    """Return the error that a server, or the master, has raised."""
     return _raised(java_class_of(error), str(error), can_retry=error.disposition is not Disposition.FATAL)
 
 
@@ -168,7 +168,7 @@ def _exhausted(error: MetaClientError, config: Config, now_ms: int, asked: Asked
 
 
 def _attempts(error: MetaClientError, config: Config) -> Sequence[Attempt]:
-    """Return the attempts of the Java client: unlike ours, it goes on asking for a replica that does not exist."""
+    """Return the attempts of the Java client: unlike metaclient, it retries for a replica that does not exist."""
     if not isinstance(error, NoSuchReplica) or not error.attempts:
         return error.attempts
     first, elapsed_s, made = error.attempts[0], error.attempts[0].elapsed_s, []
@@ -179,7 +179,7 @@ def _attempts(error: MetaClientError, config: Config) -> Sequence[Attempt]:
 
 
 def _unplaced(asked: AskedCall) -> tuple[str, str]:
-    """Class and text for a replica that is on no server, or does not exist."""
+    """Return class and text for a replica that is on no server, or does not exist."""
     if asked.table == META_TABLE:
         return _HBASE + "HBaseIOException", f"There is no location for replica id #{asked.replica_id}"
     row, table = printable(asked.row), _name(asked.table)
@@ -197,7 +197,7 @@ def _cause(error: MetaClientError) -> BaseException | None:
 
 
 def _java_line(said: str, unplaced: tuple[str, str]) -> str:
-    """``NotServingRegion: text`` in Java's words."""
+    """Return ``NotServingRegion: text`` with the name of the Java class."""
     kind, _, text = said.partition(": ")
     if kind in (RegionOffline.__name__, NoSuchReplica.__name__):
         return ": ".join(unplaced)
@@ -206,7 +206,7 @@ def _java_line(said: str, unplaced: tuple[str, str]) -> str:
 
 
 def batch_error(failed: Sequence[MetaClientError], table: bytes) -> JavaError:
-    """Return the error of a batch in which some actions failed; it names no outcome of the others."""
+    """Return the error of a batch in which some actions failed; it does not contain the results of the others."""
     counted = Counter(_batch_cause(error, table) for error in failed)
     causes = ", ".join(f"{cause}: {count} time{'s' if count > 1 else ''}" for cause, count in counted.items())
     servers = sorted({str(error.place.server) for error in failed if error.place is not None})
@@ -219,7 +219,7 @@ def _batch_cause(error: MetaClientError, table: bytes) -> str:
     cause = _cause(error)
     if isinstance(cause, TableNotFound):
         return _name(table)
-    if isinstance(cause, TableDisabled):  # a batch never looks at the table's state
+    if isinstance(cause, TableDisabled):  # HBase's batches do not check the table's state
         return java_errors.simple_name(str(NotServingRegion.java_class))
     if not isinstance(cause, MetaClientError):
         cause = error

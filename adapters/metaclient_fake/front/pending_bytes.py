@@ -1,6 +1,6 @@
 """Bounds the memory that incomplete messages take, over all clients of all fronts of a cluster.
 
-Each message has a bound of its own, but a client may send all of a message except its end, and so may the next one.
+The size of each message is bounded, but many clients may each send all of a message except its end.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from metaclient_fake.front.listener import Client, shut_down
 
 __all__ = ["PendingBytes"]
 
-#: A client that holds less is not counted: the listener's number of clients bounds these.
+#: A client with fewer pending bytes is not counted: the listener's maximum number of clients bounds these.
 _FREE_BYTES = 128 * 1024
 #: A thread that waits in ``recv`` on a socket that was shut down wakes up at once; this is for a machine under load.
 _RELEASE_S = 30.0
 
 
 class PendingBytes:
-    """How many bytes of incomplete messages each client has sent.
+    """Counts the bytes of incomplete messages per client.
 
     One client alone may hold ``bytes_max``, the size of the largest message. Several share three quarters of that; the
     rest is for what they receive before it is counted, and for the allocator. When they hold more, the client that
@@ -40,7 +40,7 @@ class PendingBytes:
         return self._total
 
     def hold(self, client: Client, size: int) -> None:
-        """Note that ``client`` has sent ``size`` bytes of a message that is not complete; 0 when it is.
+        """Record that ``client`` has sent ``size`` bytes of an incomplete message; 0 when the message is complete.
 
         Raise ConnectionAbortedError if the client is disconnected for that.
         """

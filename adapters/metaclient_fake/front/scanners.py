@@ -1,7 +1,7 @@
-"""Stores the scanners that a gateway's clients have opened: numbered, bounded, and forgotten when nobody asks.
+"""Stores the scanners that a gateway's clients have opened: numbered, bounded, and closed when their lease expires.
 
-A number belongs to the gateway, not to the connection that got it. A scanner that nobody has asked for during the lease
-(HBase's hbase.client.scanner.timeout.period) is closed by whoever comes next, and at the latest by the sweeper.
+A scanner's number is valid on all connections of the gateway. A scanner that is not used during the lease (HBase's
+hbase.client.scanner.timeout.period) is closed by the next call that opens or misses a scanner, or by the sweeper.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["LEASE_S", "SCANNERS_MAX", "GatewayScanners", "OpenScanner"]
 
 _log = logging.getLogger(__name__)
 LEASE_S = 60.0
-#: Each may hold a page of rows and a scanner on a server; a gateway of HBase's has no bound but its heap.
+#: Each scanner may hold a page of rows and a scanner on a server; HBase's gateway is bounded only by its heap.
 SCANNERS_MAX = 10_000
 O = TypeVar("O")  # noqa: E741
 
@@ -36,7 +36,7 @@ class OpenScanner(Generic[O]):
         self._rows = rows
 
     def next(self, count: int) -> list[Result]:
-        """At most ``count`` results; fewer mean the end, after which there is nothing more."""
+        """Return at most ``count`` results; fewer results mean the end of the scan."""
         found: list[Result] = []
         with self.lock:
             while len(found) < count:
@@ -68,7 +68,7 @@ class GatewayScanners(Generic[O]):
         return len(self._open)
 
     def add(self, rows: Iterator[Result], options: O) -> int:
-        """Keep a scanner; its number. Overloaded when there are too many of them."""
+        """Add a scanner and return its number; raise Overloaded when there are too many."""
         self.expire()
         with self._lock:
             if len(self._open) >= self._scanners_max:
@@ -80,7 +80,7 @@ class GatewayScanners(Generic[O]):
             return made.number
 
     def take(self, number: int) -> OpenScanner[O] | None:
-        """Return the scanner of that number, its lease renewed; None when there is none, or none any more."""
+        """Return the scanner of that number and renew its lease; None if it does not exist or has expired."""
         with self._lock:
             found = self._open.get(number)
             now = self._runtime.now()
@@ -91,12 +91,12 @@ class GatewayScanners(Generic[O]):
         return None
 
     def drop(self, number: int) -> None:
-        """Forget one that has failed: what was lost must not look like the end of the scan."""
+        """Remove a scanner that has failed: its lost rows must not look like the end of the scan."""
         with self._lock:
             self._open.pop(number, None)
 
     def remove(self, number: int) -> bool:
-        """Close it; False when there was none."""
+        """Close a scanner; return False when there is none of that number."""
         with self._lock:
             found = self._open.pop(number, None)
         if found is None:
@@ -105,7 +105,7 @@ class GatewayScanners(Generic[O]):
         return True
 
     def expire(self) -> int:
-        """Close what nobody has asked for during a lease; how many. One that is being read is not late."""
+        """Close the scanners whose lease has expired, except those that are being read; return their number."""
         now = self._runtime.now()
         with self._lock:
             late = [one for one in self._open.values() if one.lease_until <= now]
@@ -122,6 +122,6 @@ class GatewayScanners(Generic[O]):
             _log.debug("scanner %d went with its cluster", scanner.number)
 
     def close(self) -> None:
-        """Forget all of them: the cluster's own leases end what is left on the servers."""
+        """Remove all scanners; the leases of the cluster close their scanners on the servers."""
         with self._lock:
             self._open.clear()

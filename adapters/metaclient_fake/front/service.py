@@ -33,12 +33,12 @@ _PROTOCOL_ERROR = 7  # TApplicationException.PROTOCOL_ERROR in libthrift
 
 
 class IllegalArgument(Exception):
-    """A runtime exception of Java's in the gateway: the client hears of an internal error, the log of the text."""
+    """A Java runtime exception in the gateway: the client gets an internal error, the text is logged."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Method:
-    """What is known of one call before it comes."""
+    """The prepared types of one method of the service."""
 
     name: str
     arguments: Any
@@ -50,7 +50,7 @@ class _Method:
 
 
 class Service:
-    """A Thrift service and its handler. ``failure(method, args, error)`` words an error of ours as HBase does."""
+    """A Thrift service and its handler. ``failure(method, args, error)`` translates a MetaClientError as HBase does."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Service:
         self._methods = {name: _method(service, name, getattr(handler, name)) for name in service.thrift_services}
 
     def serve(self, sock: Client) -> None:
-        """Answer one client until it leaves, or does what cannot be answered."""
+        """Serve one client until it hangs up, or sends a message that cannot be answered."""
         wire = Wire(sock, **self._wire_options)
         try:
             protocol = wire.open()
@@ -93,7 +93,7 @@ class Service:
             wire.close()
 
     def _answer(self, wire: Wire, protocol: Any) -> None:
-        """One call. Raises BadMessage when the two sides no longer agree on where they are."""
+        """Answer one call. Raises BadMessage when the message cannot be read."""
         try:
             name, kind, number = protocol.read_message_begin()
             method = self._methods.get(name)
@@ -138,7 +138,7 @@ class Service:
             _reply(protocol, method.name, TMessageType.EXCEPTION, number, _internal(method.name))
 
     def _said(self, method: _Method, arguments: Any, raised: Exception) -> Exception:
-        """Return what the client is told: something that this method declares, or a TApplicationException."""
+        """Return the exception for the client: one that this method declares, or a TApplicationException."""
         error = raised
         if isinstance(raised, MetaClientError):
             error = self._failure(method.name, arguments, raised)
@@ -180,7 +180,7 @@ def _internal(name: str) -> TApplicationException:
 
 
 def _missing(struct: Any) -> str | None:
-    """Return the first required field, here or in structs below, that is not there. Looked for only after a failure."""
+    """Return the first missing required field of a struct or of its inner structs. Called only after a failure."""
     for spec in struct.thrift_spec.values():
         value, is_required = getattr(struct, spec[1], None), spec[-1]
         if value is None:

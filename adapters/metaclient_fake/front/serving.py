@@ -1,4 +1,4 @@
-"""Puts a cluster on the network: which fronts listen, where, and how they end."""
+"""Serves a cluster over TCP: starts the listeners of its fronts, and closes them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SCHEMES = {"thrift1": "thrift1", "thrift2": "thrift2", "rpc": "hbase+rpc", "sta
 
 @dataclass(frozen=True, slots=True)
 class FrontLimits:
-    """What clients of the network may use; each front has as much, except that incomplete messages share one bound."""
+    """The limits for clients of the network, per front; the bound of incomplete messages is shared by all fronts."""
 
     connections_max: int = CONNECTIONS_MAX
     idle_timeout_s: float = IDLE_TIMEOUT_S
@@ -135,7 +135,7 @@ class Front:
         return self.addresses().get(name)
 
     def addresses(self) -> dict[str, str]:
-        """Return what is served -> its url."""
+        """Return the URL of each front, by its name."""
         return _addresses(self.host, self._listeners)
 
     def stats(self) -> dict[str, dict[str, int]]:
@@ -148,12 +148,12 @@ class Front:
     # -- life --------------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
-        """Close scanners that nobody has asked for; the cluster calls it now and then."""
+        """Close the scanners whose lease has expired; the cluster calls this periodically."""
         for scanners in list(self._scanners.values()):
             scanners.expire()
 
     def close(self) -> None:
-        """Stop listening and hang up on everybody. Idempotent; nothing in a child process, which does not listen."""
+        """Stop listening and disconnect all clients. Idempotent; does nothing in a forked child process."""
         if self.cluster.is_inherited:
             return
         if self.cluster.front is self:
@@ -254,7 +254,7 @@ class Front:
 
 
 def _addresses(host: str, listeners: Mapping[str, Listening]) -> dict[str, str]:
-    """What is served -> its url. No method of the front, which the thread of a listener must not refer to."""
+    """Return the URL of each front. Not a method, because the thread of a listener must not refer to the front."""
     shown = f"[{host}]" if ":" in host else host
     return {name: f"{_SCHEMES[name]}://{shown}:{listener.port}" for name, listener in list(listeners.items())}
 

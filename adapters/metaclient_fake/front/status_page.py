@@ -1,7 +1,7 @@
-"""The status page: ``/`` for people, ``/status.json`` for programs; both show ``cluster.status()`` of this moment.
+"""The status page: ``/`` as HTML, ``/status.json`` as JSON; both show the current ``cluster.status()``.
 
-A request is answered only if its Host header is a loopback name or an address of the listener. A page of a stranger
-whose name is made to point to 127.0.0.1 (DNS rebinding) would else read the status in the browser of our user.
+A request is answered only if its Host header is a loopback name or an address of the listener. Otherwise a foreign web
+page whose host name resolves to 127.0.0.1 (DNS rebinding) could read the status through the user's browser.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from metaclient_fake.front.listener import Client
 
 __all__ = ["StatusPage"]
 
-#: A browser's request line and headers fit; more is none of a browser's.
+#: Enough for the request line and headers of a browser.
 REQUEST_BYTES_MAX = 16 * 1024
 _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 _STYLE = (
@@ -43,7 +43,7 @@ class StatusPage:
         self._hosts = _LOOPBACK_NAMES | {host.lower()}
 
     def serve(self, sock: Client) -> None:
-        """One request, one answer: a page that is looked at once in a while needs no more."""
+        """Answer one request; the connection is not kept alive, because the page is rarely requested."""
         request = b""
         while b"\r\n\r\n" not in request and b"\n\n" not in request:
             data = sock.recv(4096)
@@ -104,7 +104,7 @@ def _host_of(request: bytes) -> str | None:
 
 
 def _shown(value: object) -> str:
-    """Mappings and lists as tables, the rest as text."""
+    """Return a value as HTML: mappings and lists as tables, other values as text."""
     if isinstance(value, Mapping):
         rows = "".join(f"<tr><th>{escape(str(key))}</th><td>{_shown(one)}</td></tr>" for key, one in value.items())
         return f"<table>{rows}</table>" if rows else "none"

@@ -58,7 +58,7 @@ class Thrift1Handler:
 
     def __init__(self, client: GatewayClient, *, lease_s: float, scanners_max: int) -> None:
         self._client = client
-        #: With each its table, and whether its columns are answered in order.
+        #: The options of each scanner: its table, and whether its columns are returned in order.
         self.scanners: GatewayScanners[tuple[bytes, bool]] = GatewayScanners(
             client.runtime, lease_s=lease_s, scanners_max=scanners_max
         )
@@ -126,7 +126,7 @@ class Thrift1Handler:
         self._client.delete_table(tableName)
 
     def getRegionInfo(self, row: bytes) -> Any:
-        """``row`` is a key of hbase:meta; the first row at or before it counts, whatever its table."""
+        """Return the region of the first row of hbase:meta at or before ``row``, of any table."""
         scan = Scan(row, is_reversed=True, columns=(b"info",), limit=1, caching=1)
         for result in self._client.scan(META_TABLE, scan):
             columns = {cell.column: cell.value for cell in result.cells}
@@ -235,7 +235,7 @@ class Thrift1Handler:
         self._mutate_rows(tableName, rowBatches, time_of(timestamp))
 
     def _mutate_rows(self, table: bytes, batches: Sequence[Any], timestamp: int) -> None:
-        """All puts, then all deletes: two calls, and nothing is atomic over rows."""
+        """Apply all puts, then all deletes: two calls, not atomic across rows."""
         puts: list[Put] = []
         deletes: list[Delete] = []
         for batch in batches:
@@ -257,7 +257,7 @@ class Thrift1Handler:
         return self._increment(tableName, row, column, value)
 
     def _increment(self, table: bytes, row: bytes, column: bytes, amount: int) -> int:
-        """``cf`` counts in the column with the empty qualifier."""
+        """Increment a column; ``cf`` is the column with the empty qualifier."""
         name = column if b":" in column else column + b":"
         result = self._client.mutate(table, Increment(check_row(row), ((name, amount),)))
         assert result is not None, "an increment answers its cells"

@@ -4,8 +4,8 @@ Facts that clients rely on: ``getScannerRows(n)`` asks for one result after the 
 than n mean the end; scanners belong to the gateway; a get honours ``targetReplicaId`` with TIMELINE only, a scan
 always, ``getMultiple`` never (unless it is of one element); ``regionId`` of locations is 0.
 
-DIVERGENCES: time ranges by family and settings of namespaces are refused; a replica that is on no server is left out of
-``getAllRegionLocations`` (HBase's handler dies of a null pointer there).
+DIVERGENCES: time ranges by family and settings of namespaces are refused; a replica that is on no server is omitted
+from ``getAllRegionLocations`` (HBase's handler fails with a NullPointerException).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Thrift2Handler:
 
     def __init__(self, client: GatewayClient, *, lease_s: float, scanners_max: int) -> None:
         self._client = client
-        #: With each what was asked for.
+        #: The options of each scanner: the call that opened it.
         self.scanners: GatewayScanners[AskedCall] = GatewayScanners(
             client.runtime, lease_s=lease_s, scanners_max=scanners_max
         )
@@ -255,7 +255,7 @@ class Thrift2Handler:
         return self.isTableAvailableWithSplit(tableName, None)
 
     def isTableAvailableWithSplit(self, tableName: Any, splitKeys: Sequence[bytes] | None) -> bool:
-        """Enabled, every region of it on a server, and cut at least at these keys."""
+        """Return True if the table is enabled, all its regions are on servers, and it is split at these keys."""
         table = _name(tableName)
         if not self._client.is_enabled(table):
             return False
@@ -336,7 +336,7 @@ def _namespace(table: bytes) -> bytes:
 
 
 def _asked_by(arguments: Any) -> AskedCall:
-    """Return what a call names, whichever way it does."""
+    """Return the table, namespace and row of a call's arguments."""
     table = _table_in(arguments)
     described = getattr(arguments, "namespaceDesc", None)
     namespace = described.name if described is not None else getattr(arguments, "name", None)
@@ -345,7 +345,7 @@ def _asked_by(arguments: Any) -> AskedCall:
 
 
 def _asked_for(table: bytes | None, query: Any) -> AskedCall:
-    """``query``: a TGet, a TScan, or None."""
+    """Return the AskedCall of a query: a TGet, a TScan, or None."""
     row = getattr(query, "row", None) or getattr(query, "startRow", None) or b""
     replica_id = getattr(query, "targetReplicaId", None) or 0
     return AskedCall(table, "", row, replica_id, is_scan=hasattr(query, "startRow"))

@@ -1,7 +1,7 @@
-"""Turns Thrift 2's structs into our values, and results into structs; ``metaclient.wire.thrift`` does it for clients.
+"""Converts Thrift 2's structs to the model's values, and results to structs (``metaclient.wire.thrift``: for clients).
 
-As HBase's ThriftUtilities (2.6): a get's ``timestamp`` wins over its ``timeRange``, timestamps of a get's columns count
-for nothing, result cells carry their type, an answer without cells has no row.
+As in HBase's ThriftUtilities (2.6): a get's ``timestamp`` overrides its ``timeRange``, timestamps of a get's columns
+are ignored, result cells have their type, a result without cells has no row.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 T = thrift2()
-#: A scan that names no caching: HBase's default is "as much as 2 MB hold"; the servers' page limit does that here.
+#: The caching of a scan that sets none. HBase's default is as many rows as fit in 2 MB; here the page limit does that.
 SCAN_CACHING = 1000
 _RAW = b"_raw_"
 _TTL = b"_ttl"  # Mutation.OP_ATTRIBUTE_TTL
@@ -73,7 +73,7 @@ _PUT = int(CellType.PUT)
 
 
 def check_row(row: bytes) -> bytes:
-    """Mutation.checkRow: the Java client refuses it before anything is sent."""
+    """Check a row as Mutation.checkRow of the Java client does, before the request is sent."""
     if not 0 < len(row) <= ROW_LENGTH_MAX:
         raise IllegalArgument(f"Row length {len(row)} is not between 1 and {ROW_LENGTH_MAX}")
     return row
@@ -89,7 +89,7 @@ def _columns(columns: Sequence[Any] | None) -> tuple[bytes, ...]:
 
 
 def narrowed(columns: Sequence[bytes] | None) -> tuple[bytes, ...]:
-    """Get.addFamily and addColumn, in order: a column narrows a family that came before it, a family widens again.
+    """Apply Get.addFamily and addColumn in order: a column replaces its family, a family replaces its columns.
 
     >>> narrowed([b"cf", b"cf:a", b"d:b", b"d"])
     (b'cf:a', b'd')
@@ -117,7 +117,7 @@ def _times(struct: Any) -> tuple[int, int]:
 
 
 def parsed_filter(text: bytes | None) -> bytes | None:
-    """Return the filter's text, if it can be read: the Java client parses it before anything is sent."""
+    """Return the filter's text if it is valid: the Java client parses it before the request is sent."""
     if text is None:
         return None
     try:
@@ -128,7 +128,7 @@ def parsed_filter(text: bytes | None) -> bytes | None:
 
 
 def _filter(struct: Any) -> bytes | None:
-    """As text, or as the Java object that HBase's own Thrift client sends, which wins."""
+    """Return the filter as text; the Java object that HBase's own Thrift client sends has priority."""
     if struct.filterBytes is None:
         return parsed_filter(struct.filterString)
     try:
@@ -154,13 +154,13 @@ def get_from(get: Any) -> Get:
 
 
 def replica_of(struct: Any) -> tuple[bool, int | None]:
-    """Is it TIMELINE, and which replica is wanted, if one is."""
+    """Return True for TIMELINE, and the requested replica id or None."""
     target = struct.targetReplicaId
     return struct.consistency == T.TConsistency.TIMELINE, None if target is None or target < 0 else target
 
 
 def windowed(get: Any, result: Result) -> Result:
-    """``storeLimit`` and ``storeOffset``: that many cells of each family, but at least one, from that one on."""
+    """Apply ``storeLimit`` (at least one) and ``storeOffset`` to the cells of each family."""
     if get.storeLimit is None and get.storeOffset is None:
         return result
     start = get.storeOffset or 0
@@ -236,8 +236,8 @@ def put_from(put: Any) -> Put:
 def delete_from(delete: Any) -> Delete:
     """Return the delete that ThriftUtilities.deleteFromThrift makes.
 
-    Its own timestamp is of the whole row: where columns are set, even to none, it counts for nothing. Delete.addFamily
-    replaces what the delete had for that family, so that the last timestamp of a family wins.
+    The delete's own timestamp is for the whole row: if columns are set, even to none, it is ignored. Delete.addFamily
+    replaces earlier markers of that family, so that the last timestamp of a family wins.
     """
     durability = _durability(delete.durability)
     if delete.columns is None:
@@ -285,7 +285,7 @@ def row_mutations_from(mutations: Any) -> RowMutations:
 
 
 def check_from(row: bytes, family: bytes, qualifier: bytes | None, value: bytes | None, compare: int | None) -> Check:
-    """``compare`` None: equal. No value: the column must not exist."""
+    """Return a check; ``compare`` None means EQUAL, ``value`` None means that the column must not exist."""
     op = CompareOp.EQUAL if compare is None else _COMPARE.get(compare)
     if op is None:
         raise IllegalArgument(f"Unknown Compare op {compare}")

@@ -1,7 +1,7 @@
 """Reads Thrift messages from one client's socket and writes each reply in one piece.
 
-HBase's gateway speaks one transport and one protocol (``-f`` framed, ``-c`` compact) and answers a client of the other
-kind with silence. This one looks at the first bytes and speaks what the client speaks, unless it is told otherwise:
+HBase's gateway uses one transport and one protocol (``-f`` framed, ``-c`` compact) and does not answer other clients.
+This front detects the client's transport and protocol by the first bytes, unless they are configured:
 
 =============================  ==========================
 first bytes of a connection    what it is
@@ -49,11 +49,11 @@ _length = Struct(">i")
 
 
 class BadMessage(Exception):
-    """What the client sent is no Thrift message that this front can take; its connection is closed."""
+    """The client's bytes are not a Thrift message that this front accepts; its connection is closed."""
 
 
 class Wire:
-    """One client's bytes; also what Thrift's buffer reads from and writes to (``read``, ``write``, ``flush``)."""
+    """One client's transport, which Thrift's buffer reads from and writes to (``read``, ``write``, ``flush``)."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class Wire:
     # -- what is spoken ----------------------------------------------------------------------------------------
 
     def open(self) -> Any:
-        """Wait for the first bytes and decide what is spoken; Thrift's protocol object, or None if nobody speaks."""
+        """Wait for the first bytes and detect the protocol; return Thrift's protocol object, None if none come."""
         self.begin()
         is_known = self._transport != "auto" and self._protocol != "auto"
         if not is_known and not self._receive(1):
@@ -111,7 +111,7 @@ class Wire:
         self._pending.hold(self._socket, 0)
 
     def _receive(self, size: int) -> bool:
-        """Have at least ``size`` bytes in ``_received``; False when the client is gone before the first one."""
+        """Receive until ``_received`` has ``size`` bytes; return False if the client hangs up before the first."""
         while (missing := size - len(self._received)) > 0:
             data = self._recv(max(missing, BUFFER_BYTES))
             if not data and not self._received:
@@ -125,14 +125,14 @@ class Wire:
     # -- reading -----------------------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """The next message starts: its bytes and its time are counted from here."""
+        """Prepare for the next message: its bytes and its time are counted from here."""
         self._due = 0.0
         if self._message:
             self._message, self._message_at = b"", 0
-            self._buffer.clean()  # what was in the frame behind the message is nobody's
+            self._buffer.clean()  # bytes in the frame after the message are ignored
 
     def read(self, size: int) -> bytes:
-        """At least one byte, at most ``size``; EOFError when the client has left between two messages."""
+        """Return 1 to ``size`` bytes; raise EOFError when the client has hung up between two messages."""
         if not self._message:
             self._message = self._framed_message() if self._is_framed else self._unframed_message()
             self._message_at = 0
@@ -198,20 +198,20 @@ class Wire:
         self._reply.append(data)
 
     def flush(self) -> None:
-        """Send what was written, with its frame, in one call: two would wait for each other on a slow client."""
+        """Send the written bytes, with their frame, in one call: a second write would wait for an acknowledgement."""
         pieces, self._reply = self._reply, []
         if self._is_framed:
             pieces.insert(0, _length.pack(sum(map(len, pieces))))
         self._socket.sendall(pieces[0] if len(pieces) == 1 else b"".join(pieces))
 
     def discard_reply(self) -> None:
-        """Forget what was written and not sent."""
+        """Discard the bytes that were written and not sent."""
         self._reply.clear()
         self._buffer.clean()
 
 
 def check_dialect(transport: str, protocol: str) -> None:
-    """ConfigError for a transport or a protocol that there is not."""
+    """Raise ConfigError for an unknown transport or protocol."""
     _check("transport", transport, TRANSPORTS)
     _check("protocol", protocol, PROTOCOLS)
 

@@ -3,7 +3,7 @@
 ========================== ==========================================================================================
 ``addresses``              a port for each server, and server names as clients outside see them
 ``channel``                one connection: preamble, header, calls in any number and order
-``errors``                 our errors as HBase's exceptions
+``errors``                 metaclient's errors as HBase's exceptions
 ``client_service``         Get, Mutate, Multi, Scan
 ``meta_rows``              the same for hbase:meta, with addresses that can be reached
 ``region_admin``           AdminService of a region server

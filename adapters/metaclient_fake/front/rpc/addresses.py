@@ -1,8 +1,8 @@
-"""Which port stands for which server, and how server names read from outside.
+"""Maps server names inside the cluster to addresses that clients outside can connect to.
 
-Inside, servers are called ``rs1:16020``, which nobody can connect to. Outside, each has a port of its own on the
-front's host: every server name that leaves (rows of hbase:meta, the registry, RegionMoved) is written anew, and every
-one that comes in (a move's target) is read back. Start codes stay.
+Inside, servers have names like ``rs1:16020``, which do not resolve. Outside, each server has its own port on the
+front's host: every server name in a response (rows of hbase:meta, the registry, RegionMoved) is replaced by that
+address, and every address in a request (a move's target) by the name inside. Start codes stay.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["Addresses"]
 
 
 class Addresses:
-    """The two names of each server.
+    """The inside and the outside name of each server.
 
     >>> addresses = Addresses("127.0.0.1", {"rs1": 40001}.__getitem__, {40001: ("rs1", 16020)}.get)
     >>> addresses.outside(ServerName("rs1", 16020, 7))

@@ -1,10 +1,10 @@
-"""One connection of HBase's RPC, as a server sees it: preamble, header, then calls, answered in any order.
+"""The server's side of one connection of HBase's RPC: preamble, header, then calls, answered in any order.
 
-A call that meets no wait is run by the thread that read it. One that may wait (a fault, a slow or hung server, a
-procedure) gets a task of its own, so that those behind it on the same connection are not held up.
+A call that does not wait is run by the thread that read it. A call that may wait (a fault, a slow or hung server, a
+procedure) runs in its own task, so that it does not delay the next calls on the same connection.
 
-As HBase 2.6 does: an unknown service, codec or compressor is a silent hang-up; a call whose time has passed is never
-answered; so is one to a server that does not answer.
+As in HBase 2.6: for an unknown service, codec or compressor the connection is closed without a response; a call whose
+deadline has passed, or whose server does not answer, gets no response.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _CODECS = frozenset({CODEC, CODEC + "WithTags"})
 #: A header holds a user, a service and class names.
 _HEADER_BYTES_MAX = 64 * 1024
 _READ_BYTES = 64 * 1024
-#: How long a call may take whose client says nothing about it (hbase.rpc.timeout).
+#: The timeout of a call whose request has none (hbase.rpc.timeout).
 _DEFAULT_TIMEOUT_S = 60.0
 _FATAL = "org.apache.hadoop.hbase.ipc.FatalConnectionException"
 _NOT_SECURE = "org.apache.hadoop.hbase.ipc.SecurityNotEnabledException"
 _TOO_BIG = "org.apache.hadoop.hbase.exceptions.RequestTooBigException"
 _QUEUE_FULL = "org.apache.hadoop.hbase.CallQueueTooBigException"
-#: What an insecure server says to Kerberos: "go on as simple" (status 0, length -88).
+#: The response of an insecure server to Kerberos: "switch to simple" (status 0, length -88).
 _SWITCH_TO_SIMPLE = bytes.fromhex("00000000ffffffa8")
 
 
 class Answer(NamedTuple):
-    """The message, and the cells for the block behind it."""
+    """The response message, and the cells for the cell block after it."""
 
     param: bytes = b""
     cells: bytes = b""
@@ -52,12 +52,12 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A call on its way to its method."""
+    """A decoded call, the argument of a service's method."""
 
     param: bytes
     cells: bytes
     deadline: float
-    has_codec: bool  # else cells stand inside of the messages
+    has_codec: bool  # else cells are inside the messages
 
 
 class Methods(Protocol):
@@ -66,7 +66,7 @@ class Methods(Protocol):
     def method(self, name: str) -> Callable[[Incoming], Answer] | None: ...
 
     def may_wait(self, name: str) -> bool:
-        """Return True if this call may take long even when nothing is in its way."""
+        """Return True if this call may take long even without faults."""
         ...
 
 
@@ -81,12 +81,12 @@ class Endpoint(Protocol):
 
     @property
     def is_quick(self) -> bool:
-        """Whether a call meets no wait."""
+        """True if calls do not wait: no fault, delay or queue is active."""
         ...
 
 
 class Channel:
-    """Serves one client; :meth:`serve` once."""
+    """Serves one client; :meth:`serve` is called once."""
 
     def __init__(
         self, endpoint: Endpoint, runtime: Runtime, addresses: Addresses, *, cluster_id: str, pending: PendingBytes
@@ -101,7 +101,7 @@ class Channel:
         self._has_codec = False
 
     def serve(self, sock: Client) -> None:
-        """Returns when the client, the server or the connection is done for; the listener hangs up."""
+        """Serve until the client hangs up or the server stops; the listener closes the socket."""
         if not self._endpoint.listens():
             return
         methods = self._greeted(sock)
@@ -129,7 +129,7 @@ class Channel:
     # -- hello -------------------------------------------------------------------------------------------------
 
     def _greeted(self, sock: Client) -> Methods | None:
-        """Return the service that the client wants; None when it gets none."""
+        """Read preamble and header; return the requested service, None if the connection must be closed."""
         if not self._preamble_read(sock):
             return None
         size = _exactly(sock, 4)
@@ -204,7 +204,7 @@ class Channel:
             hang_up(sock)
 
     def _run(self, sock: Client, method: Callable[[Incoming], Answer], call: Incoming, call_id: int) -> None:
-        """Run it and answer; OSError when the client, or the server, is gone."""
+        """Run the method and send its response; raise OSError when the client, or the server, is gone."""
         try:
             param, cells = method(call)
         except CallTimeout as error:
@@ -215,7 +215,7 @@ class Channel:
             self._send(sock, thrown(error, self._addresses).frame(call_id))
         except OSError:
             raise
-        except Exception as error:  # a fault of ours, or a message that was not foreseen: as CallRunner of HBase does
+        except Exception as error:  # a defect of the fake, or an unexpected message: as HBase's CallRunner does
             logger.exception("a call failed inside of the server")
             text = f"{type(error).__name__}: {error}"
             self._send(sock, Thrown(DO_NOT_RETRY, text, do_not_retry=True).frame(call_id))
@@ -223,13 +223,13 @@ class Channel:
             self._send(sock, framing.response(call_id, param, cells))
 
     def _send(self, sock: Client, data: bytes) -> None:
-        """One write an answer; answers of several tasks must not mix."""
+        """Send a response in one write, under the lock: responses of several tasks must not interleave."""
         with self._lock:
             sock.sendall(data)
 
 
 def _exactly(sock: Client, count: int) -> bytes | None:
-    """So many bytes; None when the client hangs up before."""
+    """Receive ``count`` bytes; return None when the client hangs up before."""
     data = b""
     while len(data) < count:
         more = sock.recv(count - len(data))

@@ -2,8 +2,8 @@
 
 hbase:meta's region has the same methods but another order of rows, and addresses in its cells; see ``meta_rows``.
 
-DIVERGENCES: no heartbeats and no cut inside a row (a page ends with the row that passes its size); a Scan that asks for
-no rows at its opening is opened by the first ``next``.
+DIVERGENCES: no heartbeats and no partial rows because of size (a page ends with the row that exceeds its size); a Scan
+that requests no rows when it is opened is opened by the first ``next``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ _ROWS_MAX = 0x7FFFFFFF
 
 
 class ClientService:
-    """The data calls of the server at ``host``, whichever incarnation of it runs."""
+    """The data calls of the server at ``host``, for all its incarnations."""
 
     def __init__(self, backend: FakeBackend, host: str, addresses: Addresses) -> None:
         self._backend = backend
@@ -65,7 +65,7 @@ class ClientService:
         self._addresses = addresses
         self._meta = MetaRows(backend, addresses)
         cluster = backend.cluster
-        # Handles stay a little longer than the scanners themselves: the server's own word on an old one is wanted.
+        # Handles are kept longer than the scanners, so that the server itself answers calls on an expired scanner.
         self._scanners: TTLCache[int, ScannerHandle | _Unopened] = TTLCache(
             cluster.config.scanners_max, 2 * cluster.config.scanner_lease_s, timer=cluster.runtime.now
         )
@@ -140,7 +140,7 @@ class ClientService:
     # -- batches -----------------------------------------------------------------------------------------------
 
     def _multi(self, call: Incoming) -> Answer:
-        """Region after region; what fails in one says nothing about the others."""
+        """Run a Multi, region after region; the failure of one region does not affect the others."""
         request = decode(messages.MULTI_REQUEST, call.param)
         results: list[dict[str, Any]] = []
         blocks: list[bytes] = []
@@ -165,7 +165,7 @@ class ClientService:
     def _atomic(
         self, name: bytes, operations: Sequence[Get | Simple], condition: Mapping[str, Any] | None, call: Incoming
     ) -> dict[str, Any]:
-        """RowMutations: all or nothing, if a condition holds."""
+        """Apply RowMutations atomically, if the condition holds."""
         writes = [one for one in operations if isinstance(one, Put | Delete)]
         if len(writes) != len(operations) or not writes:
             raise RequestRefused("an atomic batch of puts and deletes is understood here, no other")
@@ -278,7 +278,7 @@ class ClientService:
         return self._backend.at_server(self._server.name, DataCalls.scan_open, name, scan, deadline=call.deadline)
 
     def _answer(self, page: ScanPage, scanner_id: int | None, request: Mapping[str, Any], call: Incoming) -> Answer:
-        """Return a page as the client reads it; its scanner is kept for the next one, or forgotten."""
+        """Return the response for a page; keep its scanner for the next page, or remove it."""
         is_open = page.scanner is not None
         if is_open and request.get("close_scanner"):
             self._close(-1, page.scanner)
@@ -317,7 +317,7 @@ class ClientService:
             self._scanners[scanner_id] = scanner
 
     def _renew(self, scanner_id: int, known: object, request: Mapping[str, Any], deadline: float) -> None:
-        """A renewal counts as a call."""
+        """Renew the lease of a scanner; it counts as a call."""
         if isinstance(known, ScannerHandle):
             handle = replace(known, sequence=request.get("next_call_seq", known.sequence))
             known = self._backend.at_server(known.server, DataCalls.scan_renew, handle, deadline=deadline)
@@ -331,7 +331,7 @@ class ClientService:
 
 
 class _Unopened:
-    """A scan whose first rows nobody has asked for yet."""
+    """A scan whose first rows were not requested yet."""
 
     __slots__ = ("name", "scan")
 
@@ -340,7 +340,7 @@ class _Unopened:
         self.scan = scan
 
 
-#: Stands in a place of which only the region's name counts.
+#: A placeholder in a location of which only the region's name is used.
 _ANY = RegionInfo(b"hbase:none")
 
 
@@ -354,7 +354,7 @@ def _is_at_limit(page: ScanPage, rows: int) -> bool:
 
 
 def _region(message: Mapping[str, Any]) -> bytes:
-    """Return the full name; an encoded one is the name of no region, as in HBase."""
+    """Return the full region name; encoded names are not supported, as in HBase."""
     name: bytes = message["region"]["value"]
     return name
 
@@ -373,5 +373,5 @@ def _operations(region_action: Mapping[str, Any], block: bytes, at: int) -> tupl
 
 
 def _wants_no_result(message: Mapping[str, Any]) -> bool:
-    """Mutation.setReturnResults(false)."""
+    """Return True if the client has set Mutation.setReturnResults(false)."""
     return any(one["name"] == "_rr_" and one.get("value") == b"\x00" for one in message.get("attribute", ()))

@@ -1,8 +1,8 @@
-"""Which server listens where, with which services; how all of them start and end.
+"""Opens and closes the listening sockets of the RPC front, and decides which server has which services.
 
-A region server's port is opened when somebody first hears of it (its name in hbase:meta, in the registry), so servers
-that are added later need no word from the cluster. It stays open when the server dies: whoever connects then is hung
-up on at once, and the next incarnation answers at the same port, as it would on a real machine.
+A region server's port is opened when its name is first sent to a client (in hbase:meta, in the registry), so that
+servers can be added later. The port stays open when the server dies: new connections are then closed at once, and the
+next incarnation answers at the same port, as it would on a real machine.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["RpcFront"]
 
-#: hbase.ipc.client.connection.maxidletime of Java's client is two minutes: it hangs up, not we.
+#: Longer than hbase.ipc.client.connection.maxidletime (two minutes): the Java client hangs up, not the server.
 _IDLE_TIMEOUT_S = 600.0
 
 
@@ -44,7 +44,7 @@ class _Master:
 
 
 class _RegionServer:
-    """A region server's endpoint, whichever incarnation runs."""
+    """A region server's endpoint, for all its incarnations."""
 
     def __init__(self, cluster: FakeCluster, host: str, services: Mapping[str, Methods]) -> None:
         self._cluster = cluster
@@ -97,12 +97,12 @@ class RpcFront:
         )
 
     def clients(self) -> int:
-        """Return how many are connected, to all servers."""
+        """Return the number of connected clients of all servers."""
         with self._lock:
             return sum(one.stats()["clients"] for one in (self.listener, *self._listeners.values()))
 
     def close(self) -> None:
-        """Hang up on everybody; the master's listener is closed, too. Idempotent."""
+        """Close all listeners and connections, also the master's. Idempotent."""
         self._backend.close()
         with self._lock:
             listeners, self._listeners = list(self._listeners.values()), {}

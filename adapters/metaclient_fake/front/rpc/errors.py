@@ -1,4 +1,4 @@
-"""Our errors as HBase's exceptions on the wire: class, text, where to go instead, whether to try again."""
+"""Translates metaclient's errors to HBase's exceptions on the wire: class, text, new location, retry flag."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DO_NOT_RETRY = "org.apache.hadoop.hbase.DoNotRetryIOException"
 
 @dataclass(frozen=True, slots=True)
 class Thrown:
-    """An exception of HBase's."""
+    """A Java exception of HBase."""
 
     java_class: str
     text: str
@@ -43,12 +43,12 @@ class Thrown:
         )
 
     def pair(self) -> dict[str, object]:
-        """As it stands inside of a Multi's answer, where nothing is said of trying again."""
+        """Return the exception as part of a Multi response, which has no retry flag."""
         return {"name": self.java_class, "value": self.trace.encode()}
 
 
 def thrown(error: MetaClientError, addresses: Addresses) -> Thrown:
-    """Return what HBase would throw. Scanner errors are "do not retry" there, although a new scanner helps."""
+    """Return HBase's exception. Scanner errors are "do not retry" in HBase, although a new scanner would work."""
     if isinstance(error, Unsupported | ProtocolError):
         return Thrown(DO_NOT_RETRY, f"java.lang.UnsupportedOperationException: {error}", do_not_retry=True)
     if isinstance(error, RegionMoved) and error.server is not None:

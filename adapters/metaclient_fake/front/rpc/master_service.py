@@ -1,7 +1,7 @@
-"""MasterService: tables, namespaces, regions and the cluster's status, over the network as the master does it.
+"""MasterService of HBase's RPC: tables, namespaces, regions and the cluster's status.
 
-What takes time is a procedure: its number is the answer, and GetProcedureResult tells how it ended. What is wrong from
-the start (a table that is there already) is refused by the call itself, as in HBase.
+Long changes are procedures: the call returns the procedure's number, and GetProcedureResult its result. Requests that
+are invalid from the start (a table that already exists) are refused by the call itself, as in HBase.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ _NO_NAMESPACE = _HBASE + "NamespaceNotFoundException"
 _UNKNOWN_REGION = _HBASE + "UnknownRegionException"
 _NO_FAMILY = _HBASE + "InvalidFamilyOperationException"
 _FLUSH_TABLE = "flush-table-proc"
-#: What we say we are; nothing here depends on more than 2.x.
+#: The version that the fake reports; clients of 2.x accept it.
 HBASE_VERSION = "2.6.1"
 
 
 class MasterService:
-    """The calls of Java's Admin that a cluster in memory can follow.
+    """The calls of Java's Admin that the fake cluster supports.
 
     It has more than 30 methods because each call of HBase's MasterService has its own, most of them of a few lines.
     """
@@ -101,7 +101,7 @@ class MasterService:
         return run
 
     def may_wait(self, name: str) -> bool:
-        """These answer when it is done, not before."""
+        """Return True for the calls that respond when their work is done."""
         return name in ("MoveRegion", "Balance", "ExecProcedure")
 
     def _procedure(self, procedure: Callable[[], object]) -> bytes:
@@ -236,7 +236,7 @@ class MasterService:
         return self._procedure(lambda: self._cluster.flush(table))
 
     def _exec_procedure(self, request: Fields) -> bytes:
-        """Flushes a table, the way of before FlushTable; done when answered."""
+        """Flush a table, as clients did before FlushTable existed; the flush is done when the call returns."""
         signature = request["procedure"]["signature"]
         if signature != _FLUSH_TABLE:
             raise RequestRefused(f"The procedure is not registered: {signature}")

@@ -23,7 +23,7 @@ _META = b"hbase:meta,,1"
 
 
 def replica_of_meta(region_name: bytes) -> int | None:
-    """Return which copy of hbase:meta a region's name stands for; None when it is another region.
+    """Return the replica id of a region name of hbase:meta; None when it is another region.
 
     >>> replica_of_meta(b"hbase:meta,,1"), replica_of_meta(b"hbase:meta,,1_000A"), replica_of_meta(b"t,,1")
     (0, 10, None)

@@ -1,4 +1,4 @@
-"""The master's procedures as clients see them: a number at once, and the outcome when they ask for it."""
+"""Stores the master's procedures for RPC clients, which get a number at once and request the result later."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from metaclient_fake.front.rpc.errors import thrown
 
 __all__ = ["Procedures"]
 
-#: Outcomes that are remembered; HBase keeps them for 15 minutes.
+#: Maximum number of results that are kept; HBase keeps them for 15 minutes.
 _REMEMBERED = 1000
 
 
 class Procedures:
-    """Everything that was started, newest last."""
+    """The started procedures, newest last."""
 
     def __init__(self, runtime: Runtime, addresses: Addresses) -> None:
         self._runtime = runtime

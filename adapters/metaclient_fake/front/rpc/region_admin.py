@@ -49,7 +49,7 @@ class RegionAdminService:
         def run(call: Incoming) -> Answer:
             asked = decode(request, call.param)
             server = self._backend.cluster.servers_by_host[self._host].name
-            # At the server: one that is hung says nothing to this, either.
+            # Run at the server: a hung server does not answer admin calls, either.
             return Answer(
                 self._backend.at_server(server, lambda calls: method(calls.server, asked), deadline=call.deadline)
             )
@@ -118,7 +118,7 @@ def _found(server: RegionServer, request: Mapping[str, Any]) -> Region:
 
 
 def region_load(name: bytes, region: Region) -> dict[str, Any]:
-    """Return a region's size as HBase tells it: in megabytes, rounded up."""
+    """Return a region's size as HBase reports it: in megabytes, rounded up."""
     files_mb, memstore_mb = _megabytes(region.store_file_bytes), _megabytes(region.memstore_bytes)
     return {
         "region_specifier": region_message(name),

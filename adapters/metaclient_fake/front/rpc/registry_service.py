@@ -17,7 +17,7 @@ _META = RegionInfo(META_TABLE, region_id=1)
 
 
 class RegistryService:
-    """Answers of one server; ``replicas`` and ``servers`` ask through it, so that a hung one is silent."""
+    """The registry of one server; ``replicas`` and ``servers`` run at it, so that a hung server does not answer."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class RegistryService:
         return Answer(encode(messages.GET_MASTERS_RESPONSE, {"master_servers": [entry]}))
 
     def _get_meta_region_locations(self, call: Incoming) -> Answer:
-        """Return all copies that have a place, in order; their sequence number is never told."""
+        """Return the locations of all copies that are on a server, in order, without sequence numbers."""
         locations = [
             RegionLocation(_META.replica(replica.replica_id), self._addresses.outside(replica.server))
             for replica in self._replicas(call.deadline)

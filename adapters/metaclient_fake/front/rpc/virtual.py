@@ -1,7 +1,7 @@
 """The RPC front without sockets: pipes on the runtime, so that client, protocol and cluster run on virtual time.
 
-A port is a number in a table, a connection two pipes. Nothing else of the front or of the native client changes: what
-one seed finds here, byte for byte, is what a network would have shown.
+A port is a number in a table, a connection is two pipes. The rest of the front and of the native client is unchanged,
+so that a seed tests the same bytes as a real network.
 
 >>> from metaclient.runtime import SimRuntime
 >>> def echo(end):
@@ -28,7 +28,7 @@ __all__ = ["VirtualEnd", "VirtualListener", "VirtualPorts"]
 
 logger = logging.getLogger(__name__)
 
-#: Bytes on their way in one direction: who writes more waits, as for a full socket buffer.
+#: Bytes in flight in one direction: a writer waits when there are more, as for a full socket buffer.
 _PIPE_BYTES_MAX = 1 << 20
 _FIRST_PORT = 40_000
 
@@ -54,7 +54,7 @@ class _Pipe:
             self._changed.notify_all()
 
     def read(self, limit: int, deadline: float | None) -> bytes | None:
-        """Return what is there; None when nothing came in time, b"" at the end."""
+        """Return the available bytes; None at the deadline, b"" at the end of the stream."""
         with self._lock:
             while not self._data and not self._is_closed:
                 if not self._changed.wait(deadline):
@@ -112,7 +112,7 @@ class VirtualEnd:
 
 
 class VirtualListener:
-    """What :class:`~metaclient_fake.front.listener.Listener` is on sockets."""
+    """The counterpart of :class:`~metaclient_fake.front.listener.Listener` without sockets."""
 
     def __init__(self, host: str, port: int, serve: Callable[[VirtualEnd], None]) -> None:
         self.host, self.port = host, port
@@ -140,7 +140,7 @@ class VirtualListener:
 
 
 class VirtualPorts:
-    """A host's ports: who listens at which."""
+    """The ports of a host and their listeners."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
