@@ -1,8 +1,8 @@
 """Decides how regions get onto servers and off them again: the open and close protocol, with everything that can fail.
 
-Assign, in rounds until all are open: plan; say OPENING in hbase:meta; tell the servers (RegionOpening from now on);
-wait for the opens; say OPEN with the sequence number. Primaries go before secondaries, whose opening asks the primary
-for a flush. The regions of a server that cannot be reached go to other servers. A server that was reached and does not
+Assign, in rounds until all are open: plan; write OPENING to hbase:meta; notify the servers (RegionOpening from now on);
+wait for the opens; write OPEN with the sequence number. Primaries open before secondaries, which request a flush of the
+primary. The regions of a server that cannot be reached go to other servers. A server that was reached and does not
 answer may have the region open and may be taking writes: the master waits until it answers or its session has ended,
 which fences its log and hands its edits to the region's node (:meth:`Master.expire`).
 
@@ -29,7 +29,7 @@ __all__ = ["AssignmentManager", "copy_of"]
 
 logger = logging.getLogger(__name__)
 
-#: Between two rounds when something did not open, or while there is no server at all.
+#: The pause between two rounds when a region did not open, or while there is no server.
 RETRY_PAUSE_S = 0.1
 #: After this many rounds a copy of hbase:meta is left to a task of its own, which tries again at this pace.
 STUCK_ROUNDS = 20
@@ -58,7 +58,7 @@ def _by_server(nodes: Iterable[RegionNode]) -> dict[ServerName, list[RegionNode]
 
 
 def _place_of(node: RegionNode, placed: Placement) -> ServerName | None:
-    """Return where a copy is going or, if it is open, where it is."""
+    """Return the server that a copy is planned for or, if it is open, its current server."""
     return placed.get(node.name) or (node.server if node.state in _PLACED else None)
 
 
@@ -74,7 +74,7 @@ class AssignmentManager:
     # -- assign ------------------------------------------------------------------------------------------------
 
     def assign(self, nodes: Iterable[RegionNode], wanted: Placement | None = None) -> None:
-        """Open all of these, where ``wanted`` says or where the balancer puts them.
+        """Open all of these regions, on the servers in ``wanted`` or else those that the balancer chooses.
 
         A copy of hbase:meta that no server opens does not delay the others: clients can do without it.
         """
@@ -123,7 +123,7 @@ class AssignmentManager:
     def _try_stuck_once(self) -> bool:
         """Try once, under the procedure lock; return True if it must be tried again."""
         master = self._master
-        # Meanwhile it may have been opened by another procedure, or taken away with the number of copies.
+        # Another procedure may have opened the copy meanwhile, or removed it by reducing the number of copies.
         still = [
             node
             for node in list(self._stuck.values())
@@ -147,14 +147,14 @@ class AssignmentManager:
     def _live_servers(self) -> frozenset[ServerName]:
         """Return the live servers at one moment; wait while there is none.
 
-        Servers die at any time, so that a decision takes them from here once, and does not look again.
+        Servers can die at any time, so that a decision reads them here once and uses this snapshot.
         """
         while not (live := frozenset(self._master.live)):
             self._master.pause(RETRY_PAUSE_S)
         return live
 
     def place(self, nodes: Sequence[RegionNode], avoid: ServerName) -> dict[bytes, ServerName]:
-        """Return where the balancer would put these, elsewhere than on ``avoid``; wait while there is no server."""
+        """Return the balancer's servers for these regions, except ``avoid``; wait while there is no server."""
         return self._place(nodes, self._live_servers(), {}, avoid)
 
     def _place(
@@ -164,7 +164,7 @@ class AssignmentManager:
         placed: Placement,
         avoid: ServerName | None = None,
     ) -> dict[bytes, ServerName]:
-        """Choose among ``live``, given that others of the same ranges are ``placed`` there already."""
+        """Choose among ``live``; other copies of the same ranges are already ``placed``."""
         master = self._master
         holders: dict[balancer.Range, list[ServerName]] = {}
         copies = [copy_of(node) for node in nodes]
@@ -194,7 +194,7 @@ class AssignmentManager:
         master.meta.set_opening(node for node in nodes if not _is_meta(node))
 
     def _open(self, nodes: Sequence[RegionNode], *, is_primary: bool) -> list[RegionNode]:
-        """Open one wave; return those that did not open."""
+        """Open the primaries, or the secondaries; return the regions that did not open."""
         by_server = _by_server([node for node in nodes if (node.info.replica_id == 0) == is_primary])
         failed: list[RegionNode] = []
         begun: list[tuple[RegionServer, list[RegionNode]]] = []
@@ -259,7 +259,7 @@ class AssignmentManager:
     # -- unassign ----------------------------------------------------------------------------------------------
 
     def unassign(self, nodes: Iterable[RegionNode], target: ServerName | None = None) -> list[RegionNode]:
-        """Close all of these; ``target`` is what the old server tells about it. Those whose server died instead."""
+        """Close all of these regions; return those whose server died. Old servers answer RegionMoved to ``target``."""
         master = self._master
         open_nodes = [node for node in nodes if node.state in _CLOSEABLE]
         with master.lock:
@@ -279,14 +279,14 @@ class AssignmentManager:
         return abnormal
 
     def close_for_good(self, nodes: Iterable[RegionNode]) -> None:
-        """Close all of these in order: a primary whose server died is opened once more, to have its edits in files."""
+        """Close all of these cleanly: a primary whose server died is opened once more, to write its edits to files."""
         todo = list(nodes)
         while todo:
             abnormal = self.unassign(todo)
             todo = [node for node in abnormal if node.info.replica_id == 0]
             for node in abnormal:
                 if node.info.replica_id:
-                    node.become(RegionState.CLOSED)  # it had nothing that others do not have
+                    node.become(RegionState.CLOSED)  # a secondary has no data of its own
             self.assign(todo)
 
     def _begin_close(self, name: ServerName, names: list[bytes]) -> None:
@@ -295,7 +295,7 @@ class AssignmentManager:
             self._patiently(server, lambda: server.assignments.begin_close(names))
 
     def _complete_close(self, name: ServerName, share: list[RegionNode], target: ServerName | None) -> list[RegionNode]:
-        """Close one server's share; all of it comes back when the server's session has ended."""
+        """Close one server's share of the regions; return all of them when the server's session has ended."""
         master = self._master
         names = [node.name for node in share]
         server = master.live.get(name)

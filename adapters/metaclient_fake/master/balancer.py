@@ -1,14 +1,15 @@
-"""Decides where copies of regions should live: pure functions from a picture of the cluster to a plan.
+"""Decides which server should have which copy of a region: pure functions from the cluster's state to a plan.
 
-Placement (:func:`place`) deals regions round the servers, fewest regions first, and never puts two copies of a range
-on one server while another is free. Balancing (:func:`plan_moves`), in this order:
+Placement (:func:`place`) assigns regions to servers in turn, fewest regions first, and does not put two copies of a
+range on one server while another is free. Balancing (:func:`plan_moves`), in this order:
 
-1. copies of one range that share a server are separated, a secondary moves, never the primary;
-2. servers are evened out to within one region by moving user regions;
-3. copies of hbase:meta come last and move for reason 1 only: their caches stay warm (HBASE-18070's design).
+
+1. copies of one range that share a server are separated: a secondary moves, never the primary;
+2. user regions are moved until the servers' region counts differ by at most one;
+3. copies of hbase:meta come last and move for reason 1 only, to keep their caches warm (HBASE-18070's design).
 
 Mirrors the outcome of HBase's BaseLoadBalancer.roundRobinAssignment and RegionReplicaGroupingCostFunction. Without
-``keeps_copies_apart`` only step 2 is done, and copies may meet: the outcome of SimpleLoadBalancer (HBase 2.6).
+``keeps_copies_apart`` only step 2 is done, and copies may share a server: as SimpleLoadBalancer does (HBase 2.6).
 
 DIVERGENCES: a plan instead of a random walk over cost functions; one server is one host and one rack; hbase:meta is
 kept apart and sticky, which HBase does not do.
@@ -25,7 +26,7 @@ from metaclient.model import META_TABLE, ServerName
 
 __all__ = ["Copy", "Move", "place", "plan_moves", "replica_cost"]
 
-#: A range of rows, whichever of its copies: table, start key, region id.
+#: A range of rows, the same for all of its copies: table, start key, region id.
 Range = tuple[bytes, bytes, int]
 
 
@@ -83,7 +84,7 @@ def place(
 def _next_server(
     servers: list[ServerName], turn: int, holders: set[ServerName], avoided: ServerName | None
 ) -> tuple[ServerName, int]:
-    """Return the next server in turn that holds no copy of the range, and how far the turn went on."""
+    """Return the next server in turn that has no copy of the range, and the number of servers that were skipped."""
     count = len(servers)
     fallback: tuple[ServerName, int] | None = None
     for step in range(count):
@@ -97,7 +98,7 @@ def _next_server(
 
 
 def replica_cost(picture: Picture) -> int:
-    """HBase's: over servers and ranges, the sum of (copies - 1) squared; 0 when all are apart."""
+    """Return HBase's cost: the sum of (copies - 1) squared over servers and ranges; 0 when no copies share a server."""
     return sum((len(group) - 1) ** 2 for held in picture.values() for group in _by_range(held).values())
 
 
@@ -120,7 +121,7 @@ def _by_range(copies: Sequence[Copy]) -> dict[Range, list[Copy]]:
 
 
 class _State:
-    """The picture while a plan is made: moves are applied to it as they are found."""
+    """The cluster's state during planning: each planned move is applied to it."""
 
     def __init__(self, picture: Picture, keeps_copies_apart: bool) -> None:
         self._keeps_copies_apart = keeps_copies_apart
@@ -143,7 +144,7 @@ class _State:
         return move
 
     def separate(self) -> list[Move]:
-        """Step 1: the copies beyond the first of a range leave, highest replica id first."""
+        """Step 1: move all copies of a range but the first to other servers, highest replica id first."""
         for server in list(self.held):
             for group in _by_range(list(self.held[server].values())).values():
                 for copy in sorted(group, key=lambda copy: copy.replica_id)[:0:-1]:
@@ -159,7 +160,7 @@ class _State:
         return min(free, key=lambda server: (len(self.held[server]), server), default=None)
 
     def even_out(self) -> list[Move]:
-        """Step 2: from the fullest to the emptiest, until they differ by one at most."""
+        """Step 2: move regions from the fullest to the emptiest server, until they differ by at most one."""
         before = len(self.moves)
         fullest = [(-len(copies), server) for server, copies in self.held.items()]
         emptiest = [(len(copies), server) for server, copies in self.held.items()]
@@ -172,7 +173,7 @@ class _State:
                 break
             copy = self._movable(source, target)
             if copy is None:
-                heapq.heappop(fullest)  # nothing of it may go there: leave that server as it is
+                heapq.heappop(fullest)  # none of its regions may move there: the server stays as it is
                 continue
             self._move(copy, source, target)
             for server in (source, target):

@@ -1,10 +1,10 @@
-"""Stores what the master knows of servers, tables, namespaces and regions, and decides in which order changes happen.
+"""Stores the master's state of servers, tables, namespaces and regions, and decides the order of changes.
 
 Procedures run one at a time, under ``procedure_lock``. The one exception is the recovery of hbase:meta's primary: it
 takes ``meta_lock`` alone, because the procedure that holds the procedure lock may be waiting for meta. Order of locks:
 ``procedure_lock``, ``meta_lock``, ``lock``. ``lock`` guards the maps of this class and is never held over a call.
 
-Every change of a region goes through hbase:meta before it is true (see :mod:`metaclient_fake.master.meta_table`).
+Every change of a region is written to hbase:meta before it takes effect (:mod:`metaclient_fake.master.meta_table`).
 
 DIVERGENCES from HMaster: one procedure at a time instead of locks per table and region; no backup master and no
 restart of the master; the table descriptors live in its memory instead of ``.tabledesc`` files.
@@ -61,7 +61,7 @@ class TableRecord:
 
 
 class Master:
-    """The active master; also what its own calls to servers come from (``Caller``) and go to (``Station``)."""
+    """The active master; in the network it is both a ``Caller`` and a ``Station``."""
 
     party = MASTER
     is_listening = True
@@ -89,7 +89,7 @@ class Master:
         self.namespaces: list[bytes] = [b"default", b"hbase"]
         #: Servers whose session lives, as far as the master knows; replaced as a whole, read without a lock.
         self.live: Mapping[ServerName, RegionServer] = {}
-        #: Servers that were declared dead, and when; some of them may not know it.
+        #: Servers that were declared dead, and when; some of them may still be running.
         self.dead: dict[ServerName, float] = {}
         self._crashes: list[ServerName] = []
         self._recovering: set[ServerName] = set()
@@ -109,7 +109,7 @@ class Master:
         pass
 
     def call(self, server: RegionServer, function: Callable[[], T]) -> T:
-        """Run it on the server, over the network, as an administrator (handlers of its own, never late)."""
+        """Run a function on the server, over the network, with the server's admin handlers."""
         return Call(
             self.network,
             self.runtime,
@@ -136,7 +136,7 @@ class Master:
     # -- servers -----------------------------------------------------------------------------------------------
 
     def server_started(self, server: RegionServer) -> None:
-        """A server reports for duty; an older incarnation at its address is dead, whatever its session says."""
+        """Register a new server; an older incarnation at its address is expired, even if its session is alive."""
         older = [name for name in self.live if name.address == server.name.address]
         with self.lock:
             self.live = {**self.live, server.name: server}
@@ -144,7 +144,7 @@ class Master:
             self.expire(name)
 
     def expire(self, name: ServerName) -> bool:
-        """Its session has ended: take its logs away, so that nothing is written any more, and recover its regions."""
+        """Declare a server dead: fence its logs, so that it cannot write any more, and recover its regions."""
         with self.lock:
             server = self.live.get(name)
             if server is None:
@@ -159,7 +159,7 @@ class Master:
         return True
 
     def _take_edits(self, server: RegionServer) -> None:
-        """Fence the logs and hand each region what only they hold of it (WAL splitting)."""
+        """Fence the logs and give each region its unflushed edits in them (WAL splitting)."""
         edits: dict[str, list[object]] = {}
         for wal in (server.wal, server.meta_wal):
             wal.fence()
@@ -169,7 +169,7 @@ class Master:
                 node.recovered.extend(edits.get(node.encoded, ()))  # type: ignore[arg-type]  # as above
 
     def start_recoveries(self) -> None:
-        """Begin what crashes demand; a runtime without a free task is asked again at the next chore."""
+        """Start the recoveries of crashed servers; if no task is free, the next chore tries again."""
         while self._crashes:
             name = self._crashes.pop(0)
             try:
@@ -218,7 +218,7 @@ class Master:
     # -- start -------------------------------------------------------------------------------------------------
 
     def start(self, meta_replicas: int) -> None:
-        """Bring up hbase:meta on the servers that have reported, then the namespaces."""
+        """Open hbase:meta on the registered servers, then add the namespaces."""
         with self.procedure_lock:
             descriptor = meta_descriptor(meta_replicas)
             self.tables[META_TABLE] = TableRecord(descriptor, TableState.ENABLED)
@@ -232,7 +232,7 @@ class Master:
     # -- questions ---------------------------------------------------------------------------------------------
 
     def table_names(self) -> list[bytes]:
-        """User tables, in order."""
+        """Return the names of the user tables, in order."""
         return sorted(name for name in self.tables if name != META_TABLE)
 
     def record(self, table: bytes) -> TableRecord:

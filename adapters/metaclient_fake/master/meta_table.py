@@ -1,4 +1,4 @@
-"""Decides what the master writes into hbase:meta, row by row in HBase's format, and carries it to the primary copy.
+"""Decides which rows the master writes to hbase:meta, in HBase's format, and sends them to the primary copy.
 
 The master reads and writes the primary only. While the primary is on no server, a writer waits: the
 procedure that recovers the primary does not write to meta before.
@@ -36,7 +36,7 @@ from metaclient_fake.server.region_server import RegionServer
 __all__ = ["META_INFO", "MetaTable", "meta_descriptor"]
 
 META_INFO = RegionInfo(META_TABLE, region_id=1)
-#: How long a writer rests before it asks again for a primary that is nowhere.
+#: The pause of a writer while the primary is on no server.
 _PAUSE_S = 0.05
 #: Rows of hbase:meta that are sent in one call; HBase's hbase.rpc.rows.warning.threshold.
 _BATCH_ROWS = 5000
@@ -77,7 +77,7 @@ class MetaTable:
     # -- carrying ----------------------------------------------------------------------------------------------
 
     def write(self, puts: Iterable[Row] = (), deletes: Iterable[Delete] = ()) -> None:
-        """Apply, at the primary, however long it takes until there is one. Repeating is harmless."""
+        """Apply the changes at the primary; wait until it is on a server. A repeated write is harmless."""
         stamp = self._last_ms = max(self._time_ms(), self._last_ms + 1)
         operations: list[Put | Delete] = [Put(row, _cells(columns, stamp)) for row, columns in puts]
         operations.extend(_stamped(delete, stamp) for delete in deletes)
@@ -118,7 +118,7 @@ class MetaTable:
         self.write(deletes=[Delete(table)])
 
     def add_namespace(self, name: bytes) -> None:
-        """NamespaceDescriptor{1 name}, no PBUF prefix."""
+        """Write a NamespaceDescriptor{1 name}, without PBUF prefix."""
         self.write([(name, {b"ns:d": b"\x0a" + bytes([len(name)]) + name})])
 
     def delete_namespace(self, name: bytes) -> None:
@@ -127,7 +127,7 @@ class MetaTable:
     # -- regions -----------------------------------------------------------------------------------------------
 
     def add_regions(self, groups: Iterable[RegionGroup]) -> None:
-        """New ranges: known, closed, with an empty place for every secondary so that clients can count them."""
+        """Write the rows of new regions: closed, with an empty location per secondary, so that clients count them."""
         self.write(new_row(group) for group in groups)
 
     def set_opening(self, nodes: Iterable[RegionNode]) -> None:
@@ -137,22 +137,22 @@ class MetaTable:
         self.write(open_row(node) for node in nodes)
 
     def set_state(self, nodes: Iterable[RegionNode], state: RegionState) -> None:
-        """The state alone: the place of a region stays in its row while it is closed or moving."""
+        """Write the state only: the location of a region stays in its row while it is closed or moving."""
         self.write((_row(node), {_column(b"state", node): state.value.encode()}) for node in nodes)
 
     def delete_regions(self, groups: Iterable[RegionGroup]) -> None:
         self.write(deletes=[Delete(group.primary.name) for group in groups])
 
     def delete_replicas(self, nodes: Iterable[RegionNode]) -> None:
-        """Take the columns of secondaries out of their rows (the table has fewer copies now)."""
+        """Delete the columns of secondaries (the table has fewer copies now)."""
         self.write(deletes=[_replica_columns_deleted(node) for node in nodes])
 
     def add_replicas(self, nodes: Iterable[RegionNode]) -> None:
-        """Empty places for secondaries to come."""
+        """Write empty locations for new secondaries."""
         self.write((_row(node), metarow.location_columns(node.info.replica_id, None, None)) for node in nodes)
 
     def split(self, parent: RegionGroup, left: RegionGroup, right: RegionGroup) -> None:
-        """The parent goes offline and names its daughters; the daughters appear."""
+        """Write a split: the parent goes offline and names its daughters; the daughters' rows are added."""
         info = replace(parent.info, is_offline=True, is_split_parent=True)
         columns = {
             b"info:regioninfo": metarow.encode_region_info(info),
@@ -163,7 +163,7 @@ class MetaTable:
         self.write([(parent.primary.name, columns), new_row(left), new_row(right)])
 
     def merge(self, parents: Sequence[RegionGroup], merged: RegionGroup) -> None:
-        """The merged region appears and names its parents, whose rows go."""
+        """Write a merge: the merged region's row names its parents; the parents' rows are deleted."""
         row, columns = new_row(merged)
         lineage = {
             b"info:merge%04d" % number: metarow.encode_region_info(parent.info) for number, parent in enumerate(parents)

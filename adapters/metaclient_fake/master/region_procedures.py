@@ -1,7 +1,7 @@
 """Decides the steps of a move, a split and a merge (TransitRegionStateProcedure, Split- and MergeTableRegionProcedure).
 
-All copies of a parent close together, then its files are shared out, then hbase:meta changes in one go, then the
-daughters open: primaries where the parent was, secondaries elsewhere.
+All copies of a parent close together, then the daughters get references to its files, then hbase:meta changes in one
+batch, then the daughters open: primaries on the parent's server, secondaries elsewhere.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _elsewhere(master: Master, node: RegionNode, source: ServerName) -> ServerNa
 
 
 def reopen(master: Master, node: RegionNode) -> None:
-    """Close it and open it again where it is."""
+    """Close a copy and open it again on the same server."""
     _check_open(node)
     server = node.server
     assert server is not None, f"{node} is open nowhere"
@@ -61,7 +61,7 @@ def reopen(master: Master, node: RegionNode) -> None:
 
 
 def split(master: Master, node: RegionNode, at: bytes | None) -> tuple[RegionInfo, RegionInfo]:
-    """Two daughters, cut before row ``at``, or in the middle of the data when none is given."""
+    """Split a region before row ``at``, by default in the middle of its data; return both daughters."""
     group = _whole(master, node)
     border = at if at is not None else _middle(master, group)
     _check_border(group.info, border)
@@ -83,7 +83,7 @@ def split(master: Master, node: RegionNode, at: bytes | None) -> tuple[RegionInf
 
 
 def merge(master: Master, left: RegionNode, right: RegionNode) -> RegionInfo:
-    """One region out of two neighbours."""
+    """Merge two adjacent regions; return the merged one."""
     first, second = sorted((_whole(master, left), _whole(master, right)), key=lambda group: group.start_key)
     if first is second or first.info.table != second.info.table or first.info.end_key != second.info.start_key:
         raise RequestRefused(
@@ -111,7 +111,7 @@ def merge(master: Master, left: RegionNode, right: RegionNode) -> RegionInfo:
 
 
 def clean_parents(master: Master, older_than_s: float, within: RegionInfo | None = None) -> int:
-    """CatalogJanitor: rows and directories of split parents go when their daughters hold no references to them."""
+    """Delete rows and directories of split parents whose daughters have no references to them (CatalogJanitor)."""
     now = master.runtime.now()
     old = [
         group
@@ -180,7 +180,7 @@ def _check_border(info: RegionInfo, border: bytes) -> None:
 
 
 def _close(master: Master, group: RegionGroup, state: RegionState) -> ServerName | None:
-    """Close all copies; where the primary was."""
+    """Close all copies; return the primary's last server."""
     server = group.primary.server
     group.primary.become(state)
     master.assignment.close_for_good(group.nodes)

@@ -1,7 +1,7 @@
-"""Stores the master's knowledge of every region: its state, its server, its copies.
+"""Stores the master's view of every region: its state, its server, its copies.
 
-Mirrors AssignmentManager's RegionStates and RegionStateNode; what is said here has been written to hbase:meta first
-(or is written next, under the same procedure).
+Mirrors AssignmentManager's RegionStates and RegionStateNode. Each change has been written to hbase:meta first (or is
+written next, in the same procedure).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class RegionState(enum.Enum):
     MERGED = "MERGED"
     ABNORMALLY_CLOSED = "ABNORMALLY_CLOSED"
 
-    __hash__ = object.__hash__  # an enum's own is a call of Python, and each batch to a replica asks twice
+    __hash__ = object.__hash__  # Enum.__hash__ is Python code, and each batch to a replica needs two hashes
 
 
 _S = RegionState
@@ -59,7 +59,7 @@ class RegionNode:
         self.name = info.name
         self.encoded = info.encoded_name
         self.state = RegionState.OFFLINE
-        #: Where it is or, when closed, was last.
+        #: The current server or, when closed, the last one.
         self.server: ServerName | None = None
         self.seqnum = -1
         #: Edits of crashed servers that no open has replayed yet.
@@ -145,7 +145,7 @@ class RegionStates:
             self.leave(node)
 
     def resize(self, group: RegionGroup, copies: int) -> list[RegionNode]:
-        """Give a range more or fewer copies; the nodes that came or went."""
+        """Give a range more or fewer copies; return the added or removed nodes."""
         if copies >= len(group.nodes):
             changed = [RegionNode(group.info.replica(number)) for number in range(len(group.nodes), copies)]
             group.nodes.extend(changed)
@@ -187,7 +187,7 @@ class RegionStates:
         self._on_server.setdefault(server, {})[node.name] = node
 
     def leave(self, node: RegionNode) -> None:
-        """It is on no server now; ``node.server`` still says where it was."""
+        """Record that the node is on no server now; ``node.server`` keeps its last server."""
         if node.server is not None:
             self._on_server.get(node.server, {}).pop(node.name, None)
 

@@ -1,8 +1,8 @@
-"""Decides how the regions of a dead server come back (ServerCrashProcedure).
+"""Decides how the regions of a dead server are reopened (ServerCrashProcedure).
 
 1. hbase:meta's primary, if it was there, without waiting for other procedures, which may be waiting for it.
-2. Everything else, under the procedure lock: primaries with the edits that the dead server's log held, secondaries
-   as they are (they lost what was not in files).
+2. All other regions, under the procedure lock: primaries with the edits of the dead server's log, secondaries from
+   their files only (they have lost the other edits).
 3. The log goes to the archive.
 
 ``failover_piles_replicas`` reproduces a behaviour of HBase 2.6.1: copies share a server until the
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 def recover(master: Master, dead: ServerName) -> None:
-    """Reopen everything that was on ``dead``; returns when it is done."""
+    """Reopen all regions of ``dead``; return when they are open."""
     with master.meta_lock:
         primary = master.meta_node(0)
         if primary is not None and primary in master.states.on_server(dead):
