@@ -3,9 +3,9 @@
     report = run(drawn(seed=7))
     report.is_good, report.digest
 
-A seed is a spec (:mod:`spec`: cluster, clients, faults); it is run (:mod:`trial`, :mod:`world`), and what was seen is
-judged by checkers that stand outside (:mod:`checkers`). ``docs/simulation.md`` says how to read a failure, and how to
-add a workload, a checker or a planted bug. ``metaclient sim`` is the command.
+A seed is a spec (:mod:`spec`: cluster, clients, faults). The spec is run (:mod:`trial`, :mod:`world`), and checkers
+outside of the system verify the recorded operations (:mod:`checkers`). ``docs/simulation.md`` explains how to read a
+failure, and how to add a workload, a checker or a planted bug. ``metaclient sim`` is the command.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Decides whether a cluster has come back: after the heal, everything must be as if nothing had happened.
+"""Decides whether a cluster has recovered: after the heal, it must work as if there had been no faults.
 
 1. Every fault is ended, every server runs; within :data:`SETTLE_S` all regions of enabled tables are open, no recovery
-   is under way, and the replicas show what their primaries have.
-2. Each client that lived through the faults can read registers; a location that it cannot get rid of shows here.
+   is running, and the replicas have the data of their primaries.
+2. Each client that ran during the faults can read registers; this detects a wrong location that stays in its cache.
 3. All copies of all regions, and all copies of ``hbase:meta``, have the same content.
 4. New clients in each meta mode, many tasks at once: in LoadBalance no read of ``hbase:meta`` goes to the primary, and
-   a row that many ask for at once is looked up once. All of them are told where the copies really are.
+   a row that many tasks request at once is looked up once. All clients get the real locations of the copies.
 """
 
 from __future__ import annotations
@@ -29,25 +29,26 @@ if TYPE_CHECKING:
 
 __all__ = ["calm_down"]
 
-#: Simulated seconds until all must be well: several sessions, recoveries and flush intervals (30 s).
+#: Simulated seconds until the cluster must be healthy: several sessions, recoveries and flush intervals (30 s).
 SETTLE_S = 180.0
 _STORM_TASKS = 8
-#: A copy of hbase:meta that was opened just now may show half of its rows for 2 s, in seeds that have it so.
+#: A copy of hbase:meta that was just opened may return torn rows for 2 s, in seeds with that setting.
 _TORN_S = 3.0
-#: Calls until an old client must have found a row: a hint that is wrong, a location that is, and the right one.
+#: Calls until an old client must have found a row: one for a wrong hint, one for a wrong location, and the right one.
 _CALLS_MAX = 4
-#: Between them: a client without retries learns where hbase:meta is behind its callers' backs, once a second at most.
+#: The pause between them: a client without retries refreshes the location of hbase:meta in the background, at most once
+#: per second.
 _REFRESH_S = 2.0
 
 
 def calm_down(world: World) -> None:
-    """Heal, wait, and look; what is wrong is reported to the world."""
+    """Heal the cluster, wait, and check it; violations are reported to the world."""
     world.pauses.stop()
     _heal(world)
     if not _wait_for(world, lambda: _unsettled(world)):
         return
     _read_again(world)
-    with world.cluster.master.procedure_lock:  # a balancer of its own accord must not move what is being compared
+    with world.cluster.master.procedure_lock:  # the balancer must not move regions that are being compared
         _look(world)
 
 
@@ -126,9 +127,9 @@ def _read_again(world: World) -> None:
 
 
 def _read_one(world: World, client: Workload, row: bytes) -> None:
-    """A client without retries may need more than one call to find out where everything has gone.
+    """Read one register; a client without retries may need several calls until its locations are right.
 
-    Java's selector may go on asking a copy of hbase:meta that is not there any more: that is what it is there to show.
+    Clients with Java's selector are skipped: it may keep asking a copy of hbase:meta that does not exist any more.
     """
     if client.connection.config.meta_selector == "simple":
         return
@@ -224,7 +225,7 @@ def _storm(world: World, connection: Connection, backend: ObservedBackend, mode:
 
 
 def _check_places(world: World, connection: Connection, mode: str) -> None:
-    """What ``hbase:meta`` says is where the copies are."""
+    """Check that the locations in ``hbase:meta`` are the real locations of the copies."""
     for table in world.tables:
         told = {
             (place.region.start_key, place.replica_id): str(place.server)

@@ -1,7 +1,7 @@
-"""Decides what a seed's dice are: a source of chance for each purpose, none of which disturbs the others.
+"""Provides a seed's random sources: one per purpose, independent of each other.
 
-What a workload draws must not depend on how many faults were drawn before it: a shrunk schedule would change everything
-else in the run, and no failure would survive its shrinking.
+The numbers of a workload must not depend on how many faults were drawn before it. Otherwise a shrunk schedule would
+change the rest of the run, and the failure would not occur again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Chance(Protocol):
 
 
 def chance(seed: int, purpose: str) -> Chance:
-    """Return the dice of one purpose of one seed.
+    """Return the random source of one purpose of one seed.
 
     >>> chance(7, "faults").randrange(1000) == chance(7, "faults").randrange(1000)
     True

@@ -24,9 +24,9 @@ from metaclient_fake.simulation.world import World
 
 __all__ = ["sim"]
 
-#: Of a failing run, so many violations are written out; the rest is counted.
+#: The number of violations of a failing run that are printed; the rest is counted.
 _SHOWN_MAX = 5
-#: Where there is no terminal to draw a bar on, progress is a line after so many seeds.
+#: Without a terminal, progress is one line per this many seeds.
 _TOLD_EVERY = 20
 
 _duration = click.option(
@@ -183,7 +183,7 @@ def _smallest(report: Report, console: Console) -> Report:
 
 
 def _explain(spec: Spec, console: Console) -> None:
-    """One failing seed: the line that repeats it, the smallest schedule, the timeline."""
+    """Print a failing seed: the command that repeats it, the smallest schedule, the timeline."""
     report, _ = _replayed(spec)
     if report.is_good:
         console.print(f"[red]seed {spec.seed} failed and does not fail again: that is a bug of the simulation[/]")

@@ -1,7 +1,7 @@
-"""Stores what a run has tried, kinds of faults and transitions of state machines, and names what it has not.
+"""Stores which kinds of faults and which transitions of state machines a run has covered, and lists the others.
 
-Transitions are seen by wrapping the methods through which each machine changes, for as long as a run lasts. What the
-tables of the machines allow and no run has shown is what was never tried.
+During a run, the methods that change the state of each machine are wrapped, to record its transitions. Transitions that
+the machines' tables allow and no run has recorded are not covered.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def known_transitions() -> list[Transition]:
 
 @dataclass(slots=True)
 class Coverage:
-    """How often each kind of fault struck or was refused, and how often each transition was seen."""
+    """How often each kind of fault was applied or refused, and how often each transition was recorded."""
 
     faults: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
@@ -109,7 +109,7 @@ class _Watch:
 
 @contextmanager
 def watching() -> Iterator[_Watch]:
-    """See the transitions of everything in this process until the end of the block."""
+    """Record all transitions in this process until the end of the block."""
     watch = _Watch()
     with ExitStack() as patches:
         for owner, method, machine in (

@@ -1,7 +1,7 @@
-"""Plants bugs of the kind that real systems had, one a run, to prove that the checkers can fire.
+"""Plants bugs of the kind that real systems had, one per run, to prove that the checkers report them.
 
-A defect replaces methods of the real classes for as long as a run lasts; production code knows nothing of it. Each
-names the checkers that should notice; ``tests/simulation/test_defects.py`` has a test for each.
+A defect replaces methods of the real classes during a run; production code does not refer to defects. Each defect
+names the checkers that should report it; ``tests/simulation/test_defects.py`` has a test for each.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from metaclient_fake.storage.wal import Wal
 
 __all__ = ["DEFECTS", "Defect", "planted"]
 
-#: Makes the broken method out of the right one.
+#: Returns the broken method for a correct one.
 Breaker = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
@@ -62,7 +62,7 @@ DEFECTS: dict[str, Defect] = {}
 
 @contextmanager
 def planted(name: str) -> Iterator[None]:
-    """Have the defect until the end of the block; no name, no defect."""
+    """Plant the defect until the end of the block; an empty name plants none."""
     if not name:
         yield
         return
@@ -74,7 +74,7 @@ def planted(name: str) -> Iterator[None]:
 
 
 def _defect(owner: Any, method: str, *, caught_by: Sequence[str], race_in: str = "") -> Callable[[Breaker], None]:
-    """Register a function that turns a right method into a broken one; its docstring is the story."""
+    """Register a function that returns the broken method for a correct one; its docstring is the story."""
 
     def register(broken: Breaker) -> None:
         name, story = broken.__name__, (broken.__doc__ or "").strip()
@@ -88,7 +88,7 @@ def _defect(owner: Any, method: str, *, caught_by: Sequence[str], race_in: str =
 
 @_defect(Sink, "_settle", caught_by=("convergence", "timeline"))
 def sink_forgets_failed_batch(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A batch that failed is taken for delivered: the replica misses its edits, and nobody asks for a flush."""
+    """A batch that failed counts as delivered: the replica misses its edits, and no flush is requested."""
 
     def settle(self: Sink, queue: Any, batch: Any, error: BaseException | None) -> None:
         right(self, queue, batch, None)
@@ -98,7 +98,7 @@ def sink_forgets_failed_batch(right: Callable[..., Any]) -> Callable[..., Any]:
 
 @_defect(ReadGate, "__init__", caught_by=("timeline", "scans", "cycle", "linearizability"))
 def replica_opens_before_flush(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A replica is readable as soon as it is open, before it has seen what its primary has in memory."""
+    """A replica is readable as soon as it is open, before it has the edits of its primary's memstore."""
 
     def init(self: ReadGate, families: frozenset[bytes], *, is_open: bool = False) -> None:
         right(self, families, is_open=True)
@@ -108,7 +108,7 @@ def replica_opens_before_flush(right: Callable[..., Any]) -> Callable[..., Any]:
 
 @_defect(Secondaries, "complete_as_of", caught_by=("lag",))
 def lag_counts_from_the_last_batch(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A replica says how old its answers are by when it last heard of its primary, whatever it missed before."""
+    """A replica computes its lag from the last batch of its primary, although it may have missed earlier edits."""
 
     def complete_as_of(self: Secondaries, name: bytes, known: Any) -> float | None:
         secondary = self._find(name)
@@ -119,7 +119,7 @@ def lag_counts_from_the_last_batch(right: Callable[..., Any]) -> Callable[..., A
 
 @_defect(Sink, "acknowledged", caught_by=("lag",))
 def lag_leaves_out_what_is_on_its_way(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A primary takes what it has handed over for applied when it is asked how far behind a replica is."""
+    """A primary counts edits in flight as applied when it computes the lag of a replica."""
 
     def acknowledged(self: Sink, *arguments: Any) -> Any:
         known = right(self, *arguments)
@@ -141,7 +141,7 @@ def half_row_reaches_replica(right: Callable[..., Any]) -> Callable[..., Any]:
 
 @_defect(Follower, "refresh", caught_by=("timeline", "convergence", "cycle"))
 def refresh_drops_newest(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A replica that sees new files forgets all of its memory, also what came after those files."""
+    """A replica that lists new files drops its whole memstore, even edits that are newer than those files."""
 
     def refresh(self: Follower) -> bool:
         freed: bool = right(self)
@@ -173,7 +173,7 @@ def split_loses_queue(right: Callable[..., Any]) -> Callable[..., Any]:
 
 @_defect(Master, "_take_edits", caught_by=("durability", "linearizability", "counters", "scans", "cycle"))
 def log_is_not_replayed(right: Callable[..., Any]) -> Callable[..., Any]:
-    """The log of a dead server is fenced and thrown away."""
+    """The log of a dead server is fenced and not replayed."""
 
     def take_edits(self: Master, server: Any) -> None:
         server.wal.fence()
@@ -194,7 +194,7 @@ def log_is_archived_too_early(right: Callable[..., Any]) -> Callable[..., Any]:
 
 @_defect(Wal, "fence", caught_by=("ownership", "durability", "linearizability"))
 def zombie_is_not_fenced(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A server that was declared dead, and does not know it, goes on writing to its log."""
+    """A server that was declared dead without noticing it continues to write to its log."""
 
     def fence(self: Wal) -> int:
         return 0
@@ -219,7 +219,7 @@ def split_loses_a_file(right: Callable[..., Any]) -> Callable[..., Any]:
 
 @_defect(Region, "check_and_mutate", caught_by=("linearizability", "cycle"))
 def check_and_put_is_two_steps(right: Callable[..., Any]) -> Callable[..., Any]:
-    """Between the check and the put of a check-and-put others may write."""
+    """Other clients may write between the check and the put of a check-and-put."""
 
     def check_and_mutate(self: Region, check: Any, mutation: Any) -> bool:
         with self.update_lock:
@@ -248,7 +248,7 @@ def increment_takes_no_lock(right: Callable[..., Any]) -> Callable[..., Any]:
 
 @_defect(Wal, "__init__", caught_by=("durability", "linearizability", "counters", "scans", "cycle"), race_in="log")
 def log_rolls_take_no_turns(right: Callable[..., Any]) -> Callable[..., Any]:
-    """Two regions may roll their server's log at once: one of the two new files, and what is in it, is forgotten."""
+    """Two regions may roll their server's log at once: one of the two new files is lost with its entries."""
 
     def init(self: Wal, name: str = "wal", *, roll_bytes: int = 0) -> None:
         right(self, name, roll_bytes=0)  # each write rolls: a seed has few others
@@ -258,7 +258,7 @@ def log_rolls_take_no_turns(right: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _AlwaysTheirTurn(list[None]):
-    """Turns of which everybody has one."""
+    """A list of tokens whose ``pop`` always succeeds."""
 
     def pop(self, index: SupportsIndex = -1) -> None:
         return None
@@ -269,7 +269,7 @@ class _AlwaysTheirTurn(list[None]):
 
 @_defect(Scanners, "expire", caught_by=("leaks",))
 def lease_never_ends(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A server keeps the scanners of clients that have gone."""
+    """A server does not close the scanners of clients that have disconnected."""
 
     def expire(self: Scanners) -> int:
         return 0
@@ -282,7 +282,7 @@ def lease_never_ends(right: Callable[..., Any]) -> Callable[..., Any]:
 
 @_defect(Hedging, "race", caught_by=("timeline", "answers"))
 def stale_flag_of_wrong_replica(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A hedged read names the primary, whoever answered."""
+    """The result of a hedged read names the primary, even if a secondary answered."""
 
     def race(self: Any, *arguments: Any, table: bytes, row: bytes, **options: Any) -> Any:
         value, place = right(self, *arguments, table=table, row=row, **options)
@@ -304,7 +304,7 @@ def cache_keeps_dead_parent(right: Callable[..., Any]) -> Callable[..., Any]:
 
 @_defect(_Race, "_failed", caught_by=("budgets",))
 def hedge_returns_first_error(right: Callable[..., Any]) -> Callable[..., Any]:
-    """The first leg of a race that fails ends it, though another one is under way."""
+    """The first failed leg of a race ends the race, although another leg is in flight."""
 
     def failed(self: Any, call: Any, error: BaseException) -> None:
         right(self, call, error)
@@ -326,7 +326,7 @@ def retry_repeats_increment(right: Callable[..., Any]) -> Callable[..., Any]:
 
 @_defect(_FailedOperation, "_left_s", caught_by=("deadlines",))
 def retry_restarts_the_clock(right: Callable[..., Any]) -> Callable[..., Any]:
-    """Each attempt has the whole time of the operation."""
+    """Each attempt gets the whole timeout of the operation."""
 
     def left_s(self: Any) -> float:
         return float(self._config.operation_timeout_s)
@@ -356,7 +356,7 @@ def hedge_ignores_budget(right: Callable[..., Any]) -> Callable[..., Any]:
 
 @_defect(Reading, "accept", caught_by=("errors", "tables", "liveness"))
 def lookup_believes_secondary(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A secondary of hbase:meta that knows no table is believed."""
+    """A client trusts a secondary of hbase:meta that does not have the rows of a table."""
 
     def accept(self: Any, replica: Any, page: Any) -> MetaClientError | None:
         refusal: MetaClientError | None = right(self, replica, page)
@@ -393,7 +393,7 @@ def scan_repeats_a_row(right: Callable[..., Any]) -> Callable[..., Any]:
 
 @_defect(TableScanner, "_move_on", caught_by=("scans",))
 def scan_skips_first_row_of_region(right: Callable[..., Any]) -> Callable[..., Any]:
-    """A scan goes on after the border of a region, and loses the row that lies on it."""
+    """A scan continues after the start key of the next region, and skips the row with that key."""
 
     def move_on(self: TableScanner) -> bool:
         goes_on: bool = right(self)

@@ -1,4 +1,4 @@
-"""Stores what the clients did and saw: each operation with the instants of its call and its return.
+"""Stores the operations of the clients: each with its result and the instants of its call and its return.
 
 An operation ends in one of three ways, and checkers need to know which: OK (it happened), FAILED (it did not and will
 not), UNKNOWN (it may have happened, may still happen, or never). Reads are never unknown: a read without an answer has
@@ -29,7 +29,7 @@ class Status(enum.Enum):
 
 
 class Operation:
-    """One operation on one row (or on none). ``argument`` is what was to be written, ``value`` what was seen."""
+    """One operation on one row (or on none). ``argument`` is the value to write, ``value`` the value that was read."""
 
     __slots__ = (
         "argument",
@@ -70,14 +70,14 @@ class Operation:
         self.stale: bool | None = None
         self.replica_id: int | None = None
         self.server: str | None = None
-        #: What a replica said of its answer: at most so old.
+        #: The ``lag_s`` of a replica's answer: the upper bound of its age.
         self.lag_s: float | None = None
         self.error: MetaClientError | None = None
         #: The first operation of those that were one call (a batch, a scan); its own number otherwise.
         self.group = number
 
     def describe(self) -> str:
-        """One line for people."""
+        """Return the operation as one line of text."""
         wrote = f" {_shown(self.argument)}" if self.argument is not None else ""
         expected = f" if {_shown(self.expected)}" if self.expected is not None else ""
         where = (
@@ -144,7 +144,7 @@ class History:
         return [operation for operation in self.operations if operation.kind in kinds]
 
     def digest(self, more: Iterable[str] = ()) -> str:
-        """Return a hash of all that was done and seen; equal runs have equal ones on any machine."""
+        """Return a hash of all operations and results; equal runs have equal hashes on any machine."""
         made = hashlib.sha256()
         for operation in self.operations:
             made.update(operation.describe().encode())

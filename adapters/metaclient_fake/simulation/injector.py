@@ -1,7 +1,8 @@
-"""Carries out faults on a running cluster: each in a task of its own, each undone when its time is over.
+"""Applies faults to a running cluster: each in its own task, each undone when its time is over.
 
-The target of a fault is chosen when it strikes, from what exists then. A fault that cannot strike (no server left to
-kill, a region that is moving already) is recorded as refused: the timeline and the coverage say so.
+The target of a fault is chosen when the fault begins, among the servers and regions of that instant. A fault that
+cannot be applied (no server left to kill, a region that is already moving) is recorded as refused, in the timeline and
+in the coverage.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Injector", "Struck"]
 
-#: So many servers stay up, whatever a schedule says: fewer cannot hold two copies of a region apart.
+#: The number of servers that always stay up: with fewer, two copies of a region would share a server.
 _SERVERS_UP_MIN = 2
 #: A server that cannot flush refuses writes when its memstore is full; these bytes fill the small ones.
 _BURST_VALUES, _BURST_BYTES = 8, 700
@@ -31,7 +32,7 @@ _COPIES_MAX = 3
 
 
 class Struck:
-    """What became of one fault: when, on whom, until when, and the refusal if there was one."""
+    """The record of one fault: when it began and ended, its target, and the refusal if there was one."""
 
     __slots__ = ("began_at", "detail", "ended_at", "fault", "refusal")
 
@@ -67,7 +68,7 @@ class Injector:
         self._tasks: list[Task[None]] = []
 
     def run(self, faults: tuple[Fault, ...]) -> None:
-        """Let them strike at their times; returns after the last has begun."""
+        """Start the faults at their times; return after the last has begun."""
         began = self._runtime.now()
         for fault in sorted(faults, key=lambda fault: fault.at_s):
             wait_s = began + fault.at_s - self._runtime.now()
@@ -91,13 +92,13 @@ class Injector:
         struck.ended_at = self._runtime.now()
 
     def running(self) -> list[str]:
-        """Faults that have not come to their end."""
+        """Return the names of the faults that have not ended."""
         return [task.name for task in self._tasks if not task.is_done]
 
     # -- whom? ---------------------------------------------------------------------------------------------------
 
     def _server(self, pick: int, *, spares: int = 0) -> RegionServer:
-        """Return a running server; refused when fewer than ``spares`` others would be left."""
+        """Return a running server; raise RequestRefused when fewer than ``spares`` others would be left."""
         running = [server for server in self._cluster.servers_by_host.values() if server.is_running]
         if len(running) <= spares:
             raise RequestRefused(f"only {len(running)} servers are running")

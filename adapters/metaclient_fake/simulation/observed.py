@@ -1,12 +1,12 @@
-"""Stores what one client's calls looked like from outside: where each went, when it began and ended, how.
+"""Records one client's calls from outside: the server of each, when it began and ended, and its error.
 
-:class:`ObservedBackend` stands between a client and the cluster. Checkers count hedges, retries and reads of
-``hbase:meta`` here and not in the client's own statistics, which are part of what is checked. It also looks, at the
-moment and place at which a write is applied, whether that server still owns the region.
+:class:`ObservedBackend` is between a client and the cluster. Checkers count hedges, retries and reads of ``hbase:meta``
+here and not in the client's own statistics, which are part of what is checked. When a write is applied, it also checks
+that the server still owns the region.
 
-A server that was declared dead, and has not heard of it, cannot write any more (its log is fenced), but it still
-answers reads from what it knew: HBase has no lease for reads. Such answers may be old; the operations are recorded, and
-the checkers ignore their values.
+A server that was declared dead without noticing it cannot write any more (its log is fenced), but it still answers
+reads from its memory: HBase has no lease for reads. Such answers may be old; the operations are recorded, and the
+checkers ignore their values.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class SeenCall:
 
     @property
     def over_at(self) -> float:
-        """When its caller stopped waiting for it: a call that is paused ends after its deadline."""
+        """The instant at which the caller stopped waiting: a call that is paused ends after its deadline."""
         return self.deadline if self.ended is None else min(self.ended, self.deadline)
 
     def is_running_at(self, instant: float) -> bool:
@@ -76,7 +76,7 @@ class SeenMetaRead:
 
 
 class ObservedBackend(FakeBackend):
-    """A client's backend that remembers its calls. ``operation`` is the number of what the client is doing now."""
+    """A client's backend that records its calls. ``operation`` is the number of the client's current operation."""
 
     def __init__(self, cluster: FakeCluster, name: str, report: Report) -> None:
         super().__init__(cluster, party=f"client/{name}")
@@ -86,11 +86,11 @@ class ObservedBackend(FakeBackend):
         self.calls: list[SeenCall] = []
         self.meta_reads: list[SeenMetaRead] = []
         self.registry_reads = 0
-        #: Operations that a zombie took part in: a server that was declared dead, and has not heard of it.
+        #: Operations in which a zombie took part: a server that was declared dead without noticing it.
         self.zombie_operations: set[int] = set()
-        #: When batches came back with some of their rows refused, and when scanners were lost.
+        #: The instants at which some rows of a batch were refused, or a scanner was lost.
         self.troubles: list[float] = []
-        #: Scanners that the client was given and has neither closed nor lost.
+        #: Scanners that the client has opened and neither closed nor lost.
         self.scanners: dict[tuple[str, int], object] = {}
 
     # -- hbase:meta --------------------------------------------------------------------------------------------
@@ -202,7 +202,7 @@ class ObservedBackend(FakeBackend):
         return super()._run(name, deadline, is_write, is_meta, method, *arguments)
 
     def _alive(self, method: Callable[..., Any], operation: int) -> Callable[..., Any]:
-        """Return True for a read at a server that was declared dead and goes on, which HBase answers like any other."""
+        """Wrap a read method so that reads at a server that was declared dead are recorded; HBase answers them."""
 
         def answer(calls: DataCalls, *arguments: Any, **options: Any) -> Any:
             if calls.server.name not in self.cluster.master.live:

@@ -1,4 +1,4 @@
-"""Stores how many replicas a table may have had at which time, so that "no such replica" can be held against the truth.
+"""Stores how many replicas a table may have had at which time, to check "no such replica" errors.
 
 While a table is altered, some of its regions have the old number of replicas and others the new one. An alteration that
 fails may leave it so, and alterations may overlap. A number is therefore possible from the beginning of the alteration
@@ -34,14 +34,14 @@ class ReplicaCounts:
         self._spans: list[_Span] = []
 
     def began(self, table: str, old: int, new: int, *, at_s: float) -> _Span:
-        """Note that an alteration from ``old`` to ``new`` replicas begins; the result is for :meth:`ended`."""
+        """Record that an alteration from ``old`` to ``new`` replicas begins; the result is for :meth:`ended`."""
         if not any(span.table == table for span in self._spans):
             self._spans.append(_Span(table, old, 0.0))
         self._spans.append(_Span(table, new, at_s))
         return self._spans[-1]
 
     def ended(self, altered: _Span, *, at_s: float) -> None:
-        """Note that an alteration has succeeded: what was there before it began is over."""
+        """Record that an alteration has succeeded: earlier numbers of replicas are not possible any more."""
         for span in self._spans:
             if span.table == altered.table and span.since_s < altered.since_s:
                 span.until_s = min(span.until_s, at_s)

@@ -1,7 +1,7 @@
 """Runs many seeds, on all cores: a seed is independent of every other, so each goes to the next free process.
 
-This is the one module of the simulation that knows real time and real processes. A seed that does not come to an end is
-killed with its process after :data:`SEED_S_MAX`, and the run says which seeds were on their way.
+This is the only module of the simulation that uses real time and real processes. A seed that does not end is killed
+with its process after :data:`SEED_S_MAX`, and the run reports which seeds were running.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ __all__ = ["SeedResult", "Summary", "cores", "run_seeds"]
 
 #: A seed takes about a second; one that takes this long never ends.
 SEED_S_MAX = 300.0
-#: Seeds on their way for each process: the next one is there when one ends, and a stop comes soon.
+#: Seeds submitted per process: the next one is available when one ends, and a stop takes effect soon.
 _AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
 class SeedResult:
-    """What became of one seed, small enough to be sent between processes."""
+    """The result of one seed, small enough to be sent between processes."""
 
     seed: int
     violations: tuple[Violation, ...]
@@ -54,7 +54,7 @@ class SeedResult:
 
 @dataclass(slots=True)
 class Summary:
-    """What became of all of them."""
+    """The results of all seeds together."""
 
     seeds: int = 0
     simulated_s: float = 0.0
@@ -75,7 +75,7 @@ class Summary:
 
     @property
     def simulated_per_core_s(self) -> float:
-        """Simulated seconds for each second of one core."""
+        """Simulated seconds per second of one core."""
         return self.simulated_s / self.processor_s if self.processor_s else 0.0
 
     def as_json(self) -> dict[str, object]:
@@ -104,7 +104,7 @@ def run_seeds(
     until_failure: bool = False,
     on_result: Callable[[SeedResult], None] | None = None,
 ) -> Summary:
-    """Run them all, or until one fails; each result is reported as it comes, in any order."""
+    """Run all seeds, or until one fails; results are reported as they complete, in any order."""
     summary = Summary()
     began = time.perf_counter()
     results = _here(seeds, duration_s, defect) if jobs <= 1 else _spread(seeds, jobs, duration_s, defect)
@@ -141,9 +141,9 @@ def _one(seed: int, duration_s: float, defect: str) -> SeedResult:
 
 @contextmanager
 def _garbage_at_the_end() -> Iterator[None]:
-    """Collect a seed's garbage once, when its world is one piece of it: before, nearly all that is new is in use.
+    """Collect garbage once per seed, at its end: during the run, nearly all new objects are in use.
 
-    What was there before the seed is not looked at.
+    Objects from before the seed are not examined.
     """
     was_enabled, was_frozen = gc.isenabled(), gc.get_freeze_count() > 0
     gc.disable()
@@ -159,7 +159,7 @@ def _garbage_at_the_end() -> Iterator[None]:
 
 
 def _watched(seed: int, duration_s: float, defect: str) -> SeedResult:
-    """In a process of the pool: a seed that never ends takes the process with it, and shows where it was."""
+    """Run a seed in a process of the pool; a seed that does not end kills the process, with a traceback."""
     faulthandler.dump_traceback_later(SEED_S_MAX, exit=True)
     try:
         return _one(seed, duration_s, defect)

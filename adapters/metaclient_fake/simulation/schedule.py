@@ -1,8 +1,8 @@
-"""Decides which faults strike when: an explicit list, drawn from the seed before anything runs.
+"""Decides which faults begin when: an explicit list, drawn from the seed before the run.
 
-A fault names no server and no region, only numbers to pick them with (``pick``, ``other``): what is there when it
-strikes decides whom it hits. So a list from which faults were taken out still makes sense, which is what shrinking
-needs (:mod:`metaclient_fake.simulation.shrink`). A fault brings its own end: ``lasts_s`` later it is undone.
+A fault does not name a server or region, only numbers to pick them with (``pick``, ``other``) among those that exist
+when it begins. So a list from which faults were removed is still valid, which shrinking needs
+(:mod:`metaclient_fake.simulation.shrink`). Each fault is undone after ``lasts_s``.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ KINDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault: when, what, whom (as numbers), for how long, and how much of it (0 to 1)."""
+    """One fault: its time, kind, target (as numbers), duration, and strength (0 to 1)."""
 
     at_s: float
     kind: str

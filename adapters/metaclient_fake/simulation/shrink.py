@@ -1,8 +1,8 @@
-"""Decides which faults and clients a failure needs: takes away as much as possible while the same promise is broken.
+"""Decides which faults and clients a failure needs: removes as many as possible while the same promise is broken.
 
 Delta debugging (Zeller's ddmin), first over the faults, then over the clients, then over the faults again. A smaller
-run counts only if one of the same checkers reports a violation: another bug on the way is not the one that is looked
-for. The clients keep their dice when others go (:mod:`metaclient_fake.simulation.chance`), and so do faults.
+run counts only if one of the same checkers reports a violation: another bug is not the one that is searched. Clients
+and faults keep their random numbers when others are removed (:mod:`metaclient_fake.simulation.chance`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ RUNS_MAX = 120
 
 
 def minimised(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """Return a part of the items with which it still fails, and from which no single one can be taken away.
+    """Return a subset of the items that still fails, and from which no single item can be removed.
 
     >>> minimised(range(20), lambda kept: 3 in kept and 17 in kept)
     [3, 17]

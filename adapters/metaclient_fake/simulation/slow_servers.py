@@ -42,7 +42,7 @@ class Read(NamedTuple):
 
 
 class SlowTrial(NamedTuple):
-    """What happened: when the server was slow, by how much, the reads, and the hedges of each client by its reads."""
+    """The result of a trial: when the server was slow, by how much, the reads, and each client's hedges and reads."""
 
     slow_from_s: float
     slow_until_s: float

@@ -1,14 +1,15 @@
-"""Decides what a seed switches on: the cluster, its settings, the clients and what they do, the kinds of faults.
+"""Decides what a seed runs: the cluster, its settings, the clients and their workloads, the kinds of faults.
 
-Swarm testing: each seed leaves whole kinds of faults and settings out, because a run with everything on spends its time
-in the few states that everything leads to.
+Swarm testing: each seed omits whole kinds of faults and settings, because a run with all of them reaches only a few
+states.
 
-Three rules keep a run checkable; each is a truth about HBase, not about the fake:
+Three rules keep a run checkable; each is a property of HBase, not of the fake:
+
 
 1. A put is repeated when its answer is lost, and the first one may still arrive after another client's put. With the
    server's timestamps the old value would win, so writers of registers bring their own (:mod:`workloads.registers`).
-2. A delete hides an older put that arrives late only until a major compaction forgets the delete. Registers are deleted
-   only in seeds in which nothing is compacted.
+2. A delete hides an older put that arrives late only until a major compaction drops the delete marker. Registers are
+   deleted only in seeds without compactions.
 3. The wall clock of a server decides which of two cells is newer, so a skewed clock is only for workloads that bring
    their timestamps, or whose writes check what they overwrite (HBASE-14054).
 """
@@ -25,11 +26,11 @@ from metaclient_fake.simulation.schedule import KINDS, Fault, drawn_faults
 
 __all__ = ["DURATION_S", "ClientSpec", "Spec", "drawn"]
 
-#: Simulated seconds of trouble a seed has unless told otherwise; about 0.4 s of real time.
+#: Default of the simulated seconds with faults; about 0.4 s of real time.
 DURATION_S = 40.0
 CLIENTS = 20
 
-#: What the clients do, and how many of the 20 do it in a seed that leaves nothing out.
+#: The workloads, and how many of the 20 clients run each in a seed that omits none.
 MIX: Mapping[str, int] = {
     "registers": 5,
     "timeline": 4,
@@ -187,7 +188,7 @@ def _replication(dice: Chance) -> dict[str, object]:
             (
                 {"replication_retries": 3},
                 {"replication_retries": 3},
-                # Impatient: batches fail while their replicas live on.
+                # Short timeouts: batches fail although their replicas are alive.
                 {
                     "replication_retries": 0,
                     "replication_rpc_timeout_s": 0.1,
@@ -201,7 +202,7 @@ def _replication(dice: Chance) -> dict[str, object]:
 
 
 def _clients(dice: Chance) -> tuple[ClientSpec, ...]:
-    """Twenty of them; some workloads are left out, and the others get their places."""
+    """Draw twenty clients; some workloads are omitted, and the others get their clients."""
     left_out = {name for name in MIX if dice.random() < 0.2}
     names = [name for name, count in MIX.items() for _ in range(count) if name not in left_out]
     names = names or ["registers"]

@@ -35,7 +35,7 @@ def _first_line(violation: Violation) -> str:
 
 
 def relevant(world: World, violations: Sequence[Violation]) -> list[Operation]:
-    """Return what the violations name first; then what touched the same rows near them, up to a bound."""
+    """Return the operations that the violations name, then those on the same rows near them, up to a bound."""
     by_number = {operation.number: operation for operation in world.history}
     named = {number: by_number[number] for one in violations for number in one.operations if number in by_number}
     rows = {operation.row for operation in named.values() if operation.row}

@@ -1,4 +1,4 @@
-"""Decides what becomes of one seed: runs it from the first to the last checker and says what was seen."""
+"""Runs one seed, from the start of the cluster to the last checker, and returns a report."""
 
 from __future__ import annotations
 

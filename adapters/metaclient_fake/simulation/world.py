@@ -1,4 +1,4 @@
-"""Stores one run while it happens: the runtime, the cluster, the clients, the faults, and what was seen of them.
+"""Stores one run: the runtime, the cluster, the clients, the faults, and the recorded operations.
 
 The run of a seed:
 
@@ -7,7 +7,7 @@ The run of a seed:
 3. everything is healed; after a while all must be as if nothing had happened (:mod:`metaclient_fake.simulation.calm`);
 4. clients and cluster close; nothing may be left of them.
 
-The checkers look at what is recorded here when it is over; what can only be seen at the moment is reported at once.
+The checkers use these records after the run; violations that are visible only during the run are reported at once.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from metaclient_fake.storage import StorageConfig
 
 __all__ = ["Violation", "World"]
 
-#: No more is kept of one kind: the first ones tell the story.
+#: The number of violations that are kept per checker: the first ones are the most useful.
 _REPORTS_MAX = 20
 #: The faults begin this long after the clients: the first moments show what is wrong without any.
 _CALM_BEFORE_S = 2.0
@@ -109,7 +109,7 @@ class World:
     # -- reports -------------------------------------------------------------------------------------------------
 
     def report(self, checker: str, message: str, operations: tuple[int, ...] = ()) -> None:
-        """A promise was broken just now."""
+        """Record a violation at the current instant."""
         if sum(1 for known in self.violations if known.checker == checker) < _REPORTS_MAX:
             self.violations.append(Violation(checker, message, self.runtime.now(), operations))
 
@@ -129,7 +129,7 @@ class World:
     # -- the run -------------------------------------------------------------------------------------------------
 
     def run(self) -> None:
-        """The first two parts; the calm comes after them."""
+        """Run the first two parts; :mod:`metaclient_fake.simulation.calm` runs the third."""
         self._fill()
         self.clients = [WORKLOADS[client.workload](self, client) for client in self.spec.clients]
         tasks = [self.runtime.start(client.run, name=client.name) for client in self.clients]
@@ -171,24 +171,24 @@ class World:
 
     @property
     def helper(self) -> Connection:
-        """A connection for what is none of the clients' business."""
+        """The connection for operations that are not part of a client's workload."""
         if self._helper is None:
             self._helper = self.cluster.connect(client="helper", operation_timeout_s=30.0, rpc_timeout_s=2.0)
         return self._helper
 
     def next_timestamp(self) -> int:
-        """One counter for all writers of registers; see ``spec``."""
+        """Return the next timestamp, from one counter for all writers of registers; see ``spec``."""
         self._timestamp += 1
         return self._timestamp
 
     def burst(self, pick: int, count: int, size: int) -> None:
-        """Big values in quick succession: what buffers and memstores are limited for."""
+        """Put big values in quick succession, to reach the limits of buffers and memstores."""
         table = self.helper.table("t")
         for n in range(count):
             table.put(b"%d-b" % ((pick + n) % 10), {b"g:big": b"x" * size})
 
     def misled(self) -> set[int]:
-        """Numbers of the operations that a zombie took part in; see ``observed``."""
+        """Return the numbers of the operations in which a zombie took part; see ``observed``."""
         by_name = {client.name: client for client in self.clients}
         return {
             operation.number
@@ -202,7 +202,7 @@ class World:
         return self.chaos_until_s - self.chaos_from_s + _CALM_BEFORE_S if self.chaos_until_s else 0.0
 
     def close(self) -> None:
-        """Part four: everything goes; what stays is a leak (:mod:`metaclient_fake.simulation.checkers.leaks`)."""
+        """Part four: close everything; what remains is a leak (:mod:`metaclient_fake.simulation.checkers.leaks`)."""
         for connection in self.connections():
             connection.close()
         self.runtime.sleep(1.0)

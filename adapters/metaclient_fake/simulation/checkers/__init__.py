@@ -1,8 +1,8 @@
-"""What must be true of every run, one module for each family of promises.
+"""Checks that hold for every run, one module per group of promises.
 
-A checker is a function of the world that yields violations. It looks from outside: at what clients asked and were told,
-at the calls that went over the wire, at what the copies hold; never at what the system says about itself. Those that
-need everything closed come last.
+A checker is a function of the world that yields violations. It uses only what is visible from outside: the requests and
+responses of clients, the calls on the wire, the content of the copies; not the system's own statistics. Checkers that
+need closed connections come last.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = ["AFTER_CLOSE", "CHECKERS", "Checker"]
 
 Checker = Callable[["World"], Iterator[Violation]]
 
-#: Run in the calm after the faults. ``convergence``, ``liveness``, ``ownership`` and ``crash`` report at once.
+#: Run after the heal. ``convergence``, ``liveness``, ``ownership`` and ``crash`` report at once.
 CHECKERS: Mapping[str, Checker] = {
     "durability": durability.check,
     "linearizability": linearizability.check,

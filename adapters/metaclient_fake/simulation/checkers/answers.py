@@ -1,7 +1,7 @@
-"""Decides whether answers are those of the replica that they name: what the client says, against what was sent.
+"""Decides whether answers come from the replica that they name: compares the client's result with its calls.
 
-The calls of each client are seen from outside (:mod:`metaclient_fake.simulation.observed`): a read that says replica 1
-answered must have asked replica 1, at the server that it names, and that call must have ended well.
+The calls of each client are recorded from outside (:mod:`metaclient_fake.simulation.observed`): a read whose result
+names replica 1 must have called replica 1, at the server that it names, and that call must have succeeded.
 """
 
 from __future__ import annotations

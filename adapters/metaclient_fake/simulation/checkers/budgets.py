@@ -6,8 +6,8 @@ one had been made before. Promises (``metaclient.attempts.budget``):
 
 - hedges <= max(burst, ratio * hedged reads) + the debt that shows whether a server is slow;
 - retries, while nothing succeeds: at most two bursts that were earned, one of the share, and canaries after 1, 3, 7 s;
-- a failure does not end a race while another leg is under way: no new race begins, and no error is told, before that
-  leg has ended or its time is over.
+- a failure does not end a race while another leg is in flight: no new race begins, and no error is raised, before that
+  leg has ended or its deadline has passed.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _is_hedge(made: list[SeenCall], call: SeenCall) -> bool:
 
 
 def _others(made: list[SeenCall], call: SeenCall) -> list[SeenCall]:
-    """Calls of the same operation that were under way when this one began."""
+    """Return the calls of the same operation that were in flight when this one began."""
     return [
         other for other in made if other is not call and other.begun < call.begun and other.is_running_at(call.begun)
     ]
@@ -112,7 +112,7 @@ def _check_retries(
 
 
 def _canaries(seconds: float) -> int:
-    """Return how many fit: one after a second of silence, the next after two more, then four, ...
+    """Return the number of canaries: one after a second without success, the next after 2 s more, then 4 s, ...
 
     >>> [_canaries(seconds) for seconds in (0.9, 1.0, 2.9, 3.0, 7.0)]
     [0, 1, 1, 2, 3]

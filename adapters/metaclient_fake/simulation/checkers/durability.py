@@ -1,4 +1,4 @@
-"""Decides whether acknowledged writes survive: what was inserted is there, whole, and nothing else is."""
+"""Decides whether acknowledged writes survive: the table has all inserted rows, complete, and no other rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["check"]
 
 
 def check(world: World) -> Iterator[Violation]:
-    """Reads that came after an acknowledgement, and the whole table at the end."""
+    """Check the reads that followed an acknowledgement, and the whole table at the end."""
     inserts = {operation.row: operation for operation in world.history.of_kinds("insert")}
     misled = world.misled()
     for read in world.history.of_kinds("insert_get"):

@@ -1,7 +1,7 @@
-"""Decides whether errors are honest: no operation on a table that existed all the time gets a final refusal.
+"""Decides whether errors are correct: no operation on a table that existed all the time gets a final refusal.
 
-With Java's selector ("simple") a secondary of ``hbase:meta`` is believed when it knows no table, as in Java; the
-operations of such clients may get this error.
+With Java's selector ("simple") a client trusts a secondary of ``hbase:meta`` that does not have a table's rows, as in
+Java; the operations of such clients may get this error.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
-#: What an operation may end with when there was trouble: its time or its attempts ran out, or it may not be repeated.
+#: The errors an operation may end with after faults: its time or its attempts ran out, or it may not be repeated.
 _ENDINGS = ("DeadlineExceeded", "RetriesExhausted", "ConnectionClosed")
 
 
@@ -46,7 +46,7 @@ def check(world: World) -> Iterator[Violation]:
 
 
 def _may_be_true(world: World, operation: Operation) -> bool:
-    """True if the table may have had too few replicas for the one that was asked for, while it was asked for."""
+    """Return True if, during the operation, the table may have had fewer replicas than the requested one needs."""
     asked = operation.expected
     counts = world.injector.replica_counts
     return isinstance(asked, int) and counts.may_lack(

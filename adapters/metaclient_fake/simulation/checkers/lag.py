@@ -2,7 +2,7 @@
 
 A replica reads a row at some instant T of a call, and T is not before the call. Every write that was acknowledged
 before ``T - lag_s`` must be in the answer, so in particular every one that was acknowledged before ``called_at -
-lag_s``. A later write of the same row may stand in its place. An answer without a number (None) promises nothing.
+lag_s``. A later write of the same row may replace it. An answer without ``lag_s`` (None) promises nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ROUNDING_S = 1e-6
 
 
 def check(world: World) -> Iterator[Violation]:
-    """Look at every answer of a replica that has a number."""
+    """Check every answer of a replica that has a ``lag_s``."""
     writes: dict[bytes, list[Operation]] = {}
     for operation in world.history.of_kinds("put", "delete"):
         if operation.table == "t":
@@ -43,7 +43,7 @@ def check(world: World) -> Iterator[Violation]:
 
 
 def _missing(read: Operation, writes: Iterable[Operation]) -> Operation | None:
-    """Return a write that the answer should show, or something later than it, and does not."""
+    """Return a write that the answer lacks, although it should show this write or a later one."""
     assert read.lag_s is not None
     acknowledged_before = read.called_at - read.lag_s - _ROUNDING_S
     due = [one for one in writes if one.outcome is Status.OK and one.returned_at < acknowledged_before]
@@ -55,5 +55,5 @@ def _missing(read: Operation, writes: Iterable[Operation]) -> Operation | None:
 
 
 def _may_show(write: Operation, read: Operation) -> bool:
-    """Return True if the answer may be what this write left: its value, or nothing after a delete."""
+    """Return True if the answer may be the result of this write: its value, or no value after a delete."""
     return write.outcome is not Status.FAILED and write.argument == read.value and write.called_at <= read.returned_at

@@ -1,4 +1,4 @@
-"""Decides whether anything is left when all is over: tasks, locks, scanners, handlers, calls that were given up on."""
+"""Decides whether a run leaks resources: tasks, locks, scanners, handlers, abandoned calls."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
-#: Servers end scanners whose clients have vanished after the lease, and look once a second.
+#: Servers close scanners whose lease has expired, and check once per second.
 _LOOK_S = 5.0
 
 
 def check(world: World) -> Iterator[Violation]:
-    """After all connections were closed; lets the longest lease pass first."""
+    """Check for leaks after all connections were closed; wait for the longest lease first."""
     for client in world.clients:
         if client.backend.scanners:
             yield Violation("leaks", f"{client.name} left {len(client.backend.scanners)} scanners open")

@@ -1,11 +1,11 @@
-"""Decides whether what was seen of one register can be explained by one order of its operations.
+"""Decides whether the history of one register can be explained by one order of its operations.
 
 A history is linearizable if each operation can be given one instant between its call and its return so that, done at
 those instants, each returns what it returned. Rows are independent of each other, so each is checked alone.
 
-The search is Wing and Gong's with Lowe's memory: go through the calls and returns in time; at each call try to do the
-operation next; at a return that was not done yet, go back. A pair (operations done, value of the register) that was met
-before cannot help a second time, and is remembered.
+The search is Wing and Gong's with Lowe's cache: go through the calls and returns in time; at each call try to apply the
+operation next; at the return of an operation that was not applied yet, backtrack. A pair (applied operations, value of
+the register) that was visited before is not tried again.
 
 A read that a zombie answered is left out (:mod:`metaclient_fake.simulation.observed`). An UNKNOWN write may happen at
 any time after its call, or never: it has no return. A write whose value no read returned is left out, because "never"
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check", "explanation", "steps_max"]
 
-#: No honest history of these sizes needs a thousandth of it; one that does is reported as undecided, never as good.
+#: A linearizable history of these sizes needs less than a thousandth of it; more is reported as undecided.
 steps_max = 2_000_000
 
 _WRITES = ("put", "delete")
@@ -75,7 +75,7 @@ class _Event:
 
 
 def explanation(operations: Sequence[Operation], start: object = None) -> list[Operation] | None:
-    """None when there is an order that explains all; else the operations that the longest attempt could not place."""
+    """Return None when an order explains all operations; else those that the longest attempt could not place."""
     relevant = _relevant(operations)
     head = _events(relevant)
     state = start
@@ -174,7 +174,7 @@ def _only_unknown(head: _Event) -> bool:
 
 
 def _applied(operation: Operation, state: object) -> tuple[bool, object]:
-    """Return whether the operation can have returned what it did, done on this value; the value after it."""
+    """Return whether the operation, applied to this value, can have returned its result; and the value after it."""
     if operation.kind in _WRITES:
         return True, operation.argument
     if operation.kind != "check_and_put":

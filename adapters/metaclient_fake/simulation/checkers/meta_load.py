@@ -1,9 +1,9 @@
-"""Decides whether the primary of ``hbase:meta`` is left alone: in LoadBalance it is read only after trouble.
+"""Decides whether the primary of ``hbase:meta`` is spared: in LoadBalance it is read only after errors.
 
-A client that balances may ask the primary when a secondary failed it, knew nothing, or gave a location that proved
-wrong. Such trouble is remembered for a while (marks of stale ranges, ejections: some 60 s). A read of the
-primary without any trouble that this client has met within that time is a violation. What a client with nothing on its
-mind does is checked exactly in the calm at the end (:mod:`metaclient_fake.simulation.calm`).
+A client in this mode may read the primary when a secondary failed, had no row, or returned a wrong location. The client
+keeps this state for a while (marks of stale ranges, ejections: some 60 s). A read of the primary by a client that met
+no such error within that time is a violation. Clients without such state are checked exactly after the heal
+(:mod:`metaclient_fake.simulation.calm`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["check"]
 
 #: ``meta_ejection_max_s`` and its jitter, plus the longest stale mark.
 _MEMORY_S = 66.0 + 30.0
-#: Trouble that cannot be seen from outside: no secondaries at times, answers that prove nothing though they have rows.
+#: Errors that are not visible from outside: no secondaries at times, incomplete rows.
 _UNSEEN = frozenset({"meta_replica_count", "torn_meta", "meta_rows_torn_s"})
 
 

@@ -1,10 +1,10 @@
-"""Decides whether TIMELINE reads tell the truth: some past state, in order, and honest about where it came from.
+"""Decides whether TIMELINE reads are correct: they return past states, in order, and name the right replica.
 
 1. The flag and the id agree: ``stale`` means that a secondary answered, and a read at one replica comes from that one.
 2. A stale value was written before the read returned; a missing value needs a delete.
 3. One copy on one server shows a row's values in the order in which they became true: never an older one after a newer
    one. Writers bring growing timestamps (``workloads.registers``), so the order is that of the timestamps.
-4. What is said to be fresh is checked as a STRONG read (:mod:`checkers.linearizability`).
+4. A result that is not stale is checked as a STRONG read (:mod:`checkers.linearizability`).
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _honest(read: Operation) -> Iterator[Violation]:
 def _in_order(
     read: Operation, timestamp: int, newest: dict[tuple[bytes, int, str], list[tuple[float, int, Operation]]]
 ) -> Iterator[Violation]:
-    """Nothing older than what the same copy showed to a read that had returned when this one was called."""
+    """Yield a violation if the copy returned a newer value to a read that had ended before this one was called."""
     key = (read.row, read.replica_id or 0, read.server or "")
     earlier = newest.setdefault(key, [])
     for returned_at, shown, other in earlier:

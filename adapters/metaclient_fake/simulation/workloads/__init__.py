@@ -1,4 +1,4 @@
-"""What the simulated clients do: one module for each habit, one class a client (see ``base.Workload``)."""
+"""The workloads of the simulated clients: one module per kind, one class per client (see ``base.Workload``)."""
 
 from __future__ import annotations
 

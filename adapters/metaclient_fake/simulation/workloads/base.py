@@ -1,6 +1,6 @@
-"""Stores one simulated client: its connection, its dice, and what it is doing; a workload is a client with a habit.
+"""Stores one simulated client: its connection, its random source, and its current operation.
 
-A workload does one operation at a time, about one a second, and records each before it begins and after it has ended.
+A workload does one operation at a time, about one per second, and records each before it begins and after it has ended.
 Everything that a call may raise is a ``MetaClientError``: anything else is a bug and ends the run.
 """
 
@@ -26,12 +26,12 @@ __all__ = ["Workload"]
 
 T = TypeVar("T")
 
-#: After each operation of a client, in simulated seconds: one a second on average.
+#: The pause after each operation of a client, in simulated seconds: one second on average.
 _PAUSE_S = (0.5, 1.5)
 
 
 class Workload(ABC):
-    """One client and what it does; subclasses say what one step is."""
+    """One client; subclasses define what one step does."""
 
     #: As in ``spec.MIX``.
     kind = ""
@@ -56,7 +56,7 @@ class Workload(ABC):
 
     @abstractmethod
     def step(self) -> None:
-        """One operation (or one after the other), recorded."""
+        """Do and record one operation, or several in sequence."""
 
     def run(self) -> None:
         """Run steps until the world ends them."""
@@ -81,7 +81,7 @@ class Workload(ABC):
         return made
 
     def begin(self, kind: str, table: str = "", row: bytes = b"", *, of: Operation | None = None) -> Operation:
-        """Note an operation that is about to be called; ``of`` is the first of those that are one call."""
+        """Record an operation before its call; ``of`` is the first of several operations that are one call."""
         operation = self.world.history.begin(self.name, kind, table, row)
         operation.group = operation.number if of is None else of.number
         self.calls += of is None
@@ -89,14 +89,14 @@ class Workload(ABC):
         return operation
 
     def begin_all(self, kind: str, table: str, rows: Iterable[bytes]) -> dict[bytes, Operation]:
-        """Note operations on several rows that are about to be one call."""
+        """Record operations on several rows before their common call."""
         made: dict[bytes, Operation] = {}
         for row in dict.fromkeys(rows):
             made[row] = self.begin(kind, table, row, of=next(iter(made.values()), None))
         return made
 
     def tried(self, operation: Operation, call: Callable[[], T]) -> T | None:
-        """Make the call and note how it ended; None when it failed."""
+        """Make the call and record its outcome; return None when it failed."""
         try:
             value = call()
         except MetaClientError as error:
@@ -120,7 +120,7 @@ class Workload(ABC):
         operation.lag_s = row.lag_s
 
     def ended(self, operations: Iterable[Operation], error: MetaClientError | None = None) -> None:
-        """Note the end of operations that were one call."""
+        """Record the end of operations that were one call."""
         for operation in operations:
             if error is None:
                 self.world.history.ok(operation)

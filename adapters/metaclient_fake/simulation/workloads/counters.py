@@ -12,7 +12,7 @@ COLUMN = b"f:n"
 
 
 class Counters(Workload):
-    """Adds one, and now and then looks."""
+    """Increments counters, and sometimes reads them."""
 
     kind = "counters"
 

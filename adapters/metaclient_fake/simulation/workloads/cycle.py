@@ -50,7 +50,7 @@ def is_cycle(row: Mapping[bytes, bytes]) -> bool:
 
 
 class Cycle(Workload):
-    """Swaps edges, and reads the row everywhere."""
+    """Swaps edges, and reads the row at all replicas."""
 
     kind = "cycle"
 

@@ -19,7 +19,7 @@ _BATCH_ROWS_MAX = 4
 
 
 class Registers(Workload):
-    """Puts and gets, and now and then several at once."""
+    """Puts and gets single registers, and sometimes several at once."""
 
     kind = "registers"
 

@@ -19,7 +19,7 @@ __all__ = ["Asked", "Scans", "asked_of"]
 
 
 class Asked(NamedTuple):
-    """What a scan was asked for; the range is [start, stop) forwards and (start, stop] backwards."""
+    """The options of a scan; the range is [start, stop) forwards and (start, stop] backwards."""
 
     start: bytes | None
     stop: bytes | None
@@ -72,7 +72,7 @@ class Scans(Workload):
         self._note_registers(operation, rows)
 
     def _range(self) -> tuple[bytes | None, bytes | None]:
-        """All of it, or from somewhere to somewhere; ends are rows that exist, which is where borders are, too."""
+        """Return the whole range or a part of it; ends are existing rows, as region borders are."""
         if self.dice.random() < 0.2:
             return None, None
         statics = self.world.statics
@@ -100,7 +100,7 @@ class Scans(Workload):
         return operation
 
     def _passed(self, scan: Operation, keys: list[bytes]) -> list[bytes]:
-        """Return the registers that the scan has gone by, whether or not they were there."""
+        """Return the registers in the part of the range that the scan has read, returned or not."""
         start, stop, is_reversed, limit = asked_of(scan)
         is_complete = scan.expected == "complete" and limit is None
         found = [

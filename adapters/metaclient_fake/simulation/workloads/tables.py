@@ -1,4 +1,4 @@
-"""A client that creates tables, uses them and drops them, and a second connection that knows only the old ones.
+"""A client that creates tables, uses them and drops them, and a second connection whose cache may have old tables.
 
 Each table of a name has values of its own. After a table was created again, no read may return a value of the table
 before; after it was dropped, no read may succeed.

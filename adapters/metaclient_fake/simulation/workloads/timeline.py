@@ -10,7 +10,7 @@ __all__ = ["Timeline"]
 
 
 class Timeline(Workload):
-    """Reads registers wherever they are answered first."""
+    """Reads registers at any replica, or at a given one."""
 
     kind = "timeline"
 
