@@ -1,7 +1,7 @@
-"""The registry in ZooKeeper: znodes that tell who is master and who serves the copies of hbase:meta.
+"""The registry in ZooKeeper: znodes with the addresses of the master and of the servers of hbase:meta's copies.
 
-``<parent>/meta-region-server`` is the primary's, ``meta-region-server-N`` replica N's; a copy whose state is not OPEN
-is known and not placed. Kazoo keeps the session and its own threads; every question here has a deadline.
+``<parent>/meta-region-server`` is the primary's znode, ``meta-region-server-N`` that of replica N; a copy whose state
+is not OPEN exists but has no server. Kazoo keeps the session and its own threads; every request here has a deadline.
 
 Two methods of kazoo 2.11 wait for its threads without a bound while a server is silent: ``stop``, and ``start_async``
 of a client that was connected once. No caller runs them. Kazoo itself connects again after a break; a session that
@@ -38,8 +38,8 @@ from metaclient_native.url import Endpoint
 __all__ = ["ZooKeeperRegistry"]
 
 _log = logging.getLogger(__name__)
-# Kazoo logs each attempt as a warning, which Python prints where no logging is set up. A handler of the user's still
-# gets them.
+# Kazoo logs each attempt as a warning, which Python prints if no logging is configured. Handlers of the application
+# still get them.
 logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 _META = re.compile(r"meta-region-server(?:-(\d{1,5}))?")
@@ -47,9 +47,9 @@ _MAGIC = b"PBUF"
 #: A session of a client that only reads; ZooKeeper shortens or lengthens it to what it allows. Kazoo waits as long for
 #: a server that is silent: less than ``open_timeout_s``, so that the next server is tried in time.
 SESSION_S = 10.0
-#: How long close() waits for the end of the session, and then for the end of one that was cut.
+#: How long close() waits for the end of the session, and then for the end of a session that was cut.
 CLOSE_S = 0.25
-#: A session that did not answer for so long is replaced: the network may have swallowed its TCP flow.
+#: A session without a response for this time is replaced: the network may drop the packets of its TCP connection.
 SILENT_S = 1.0
 
 
@@ -79,7 +79,7 @@ class _Session:
         return pair
 
     def cut(self) -> None:
-        """End the TCP connection, for which kazoo's threads wait, and each one that they still make."""
+        """Shut the TCP connections down, for which kazoo's threads wait, also those that they open later."""
         self._is_cut = True
         for sock in list(self.connections):
             shut_down(sock)
@@ -92,13 +92,13 @@ class _Session:
 
 
 class ZooKeeperRegistry:
-    """Questions to ZooKeeper, on one session that is made when first needed."""
+    """Sends requests to ZooKeeper, on one session that is created when it is first needed."""
 
     def __init__(self, endpoints: Sequence[Endpoint], parent: str, runtime: Runtime) -> None:
         self._hosts = ",".join(map(str, endpoints))
         self._parent = parent
         self._runtime = runtime
-        self._kazoo = _import_kazoo()  # before anybody waits: its absence is a mistake of the installation
+        self._kazoo = _import_kazoo()  # first: if it is not installed, fail before any request waits
         self._lock = runtime.lock()
         # Guarded by the lock:
         self._session: _Session | None = None
@@ -107,7 +107,7 @@ class ZooKeeperRegistry:
         runtime.on_fork(self._renew)
 
     def _renew(self) -> None:
-        """In a child process: a session of its own, when it is needed; the parent's session and threads go on there."""
+        """In a child process: drop the parent's session, which stays in use there; a new one is created when needed."""
         self._lock = self._runtime.lock()
         ending, self._ending = list(self._ending), WeakSet()
         session, self._session = self._session, None
@@ -149,7 +149,7 @@ class ZooKeeperRegistry:
             data, _ = self._ask("get_async", path, deadline)
             value = metarow.decode_meta_region_server(data)
         except (ServerNotRunning, ValueError):
-            return None  # taken away meanwhile, or half written: it exists and is not placed
+            return None  # deleted meanwhile, or incomplete: the copy exists but has no server
         return value.server if value.state == "OPEN" else None
 
     def active_master(self, deadline: float) -> ServerName:
@@ -189,7 +189,7 @@ class ZooKeeperRegistry:
         return left_s
 
     def _connected(self, deadline: float) -> _Session:
-        """Return the session, connected; it is made if there is none."""
+        """Return the connected session; create it if there is none."""
         with self._lock:
             if self._is_closed:
                 raise ConnectionClosed("the connection to HBase is closed")
@@ -213,9 +213,9 @@ class ZooKeeperRegistry:
         self._end(session)
 
     def _end(self, session: _Session) -> Pending[None] | None:
-        """End a session in the background: kazoo waits for its threads, for as long as a server is silent to them.
+        """End a session in the background: kazoo waits for its threads, which wait for a silent server.
 
-        None: the runtime is closed, and the session was ended here.
+        Return None if the runtime is closed; the session was then ended by this call.
         """
 
         def end() -> None:

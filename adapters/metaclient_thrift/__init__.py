@@ -1,7 +1,7 @@
 """Real HBase through its Thrift gateways: Thrift 2 on thriftpy2, Thrift 1 through happybase.
 
-Behind a gateway its own Java client finds the regions for data calls. Our lookups are those of ``locate``, ``regions``,
-``warm_up``, TIMELINE reads and Spark's planning; they go to the meta replica that the policy chose.
+For data calls, the gateway's own Java client locates the regions. metaclient's own lookups are those of ``locate``,
+``regions``, ``warm_up``, TIMELINE reads and Spark's planning; they go to the meta replica that the policy chose.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from metaclient.runtime import Runtime
 from metaclient_thrift.thrift1 import Thrift1Backend
 from metaclient_thrift.thrift2 import Thrift2Backend
 
-# Without a handler Python prints their warnings; what goes wrong is in our own errors. A handler of the user's still
-# gets them.
+# Without a handler Python prints their warnings, which metaclient's errors contain already. Handlers of the application
+# still get them.
 for _name in ("happybase", "thriftpy2"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
@@ -22,10 +22,10 @@ __all__ = ["Thrift1Backend", "Thrift2Backend", "thrift1_factory", "thrift2_facto
 
 
 def thrift1_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> Thrift1Backend:
-    """``thrift1://host:port``."""
+    """Return the backend of a URL ``thrift1://host:port``."""
     return Thrift1Backend(url, runtime=runtime, properties=properties)
 
 
 def thrift2_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> Thrift2Backend:
-    """``thrift2://host:port,...``, ``thrift2+http://``, ``thrift2+tls://``."""
+    """Return the backend of a URL ``thrift2://host:port,...``, ``thrift2+http://`` or ``thrift2+tls://``."""
     return Thrift2Backend(url, runtime=runtime, properties=properties)

@@ -50,7 +50,7 @@ CONNECT_S_MAX = 5.0
 class DropCause(enum.Enum):
     """Why a connection is dropped."""
 
-    ABANDONED = "abandoned"  # an interrupt, or replies out of step: the gateway is not to blame
+    ABANDONED = "abandoned"  # an interrupt, or replies out of step: not a failure of the gateway
     SILENT = "silent"  # no reply before the deadline
     BROKEN = "broken"  # an error of the network
 
@@ -237,7 +237,7 @@ class Gateways:
         return True
 
     def _next_at_once(self) -> Gateway | None:
-        """Return the gateway whose turn it is if it has had no failure and has a free connection, as mostly."""
+        """Return the gateway whose turn it is, the usual case; None after failures or without a free connection."""
         gateway = self._order[(self._turn + 1) % len(self._order)]
         state = self._states[gateway]
         if state.failures or state.silent_calls or len(state.lent) >= self._connections_max:

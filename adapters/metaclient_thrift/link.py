@@ -69,7 +69,7 @@ class Reply:
         return self._exactly(size)
 
     def _exactly(self, size: int) -> bytes:
-        """Read so many bytes; BytesIO returns them without a copy, so that a frame takes its length in memory once."""
+        """Read ``size`` bytes; BytesIO returns them without a copy, so that a frame is in memory only once."""
         data = self._transport.read(min(size, _READ_BYTES_MAX)) if size else b""
         if len(data) == size:
             return data

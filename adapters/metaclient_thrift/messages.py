@@ -48,7 +48,7 @@ class NotThrift(ConnectionError):
 
 
 def next_number(number: int) -> int:
-    """Return the sequence id that follows, never 0: that is the id in the replies to clients that number nothing.
+    """Return the next sequence id, never 0: that is the id in replies to clients that do not use sequence ids.
 
     >>> next_number(0), next_number(0x7FFFFFFF)
     (1, 1)

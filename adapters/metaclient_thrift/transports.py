@@ -77,7 +77,7 @@ class StreamTransport:
         self._write(data, self._deadline)
 
     def flush(self) -> None:
-        """Do nothing, for Thrift's buffers: a stream holds nothing back."""
+        """Do nothing, for Thrift's buffers: a stream does not buffer."""
 
     def is_usable(self) -> bool:
         return self._stream.is_silent()
@@ -197,7 +197,7 @@ class HttpTransport:
             raise ConnectionError(f"the gateway answered HTTP {answer.status} {answer.reason}")
 
     def _read_body(self, answer: HTTPResponse) -> bytes:
-        """Return the body; BytesIO returns it without a copy, so that it takes its length in memory once."""
+        """Return the body; BytesIO returns it without a copy, so that it is in memory only once."""
         body = io.BytesIO()
         while data := answer.read(_READ_BYTES):
             body.write(data)
