@@ -1,8 +1,8 @@
-"""The greatest reply that a client of any protocol receives: it bounds the memory that a broken or hostile peer takes.
+"""The size limit of replies, for clients of all protocols: it bounds the memory that a broken or hostile peer takes.
 
 The server ends a page of a scan, and a batch of gets, after ``hbase.server.scanner.max.result.size`` bytes (100 MB
-unless it is set). The last row or cell goes over it, and the reply has more bytes than the cells, so the
-limit is greater.
+unless it is set). The last row or cell may exceed it, and the reply has more bytes than its cells, so the limit here
+is greater.
 """
 
 from __future__ import annotations

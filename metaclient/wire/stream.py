@@ -24,7 +24,7 @@ __all__ = ["Dial", "SocketStream", "Stream", "connect_socket", "dial", "shut_dow
 #: The time-out in force is kept while it is this close to the remaining time: one system call less for most calls.
 SLACK = 0.9
 TIMEOUT_S_MIN = 0.001
-#: The kernel ends a connection whose data was not acknowledged for so long (hbase.ipc.client.socket.timeout.read).
+#: The kernel ends a connection whose data was not acknowledged for this time (hbase.ipc.client.socket.timeout.read).
 #: Linux's default is to retransmit for a quarter of an hour.
 UNACKNOWLEDGED_MS_MAX = 20_000
 _timeval = Struct("ll")

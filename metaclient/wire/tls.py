@@ -68,7 +68,7 @@ class TlsStream:
 
 
 def tls_dial(context: Callable[[], ssl.SSLContext]) -> Dial:
-    """Return a `Dial` that connects with TLS; ``context`` is called for each connection, so that it sees new files."""
+    """Return a `Dial` that connects with TLS; ``context`` is called per connection, so that new files are loaded."""
 
     def dial(host: str, port: int, now: Callable[[], float], deadline: float) -> TlsStream:
         try:

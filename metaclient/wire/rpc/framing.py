@@ -79,7 +79,7 @@ _pack_length, _length_of = _LENGTH.pack, _LENGTH.unpack_from
 
 
 class Preamble(NamedTuple):
-    """The first six bytes of a connection; ``special`` is one of the two preambles that ask a question, or b""."""
+    """The first six bytes of a connection; ``special`` is REGISTRY_PREAMBLE, SECURITY_PREAMBLE or b""."""
 
     auth: int
     special: bytes = b""

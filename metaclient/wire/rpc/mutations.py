@@ -181,7 +181,7 @@ def _delete_type(number: int) -> CellType:
 
 
 def _time_from(message: Mapping[str, Any], default: int) -> int:
-    """Return the time of a message as Java has it: an unsigned number of 64 bits there is a long, so 2^64 - 1 is -1."""
+    """Return the timestamp as Java reads it: an unsigned number of 64 bits becomes a long, so 2^64 - 1 is -1."""
     time: int = message.get("timestamp", default)
     return time - (1 << 64) if time >> 63 else time
 
@@ -205,7 +205,7 @@ def condition_from(message: Mapping[str, Any]) -> Check:
     """Return the Check of a Condition; Unsupported if it is a filter, or compares with other values than bytes."""
     if "filter" in message or "comparator" not in message:
         raise Unsupported("a condition that is a filter")
-    time_range = message.get("time_range", {})  # Java always sends one, which says nothing
+    time_range = message.get("time_range", {})  # Java always sends one, usually unbounded
     if time_range.get("from", 0) or time_range.get("to", LATEST_TIMESTAMP) != LATEST_TIMESTAMP:
         raise Unsupported("a condition with a time range")
     name = message["comparator"]["name"]

@@ -5,8 +5,8 @@
    slice with a step of a row's size per byte.
 3. The keys and values of alike rows are unpacked by one ``iter_unpack``; timestamps only if they are asked for.
 4. Rows with other lengths are decoded cell by cell, and kept together as long as they have the same columns. All other
-   rows are decoded one by one. After a failed comparison more and more rows are, so that useless comparisons cost
-   little.
+   rows are decoded one by one. After each failed comparison more rows are decoded one by one before the next
+   comparison, so that failed comparisons cost little.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ class _Level:
 
 
 class MessageWalk(ABC):
-    """One walk over one message in one protocol. ``steps`` counts the values that were looked at."""
+    """One walk over one message in one protocol. ``steps`` counts the values that were visited."""
 
     __slots__ = ("_at", "_bytes_max", "_has_begun", "_levels", "_memory", "_memory_max", "steps")
 
@@ -182,7 +182,7 @@ class MessageWalk(ABC):
 
 
 class BinaryWalk(MessageWalk):
-    """Of the binary protocol (TBinaryProtocol, strict)."""
+    """A walk over a message of the binary protocol (TBinaryProtocol, strict)."""
 
     __slots__ = ()
 
@@ -226,7 +226,7 @@ class BinaryWalk(MessageWalk):
 
 
 class CompactWalk(MessageWalk):
-    """Of the compact protocol (TCompactProtocol)."""
+    """A walk over a message of the compact protocol (TCompactProtocol)."""
 
     __slots__ = ()
 
