@@ -128,7 +128,7 @@ class Listener:
         runtime.on_fork(self._leave_to_parent)
 
     def _leave_to_parent(self) -> None:
-        """In a child process: close its copies of the descriptors; the parent goes on listening and serving."""
+        """In a child process: close its copies of the descriptors; the parent continues to listen and serve."""
         self._is_closed = True
         self._lock = self._runtime.lock()
         clients, self._clients = list(self._clients), {}

@@ -108,7 +108,7 @@ class Service:
             arguments.read(protocol)
         except (OSError, EOFError, BadMessage):
             raise
-        except Exception as error:  # whatever a decoder says about bytes that mean nothing
+        except Exception as error:  # decoders raise various errors for malformed bytes
             raise BadMessage(f"a message cannot be read: {type(error).__name__}: {error}") from error
         self._run(wire, protocol, method, arguments, number)
 

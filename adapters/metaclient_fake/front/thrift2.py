@@ -363,7 +363,7 @@ def _location(place: RegionLocation) -> Any:
     return T.THRegionLocation(
         serverName=T.TServerName(hostName=server.host, port=server.port, startCode=server.start_code),
         regionInfo=T.THRegionInfo(
-            regionId=0,  # HBase's converter forgets it
+            regionId=0,  # HBase's converter does not set it
             tableName=region.table,
             startKey=region.start_key,
             endKey=region.end_key,

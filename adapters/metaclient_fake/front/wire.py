@@ -35,7 +35,7 @@ from metaclient_fake.front.pending_bytes import PendingBytes
 
 __all__ = ["MESSAGE_BYTES_MAX", "MESSAGE_S", "PROTOCOLS", "TRANSPORTS", "BadMessage", "Wire", "check_dialect"]
 
-#: hbase.regionserver.thrift.framed.max_frame_size_in_mb is 2; a batch of our writers may be larger, so: 64 MB.
+#: hbase.regionserver.thrift.framed.max_frame_size_in_mb is 2; metaclient's write batches may be larger, so: 64 MB.
 MESSAGE_BYTES_MAX = 64 << 20
 MESSAGE_S = 60.0
 TRANSPORTS = ("auto", "buffered", "framed")

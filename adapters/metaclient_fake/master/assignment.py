@@ -96,7 +96,7 @@ class AssignmentManager:
         return [*self._open(nodes, is_primary=True), *self._open(nodes, is_primary=False)]
 
     def _without_stuck(self, nodes: list[RegionNode]) -> list[RegionNode]:
-        """Leave the copies of hbase:meta to a task of their own; return the other regions."""
+        """Let a separate task open the copies of hbase:meta; return the other regions."""
         stuck = [node for node in nodes if _is_meta(node) and node.info.replica_id]
         if not stuck:
             return nodes
@@ -118,7 +118,7 @@ class AssignmentManager:
             while self._master.run(self._try_stuck_once):
                 self._master.pause(STUCK_PAUSE_S)
         except ConnectionClosed:
-            pass  # the cluster goes away with everything in it
+            pass  # the cluster is closed
 
     def _try_stuck_once(self) -> bool:
         """Try once, under the procedure lock; return True if it must be tried again."""

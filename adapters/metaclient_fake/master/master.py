@@ -87,7 +87,7 @@ class Master:
         self.states = RegionStates()
         self.tables: dict[bytes, TableRecord] = {}
         self.namespaces: list[bytes] = [b"default", b"hbase"]
-        #: Servers whose session lives, as far as the master knows; replaced as a whole, read without a lock.
+        #: Servers whose session has not expired in the master's view; replaced as a whole, read without a lock.
         self.live: Mapping[ServerName, RegionServer] = {}
         #: Servers that were declared dead, and when; some of them may still be running.
         self.dead: dict[ServerName, float] = {}
@@ -184,7 +184,7 @@ class Master:
         try:
             server_crash.recover(self, name)
         except ConnectionClosed:
-            pass  # the cluster goes away with everything in it
+            pass  # the cluster is closed
         except MetaClientError:
             logger.exception("the recovery of %s failed", name)
         else:

@@ -57,7 +57,7 @@ def truncate(master: Master, table: bytes, *, preserve_splits: bool = False) -> 
 
 
 def disable(master: Master, table: bytes) -> None:
-    """DisableTableProcedure: rows keep their servers, only the state says CLOSED."""
+    """DisableTableProcedure: rows keep their servers, only the state becomes CLOSED."""
     if table == META_TABLE:
         master.check_disabled(table)
     master.check_enabled(table)

@@ -7,8 +7,8 @@ server that does not support this call, ``replay`` is sent instead. A batch with
 :class:`SendSlots` bounds how many sends are in progress to one server: sends are blocking calls here, and a hung server
 with a thousand replicas must not take a thousand threads.
 
-DIVERGENCES: a primary that closes ends its retries, as does one whose server has died; a send of a
-server that hangs goes on when it wakes up.
+DIVERGENCES: the retries of a primary end when it closes or its server dies; a send of a hung server continues when the
+server resumes.
 """
 
 from __future__ import annotations

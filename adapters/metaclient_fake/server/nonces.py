@@ -56,7 +56,7 @@ class Nonces:
         self._is_stopped = is_stopped
         self._ended = runtime.condition()
         self._states: dict[NonceKey, _State] = {}
-        #: When each applied operation may be forgotten, oldest first.
+        #: When the nonce of each applied operation expires, oldest first.
         self._until: dict[NonceKey, float] = {}
         self._waiting = 0
 
@@ -140,7 +140,7 @@ class Nonces:
         self._until[key] = self._runtime.now() + GRACE_S
 
     def _forget_expired(self) -> None:
-        """Forget the oldest applied operations whose time is over; each is looked at once."""
+        """Remove the expired operations, oldest first; stop at the first one that has not expired."""
         now = self._runtime.now()
         while self._until:
             oldest = next(iter(self._until))

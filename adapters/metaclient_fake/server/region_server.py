@@ -95,7 +95,7 @@ class RegionServer:
         self.stopped_because = ""
         self.slow_s = 0.0
         self.keeps_session_while_paused = False
-        #: A server of an older version does not know ``replicateToReplica``, only ``replay``.
+        #: A server of an older version does not support ``replicateToReplica``, only ``replay``.
         self.knows_replicate_to_replica = True
         self._make_handlers()
         self._make_parts(filesystem, peers)

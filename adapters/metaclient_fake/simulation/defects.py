@@ -365,7 +365,7 @@ def lookup_believes_secondary(right: Callable[..., Any]) -> Callable[..., Any]:
             return refusal
         self._primary_said = meaning
         self._primary_failed = True
-        return meaning  # type: ignore[no-any-return]  # an error of ours
+        return meaning  # type: ignore[no-any-return]  # a MetaClientError
 
     return accept
 

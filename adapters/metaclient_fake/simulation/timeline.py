@@ -16,7 +16,7 @@ from metaclient_fake.simulation.world import Violation, World
 
 __all__ = ["picture", "text"]
 
-#: Operations of the text: those that are named, and so many others that are near them.
+#: The maximum number of operations in the text: those that violations name, and others near them.
 _OPERATIONS_MAX = 40
 #: Seconds around a violation in which others are shown, too.
 _NEAR_S = 3.0

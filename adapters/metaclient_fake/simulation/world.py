@@ -43,7 +43,7 @@ _STORAGE = frozenset(field.name for field in dataclasses.fields(StorageConfig))
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was broken: which checker says so, when, and the operations that show it."""
+    """A broken promise: the checker that reports it, the instant, and the operations that show it."""
 
     checker: str
     message: str

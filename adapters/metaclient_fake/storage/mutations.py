@@ -211,7 +211,7 @@ def _nth_timestamp(versions: Sequence[Cell], nth: int, now_ms: int) -> int:
 
 
 def _after(now_ms: int, current: Sequence[Cell]) -> int:
-    """Return the time of a counter's new value: later than the old one, whatever the clock does (HRegion.reckonDelta).
+    """Return the time of a counter's new value: later than the old one, even if the clock is not (HRegion.reckonDelta).
 
     DIVERGENCE: nothing follows 2^63 - 2. HBase uses 2^63 - 1 once and hides every change after it; here it is refused.
     """

@@ -21,7 +21,7 @@ time per row). *no lane*: puts take the ordinary lane, which packs their rows. *
     scan             1.7 us     1.6 us        0.5 us
     memory          286 B      313 B         571 B
 
-The lane halves the cost of a put. Packing halves the memory; its price is that each read makes the cells anew.
+The lane halves the cost of a put. Packing halves the memory, but each read must create the cells again.
 """
 
 from __future__ import annotations

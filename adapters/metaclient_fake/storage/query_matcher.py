@@ -52,7 +52,7 @@ class StoreQuery:
     min_versions: int = 0
     sees_past_deletes: bool = False
     has_range: bool = False  # of timestamps
-    is_trivial: bool = True  # a plain row is the answer as it stands
+    is_trivial: bool = True  # a plain row is returned unchanged
 
     @classmethod
     def of(

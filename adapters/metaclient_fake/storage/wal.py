@@ -1,6 +1,6 @@
 """Stores a server's write-ahead log: the appended entries, which of them are synced, and which regions need them.
 
-Mirrors ``FSHLog`` and ``SequenceIdAccounting`` as far as a region can tell: entries become durable at ``sync``, a crash
+Mirrors the behaviour of ``FSHLog`` and ``SequenceIdAccounting``: entries become durable at ``sync``, a crash
 loses the entries that were not synced, a fenced log (lease recovery during log splitting) refuses appends.
 A log consists of files; a file whose entries are all flushed moves to the archive at the next roll.
 

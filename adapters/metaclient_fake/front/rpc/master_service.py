@@ -116,7 +116,7 @@ class MasterService:
         return encode(messages.GET_PROCEDURE_RESULT_RESPONSE, self._procedures.result(request["proc_id"]))
 
     def _get_cluster_status(self, request: Fields) -> bytes:
-        """Return the whole status, whatever options were asked for: they only leave fields out."""
+        """Return the whole status; the request's options, which only omit fields, are ignored."""
         live = []
         for name, server in self._cluster.master.live.items():
             loads = [region_load(region, held) for region, held in list(server.regions.items())]

@@ -1,6 +1,6 @@
 """Decides whether hedges and retries stay in their budgets, and whether a race ends as it should.
 
-From outside, a call of an operation is a *hedge* if another call of the same operation was under way when it began, and
+From outside, a call of an operation is a *hedge* if another call of the same operation was in flight when it began, and
 had not been for as long as ``STALLED_S``: then it is a second try, as after a time-out. It is a *retry* if none was and
 one had been made before. Promises (``metaclient.attempts.budget``):
 

@@ -15,7 +15,7 @@ from metaclient_fake.simulation.workloads.timeline import Timeline
 
 __all__ = ["WORKLOADS", "Workload"]
 
-#: By the name that ``spec.MIX`` knows them by.
+#: The workload classes by their names in ``spec.MIX``.
 WORKLOADS: dict[str, type[Workload]] = {
     made.kind: made for made in (Registers, Timeline, Scans, Inserts, Cells, Counters, Cycle, Tables, Storm)
 }

@@ -1,6 +1,6 @@
 """Writers that add rows and never touch them again: what was acknowledged must be there at the end, and at once.
 
-After a row was acknowledged, its writer now and then reads it back, or one of an older age.
+After a row was acknowledged, its writer sometimes reads it back, or reads an older row.
 """
 
 from __future__ import annotations

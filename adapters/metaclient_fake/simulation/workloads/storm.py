@@ -15,12 +15,12 @@ __all__ = ["Storm"]
 
 TABLE = "t"
 _TASKS = 6
-#: Every so many steps there is a storm; else one lookup.
+#: Each n-th step is a storm; other steps are one lookup.
 _STORM_EVERY = 6
 
 
 class Storm(Workload):
-    """Mostly single lookups; now and then many tasks at the same instant."""
+    """Mostly single lookups; sometimes many tasks at the same instant."""
 
     kind = "storm"
 

@@ -10,8 +10,8 @@ HBase's scanners show a filter more than a reader would see without one:
 3. A filter whose ``all_remaining`` becomes True in the middle of a row closes the family's scanner for the rest of the
    scan (DONE_SCAN), even if the filter would pass cells of the next row (ColumnCountGetFilter).
 4. A reversed scan follows no hints.
-5. A column without a qualifier is never skipped: markers of the whole family may stand between its versions, so that
-   the scanner goes on with its next cell (ScanQueryMatcher.getKeyForNextColumn, HBASE-18471).
+5. A column without a qualifier is never skipped: markers of the whole family may be between its versions, so that the
+   scanner continues with its next cell (ScanQueryMatcher.getKeyForNextColumn, HBASE-18471).
 
 DIVERGENCE: point 5 is HBase's behaviour for cells in the memstore. In a store file, HBase may skip to the next column
 or not, depending on the file's index.

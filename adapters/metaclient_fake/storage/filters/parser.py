@@ -16,7 +16,7 @@ __all__ = ["FILTERS", "parse"]
 
 
 def parse(text: bytes) -> Filter:
-    """Return the filter that ``text`` describes; FilterSyntaxError says where it cannot be read."""
+    """Return the filter that ``text`` describes; raise FilterSyntaxError, with the position, if it is wrong."""
     return _built(filter_language.parse(text))
 
 
