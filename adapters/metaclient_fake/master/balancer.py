@@ -84,7 +84,7 @@ def place(
 def _next_server(
     servers: list[ServerName], turn: int, holders: set[ServerName], avoided: ServerName | None
 ) -> tuple[ServerName, int]:
-    """Return the next server in turn that has no copy of the range, and the number of servers that were skipped."""
+    """Return the next server in turn that has no copy of the range, and by how many servers the turn advances."""
     count = len(servers)
     fallback: tuple[ServerName, int] | None = None
     for step in range(count):

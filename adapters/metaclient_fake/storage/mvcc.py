@@ -1,10 +1,10 @@
-"""Stores which sequence ids of a region are begun and which may be read (MultiVersionConcurrencyControl).
+"""Stores which sequence ids of a region were begun and which are readable (MultiVersionConcurrencyControl).
 
 One counter: the write number *is* the WAL sequence id. ``complete`` moves the read point over completed writes from
 the oldest on, so that it never passes an unfinished one, and runs each write's action just before its number becomes
 readable: actions run in sequence order.
 
-No lock of its own: the region's update lock guards ``begin`` and ``complete``; ``read_point`` is read without a lock.
+The class has no lock: the region's update lock guards ``begin`` and ``complete``; ``read_point`` is read without it.
 """
 
 from __future__ import annotations

@@ -157,6 +157,7 @@ class Writer:
         nonce: tuple[int, int] | None = None,
     ) -> None:
         """Log and apply edits under one sequence id, and complete it; the lock is held. ``unlogged`` ones skip the log.
+
         A failure completes the sequence id without data, so that later writes become readable.
         """
         if durability is Durability.USE_DEFAULT:

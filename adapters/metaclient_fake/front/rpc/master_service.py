@@ -37,7 +37,7 @@ _NO_NAMESPACE = _HBASE + "NamespaceNotFoundException"
 _UNKNOWN_REGION = _HBASE + "UnknownRegionException"
 _NO_FAMILY = _HBASE + "InvalidFamilyOperationException"
 _FLUSH_TABLE = "flush-table-proc"
-#: The version that the fake reports; clients of 2.x accept it.
+#: The version that the fake reports; its calls need no version later than 2.x.
 HBASE_VERSION = "2.6.1"
 
 
