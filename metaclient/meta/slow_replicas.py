@@ -17,7 +17,7 @@ from metaclient.model import RegionInfo
 __all__ = ["LessToSlow", "SlowLast"]
 
 #: A smaller difference is no reason to ask another replica first: a busy server pauses for about as long.
-MARGIN_S = 0.005
+MARGIN_S = 0.02
 PROBE_S = 1.0
 
 
