@@ -296,7 +296,7 @@ def test_commands_without_a_cluster_say_how_to_start_one(tmp_path: Path) -> None
     for words in (["status"], ["down"], ["kill", "rs1"], ["pause", "rs1"], ["resume", "rs1"]):
         ran = command_runner().invoke(main, ["hbase", *words, "--folder", str(tmp_path)])
         assert ran.exit_code == 1
-        assert "metaclient hbase up" in ran.output
+        assert "metaclient hbase up" in ran.stderr
 
 
 def test_status_shows_processes_that_are_down(layout: Layout) -> None:
