@@ -1,11 +1,11 @@
 """Product code stays small enough to read: bounds on files, classes and functions.
 
 A class or file over its bound says in its docstring why ("more than 30 methods because ...", "more than 600 lines
-because ..."). A function over its bound is split, or listed in ``LONG_FUNCTIONS`` with a reason.
+because ..."). A function over its bound is split.
 """
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,6 @@ FUNCTION_LINES_MAX = 60
 
 FILE_REASON = f"more than {FILE_LINES_MAX} lines because"
 CLASS_REASON = f"more than {CLASS_METHODS_MAX} methods because"
-
-#: "path function" -> why it is not split.
-LONG_FUNCTIONS: Mapping[str, str] = {}
 
 
 def violations(root: Path) -> list[str]:
@@ -50,7 +47,7 @@ def _problems(where: str, text: str) -> Iterator[tuple[str, str]]:
                 )
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             name, length = f"{where} {node.name}", function_lines(node)
-            if length > FUNCTION_LINES_MAX and name not in LONG_FUNCTIONS:
+            if length > FUNCTION_LINES_MAX:
                 yield name, f"{length} lines; split it"
 
 
@@ -69,14 +66,6 @@ def function_lines(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_files_classes_and_functions_are_within_their_bounds_or_say_why() -> None:
     found = violations(ROOT)
     assert not found, "\n".join(found)
-
-
-def test_function_that_became_short_leaves_the_exceptions() -> None:
-    for name in LONG_FUNCTIONS:
-        path, function = name.split()
-        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-        found = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == function]
-        assert any(function_lines(node) > FUNCTION_LINES_MAX for node in found), f"remove from LONG_FUNCTIONS: {name}"
 
 
 # --- the checker, on planted files ----------------------------------------------------------------------------------
