@@ -216,6 +216,7 @@ class FakeBackend:
             except MetaClientError:
                 raise
             except BaseException:
+                # As in _write(). A function for both would be skipped by an interrupt at its entry.
                 if is_write:
                     try:
                         server.write_was_torn()

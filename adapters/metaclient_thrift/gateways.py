@@ -15,8 +15,8 @@
 6. A caller that finds all connections in use waits in a queue. A returned connection goes to the first caller in the
    queue that may use it, and only that caller is woken. Otherwise callers that come later could take it first, and the
    slowest of many callers would wait for seconds. The thread that returns a connection lends the *gateway* to the
-   waiting caller, who takes the connection itself: an interrupt of either thread then leaves every connection either
-   idle or in one loan.
+   waiting caller. That caller then moves an idle connection into its loan. An interrupt of either thread therefore
+   leaves each connection idle or in exactly one loan.
 7. The caller makes a :class:`Loan` and passes it to ``borrow``. If an exception interrupts the caller
    (KeyboardInterrupt, or one that a signal handler raises), even inside of ``borrow``, ``drop`` of that loan leaves no
    connection counted.

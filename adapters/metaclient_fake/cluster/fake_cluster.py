@@ -502,8 +502,8 @@ class FakeCluster:
 class _Inside(FakeCluster):
     """A cluster as its own parts and fronts refer to it: all attributes are the handle's, and it may be dropped.
 
-    ``_front`` is always None here. A front refers to the handle, so that a user who has only the front keeps the
-    cluster; if ``inside`` referred to the front, the handle would never be dropped.
+    ``_front`` is None in this class. The front holds a reference to the handle, so that the cluster stays open for a
+    user who kept only the front. With a reference from ``inside`` to the front, the handle would never be collected.
     """
 
     __slots__ = ()
