@@ -34,6 +34,7 @@ __all__ = [
     "make_get",
     "make_put",
     "make_scan",
+    "max_staleness_of",
     "max_timestamp_of",
     "timestamp_of",
     "value_of",
@@ -43,6 +44,8 @@ INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 #: The number of checked column names that are cached, and the length of each: some hundred kilobytes at most.
 COLUMNS_REMEMBERED, COLUMN_REMEMBERED_BYTES = 1000, 256
 _checked_columns: dict[bytes | str, bytes] = {}
+#: As max_staleness: no limit, whatever the connection's default is.
+INFINITE_S = float("inf")
 _PUT = CellType.PUT
 _DEFAULT_DURABILITY = Durability.USE_DEFAULT
 _new_cell: Callable[..., Cell] = tuple.__new__
@@ -61,6 +64,32 @@ def level_of(consistency: Consistency | str | None, replica_id: int | None) -> t
         return (_STRONG, None) if replica_id is None else (Consistency.TIMELINE, replica_id)
     level = Consistency.of(consistency)
     return (level, None) if level is _STRONG else (level, replica_id)
+
+
+def max_staleness_of(
+    max_staleness: float | None, level: Consistency, replica_id: int | None, default_s: float | None
+) -> float | None:
+    """Return the limit of staleness of a read in seconds; None if there is none.
+
+    ``default_s`` is the connection's default. It applies to reads that may be answered by any replica.
+    """
+    if max_staleness is None:
+        return default_s if level is not _STRONG and replica_id is None else None
+    if isinstance(max_staleness, bool) or not isinstance(max_staleness, int | float):
+        raise TypeError(f"'max_staleness' must be a number of seconds, got {max_staleness!r}")
+    if not max_staleness >= 0:
+        raise ValueError(f"'max_staleness' must be a number of seconds from 0 on, got {max_staleness!r}")
+    if level is _STRONG:
+        raise ValueError(
+            "'max_staleness' is for reads of replicas, and this read is STRONG, which is never stale: "
+            "leave it out, or add consistency='TIMELINE'"
+        )
+    if replica_id:
+        raise ValueError(
+            f"'max_staleness' cannot be combined with replica_id={replica_id}: when that replica is too far behind, "
+            "the primary is read; leave one of them out, and look at Row.lag_s instead"
+        )
+    return None if max_staleness == INFINITE_S else float(max_staleness)
 
 
 def columns_of(columns: Columns, argument: str = "columns") -> tuple[bytes, ...]:

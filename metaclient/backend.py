@@ -112,6 +112,7 @@ class Capabilities:
     direct: bool = False  # a DirectBackend, too: a caller that only waits makes the call in its own thread
     cell_pages: bool = False  # a CellBackend, too: scans can be read as cells in Arrow
     put_pages: bool = False  # a PutPageBackend, too: puts can be given in Arrow
+    replica_lag: bool = False  # results and pages of secondaries have ``lag_s``, measured before the read
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +153,7 @@ class ScanPage:
     ``scanner`` is the handle for the next page, or None when the server has closed it. ``is_end_of_region``: this
     region (or, behind a gateway, the whole range) has no more rows for the scan. If ``scanner`` is None and
     ``is_end_of_region`` is False, the scanner was lost: the client reopens it after the last row. ``is_end_of_scan``: a
-    filter has ended the whole scan.
+    filter has ended the whole scan. ``lag_s`` is as in ``Row``, and also bounds the age of an empty page.
     """
 
     rows: Sequence[Result]
@@ -160,6 +161,7 @@ class ScanPage:
     is_end_of_region: bool
     is_stale: bool = False
     is_end_of_scan: bool = False
+    lag_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ class CellPage:
     is_end_of_region: bool
     is_stale: bool = False
     is_end_of_scan: bool = False
+    lag_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

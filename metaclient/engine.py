@@ -121,10 +121,15 @@ class Engine:
     # -- many rows -------------------------------------------------------------------------------------------
 
     def get_many(
-        self, table: bytes, gets: Sequence[Get], consistency: Consistency, replica_id: int | None = None
+        self,
+        table: bytes,
+        gets: Sequence[Get],
+        consistency: Consistency,
+        replica_id: int | None = None,
+        max_staleness_s: float | None = None,
     ) -> list[Placed]:
         """Read many rows; return them in the order of the request, or raise the error of the first failed row."""
-        return multi.get_many(self.operations, table, gets, consistency, replica_id)
+        return multi.get_many(self.operations, table, gets, consistency, replica_id, max_staleness_s)
 
     def batch(self, table: bytes, actions: Sequence[Operation]) -> list[Outcome]:
         """Run many operations at their primaries; return an outcome per operation."""
@@ -135,16 +140,26 @@ class Engine:
         return put_pages.put_page(self.operations, table, page)
 
     def scan_rows(
-        self, table: bytes, scan: Scan, consistency: Consistency, replica_id: int | None = None
+        self,
+        table: bytes,
+        scan: Scan,
+        consistency: Consistency,
+        replica_id: int | None = None,
+        max_staleness_s: float | None = None,
     ) -> TableScanner:
         """Return an iterator over (result, location); close it, or iterate to its end."""
-        return TableScanner(self.operations, table, scan, consistency, replica_id)
+        return TableScanner(self.operations, table, scan, consistency, replica_id, max_staleness_s)
 
     def scan_cells(
-        self, table: bytes, scan: Scan, consistency: Consistency, replica_id: int | None = None
+        self,
+        table: bytes,
+        scan: Scan,
+        consistency: Consistency,
+        replica_id: int | None = None,
+        max_staleness_s: float | None = None,
     ) -> CellScanner:
         """Return an iterator over (page of cells, location), for a backend with ``Capabilities.cell_pages``."""
-        return CellScanner(self.operations, table, scan, consistency, replica_id)
+        return CellScanner(self.operations, table, scan, consistency, replica_id, max_staleness_s)
 
     # -- locations -------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@
      |   +- ServerStopped              the server reports that it is stopping
      |   +- ServerUnreachable          refused, reset or closed connection
      +- ReadsDisabled                  a secondary that may not serve reads yet
+     +- TooStale                       the answer of a secondary is older than max_staleness
      +- Overloaded                     too many calls: retry later
      |   +- CallQueueTooBig  RegionTooBusy  ServerNotRunning
      |   +- Throttled                  with the wait that the server asked for
@@ -82,6 +83,7 @@ __all__ = [
     "TableNotDisabled",
     "TableNotFound",
     "Throttled",
+    "TooStale",
     "Unsupported",
     "WrongRegion",
     "translated",
@@ -334,6 +336,12 @@ class ReadsDisabled(MetaClientError):
 
     disposition = Disposition.NEXT_REPLICA
     java_class = "java.io.IOException"
+
+
+class TooStale(MetaClientError):
+    """The answer of a secondary is older than ``max_staleness``, or may be: the primary can answer."""
+
+    disposition = Disposition.NEXT_REPLICA
 
 
 class Overloaded(MetaClientError):

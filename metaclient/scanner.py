@@ -13,6 +13,7 @@ from metaclient import keys
 from metaclient.backend import CellBackend, CellPage, ScanPage
 from metaclient.calls.operations import Operations
 from metaclient.calls.region_walk import RegionWalk
+from metaclient.calls.staleness import StalenessLimit
 from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import META_TABLE, Consistency, RegionLocation, Result, Scan
 from metaclient.row_runs import AlikeRows, RowRuns
@@ -24,7 +25,13 @@ class TableScanner(RegionWalk[ScanPage]):
     """An iterator over (result, location); the server's scanner is closed with it, or at the last row."""
 
     def __init__(
-        self, operations: Operations, table: bytes, scan: Scan, consistency: Consistency, replica_id: int | None
+        self,
+        operations: Operations,
+        table: bytes,
+        scan: Scan,
+        consistency: Consistency,
+        replica_id: int | None,
+        max_staleness_s: float | None = None,
     ) -> None:
         backend = operations.backend
         super().__init__(
@@ -33,6 +40,7 @@ class TableScanner(RegionWalk[ScanPage]):
             scan,
             consistency,
             replica_id,
+            max_staleness_s,
             page_type=ScanPage,
             open_page=backend.scan_open,
             next_page=backend.scan_next,
@@ -52,12 +60,12 @@ class TableScanner(RegionWalk[ScanPage]):
         try:
             page: ScanPage | None = self._fetch()
             while page is not None:
-                rows = page.rows
+                rows, limit = page.rows, self._limit_of_place
                 for run in rows.runs if type(rows) is RowRuns else (rows,):
-                    if type(run) is AlikeRows and self._take_run(run):
+                    if limit is None and type(run) is AlikeRows and self._take_run(run):
                         yield run, self._place
                     elif unseen := self._take_results(run):
-                        yield unseen, self._place
+                        yield self._marked(unseen, limit), self._place
                     if self._left is not None and self._left <= 0:
                         return
                 page = self._after(page)
@@ -91,6 +99,10 @@ class TableScanner(RegionWalk[ScanPage]):
                 if self._left is not None and self._left <= 0:
                     break
         return made
+
+    def _marked(self, results: list[Result], limit: StalenessLimit | None) -> list[Result]:
+        """Return the results with the lag of their page, where the backend does not report it."""
+        return results if limit is None else [limit.marked(result, self._place) for result in results]
 
     def _unseen(self, result: Result) -> Result | None:
         """Return the result without cells that were returned before the scanner was reopened; advance the position."""
@@ -151,7 +163,13 @@ class CellScanner(RegionWalk[CellPage]):
     """
 
     def __init__(
-        self, operations: Operations, table: bytes, scan: Scan, consistency: Consistency, replica_id: int | None
+        self,
+        operations: Operations,
+        table: bytes,
+        scan: Scan,
+        consistency: Consistency,
+        replica_id: int | None,
+        max_staleness_s: float | None = None,
     ) -> None:
         backend = operations.backend
         if not backend.capabilities.cell_pages or not isinstance(backend, CellBackend):
@@ -166,6 +184,7 @@ class CellScanner(RegionWalk[CellPage]):
             scan,
             consistency,
             replica_id,
+            max_staleness_s,
             page_type=CellPage,
             open_page=backend.scan_open_cells,
             next_page=backend.scan_next_cells,

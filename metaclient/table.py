@@ -25,6 +25,7 @@ from metaclient.arguments import (
     make_get,
     make_put,
     make_scan,
+    max_staleness_of,
     max_timestamp_of,
     timestamp_of,
     value_of,
@@ -147,11 +148,16 @@ class Table:
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
         filter: bytes | str | None = None,
+        max_staleness: float | None = None,
     ) -> Row:
         """Read one row: column -> value, or -> (value, timestamp) with ``include_timestamp``.
 
         ``columns`` are ``b"cf"`` (the family) or ``b"cf:q"``; ``timestamp`` is the exclusive upper bound of versions. A
         missing row is an empty ``Row``. ``Row.stale`` is True if a secondary answered.
+
+        ``max_staleness``, in seconds, is for TIMELINE reads, here and in the methods below: no answer lacks a write
+        that was acknowledged longer before. A replica that may be further behind, or whose lag is unknown, is not
+        called, and the primary is. The default is ``max_staleness_s`` of the connection; ``math.inf`` is no limit.
         """
         if type(row) is not bytes or not 0 < len(row) <= keys.ROW_LENGTH_MAX:
             row = keys.row_key(row)
@@ -163,24 +169,19 @@ class Table:
         engine = self._engine
         if filter is not None:
             self._needs("filters", "filters")
-        if engine.life is _CLOSED or engine.telemetry.is_on or consistency is not None or replica_id is not None:
-            return self._read(get, "row", consistency, replica_id, include_timestamp)
+        is_plain = consistency is None and replica_id is None and max_staleness is None
+        if engine.life is _CLOSED or engine.telemetry.is_on or not is_plain:
+            level, replica_id = level_of(consistency, replica_id)
+            limit_s = self._limit_s(max_staleness, level, replica_id)
+            with engine.observed("row", self.name) as seen:
+                result, place = engine.get(self.name, get, level, replica_id, limit_s)
+                _answered(seen, result, place)
+                return _row(result, place, include_timestamp)
         result, place = engine.get_strong(self.name, get)
         return _row(result, place, include_timestamp)
 
-    def _read(
-        self,
-        get: Get,
-        operation: str,
-        consistency: Consistency | str | None,
-        replica_id: int | None,
-        include_timestamp: bool,
-    ) -> Row:
-        level, replica_id = level_of(consistency, replica_id)
-        with self._engine.observed(operation, self.name) as seen:
-            result, place = self._engine.get(self.name, get, level, replica_id)
-            _answered(seen, result, place)
-            return _row(result, place, include_timestamp)
+    def _limit_s(self, max_staleness: float | None, level: Consistency, replica_id: int | None) -> float | None:
+        return max_staleness_of(max_staleness, level, replica_id, self.connection.config.max_staleness_s)
 
     def rows(
         self,
@@ -191,6 +192,7 @@ class Table:
         *,
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
+        max_staleness: float | None = None,
     ) -> list[tuple[bytes, Row]]:
         """Read many rows, one call per server; return (row key, row) of those that exist, in the order given.
 
@@ -200,10 +202,11 @@ class Table:
             raise TypeError(f"'rows' must be a list of row keys, got one {type(rows).__name__}; did you mean row()?")
         wanted = [make_get(keys.row_key(row, "rows"), columns, timestamp, None) for row in rows]
         level, replica_id = level_of(consistency, replica_id)
+        limit_s = self._limit_s(max_staleness, level, replica_id)
         with self._engine.observed("rows", self.name):
             if not wanted:
                 return {}  # type: ignore[return-value]  # happybase returns an empty dict here, too
-            found = self._engine.get_many(self.name, wanted, level, replica_id)
+            found = self._engine.get_many(self.name, wanted, level, replica_id, limit_s)
             return [
                 (get.row, _row(result, place, include_timestamp))
                 for get, (result, place) in zip(wanted, found, strict=True)
@@ -220,6 +223,7 @@ class Table:
         *,
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
+        max_staleness: float | None = None,
     ) -> list[Any]:
         """Return versions of one column, newest first: values, or (value, timestamp) pairs."""
         if versions is None:
@@ -231,8 +235,9 @@ class Table:
         name = keys.column_name(column, "column", family_only_ok=True)
         get = Get(keys.row_key(row), (name,), max_versions=versions, max_timestamp=max_timestamp_of(timestamp))
         level, replica_id = level_of(consistency, replica_id)
+        limit_s = self._limit_s(max_staleness, level, replica_id)
         with self._engine.observed("cells", self.name) as seen:
-            result, place = self._engine.get(self.name, get, level, replica_id)
+            result, place = self._engine.get(self.name, get, level, replica_id, limit_s)
             _answered(seen, result, place)
         return [(cell.value, cell.timestamp) if include_timestamp else cell.value for cell in result.cells]
 
@@ -243,13 +248,15 @@ class Table:
         *,
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
+        max_staleness: float | None = None,
     ) -> bool:
         """Return True if the row has a cell (in these columns)."""
         plain = make_get(keys.row_key(row), columns, None, None)
         get = Get(plain.row, plain.columns, existence_only=True)
         level, replica_id = level_of(consistency, replica_id)
+        limit_s = self._limit_s(max_staleness, level, replica_id)
         with self._engine.observed("exists", self.name) as seen:
-            result, place = self._engine.get(self.name, get, level, replica_id)
+            result, place = self._engine.get(self.name, get, level, replica_id, limit_s)
             _answered(seen, result, place)
         return result.exists if result.exists is not None else bool(result.cells)
 
@@ -270,6 +277,7 @@ class Table:
         *,
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
+        max_staleness: float | None = None,
     ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
         """Iterate over (row key, row) of a range ``[row_start, row_stop)``, or of a prefix.
 
@@ -295,12 +303,13 @@ class Table:
         )
         scan = replace(scan, max_result_bytes=config.scan_max_result_bytes)
         level, replica_id = level_of(consistency, replica_id)
+        limit_s = self._limit_s(max_staleness, level, replica_id)
         if reverse:
             self._needs("reversed_scan", "scans in reverse")
         if filter is not None:
             self._needs("filters", "filters")
         self._engine.check_open()
-        scanner = self._engine.scan_rows(self.name, scan, level, replica_id)
+        scanner = self._engine.scan_rows(self.name, scan, level, replica_id, limit_s)
         return self._scanned(scanner, include_timestamp, sorted_columns)
 
     def _scanned(

@@ -70,6 +70,12 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "metaclient.hedges.won": ("{call}", "reads that such an extra call answered first"),
     "metaclient.diversions": ("{call}", "reads that called a replica first: the primary's server was slow or silent"),
     "metaclient.failovers": ("{call}", "reads that a replica answered because the primary had failed"),
+    "metaclient.staleness.passed_over": (
+        "{replica}",
+        "replicas not called: their lag is unknown or over max_staleness",
+    ),
+    "metaclient.staleness.refused": ("{call}", "answers of replicas that were older than max_staleness"),
+    "metaclient.staleness.probes": ("{call}", "background reads that measured the lag of a replica"),
 }
 
 #: Keyword arguments of ``count`` -> attribute names.

@@ -61,7 +61,7 @@ class FakeBackend:
     """
 
     name = "fake"
-    capabilities = Capabilities()
+    capabilities = Capabilities(replica_lag=True)
 
     def __init__(self, cluster: FakeCluster, *, party: str = "client", owns_cluster: bool = False) -> None:
         self.cluster = cluster

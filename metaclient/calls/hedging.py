@@ -23,9 +23,10 @@ from metaclient.attempts import (
     explained,
     staged,
 )
-from metaclient.backend import Answer
+from metaclient.backend import Answer, Backend
 from metaclient.calls.answers import wrong
 from metaclient.calls.slow_servers import SlowServers
+from metaclient.calls.staleness import Staleness, StalenessLimit
 from metaclient.config import Config
 from metaclient.errors import Disposition, MetaClientError
 from metaclient.lookup.locator import Locator
@@ -50,7 +51,14 @@ class Hedging:
     """The hedged reads of one connection; a ``kind`` of read ("get", "scan", "rows") has its own delay."""
 
     def __init__(
-        self, runtime: Runtime, config: Config, *, executor: Executor, locator: Locator, telemetry: Telemetry
+        self,
+        backend: Backend,
+        runtime: Runtime,
+        config: Config,
+        *,
+        executor: Executor,
+        locator: Locator,
+        telemetry: Telemetry,
     ) -> None:
         self._now = runtime.now
         self._config = config
@@ -66,6 +74,7 @@ class Hedging:
             "rows": self._delay(config.hedge_delay_multiget_s, GET_DELAY_S),
         }
         self.slow = SlowServers(runtime, config, budget=self.budget, delays=self._delays, telemetry=telemetry)
+        self.staleness = Staleness(backend, runtime, executor=executor, budget=self.budget, telemetry=telemetry)
         self._begin()
         runtime.on_fork(self._begin)
         self._turn = 0  # races between threads only make two reads start at the same replica
@@ -99,13 +108,19 @@ class Hedging:
         deadline: float,
         before: bool = False,
         discard: Callable[[T], None] | None = None,
+        limit: StalenessLimit | None = None,
     ) -> tuple[T, RegionLocation]:
         """Call the region's replicas according to the plan; return the first success and its location.
 
-        A call is ``function(location, *args, deadline)``, and must return an ``answer``.
+        A call is ``function(location, *args, deadline)``, and must return an ``answer``. ``limit``: replicas and
+        answers that are too stale are passed over.
         """
         begun = self._now()
         places, unplaced = self._places(table, row, kind, deadline, before)
+        if limit is not None:
+            places = limit.admit(places)
+            if not places and unplaced is not None:
+                raise unplaced
         sent = self._now()
         self.budget.on_call()
         delay_s = self.slow.delay_s(kind, (place.server for place in places[1:]))
@@ -117,7 +132,7 @@ class Hedging:
                 *args,
                 deadline=deadline,
                 observer=_Observer(self, kind, self._locator, places),
-                accept=lambda place, value: None if isinstance(value, answer) else wrong(answer, value),
+                accept=partial(_refusal, answer, limit),
                 allow_hedge=HedgePermit(self, kind, places[:1]),
                 discard=discard,
                 watch=partial(self.is_witness, kind),
@@ -242,6 +257,15 @@ class Hedging:
         self._telemetry.count("metaclient.hedges.won" if is_hedge else "metaclient.failovers")
 
 
+def _refusal(
+    answer: type[T], limit: StalenessLimit | None, place: RegionLocation, value: object
+) -> MetaClientError | None:
+    """Return why a race goes on after this value; None if it is the answer."""
+    if not isinstance(value, answer):
+        return wrong(answer, value)
+    return None if limit is None else limit.refuse(place, value)
+
+
 class _Stage(enum.Enum):
     """How far one read has used its permission to hedge."""
 
@@ -296,4 +320,6 @@ class _Observer:
 
     def leg_failed(self, place: RegionLocation, error: MetaClientError, latency_s: float) -> None:
         error.place = place
+        if place.replica_id and error.disposition is Disposition.RELOCATE:
+            self._hedging.staleness.forget(place)
         self._locator.on_error(place, error)

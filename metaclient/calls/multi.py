@@ -16,6 +16,7 @@ from metaclient.backend import Action, Outcome
 from metaclient.calls.answers import expect, wrong
 from metaclient.calls.hedging import STALLED_S, HedgePermit
 from metaclient.calls.operations import Operation, Operations, Placed
+from metaclient.calls.staleness import StalenessLimit
 from metaclient.errors import (
     BackendFault,
     CallTimeout,
@@ -43,7 +44,12 @@ def batch(
 
 
 def get_many(
-    operations: Operations, table: bytes, gets: Sequence[Get], consistency: Consistency, replica_id: int | None
+    operations: Operations,
+    table: bytes,
+    gets: Sequence[Get],
+    consistency: Consistency,
+    replica_id: int | None,
+    max_staleness_s: float | None = None,
 ) -> list[Placed]:
     """Read many rows; return them in the order of the request, or raise the error of the first failed row."""
     is_timeline = consistency is Consistency.TIMELINE
@@ -52,6 +58,8 @@ def get_many(
     multi = _Multi(operations, table, gets, operations.deadline(table))
     multi.is_hedged = is_timeline and replica_id is None
     multi.replica_id = (replica_id or 0) if is_timeline else 0
+    multi.is_timeline = is_timeline
+    multi.max_staleness_s = max_staleness_s
     results: list[Placed] = []
     for outcome, place in zip(multi.run(), multi.places, strict=True):
         if isinstance(outcome, MetaClientError):
@@ -68,6 +76,7 @@ class _Group(RaceCall[int, Sequence[Outcome]]):
     indexes: list[int] = field(default_factory=list)
     places: list[RegionLocation | None] = field(default_factory=list)
     is_hedge: bool = False
+    limit: StalenessLimit | None = None
 
     @property
     def is_first(self) -> bool:
@@ -106,7 +115,9 @@ class _Multi:
         self._maybe_applied: set[int] = set()
         self.places: list[RegionLocation | None] = [None] * len(actions)
         self.is_hedged = False
+        self.is_timeline = False
         self.replica_id = 0
+        self.max_staleness_s: float | None = None
         self._first_groups: list[_Group] = []
         self.allow_hedge: Callable[[int], bool] = self._hedging.allow_hedge
         self._spared: dict[int, int] = {}  # the replica that was called first instead of a silent or slow primary
@@ -247,23 +258,42 @@ class _Multi:
     ) -> _Group:
         actions = [Action(place, self._actions[index]) for index, place in zip(indexes, places, strict=True)]
         batch = self._operations.backend.batch
-        return _Group(leg, batch, (server, self._table, actions), server=server, indexes=indexes, places=places)
+        limit = self._hedging.staleness.limit(self.max_staleness_s) if self.is_timeline else None
+        if limit is not None:
+            limit.admit(places)
+        arguments = (server, self._table, actions)
+        return _Group(leg, batch, arguments, server=server, indexes=indexes, places=places, limit=limit)
+
+    def _may_ask(self, place: RegionLocation) -> bool:
+        """Return True if this replica is not known to be too far behind for the rows that are read."""
+        limit = self._hedging.staleness.limit(self.max_staleness_s)
+        return limit is None or bool(limit.admit((place,)))
 
     def _cached(self, replica_id: int) -> dict[int, RegionLocation | None]:
         cache, spared = self._operations.locator.cache, self._spared
         found: dict[int, RegionLocation | None] = {}
+        fresh: dict[bytes, bool] = {}
         for index in self._open:
             at = 0 if spared.get(index) == replica_id else replica_id  # the two have changed places
             place = cache.cached(self._table, self._actions[index].row, at)
-            if place is not None:
+            if place is not None and self._is_fresh(place, fresh):
                 found[index] = place
         return found
+
+    def _is_fresh(self, place: RegionLocation, known: dict[bytes, bool]) -> bool:
+        """Return True if the replica may be called for the rows that are read; decided once per replica and leg."""
+        if self.max_staleness_s is None or not place.replica_id:
+            return True
+        if place.region_name not in known:
+            known[place.region_name] = self._may_ask(place)
+        return known[place.region_name]
 
     def _sparing(self, places: dict[int, RegionLocation | None]) -> dict[int, RegionLocation | None]:
         """Return the locations; one on a silent or slow server is replaced by another replica if possible."""
         self._spared.clear()
         if not self.is_hedged or not self._hedging.has_avoided:
             return places
+        fresh: dict[bytes, bool] = {}
         avoided: dict[ServerName, bool] = {}  # decided once per round: a probe is one call, not one row
         for index, place in places.items():
             if place is None:
@@ -271,20 +301,23 @@ class _Multi:
             if place.server not in avoided:
                 avoided[place.server] = self._hedging.is_avoided("rows", place)
             if avoided[place.server]:
-                other = self._instead(index)
+                other = self._instead(index, fresh)
                 if other is not None:
                     places[index] = other
                     self._spared[index] = other.replica_id
         return places
 
-    def _instead(self, index: int) -> RegionLocation | None:
+    def _instead(self, index: int, fresh: dict[bytes, bool]) -> RegionLocation | None:
         """Return a secondary of the action's region that is on a server that is neither silent nor slow."""
         operations = self._operations
         entry = operations.locator.cache.cached_region(self._table, self._actions[index].row)
         if entry is None:
             return None
-        others = (entry.at(at) for at in self._hedging.replica_order(entry)[1:])
-        return next((one for one in others if one is not None and not self._hedging.is_avoided("rows", one)), None)
+        for at in self._hedging.replica_order(entry)[1:]:
+            one = entry.at(at)
+            if one is not None and not self._hedging.is_avoided("rows", one) and self._is_fresh(one, fresh):
+                return one
+        return None
 
     def _located(self, replica_id: int) -> dict[int, RegionLocation | None]:
         """Return the locations of the open actions. An action that cannot be located keeps its error.
@@ -356,6 +389,8 @@ class _Multi:
             if index not in self._open:
                 continue
             checked = self._checked(index, outcome)
+            if group.limit is not None and isinstance(checked, Result):
+                checked = group.limit.refuse(place, checked) or group.limit.marked(checked, place)
             if isinstance(checked, MetaClientError):
                 self._blame(place, checked, blamed)
                 self._failed(index, place, checked)

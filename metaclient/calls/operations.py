@@ -18,6 +18,7 @@ from metaclient.attempts.retry import Retrier
 from metaclient.backend import Addressing, Answer, Backend, BatchSemantics, Direct, DirectBackend
 from metaclient.calls.answers import expect
 from metaclient.calls.hedging import Hedging
+from metaclient.calls.staleness import StalenessLimit
 from metaclient.config import Config
 from metaclient.errors import (
     Disposition,
@@ -91,7 +92,8 @@ class Operations:
         self._direct_get = None if direct is None else direct.get
         self._direct_mutate = None if direct is None else direct.mutate
         self._write_timeout_s = min(config.rpc_write_timeout_s, config.operation_timeout_s)
-        self.hedging = Hedging(runtime, config, executor=executor, locator=locator, telemetry=telemetry)
+        self.hedging = Hedging(backend, runtime, config, executor=executor, locator=locator, telemetry=telemetry)
+        self._staleness = self.hedging.staleness
         self._slow = self.hedging.slow
 
     def timeout_s(self, table: bytes) -> float:
@@ -109,7 +111,14 @@ class Operations:
 
     # -- one row ---------------------------------------------------------------------------------------------
 
-    def get(self, table: bytes, get: Get, consistency: Consistency, replica_id: int | None) -> Placed:
+    def get(
+        self,
+        table: bytes,
+        get: Get,
+        consistency: Consistency,
+        replica_id: int | None,
+        max_staleness_s: float | None = None,
+    ) -> Placed:
         """Read a row; return the result and its location (None if a gateway chose it)."""
         if consistency is Consistency.STRONG:
             return self.get_strong(table, get)
@@ -117,9 +126,10 @@ class Operations:
             raise self.no_replicas()
         begun = self._now()
         deadline = begun + self.timeout_s(table)
+        limit = self._staleness.limit(max_staleness_s)
         attempt: Callable[[], Placed]  # a partial, so that neither a retry nor a race calls back into this module
         if replica_id is not None:
-            attempt = partial(self._get_at, table, get, deadline, replica_id)
+            attempt = partial(self._get_at, table, get, deadline, replica_id, limit)
         else:
             attempt = partial(
                 self.hedging.race,
@@ -131,11 +141,12 @@ class Operations:
                 row=get.row,
                 answer=Result,
                 deadline=deadline,
+                limit=limit,
             )
         try:
-            answer = attempt()
+            result, place = attempt()
         except MetaClientError as error:
-            return self.retrier.resume(
+            result, place = self.retrier.resume(
                 error,
                 attempt,
                 begun=begun,
@@ -143,8 +154,9 @@ class Operations:
                 what=lambda: describe("get", table, get.row),
                 on_failure=self.learner(table, deadline, knows_place=replica_id is None),
             )
-        self._on_success()
-        return answer
+        else:
+            self._on_success()
+        return (result if limit is None else limit.marked(result, place)), place
 
     def get_strong(self, table: bytes, get: Get) -> Placed:
         """Read a row at its primary: usually a cached location and one call."""
@@ -201,9 +213,16 @@ class Operations:
             on_failure=self.learner(table, deadline),
         )
 
-    def _get_at(self, table: bytes, get: Get, deadline: float, replica_id: int = 0) -> Placed:
+    def _get_at(
+        self, table: bytes, get: Get, deadline: float, replica_id: int = 0, limit: StalenessLimit | None = None
+    ) -> Placed:
         place = self.place(table, get.row, deadline, replica_id)
-        return self.at(place, Result, self._backend_get, place, table, get, deadline=deadline), place
+        if limit is not None:
+            limit.admit((place,))
+        result = self.at(place, Result, self._backend_get, place, table, get, deadline=deadline)
+        if limit is not None:
+            limit.refuse(place, result)  # a read of one replica has no limit, but its lag is recorded
+        return result, place
 
     def place(self, table: bytes, row: bytes, deadline: float, replica_id: int = 0) -> RegionLocation | None:
         """Return the location of a row; None behind a gateway, which finds the primary by itself."""

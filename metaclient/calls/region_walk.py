@@ -26,6 +26,7 @@ from typing import Generic, TypeVar
 from metaclient import keys
 from metaclient.backend import Answer, CellPage, ScanPage
 from metaclient.calls.operations import Operations
+from metaclient.calls.staleness import StalenessLimit
 from metaclient.errors import (
     Attempt,
     BackendFault,
@@ -61,6 +62,7 @@ class RegionWalk(Generic[P]):
         scan: Scan,
         consistency: Consistency,
         replica_id: int | None,
+        max_staleness_s: float | None = None,
         *,
         page_type: type[P],
         open_page: Callable[[RegionLocation | None, bytes, Scan, float], Answer[P]],
@@ -80,6 +82,8 @@ class RegionWalk(Generic[P]):
         self._at_inclusive = scan.include_start
         self._is_timeline = consistency is Consistency.TIMELINE
         self._replica_id = replica_id
+        self._max_staleness_s = max_staleness_s
+        self._limit_of_place: StalenessLimit | None = None  # what was known of the replica before it was opened
         self._left = scan.limit  # results that may still be returned
         self._timeout_s = min(operations.timeout_s(table), operations.config.scanner_timeout_s)
         self._scanner: object | None = None
@@ -221,7 +225,7 @@ class RegionWalk(Generic[P]):
     def _page_once(self, deadline: float) -> P:
         scanner, self._scanner = self._scanner, None
         try:
-            page = self._next(scanner, deadline) if scanner is not None else self._open(deadline)
+            page = self._next_fresh(scanner, deadline) if scanner is not None else self._open(deadline)
         except MetaClientError as error:
             self._resume()
             self._losses.append(error)
@@ -234,6 +238,17 @@ class RegionWalk(Generic[P]):
             self._resume()
             raise ScannerLost("the server closed the scanner before it answered a row")
         return page
+
+    def _next_fresh(self, scanner: object, deadline: float) -> P:
+        """Return the next page; open the region again if the page is too stale: a scanner keeps its age."""
+        page = self._next(scanner, deadline)
+        limit = self._limit_of_place
+        if limit is None or limit.refuse(self._place, page) is None:
+            return page
+        if page.scanner is not None:
+            self._close_scanner(page.scanner)
+        self._resume()
+        return self._open(deadline)
 
     def _next(self, scanner: object, deadline: float) -> P:
         return self._at(self._place, self._next_page, scanner, self._rows_wanted(), deadline=deadline)
@@ -259,12 +274,19 @@ class RegionWalk(Generic[P]):
             limit=self._limit(),
             caching=self._rows_wanted(),
         )
+        staleness = self._operations.hedging.staleness
+        self._limit_of_place = staleness.limit(self._max_staleness_s) if self._is_timeline else None
         if self._is_timeline and self._replica_id is None:
             page, self._place = self._race(scan, deadline)
             return page
         self._place = self._locate(deadline)
+        if self._limit_of_place is not None:
+            self._limit_of_place.admit((self._place,))
         cut = self._cut(scan, self._place)
-        return self._at(self._place, self._open_page, self._place, self._table, cut, deadline=deadline)
+        page = self._at(self._place, self._open_page, self._place, self._table, cut, deadline=deadline)
+        if self._limit_of_place is not None:
+            self._limit_of_place.refuse(self._place, page)  # a scan of one replica has no limit; its lag is recorded
+        return page
 
     def _limit(self) -> int | None:
         """Return the row limit of the next scanner."""
@@ -295,6 +317,7 @@ class RegionWalk(Generic[P]):
             deadline=deadline,
             before=before,
             discard=self._discard,
+            limit=self._limit_of_place,
         )
 
     def _cut(self, scan: Scan, place: RegionLocation | None) -> Scan:

@@ -196,6 +196,9 @@ class Config:
     hedge_budget: float = _field(0.05, BUDGET)
     hedge_budget_burst: int = _field(10, COUNT)  # not in HBase: hedges at once after a time without hedges
 
+    # Ours: the default of max_staleness for TIMELINE reads without replica_id. None: no limit, as in HBase.
+    max_staleness_s: float | None = _field(None, TIME)
+
     # -- scans of user tables
     # Rows and bytes per page. A Thrift gateway has no limit in bytes: it returns as many rows as requested.
     scan_caching: int = _field(1_000, SIZE, "hbase.client.scanner.caching", hbase=INT_MAX)  # Table.scan's batch_size

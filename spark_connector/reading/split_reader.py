@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from metaclient import Connection
 from metaclient.backend import CellPage
-from metaclient.model import RegionLocation, Result
+from metaclient.model import Consistency, RegionLocation, Result
 from spark_connector import clients
 from spark_connector.conditions.condition import evaluate
 from spark_connector.planning.query import Query
@@ -180,9 +180,19 @@ def _caching(query: Query) -> int:
     return CACHING if query.limit is None else max(1, min(CACHING, query.limit))
 
 
+def _max_staleness_s(connection: Connection, query: Query) -> float | None:
+    """Return the limit of staleness of TIMELINE reads: the option, or the default of the connection."""
+    if query.consistency is Consistency.STRONG:
+        return None
+    given_s = query.options.max_staleness_s
+    return connection.config.max_staleness_s if given_s is None else given_s
+
+
 def _scanned(connection: Connection, query: Query, where: KeyRange) -> Rows:
     scan = query.scan(where, _caching(query))
-    scanner = connection.engine.scan_rows(query.table, scan, query.consistency)
+    scanner = connection.engine.scan_rows(
+        query.table, scan, query.consistency, max_staleness_s=_max_staleness_s(connection, query)
+    )
     yield from _projected(scanner, query)
 
 
@@ -210,7 +220,8 @@ def _pages_of(connection: Connection, query: Query, split: TableSplit) -> Pages:
 
 def _pages(connection: Connection, query: Query, where: KeyRange) -> Pages:
     scan = query.scan(where, _caching(query))
-    for page, place in connection.engine.scan_cells(query.table, scan, query.consistency):
+    limit_s = _max_staleness_s(connection, query)
+    for page, place in connection.engine.scan_cells(query.table, scan, query.consistency, max_staleness_s=limit_s):
         kept = page if query.kept is None else query.kept.of_page(page)
         if kept is not None:
             yield kept, place
@@ -219,9 +230,10 @@ def _pages(connection: Connection, query: Query, where: KeyRange) -> Pages:
 def get_rows(connection: Connection, query: Query, points: Iterable[bytes]) -> Rows:
     """Yield the rows of these keys that exist, and the location that each was read from, by multi-gets."""
     rows = iter(points)
+    limit_s = _max_staleness_s(connection, query)
     while some := list(islice(rows, query.options.bulkget_size)):
         gets = [query.get(row) for row in some]
-        found = connection.engine.get_many(query.table, gets, query.consistency)
+        found = connection.engine.get_many(query.table, gets, query.consistency, max_staleness_s=limit_s)
         yield from _projected(((result, place) for result, place in found if result.cells), query)
 
 

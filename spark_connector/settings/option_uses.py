@@ -36,7 +36,8 @@ _ROWS = frozenset({"startrow", "stoprow", "prefix", "ranges"})
 _TIMES = frozenset({"timestamp", "timerange_start", "timerange_end"})
 _SCANS = frozenset({"cache_blocks", "cached_rows"})
 _TASKS = frozenset({"partition_split_mb", "partition_min_mb", "partition_max"})
-_PROVENANCE = frozenset({"read_replica", "stale_column", "replica_column"})
+_REPLICAS = frozenset({"read_replica", "max_staleness_s"})
+_PROVENANCE = _REPLICAS | {"stale_column", "replica_column"}
 _CONDITION = frozenset({"where", "pushdown_column_filter"})
 _SENDING = frozenset(
     {"write_batch_rows", "write_batch_bytes", "write_concurrency", "write_rate_mb", "write_durability"}
@@ -72,8 +73,8 @@ HONOURED: Mapping[Use, Collection[str]] = {
     Use.TABLE: _READS | {"locality"},
     Use.LOAD: _READS,
     Use.JOIN: _READS - _SCANS - _TASKS - {"limit", "batch_size"},
-    Use.ROW_COUNT: _JOBS | {"read_replica"},
-    Use.COPY_TABLE: _JOBS | _SENDING | {"filter", "batch_size", "read_replica"},
+    Use.ROW_COUNT: _JOBS | _REPLICAS,
+    Use.COPY_TABLE: _JOBS | _SENDING | _REPLICAS | {"filter", "batch_size"},
     Use.VERIFY: _JOBS | _GETS | {"filter", "batch_size"},
     Use.WRITE: _ALWAYS | _NAMES_TABLE | _WRITING | {"write_truncate"},
     Use.STREAM_READ: _ALWAYS

@@ -95,6 +95,7 @@ class Options:
     read_replica: bool = _option("hbase.spark.query.readreplica", kinds.flag, False)
     stale_column: str | None = _option("hbase.spark.query.stalecolumn", kinds.text)
     replica_column: str | None = _option("hbase.spark.query.replicacolumn", kinds.text)
+    max_staleness_s: float | None = _option("hbase.spark.query.maxstaleness", kinds.decimal_number(0, off="off"))
 
     # -- how to read it
     cache_blocks: bool = _option("hbase.spark.query.cacheblocks", kinds.flag, False)
@@ -197,7 +198,7 @@ class Options:
         if self.columns_mapping and not self.table:
             raise ConfigError("option hbase.columns.mapping needs hbase.table, which is missing")
         if not self.read_replica:
-            for name in ("stale_column", "replica_column"):
+            for name in ("stale_column", "replica_column", "max_staleness_s"):
                 if getattr(self, name) is not None:
                     raise ConfigError(f"option {option_of(name)} needs hbase.spark.query.readreplica=true")
         if self.stale_column is not None and self.stale_column == self.replica_column:

@@ -37,6 +37,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("attempts", ("attempts",)),
         ("meta", ("meta",)),
         ("lookup", ("lookup",)),
+        ("freshness", ("freshness",)),
         ("calls", ("calls",)),
         ("client", ("arguments", "batch", "connection", "engine", "metaclient", "pool", "scanner", "table")),
         ("front ends", ("__main__", "cli", "testing")),

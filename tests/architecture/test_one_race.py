@@ -14,6 +14,7 @@ PARTS_OF_A_RACE = frozenset({"abandon", "begin", "start", "wait_first"})
 #: File and call that are no race, each with its reason.
 OTHERS = {
     ("calls/region_walk.py", "start"): "closes the scanner of an outrun page in the background",
+    ("calls/staleness.py", "start"): "measures the lag of a replica in the background",
     ("lookup/locator.py", "wait_first"): "waits for a lookup of another caller, not for a backend",
     ("lookup/table_states.py", "wait_first"): "waits for a read of another caller, as the locator",
     ("meta/probes.py", "start"): "probes an ejected replica in the background",

@@ -77,6 +77,7 @@ DEFAULTS: dict[str, object] = {
     "hedge_plan": "staged",
     "hedge_budget": 0.05,
     "hedge_budget_burst": 10,
+    "max_staleness_s": None,
     "scan_caching": 1000,
     "scan_max_result_bytes": 2 * 1024 * 1024,
     "threads_max": 128,
@@ -361,6 +362,7 @@ MAY_BE_ZERO = {
     "hedge_delay_min_s",
     "hedge_budget",
     "hedge_budget_burst",
+    "max_staleness_s",
     "queue_max",
     "abandoned_calls_max",
 }

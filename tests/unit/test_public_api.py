@@ -62,15 +62,15 @@ SIGNATURES: dict[Any, str] = {
     ConnectionPool: "size, **kwargs",
     ConnectionPool.connection: "self, timeout=None",
     Table.row: "self, row, columns=None, timestamp=None, include_timestamp=False, *, consistency=None, "
-    "replica_id=None, filter=None",
+    "replica_id=None, filter=None, max_staleness=None",
     Table.rows: "self, rows, columns=None, timestamp=None, include_timestamp=False, *, consistency=None, "
-    "replica_id=None",
+    "replica_id=None, max_staleness=None",
     Table.cells: "self, row, column, versions=None, timestamp=None, include_timestamp=False, *, consistency=None, "
-    "replica_id=None",
-    Table.exists: "self, row, columns=None, *, consistency=None, replica_id=None",
+    "replica_id=None, max_staleness=None",
+    Table.exists: "self, row, columns=None, *, consistency=None, replica_id=None, max_staleness=None",
     Table.scan: "self, row_start=None, row_stop=None, row_prefix=None, columns=None, filter=None, timestamp=None, "
     "include_timestamp=False, batch_size=1000, scan_batching=None, limit=None, sorted_columns=False, reverse=False, "
-    "*, consistency=None, replica_id=None",
+    "*, consistency=None, replica_id=None, max_staleness=None",
     Table.put: "self, row, data, timestamp=None, wal=True",
     Table.delete: "self, row, columns=None, timestamp=None, wal=True",
     Table.batch: "self, timestamp=None, batch_size=None, transaction=False, wal=True",

@@ -111,16 +111,16 @@ class Scanners:
         scanner = _OpenScanner(hosted, region_name, scan, is_stale, complete_as_of)
         scanner_id: int | None = None
         try:
-            rows, is_end = self._read(scanner, scanner.rows)
+            rows, is_end, lag_s = self._read(scanner, scanner.rows)
             if not is_end and not scanner.is_at_limit:
                 scanner_id = self._register(scanner)
         finally:
             if scanner_id is None:
                 hosted.close()
         if scanner_id is None:
-            return ScanPage(rows, None, is_end, is_stale)
+            return ScanPage(rows, None, is_end, is_stale, lag_s=lag_s)
         self._rest(scanner)
-        return ScanPage(rows, ScannerHandle(self._server, scanner_id, 0, region_name), False, is_stale)
+        return ScanPage(rows, ScannerHandle(self._server, scanner_id, 0, region_name), False, is_stale, lag_s=lag_s)
 
     def _register(self, scanner: _OpenScanner) -> int:
         scanner_id = self._new_id()
@@ -133,7 +133,7 @@ class Scanners:
     def next(self, handle: ScannerHandle, rows: int, is_online: Callable[[bytes], bool]) -> ScanPage:
         scanner = self._taken(handle, is_online)
         try:
-            results, is_end = self._read(scanner, rows)
+            results, is_end, lag_s = self._read(scanner, rows)
             if handle.scanner_id not in self._open:  # it was closed while it was read, which looks like its end
                 raise ScannerLost(f"scanner {handle.scanner_id} was closed by another call", detail=_LEASE)
         except BaseException:
@@ -141,11 +141,11 @@ class Scanners:
             raise
         if is_end or scanner.is_at_limit:
             self._drop(handle.scanner_id)
-            return ScanPage(results, None, is_end, scanner.is_stale)
+            return ScanPage(results, None, is_end, scanner.is_stale, lag_s=lag_s)
         scanner.sequence += 1
         self._rest(scanner)
         following = ScannerHandle(self._server, handle.scanner_id, scanner.sequence, handle.region_name)
-        return ScanPage(results, following, False, scanner.is_stale)
+        return ScanPage(results, following, False, scanner.is_stale, lag_s=lag_s)
 
     def renew(self, handle: ScannerHandle, is_online: Callable[[bytes], bool]) -> ScannerHandle:
         """Begin a new lease without reading; it counts as a call."""
@@ -172,17 +172,18 @@ class Scanners:
         with self._lock:
             self._open.clear()
 
-    def _read(self, scanner: _OpenScanner, rows: int) -> tuple[list[Result], bool]:
+    def _read(self, scanner: _OpenScanner, rows: int) -> tuple[list[Result], bool, float | None]:
+        """Return the next results, True at the end of the region, and an upper bound of the lag of a secondary."""
         limit = scanner.limit
         wanted = rows if limit is None else min(rows, limit.left)
         results, is_end = scanner.hosted.next(max(1, wanted), min(scanner.bytes_max, self._page_bytes_max))
         if limit is not None:
             taken = limit.take(results)
             results, is_end = taken, is_end and len(taken) == len(results)
-        if scanner.complete_as_of is not None:
-            lag_s = self._runtime.now() - scanner.complete_as_of
-            results = [result._replace(lag_s=lag_s) for result in results]
-        return results, is_end
+        if scanner.complete_as_of is None:
+            return results, is_end, None
+        lag_s = self._runtime.now() - scanner.complete_as_of
+        return [result._replace(lag_s=lag_s) for result in results], is_end, lag_s
 
     def _rest(self, scanner: _OpenScanner) -> None:
         scanner.lease_until = self._runtime.now() + self._lease_s

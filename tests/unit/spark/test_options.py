@@ -137,6 +137,7 @@ def test_values_are_read(given: dict[str, str], field: str, expected: object) ->
         ({"hbase.spark.query.filter": "KeyOnlyFilter()", "hbase.spark.query.batchsize": "5"}, "exclude each other"),
         ({"url": "a:", "URL": "b:"}, "given twice"),
         ({"hbase.spark.query.stalecolumn": "s"}, "needs hbase.spark.query.readreplica=true"),
+        ({"hbase.spark.query.maxstaleness": "5"}, "needs hbase.spark.query.readreplica=true"),
         ({"hbase.spark.write.timestamp": "yesterday"}, "job, server, milliseconds since 1970, or column:NAME"),
         ({"hbase.spark.write.durability": "DISK"}, "one of USE_DEFAULT"),
         ({"hbase.spark.write.nulls": "drop"}, "one of skip, delete, empty"),

@@ -312,6 +312,27 @@ def test_timeline_reads_tell_which_replica_answered(cluster: FakeCluster, connec
     assert {(row["stale"], row["replica"]) for row in found} <= {(False, 0), (True, 1)}
 
 
+def test_scans_and_gets_have_the_limit_of_staleness(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[object] = []
+    engine = connection.engine
+    for name in ("scan_rows", "get_many"):
+        right = getattr(engine, name)
+        monkeypatch.setattr(
+            engine,
+            name,
+            lambda *a, right=right, **named: given.append(named["max_staleness_s"]) or right(*a, **named),
+        )
+    replicas = {"hbase.spark.query.readreplica": "true"}
+    assert len(rows(connection, query(**replicas, **{"hbase.spark.query.maxstaleness": "5"}))) == ROWS
+    assert set(given) == {5.0}
+    given.clear()
+    list(reading.get_rows(connection, query(**replicas, **{"hbase.spark.query.maxstaleness": "7"}), [b"r1"]))
+    assert given == [7.0]
+    given.clear()
+    rows(connection, query())
+    assert set(given) == {None}
+
+
 def test_a_query_can_be_pickled(connection: Connection) -> None:
     import pickle
 
