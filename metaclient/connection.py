@@ -24,9 +24,11 @@ from metaclient.engine import Engine, Life
 from metaclient.errors import (
     CallTimeout,
     ConfigError,
+    NoSuchFamily,
     TableNotDisabled,
     Unsupported,
 )
+from metaclient.freshness.canary import FreshnessWatcher
 from metaclient.meta.health_tracker import MetaReplicaStatus
 from metaclient.model import (
     TTL_FOREVER,
@@ -51,6 +53,8 @@ PROTOCOLS = ("binary", "compact")
 HAPPYBASE_MAX_VERSIONS = 3
 #: How long close() waits for threads. close() takes at most a second; the rest of the second is for the other parts.
 CLOSE_S = 0.8
+#: The longest interval of a watcher of freshness: a day. Beyond it, replicas would be unknown most of the time.
+INTERVAL_S_MAX = 86_400.0
 ConfigSource = str | PathLike[str] | Mapping[str, object] | Config | None
 
 #: The options of column families, happybase's and others: argument -> field of FamilyDescriptor.
@@ -120,7 +124,7 @@ class Connection:
 
     The first nine arguments are happybase's: without others the connection uses a Thrift 1 gateway, as happybase does.
     ``url=`` or :func:`connect` selects any other backend. A connection that is dropped without ``close()`` is closed in
-    the background, with a ResourceWarning.
+    the background, with a ResourceWarning. It has more than 30 methods because it has those of happybase, and ours.
     """
 
     _owner_name = ""  # the name of a pool, which the user should have closed
@@ -180,6 +184,7 @@ class Connection:
         #: The interface for code of this repository; see :mod:`metaclient.engine`. It may change in any release.
         self.engine = Engine(self._backend, self._runtime, self.config)
         self._cached_tables = self.engine.locator.cache.tables
+        self._watchers: dict[bytes, FreshnessWatcher] = {}  # by table: at most one per table
         if autoconnect:
             self._open_or_close()
 
@@ -252,6 +257,8 @@ class Connection:
             self.engine.closing.end()
 
     def _close_parts(self) -> None:
+        for watcher in list(self._watchers.values()):
+            watcher.close()
         self.engine.locator.close()
         if self._owns_backend:
             self._backend.close()
@@ -409,6 +416,49 @@ class Connection:
         """Return the copies of hbase:meta: server, health, and the number of lookups of this connection."""
         self.engine.refresh_meta_replicas()
         return self.engine.reader.status()
+
+    # -- freshness -------------------------------------------------------------------------------------------
+
+    def watch_freshness(
+        self, table: bytes | str, *, family: bytes | str, interval: float = 1.0, read_only: bool = False
+    ) -> FreshnessWatcher:
+        """Measure in the background how far the replicas of a table are behind, every ``interval`` seconds.
+
+        Reads then have ``Row.lag_s``, and ``max_staleness`` may be answered by replicas, on backends that do not report
+        the lag themselves. The watcher writes a row of its own into each region, into this family, which scans of the
+        table return: its key is the region's start key followed by ``b"\\x00metaclient.canary"``. With ``read_only``
+        it only reads the rows that the watcher of another process writes. Close the watcher, or the connection, to end
+        it.
+        """
+        name = self._table_name(table)
+        self.engine.check_open()
+        if isinstance(interval, bool) or not isinstance(interval, int | float):
+            raise TypeError(f"'interval' must be a number of seconds, got {interval!r}")
+        if not 0 < interval <= INTERVAL_S_MAX:
+            raise ValueError(f"'interval' must be above 0 and at most {INTERVAL_S_MAX:g} seconds, got {interval!r}")
+        if not self.capabilities.region_replicas:
+            raise self.engine.operations.no_replicas()
+        plain = keys.column_name(keys.as_bytes(family, "family").rstrip(b":"), "family", family_only_ok=True)
+        families = [each.name for each in self.engine.describe(name).families]
+        if plain not in families:
+            known = ", ".join(map(keys.printable, families))
+            raise NoSuchFamily(
+                f"table {keys.printable(name)!r} has no family {keys.printable(plain)!r} for the canary; it has {known}"
+            )
+        earlier = self._watchers.get(name)
+        if earlier is not None and not earlier.is_closed:
+            raise ValueError(f"{earlier!r} watches this table already: close it first")
+        watcher = FreshnessWatcher(
+            self.engine,
+            self._runtime,
+            name,
+            plain,
+            interval_s=float(interval),
+            is_read_only=bool(read_only),
+            timeout_s=self.config.operation_timeout_s,
+        )
+        self._watchers[name] = watcher
+        return watcher
 
     # -- events and counters ---------------------------------------------------------------------------------
 

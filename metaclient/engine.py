@@ -11,7 +11,7 @@ and :class:`metaclient.Table`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
@@ -32,6 +32,7 @@ from metaclient.model import (
     Consistency,
     Get,
     MetaReplica,
+    Put,
     RegionLocation,
     RegionLocations,
     Scan,
@@ -131,6 +132,20 @@ class Engine:
         """Read many rows; return them in the order of the request, or raise the error of the first failed row."""
         return multi.get_many(self.operations, table, gets, consistency, replica_id, max_staleness_s)
 
+    def get_each(
+        self, table: bytes, gets: Sequence[Get], replica_id: int, deadline: float
+    ) -> list[tuple[Outcome, RegionLocation | None]]:
+        """Read rows at one replica id; return an outcome and a location per row."""
+        return multi.get_each(self.operations, table, gets, replica_id, deadline)
+
+    def put_each(self, table: bytes, puts: Sequence[Put], deadline: float) -> list[Outcome]:
+        """Write rows; return an outcome per row, None for one that was written."""
+        return multi.batch(self.operations, table, puts, deadline)
+
+    def learn_lag(self, place: RegionLocation, as_of: float) -> None:
+        """Record that every write acknowledged before ``as_of`` is in this replica."""
+        self.operations.hedging.staleness.learn(place, as_of)
+
     def batch(self, table: bytes, actions: Sequence[Operation]) -> list[Outcome]:
         """Run many operations at their primaries; return an outcome per operation."""
         return multi.batch(self.operations, table, actions)
@@ -196,6 +211,25 @@ class Engine:
             "locate",
             row,
         )
+
+    def walk_regions(self, table: bytes, deadline: float) -> Iterator[RegionLocations]:
+        """Iterate over the regions of a table in the order of keys; cached locations cost no call.
+
+        A region whose primary has no location now is returned as it is cached.
+        """
+        row = b""
+        while True:
+            try:
+                entry = self.locator.locate_region(table, row, deadline=deadline)
+            except MetaClientError as error:
+                known = self.locator.cache.cached_region(table, row)
+                if known is None or error.ends_connection:
+                    raise
+                entry = known
+            yield entry
+            row = entry.region.end_key
+            if not row:
+                return
 
     def cached_location(self, table: bytes, row: bytes) -> RegionLocation | None:
         """Return the cached location of the row's primary; None if it is not cached."""

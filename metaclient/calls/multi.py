@@ -33,7 +33,7 @@ from metaclient.model import (
     ServerName,
 )
 
-__all__ = ["batch", "get_many"]
+__all__ = ["batch", "get_each", "get_many"]
 
 
 def batch(
@@ -66,6 +66,16 @@ def get_many(
             raise outcome
         results.append((expect(Result, outcome), place))
     return results
+
+
+def get_each(
+    operations: Operations, table: bytes, gets: Sequence[Get], replica_id: int, deadline: float
+) -> list[tuple[Outcome, RegionLocation | None]]:
+    """Read rows at one replica id; return an outcome and a location per row. Raise if the connection is unusable."""
+    multi = _Multi(operations, table, gets, deadline)
+    multi.replica_id = replica_id
+    outcomes = multi.run()
+    return list(zip(outcomes, multi.places, strict=True))
 
 
 @dataclass(slots=True, eq=False)

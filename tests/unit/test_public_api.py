@@ -50,6 +50,7 @@ SIGNATURES: dict[Any, str] = {
     Connection.disable_table: "self, name",
     Connection.is_table_enabled: "self, name",
     Connection.compact_table: "self, name, major=False",
+    Connection.watch_freshness: "self, table, *, family, interval=1.0, read_only=False",
     Connection.open: "self",
     Connection.close: "self",
     Connection.locate: "self, table, row, *, replica_id=0, reload=False",
