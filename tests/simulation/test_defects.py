@@ -16,6 +16,7 @@ LIKELY = {
     "hedge_returns_first_error": 6,
     "increment_takes_no_lock": 3,
     "lag_counts_from_the_last_batch": 3,
+    "lag_is_read_after_the_row": 3,
     "lag_leaves_out_what_is_on_its_way": 6,
     "lease_never_ends": 25,
     "log_is_archived_too_early": 4,

@@ -28,6 +28,7 @@ from metaclient_fake.master.region_states import RegionGroup
 from metaclient_fake.region_replication.read_gate import ReadGate
 from metaclient_fake.region_replication.secondaries import Secondaries
 from metaclient_fake.region_replication.sink import Sink
+from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.scanners import Scanners
 from metaclient_fake.storage.filesystem import FileSystem
 from metaclient_fake.storage.mutations import is_met
@@ -126,6 +127,20 @@ def lag_leaves_out_what_is_on_its_way(right: Callable[..., Any]) -> Callable[...
         return known and known._replace(as_of=self._runtime.now())
 
     return acknowledged
+
+
+@_defect(DataCalls, "_get", caught_by=("lag", "staleness"))
+def lag_is_read_after_the_row(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A replica measures its lag after it has read the row: edits that arrive in between count as seen."""
+
+    def get(self: DataCalls, region_name: bytes, hosted: Any, get: Any) -> Any:
+        if hosted.is_primary:
+            return right(self, region_name, hosted, get)
+        result = hosted.get(get)
+        self._runtime.sleep(0.4)  # a pause of the server, in which the missing edits arrive
+        return result._replace(lag_s=self.lag_s(self._complete_as_of(region_name, hosted, get.columns)))
+
+    return get
 
 
 @_defect(Region, "apply_replayed", caught_by=("cycle", "convergence", "timeline"))

@@ -41,6 +41,7 @@ class Operation:
         "is_write",
         "kind",
         "lag_s",
+        "max_staleness_s",
         "number",
         "outcome",
         "replica_id",
@@ -72,6 +73,8 @@ class Operation:
         self.server: str | None = None
         #: The ``lag_s`` of a replica's answer: the upper bound of its age.
         self.lag_s: float | None = None
+        #: The limit that the read gave.
+        self.max_staleness_s: float | None = None
         self.error: MetaClientError | None = None
         #: The first operation of those that were one call (a batch, a scan); its own number otherwise.
         self.group = number

@@ -23,6 +23,7 @@ from metaclient_fake.simulation.checkers import (
     linearizability,
     meta_load,
     scans,
+    staleness,
     tables,
     timeline,
 )
@@ -41,6 +42,7 @@ CHECKERS: Mapping[str, Checker] = {
     "linearizability": linearizability.check,
     "timeline": timeline.check,
     "lag": lag.check,
+    "staleness": staleness.check,
     "answers": answers.check,
     "scans": scans.check,
     "counters": counters.check,

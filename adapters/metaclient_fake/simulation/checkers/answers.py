@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
-_READS = ("get", "timeline_get", "replica_get", "cycle_get", "insert_get")
+_READS = ("get", "timeline_get", "replica_get", "cycle_get", "insert_get", "bounded_get")
 
 
 def check(world: World) -> Iterator[Violation]:

@@ -16,9 +16,9 @@ from metaclient_fake.simulation.world import Violation
 if TYPE_CHECKING:
     from metaclient_fake.simulation.world import World
 
-__all__ = ["check"]
+__all__ = ["check", "missing_write"]
 
-_READS = ("timeline_get", "replica_get", "timeline_rows")
+_READS = ("timeline_get", "replica_get", "timeline_rows", "bounded_get", "bounded_rows", "bounded_scan")
 #: Instants are sums of floats.
 _ROUNDING_S = 1e-6
 
@@ -31,7 +31,7 @@ def check(world: World) -> Iterator[Violation]:
             writes.setdefault(operation.row, []).append(operation)
     for read in world.history.of_kinds(*_READS):
         if read.outcome is Status.OK and read.lag_s is not None:
-            missing = _missing(read, writes.get(read.row, ()))
+            missing = missing_write(read, writes.get(read.row, ()), read.lag_s)
             if missing is not None:
                 yield Violation(
                     "lag",
@@ -42,10 +42,9 @@ def check(world: World) -> Iterator[Violation]:
                 )
 
 
-def _missing(read: Operation, writes: Iterable[Operation]) -> Operation | None:
-    """Return a write that the answer lacks, although it should show this write or a later one."""
-    assert read.lag_s is not None
-    acknowledged_before = read.called_at - read.lag_s - _ROUNDING_S
+def missing_write(read: Operation, writes: Iterable[Operation], age_s: float) -> Operation | None:
+    """Return a write that an answer of at most this age lacks, although it should show this write or a later one."""
+    acknowledged_before = read.called_at - age_s - _ROUNDING_S
     due = [one for one in writes if one.outcome is Status.OK and one.returned_at < acknowledged_before]
     if not due:
         return None

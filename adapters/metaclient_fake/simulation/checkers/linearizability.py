@@ -30,6 +30,8 @@ steps_max = 2_000_000
 
 _WRITES = ("put", "delete")
 
+_TIMELINE = ("timeline_get", "replica_get", "timeline_rows", "bounded_get", "bounded_rows", "bounded_scan")
+
 
 def check(world: World) -> Iterator[Violation]:
     """Check each register, and each cell that is changed by check-and-put alone."""
@@ -57,7 +59,7 @@ def check(world: World) -> Iterator[Violation]:
 
 def _is_fresh(operation: Operation) -> bool:
     """Return True for a STRONG read, and for a TIMELINE read that is not stale."""
-    return operation.kind in ("timeline_get", "replica_get", "timeline_rows") and operation.stale is False
+    return operation.kind in _TIMELINE and operation.stale is False
 
 
 class _Event:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check"]
 
-_READS = ("timeline_get", "replica_get", "timeline_rows")
+_READS = ("timeline_get", "replica_get", "timeline_rows", "bounded_get", "bounded_rows", "bounded_scan")
 
 
 def check(world: World) -> Iterator[Violation]:
