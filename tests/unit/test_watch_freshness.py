@@ -16,6 +16,8 @@ from metaclient.model import Get, Put, RegionInfo, RegionLocation, Result
 from metaclient.runtime import SimRuntime
 from metaclient.testing import ScriptedBackend
 from metaclient.testing.scripted_cluster import _Table
+from metaclient_fake.backend import FakeBackend
+from metaclient_fake.cluster import FakeCluster
 
 TIMELINE = {"consistency": "TIMELINE"}
 LAG_S = 0.3
@@ -301,3 +303,37 @@ def test_canary_row_is_inside_of_every_region_that_can_have_a_row() -> None:
             else:
                 assert 0 < len(row) <= 32767
                 assert region.contains(row)
+
+
+# -- on a fake cluster -----------------------------------------------------------------------------------------------
+
+
+class Mute(FakeBackend):
+    """A fake cluster's backend that does not report the lag, as those of a real HBase."""
+
+    capabilities = replace(FakeBackend.capabilities, replica_lag=False)
+
+
+def test_canary_on_late_replication_reports_at_least_the_true_lag(runtime: SimRuntime) -> None:
+    with FakeCluster(runtime=runtime, servers=3) as fake:
+        connection = connect_to(Mute(fake), runtime=runtime)
+        connection.create_table("t", {"cf": {}}, region_replication=2)
+        table = connection.table("t")
+        connection.watch_freshness("t", family="cf", interval=0.5)
+        fake.faults.delay_messages(seconds=0.4)
+        written: list[float] = []
+        measured: list[float] = []
+        for number in range(100):
+            table.put(b"a", {b"cf:a": b"%d" % number})
+            written.append(runtime.now())
+            called = runtime.now()
+            row = table.row(b"a", replica_id=1)
+            if row.lag_s is None:
+                continue
+            measured.append(row.lag_s)
+            shown = int(row.get(b"cf:a", b"-1"))
+            missing = written[shown + 1 :]
+            assert all(acknowledged >= called - row.lag_s for acknowledged in missing)
+        assert len(measured) > 50
+        assert max(measured) < 10.0
+        connection.close()
