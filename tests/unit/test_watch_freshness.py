@@ -320,10 +320,12 @@ def test_canary_on_late_replication_reports_at_least_the_true_lag(runtime: SimRu
         connection.create_table("t", {"cf": {}}, region_replication=2)
         table = connection.table("t")
         connection.watch_freshness("t", family="cf", interval=0.5)
-        fake.faults.delay_messages(seconds=0.4)
+        primary, secondary = (connection.locate("t", b"a", replica_id=at).server.host for at in (0, 1))
+        fake.faults.delay_messages(primary, secondary, seconds=2.0)
         written: list[float] = []
         measured: list[float] = []
-        for number in range(100):
+        for number in range(400):
+            runtime.sleep(0.03)
             table.put(b"a", {b"cf:a": b"%d" % number})
             written.append(runtime.now())
             called = runtime.now()
