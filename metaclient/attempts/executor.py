@@ -520,6 +520,8 @@ class _FirstAnswer(Generic[P, T]):
         leg, latency_s = call.leg, self._now() - call.started
         refusal = self._refusal(leg.place, value)
         if refusal is not None:
+            if self.discard is not None:
+                self.discard(value)  # an answer that is refused may have an open scanner
             return self.failed(call, refusal, waiting)
         self._observer.leg_succeeded(leg.place, latency_s)
         self.won = Won(leg, value, latency_s, self._hedges, tuple(other.leg.place for other in running))

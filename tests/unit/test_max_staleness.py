@@ -315,6 +315,19 @@ def test_scanner_that_grew_too_old_is_opened_again_after_its_last_row(runtime: S
     assert backend.open_scanners() == 0
 
 
+def test_scanner_of_a_page_that_was_refused_is_closed(runtime: SimRuntime) -> None:
+    backend = cluster(runtime)
+    connection = connected(backend)
+    learn(connection, backend, 0.0)
+    backend.lag = 9.0
+    backend.on("scan_open", replica=0).delays(2.0)
+    found = connection.table("t").scan(row_stop=b"m", batch_size=1, max_staleness=5.0, **TIMELINE)
+    assert [key for key, _ in found] == [b"a", b"b"]
+    runtime.sleep(1.0)
+    assert connection.engine.telemetry.total("metaclient.staleness.refused") >= 1
+    assert backend.open_scanners() == 0
+
+
 # -- probes ----------------------------------------------------------------------------------------------------------
 
 
