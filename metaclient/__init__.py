@@ -38,12 +38,14 @@ from metaclient.errors import TableNotDisabled as TableNotDisabled
 from metaclient.meta.health_tracker import MetaReplicaStatus
 from metaclient.model import Consistency, RegionLocation, RegionLocations, Row
 from metaclient.pool import ConnectionPool
+from metaclient.session import Session as Session
 from metaclient.table import Table
 
 __version__ = "0.1.0"
 
 # This list is frozen. The module has further attributes: happybase's other names (DEFAULT_HOST, DEFAULT_PORT,
-# NoConnectionsAvailable), so that `import metaclient as happybase` works, and errors that are rarely caught by name.
+# NoConnectionsAvailable), so that `import metaclient as happybase` works, errors that are rarely caught by name, and
+# Session, which Connection.session makes.
 __all__ = [
     "Batch",
     "BatchError",

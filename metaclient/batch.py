@@ -21,6 +21,8 @@ from metaclient.model import Delete, Put, RowMutations
 from metaclient.runtime import inherited_error
 
 if TYPE_CHECKING:
+    from metaclient.engine import Engine
+    from metaclient.session import SessionEngine
     from metaclient.table import Table
 
 __all__ = ["Batch"]
@@ -46,6 +48,8 @@ class Batch:
         batch_size: int | None = None,
         transaction: bool = False,
         wal: bool = True,
+        *,
+        engine: Engine | SessionEngine | None = None,
     ) -> None:
         if batch_size is not None:
             if transaction:
@@ -55,7 +59,7 @@ class Batch:
             if not batch_size > 0:
                 raise ValueError(f"'batch_size' must be > 0, got {batch_size!r}")
         self._table = table
-        self._engine = table.connection.engine
+        self._engine = table.connection.engine if engine is None else engine
         self._timestamp = timestamp_of(timestamp)
         self._batch_size = batch_size
         self._transaction = transaction

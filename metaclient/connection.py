@@ -38,6 +38,7 @@ from metaclient.model import (
     TableDescriptor,
 )
 from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime, close_dropped, refuse_green_threads
+from metaclient.session import Session
 from metaclient.table import Table
 from metaclient.telemetry import Listener
 
@@ -287,6 +288,15 @@ class Connection:
         """Return a table by name; no call is made, and the table need not exist."""
         self.engine.check_open()
         return Table(self._table_name(name) if use_prefix else keys.table_name(name), self)
+
+    def session(self, *, token: bytes | None = None, replica_lag_max_s: float | None = None) -> Session:
+        """Return a session: its reads never go back in time and show its own writes; see :class:`metaclient.Session`.
+
+        ``token`` continues the session that made it (:meth:`Session.token`). ``replica_lag_max_s`` states that no
+        replica is ever further behind its primary. It is used where the backend does not report the lag of a replica,
+        and the promises depend on it. Without it, only the primary of such a backend answers after a write.
+        """
+        return Session(self, token=token, replica_lag_max_s=replica_lag_max_s)
 
     def _table_name(self, name: bytes | str) -> bytes:
         plain = keys.as_bytes(name, "name")

@@ -17,11 +17,13 @@ from functools import partial
 from typing import Any
 
 from metaclient import keys
+from metaclient.attempts import ReadGuard
 from metaclient.attempts.executor import Executor
 from metaclient.attempts.retry import Retrier
 from metaclient.backend import Backend, Capabilities, Outcome, PutPage
 from metaclient.calls import multi, put_pages
 from metaclient.calls.operations import Operation, Operations, Placed
+from metaclient.calls.region_walk import ScanGuard
 from metaclient.config import Config
 from metaclient.errors import ConnectionClosed, LocationUnknown, MetaClientError
 from metaclient.lookup.location_export import decode_locations, export_locations
@@ -128,9 +130,10 @@ class Engine:
         consistency: Consistency,
         replica_id: int | None = None,
         max_staleness_s: float | None = None,
+        guard: ReadGuard | None = None,
     ) -> list[Placed]:
         """Read many rows; return them in the order of the request, or raise the error of the first failed row."""
-        return multi.get_many(self.operations, table, gets, consistency, replica_id, max_staleness_s)
+        return multi.get_many(self.operations, table, gets, consistency, replica_id, max_staleness_s, guard)
 
     def get_each(
         self, table: bytes, gets: Sequence[Get], replica_id: int, deadline: float
@@ -161,9 +164,10 @@ class Engine:
         consistency: Consistency,
         replica_id: int | None = None,
         max_staleness_s: float | None = None,
+        guard: ScanGuard | None = None,
     ) -> TableScanner:
         """Return an iterator over (result, location); close it, or iterate to its end."""
-        return TableScanner(self.operations, table, scan, consistency, replica_id, max_staleness_s)
+        return TableScanner(self.operations, table, scan, consistency, replica_id, max_staleness_s, guard)
 
     def scan_cells(
         self,

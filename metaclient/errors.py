@@ -21,6 +21,7 @@
      |   +- ServerUnreachable          refused, reset or closed connection
      +- ReadsDisabled                  a secondary that may not serve reads yet
      +- TooStale                       the answer of a secondary is older than max_staleness
+     +- ReplicaBehind                  a secondary that may lack what the session has seen
      +- Overloaded                     too many calls: retry later
      |   +- CallQueueTooBig  RegionTooBusy  ServerNotRunning
      |   +- Throttled                  with the wait that the server asked for
@@ -72,6 +73,7 @@ __all__ = [
     "RegionOpening",
     "RegionTooBusy",
     "RegionUnavailable",
+    "ReplicaBehind",
     "RequestRefused",
     "RetriesExhausted",
     "ScannerLost",
@@ -340,6 +342,12 @@ class ReadsDisabled(MetaClientError):
 
 class TooStale(MetaClientError):
     """The answer of a secondary is older than ``max_staleness``, or may be: the primary can answer."""
+
+    disposition = Disposition.NEXT_REPLICA
+
+
+class ReplicaBehind(MetaClientError):
+    """A secondary whose answer may lack what the session has seen or written: the primary can answer."""
 
     disposition = Disposition.NEXT_REPLICA
 

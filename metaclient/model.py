@@ -294,7 +294,8 @@ class Row(dict[bytes, Any]):
 
     ``why`` is the reason why this replica was called: ``primary`` (it is called first), ``fastest`` (a secondary was
     called first, because the primary's server is slow or silent), ``hedge`` (the replica called first had not answered
-    after the hedge delay), ``failover`` (the others had failed), ``pinned`` (the caller named the replica).
+    after the hedge delay), ``failover`` (the others had failed), ``pinned`` (the caller named the replica,
+    or only the primary may answer the session).
 
     >>> row = Row({b"cf:a": b"1"}, stale=True, replica_id=2)
     >>> row == {b"cf:a": b"1"}, row.stale, row.replica_id

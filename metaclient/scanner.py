@@ -12,7 +12,7 @@ from operator import gt, lt
 from metaclient import keys
 from metaclient.backend import CellBackend, CellPage, ScanPage
 from metaclient.calls.operations import Operations
-from metaclient.calls.region_walk import RegionWalk
+from metaclient.calls.region_walk import RegionWalk, ScanGuard
 from metaclient.calls.staleness import StalenessLimit
 from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import META_TABLE, Consistency, RegionLocation, Result, Scan
@@ -32,6 +32,7 @@ class TableScanner(RegionWalk[ScanPage]):
         consistency: Consistency,
         replica_id: int | None,
         max_staleness_s: float | None = None,
+        guard: ScanGuard | None = None,
     ) -> None:
         backend = operations.backend
         super().__init__(
@@ -44,6 +45,7 @@ class TableScanner(RegionWalk[ScanPage]):
             page_type=ScanPage,
             open_page=backend.scan_open,
             next_page=backend.scan_next,
+            guard=guard,
         )
         # The key of the row that is being returned in pieces, and the number of its cells that were returned.
         self._piece_row: bytes | None = None

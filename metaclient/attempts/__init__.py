@@ -6,7 +6,7 @@ first, ``retry`` whether and when to retry; ``executor`` starts, races and drain
 """
 
 from metaclient.attempts.budget import CallBudget, HedgeBudget
-from metaclient.attempts.choice import PINNED, PRIMARY, avoiding, explained, is_slow_now
+from metaclient.attempts.choice import PINNED, PRIMARY, ReadGuard, avoiding, explained, is_slow_now
 from metaclient.attempts.delay import HedgeDelay, LatencyWindow
 from metaclient.attempts.executor import Executor, Won, told
 from metaclient.attempts.latencies import IN_TIME, OUTRUN, ServerLatencies
@@ -24,6 +24,7 @@ __all__ = [
     "HedgeDelay",
     "LatencyWindow",
     "Leg",
+    "ReadGuard",
     "ServerLatencies",
     "SilentServers",
     "Won",

@@ -21,20 +21,36 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Protocol
 
 from metaclient.attempts.budget import DEBT_MAX, HedgeBudget
 from metaclient.attempts.latencies import ServerLatencies
+from metaclient.errors import MetaClientError
 from metaclient.model import RegionLocation
 
-__all__ = ["FAILOVER", "FASTEST", "HEDGE", "PINNED", "PRIMARY", "avoiding", "explained", "is_slow_now"]
+__all__ = ["FAILOVER", "FASTEST", "HEDGE", "PINNED", "PRIMARY", "ReadGuard", "avoiding", "explained", "is_slow_now"]
 
 #: The reasons for calling a replica: the values of ``Row.why``.
 PRIMARY: Final = "primary"  # the primary was called first and answered
 FASTEST: Final = "fastest"  # called first, because the server of the primary is slow or silent
 HEDGE: Final = "hedge"  # called because the first replica had not answered after the hedge delay
 FAILOVER: Final = "failover"  # called because every replica before it had failed
-PINNED: Final = "pinned"  # the caller named the replica
+PINNED: Final = "pinned"  # the caller named the replica, or only the primary may answer the session
+
+
+class ReadGuard(Protocol):
+    """Decides which secondaries may answer one read; the primary always may."""
+
+    def may_call(self, place: RegionLocation, row: bytes) -> bool:
+        """Return True if this secondary may be called for the row; a scan asks with the row at which it continues."""
+
+    def refusal(
+        self, place: RegionLocation, row: bytes, lag_s: float | None, *, since: float
+    ) -> MetaClientError | None:
+        """Return None if the answer of a secondary is accepted, else the reason for calling another replica.
+
+        ``lag_s`` as in ``Row``; ``since``: an instant before the call.
+        """
 
 
 def avoiding(

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
 from metaclient.attempts import (
+    PINNED,
     Executor,
     HedgeBudget,
     HedgeDelay,
     Leg,
+    ReadGuard,
     SilentServers,
     all_at_once,
     avoiding,
@@ -24,7 +27,7 @@ from metaclient.attempts import (
     staged,
 )
 from metaclient.backend import Answer, Backend
-from metaclient.calls.answers import wrong
+from metaclient.calls.answers import lag_of, wrong
 from metaclient.calls.slow_servers import SlowServers
 from metaclient.calls.staleness import Staleness, StalenessLimit
 from metaclient.config import Config
@@ -109,16 +112,17 @@ class Hedging:
         before: bool = False,
         discard: Callable[[T], None] | None = None,
         limit: StalenessLimit | None = None,
+        guard: ReadGuard | None = None,
     ) -> tuple[T, RegionLocation]:
         """Call the region's replicas according to the plan; return the first success and its location.
 
-        A call is ``function(location, *args, deadline)``, and must return an ``answer``. ``limit``: replicas and
-        answers that are too stale are passed over.
+        A call is ``function(location, *args, deadline)``, and must return an ``answer``. Only secondaries that both
+        ``limit`` and ``guard`` permit are called, and only their answers that both accept are returned.
         """
         begun = self._now()
         places, unplaced = self._places(table, row, kind, deadline, before)
-        if limit is not None:
-            places = limit.admit(places)
+        if limit is not None or guard is not None:
+            places = _permitted(limit, guard, places, row)
             if not places and unplaced is not None:
                 raise unplaced
         sent = self._now()
@@ -132,7 +136,7 @@ class Hedging:
                 *args,
                 deadline=deadline,
                 observer=_Observer(self, kind, self._locator, places),
-                accept=partial(_refusal, answer, limit),
+                accept=partial(_refusal, answer, limit, guard, row, sent),
                 allow_hedge=HedgePermit(self, kind, places[:1]),
                 discard=discard,
                 watch=partial(self.is_witness, kind),
@@ -257,13 +261,35 @@ class Hedging:
         self._telemetry.count("metaclient.hedges.won" if is_hedge else "metaclient.failovers")
 
 
+def _permitted(
+    limit: StalenessLimit | None, guard: ReadGuard | None, places: Sequence[RegionLocation], row: bytes
+) -> Sequence[RegionLocation]:
+    """Return the primary and the secondaries that may be called; a primary that a guard left alone is pinned."""
+    fresh = places if limit is None else limit.admit(places)
+    if guard is None:
+        return fresh
+    permitted = [place for place in fresh if place.replica_id == 0 or guard.may_call(place, row)]
+    if len(permitted) == 1 < len(fresh) and permitted[0].replica_id == 0:
+        return [replace(permitted[0], why=PINNED)]
+    return permitted
+
+
 def _refusal(
-    answer: type[T], limit: StalenessLimit | None, place: RegionLocation, value: object
+    answer: type[T],
+    limit: StalenessLimit | None,
+    guard: ReadGuard | None,
+    row: bytes,
+    since: float,
+    place: RegionLocation,
+    value: object,
 ) -> MetaClientError | None:
-    """Return why a race goes on after this value; None if it is the answer."""
+    """Return the reason why the race goes on after this value; None if the value is the answer."""
     if not isinstance(value, answer):
         return wrong(answer, value)
-    return None if limit is None else limit.refuse(place, value)
+    refusal = None if limit is None else limit.refuse(place, value)
+    if refusal is not None or guard is None or place.replica_id == 0:
+        return refusal
+    return guard.refusal(place, row, lag_of(value), since=since)
 
 
 class _Stage(enum.Enum):

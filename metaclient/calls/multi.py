@@ -10,10 +10,10 @@ from copy import copy
 from dataclasses import dataclass, field
 
 from metaclient import keys
-from metaclient.attempts import Leg, explained, told
+from metaclient.attempts import Leg, ReadGuard, explained, told
 from metaclient.attempts.executor import RaceCall
 from metaclient.backend import Action, Outcome
-from metaclient.calls.answers import expect, wrong
+from metaclient.calls.answers import expect, lag_of, wrong
 from metaclient.calls.hedging import STALLED_S, HedgePermit
 from metaclient.calls.operations import Operation, Operations, Placed
 from metaclient.calls.staleness import StalenessLimit
@@ -50,8 +50,12 @@ def get_many(
     consistency: Consistency,
     replica_id: int | None,
     max_staleness_s: float | None = None,
+    guard: ReadGuard | None = None,
 ) -> list[Placed]:
-    """Read many rows; return them in the order of the request, or raise the error of the first failed row."""
+    """Read many rows; return them in the order of the request, or raise the error of the first failed row.
+
+    ``max_staleness_s`` and ``guard`` limit the replicas of a TIMELINE read that names none.
+    """
     is_timeline = consistency is Consistency.TIMELINE
     if is_timeline and not operations.backend.capabilities.region_replicas:
         raise operations.no_replicas()
@@ -60,6 +64,7 @@ def get_many(
     multi.replica_id = (replica_id or 0) if is_timeline else 0
     multi.is_timeline = is_timeline
     multi.max_staleness_s = max_staleness_s
+    multi.guard = guard if multi.is_hedged else None
     results: list[Placed] = []
     for outcome, place in zip(multi.run(), multi.places, strict=True):
         if isinstance(outcome, MetaClientError):
@@ -128,6 +133,8 @@ class _Multi:
         self.is_timeline = False
         self.replica_id = 0
         self.max_staleness_s: float | None = None
+        self.guard: ReadGuard | None = None
+        self._round_began = 0.0
         self._first_groups: list[_Group] = []
         self.allow_hedge: Callable[[int], bool] = self._hedging.allow_hedge
         self._spared: dict[int, int] = {}  # the replica that was called first instead of a silent or slow primary
@@ -178,7 +185,7 @@ class _Multi:
     def _round(self) -> None:
         """Call one replica after the other, according to the plan, until no action is open or no replica is left."""
         operations, now = self._operations, self._operations.runtime.now
-        begun = now()
+        begun = self._round_began = now()
         timeout_s = operations.config.rpc_write_timeout_s if self.is_write else operations.read_timeout_s
         first = Leg(self.replica_id, 0.0, timeout_s)
         self._first_groups = self._groups(first, cached=False)
@@ -286,17 +293,34 @@ class _Multi:
         for index in self._open:
             at = 0 if spared.get(index) == replica_id else replica_id  # the two have changed places
             place = cache.cached(self._table, self._actions[index].row, at)
-            if place is not None and self._is_fresh(place, fresh):
+            if place is not None and self._may_call(index, place, fresh):
                 found[index] = place
         return found
 
+    def _may_call(self, index: int, place: RegionLocation, fresh: dict[bytes, bool]) -> bool:
+        """Return True if the replica may be called for this row: both the limit and the guard permit it."""
+        if not place.replica_id:
+            return True
+        if not self._is_fresh(place, fresh):
+            return False
+        return self.guard is None or self.guard.may_call(place, self._actions[index].row)
+
     def _is_fresh(self, place: RegionLocation, known: dict[bytes, bool]) -> bool:
-        """Return True if the replica may be called for the rows that are read; decided once per replica and leg."""
-        if self.max_staleness_s is None or not place.replica_id:
+        """Return True if the replica is not known to be too far behind; decided once per replica and leg."""
+        if self.max_staleness_s is None:
             return True
         if place.region_name not in known:
             known[place.region_name] = self._may_ask(place)
         return known[place.region_name]
+
+    def _refusal(
+        self, group: _Group, index: int, place: RegionLocation | None, result: Result
+    ) -> MetaClientError | None:
+        """Return the reason why the answer is not accepted, or None; it also records what the answer tells of lags."""
+        refusal = None if group.limit is None else group.limit.refuse(place, result)
+        if refusal is not None or self.guard is None or place is None or place.replica_id == 0:
+            return refusal
+        return self.guard.refusal(place, self._actions[index].row, lag_of(result), since=self._round_began)
 
     def _sparing(self, places: dict[int, RegionLocation | None]) -> dict[int, RegionLocation | None]:
         """Return the locations; one on a silent or slow server is replaced by another replica if possible."""
@@ -325,7 +349,7 @@ class _Multi:
             return None
         for at in self._hedging.replica_order(entry)[1:]:
             one = entry.at(at)
-            if one is not None and not self._hedging.is_avoided("rows", one) and self._is_fresh(one, fresh):
+            if one is not None and not self._hedging.is_avoided("rows", one) and self._may_call(index, one, fresh):
                 return one
         return None
 
@@ -399,13 +423,19 @@ class _Multi:
             if index not in self._open:
                 continue
             checked = self._checked(index, outcome)
-            if group.limit is not None and isinstance(checked, Result):
-                checked = group.limit.refuse(place, checked) or group.limit.marked(checked, place)
             if isinstance(checked, MetaClientError):
                 self._blame(place, checked, blamed)
                 self._failed(index, place, checked)
                 continue
             operations.locator.confirm(place)
+            if isinstance(checked, Result):
+                refusal = self._refusal(group, index, place, checked)
+                if refusal is not None:
+                    refusal.place = place
+                    self._failed(index, place, refusal)
+                    continue
+                if group.limit is not None:
+                    checked = group.limit.marked(checked, place)
             self.places[index] = self._explained(group, place)
             self._settle(index, checked)
             won = True

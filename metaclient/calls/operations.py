@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from metaclient import keys
-from metaclient.attempts import Executor, told
+from metaclient.attempts import Executor, ReadGuard, told
 from metaclient.attempts.retry import Retrier
 from metaclient.backend import Addressing, Answer, Backend, BatchSemantics, Direct, DirectBackend
 from metaclient.calls.answers import expect
@@ -118,8 +118,12 @@ class Operations:
         consistency: Consistency,
         replica_id: int | None,
         max_staleness_s: float | None = None,
+        guard: ReadGuard | None = None,
     ) -> Placed:
-        """Read a row; return the result and its location (None if a gateway chose it)."""
+        """Read a row; return the result and its location (None if a gateway chose it).
+
+        ``max_staleness_s`` and ``guard`` limit the replicas of a TIMELINE read that names none.
+        """
         if consistency is Consistency.STRONG:
             return self.get_strong(table, get)
         if not self._can_choose_replica:
@@ -142,6 +146,7 @@ class Operations:
                 answer=Result,
                 deadline=deadline,
                 limit=limit,
+                guard=guard,
             )
         try:
             result, place = attempt()

@@ -21,10 +21,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from metaclient import keys
+from metaclient.attempts import ReadGuard
 from metaclient.backend import Answer, CellPage, ScanPage
+from metaclient.calls.answers import lag_of
 from metaclient.calls.operations import Operations
 from metaclient.calls.staleness import StalenessLimit
 from metaclient.errors import (
@@ -37,7 +39,7 @@ from metaclient.errors import (
 from metaclient.model import META_TABLE, Consistency, RegionLocation, Scan
 from metaclient.runtime import inherited_error
 
-__all__ = ["RegionWalk"]
+__all__ = ["RegionWalk", "ScanGuard"]
 
 _log = logging.getLogger(__name__)
 
@@ -45,6 +47,13 @@ P = TypeVar("P", bound=ScanPage | CellPage)
 #: HBase sends a heartbeat after half of the scanner's time-out: a thousand heartbeats per second are a fault.
 HEARTBEATS_MAX = 1000
 HEARTBEATS_S = 1.0
+
+
+class ScanGuard(ReadGuard, Protocol):
+    """Decides which secondaries may open a scanner, and is notified of each page."""
+
+    def saw_page(self, place: RegionLocation | None, lag_s: float | None, *, since: float) -> None:
+        """Record a page of rows; ``place`` is None for a gateway's scanner, which reads primaries of many regions."""
 
 
 class RegionWalk(Generic[P]):
@@ -67,6 +76,7 @@ class RegionWalk(Generic[P]):
         page_type: type[P],
         open_page: Callable[[RegionLocation | None, bytes, Scan, float], Answer[P]],
         next_page: Callable[[object, int, float], Answer[P]],
+        guard: ScanGuard | None = None,
     ) -> None:
         if consistency is Consistency.TIMELINE and not operations.backend.capabilities.region_replicas:
             raise operations.no_replicas()
@@ -84,6 +94,7 @@ class RegionWalk(Generic[P]):
         self._replica_id = replica_id
         self._max_staleness_s = max_staleness_s
         self._limit_of_place: StalenessLimit | None = None  # what was known of the replica before it was opened
+        self._guard = guard
         self._left = scan.limit  # results that may still be returned
         self._timeout_s = min(operations.timeout_s(table), operations.config.scanner_timeout_s)
         self._scanner: object | None = None
@@ -224,6 +235,7 @@ class RegionWalk(Generic[P]):
 
     def _page_once(self, deadline: float) -> P:
         scanner, self._scanner = self._scanner, None
+        begun = self._operations.runtime.now()
         try:
             page = self._next_fresh(scanner, deadline) if scanner is not None else self._open(deadline)
         except MetaClientError as error:
@@ -233,6 +245,8 @@ class RegionWalk(Generic[P]):
                 self._close_scanner(scanner)  # still open, but useless, because a next is never repeated
             raise
         self._scanner = page.scanner
+        if self._guard is not None:
+            self._guard.saw_page(self._place, lag_of(page), since=begun)
         is_over = page.is_end_of_region or page.is_end_of_scan
         if page.scanner is None and not is_over and not page.rows:
             self._resume()
@@ -318,6 +332,7 @@ class RegionWalk(Generic[P]):
             before=before,
             discard=self._discard,
             limit=self._limit_of_place,
+            guard=self._guard,
         )
 
     def _cut(self, scan: Scan, place: RegionLocation | None) -> Scan:

@@ -1,1 +1,1 @@
-"""How old an answer of a region replica may be: what is known of their lag, and the canary that measures it."""
+"""How fresh the answers of region replicas are: their lag, the canary that measures it, and what sessions have seen."""
