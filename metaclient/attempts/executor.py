@@ -18,7 +18,7 @@ where a leg makes one call per server).
 2. The first *success* wins. A failure, or an answer that ``accept`` refuses, is collected and never ends the race while
    another leg is running or waiting. (HBase 3 lets the first completion win, even when it is an error.)
 3. Calls that lost are cancelled if the transport can cancel, else drained in the background and counted. A response
-   that arrives later (an open scanner) is passed to ``discard``.
+   that arrives later or is refused (and may have opened a scanner) is passed to ``discard``.
 4. When no leg is left, the error of the primary is raised, or the last error if the primary was not called. A FATAL
    error of the primary is raised at once.
 5. A leg that is not started because a bound of the executor was reached is no evidence about its replica: the observer

@@ -121,10 +121,13 @@ class Hedging:
         """
         begun = self._now()
         places, unplaced = self._places(table, row, kind, deadline, before)
-        if limit is not None or guard is not None:
-            places = _permitted(limit, guard, places, row)
-            if not places and unplaced is not None:
-                raise unplaced
+        if limit is not None:
+            places = limit.admit(places)
+        fresh = len(places)
+        if guard is not None:
+            places = [place for place in places if place.replica_id == 0 or guard.may_call(place, row)]
+        if not places and unplaced is not None:
+            raise unplaced
         sent = self._now()
         self.budget.on_call()
         delay_s = self.slow.delay_s(kind, (place.server for place in places[1:]))
@@ -153,6 +156,8 @@ class Hedging:
             self.count_win(is_hedge=won.hedges > 0)
         elif won.leg.place.replica_id != 0:
             self._telemetry.count("metaclient.diversions")
+        if len(places) == 1 < fresh and places[0].replica_id == 0:
+            return won.value, replace(won.leg.place, why=PINNED)
         return won.value, explained(won.leg.place, is_first=not won.leg.is_hedge, hedges=won.hedges)
 
     def _places(
@@ -259,19 +264,6 @@ class Hedging:
     def count_win(self, *, is_hedge: bool) -> None:
         """Count an answer of a secondary: as a hedge that won, or as a failover after the primary had failed."""
         self._telemetry.count("metaclient.hedges.won" if is_hedge else "metaclient.failovers")
-
-
-def _permitted(
-    limit: StalenessLimit | None, guard: ReadGuard | None, places: Sequence[RegionLocation], row: bytes
-) -> Sequence[RegionLocation]:
-    """Return the primary and the secondaries that may be called; a primary that a guard left alone is pinned."""
-    fresh = places if limit is None else limit.admit(places)
-    if guard is None:
-        return fresh
-    permitted = [place for place in fresh if place.replica_id == 0 or guard.may_call(place, row)]
-    if len(permitted) == 1 < len(fresh) and permitted[0].replica_id == 0:
-        return [replace(permitted[0], why=PINNED)]
-    return permitted
 
 
 def _refusal(

@@ -193,6 +193,23 @@ def test_lag_that_is_learned_during_the_read_does_not_prove_its_answer(runtime: 
     assert again.refusal(place, b"a", None, since=runtime.now()) is None
 
 
+def test_pinned_read_confirms_the_hint_of_a_moved_region(runtime: SimRuntime) -> None:
+    backend = cluster(runtime, replicas=2)
+    table = in_session(backend)
+    table.put(b"a", {b"cf:a": b"new"})
+    backend.on("get", replica=0).delays(0.5)
+    backend.on("get", replica=1).answers(old(100.0))
+    table.row(b"a")
+    backend.clear_rules()
+    connection = table.session.connection
+    place = connection.locate("t", b"a")
+    target = next(server for server in backend.servers if server != place.server)
+    backend.move(b"t", b"a", target)
+    assert table.row(b"a").why == "pinned"
+    moved = connection.locate("t", b"a")
+    assert (moved.server, moved.is_hint, moved.why) == (target, False, "")
+
+
 # -- monotonic reads ---------------------------------------------------------------------------------------------------
 
 
@@ -290,6 +307,21 @@ def test_scan_shows_own_writes_and_later_gets_are_not_older_than_the_scan(runtim
     backend.on("get", replica=0).delays(0.5)
     backend.on("get", replica=1).answers(old(100.0))
     assert table.row(b"x") == {b"cf:a": b"new"}
+
+
+def test_refused_page_leaves_no_scanner_open(runtime: SimRuntime) -> None:
+    backend = cluster(runtime, replicas=2)
+    table = in_session(backend)
+    for row in (b"a", b"b", b"c"):
+        table.put(row, {b"cf:a": b"new"})
+    backend.on("scan_open", replica=0).delays(3.0)
+    found = table.scan(row_stop=b"m", batch_size=1)
+    assert next(found)[0] == b"a"
+    runtime.sleep(1.0)
+    assert table.session.stats()["refused"] == 1
+    assert backend.open_scanners() == 1
+    assert len(list(found)) == 2
+    assert backend.open_scanners() == 0
 
 
 def test_strong_scan_of_a_gateway_pins_the_range_that_it_has_read(runtime: SimRuntime) -> None:
