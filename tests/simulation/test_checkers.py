@@ -18,6 +18,7 @@ from metaclient_fake.simulation.checkers import (
     leaks,
     linearizability,
     scans,
+    sessions,
     tables,
     timeline,
 )
@@ -423,3 +424,47 @@ def test_an_answer_of_a_zombie_to_the_second_connection_of_a_client_is_known_as_
     finally:
         world.cluster.close()
         world.runtime.close()
+
+
+# -- sessions ----------------------------------------------------------------------------------------------------------
+
+
+def test_session_may_not_go_back_in_time_but_another_session_may_be_behind() -> None:
+    book = Book()
+    book.write("put", 0, 1, argument=b"a", timestamp=1)
+    book.write("put", 2, 3, argument=b"b", timestamp=2)
+    book.write("timeline_get", 4, 5, value=b"b", session="s/1")
+    book.write("timeline_get", 6, 7, value=b"a", session="s/2")
+    assert list(sessions.check(book.world())) == []
+    bad = book.write("session_scan", 8, 9, value=b"a", session="s/1")
+    found = list(sessions.check(book.world()))
+    assert [one.operations[-1] for one in found] == [bad.number]
+    assert "went back in time" in str(found[0])
+
+
+@pytest.mark.parametrize(
+    ("returned_at", "seen", "is_good"),
+    [(3, b"a", False), (3, None, False), (3, b"b", True), (3, b"c", True), (NEVER, b"a", True)],
+)
+def test_session_must_see_its_own_write_unless_the_write_is_unknown(
+    returned_at: float, seen: bytes | None, is_good: bool
+) -> None:
+    book = Book()
+    book.write("put", 0, 1, argument=b"a", timestamp=1)
+    book.write("put", 2, returned_at, argument=b"b", timestamp=2, session="s/1")
+    book.write("put", 2, 3, argument=b"c", timestamp=3)
+    book.write("timeline_get", 4, 5, value=seen, session="s/1")
+    assert (not list(sessions.check(book.world()))) is is_good
+
+
+def test_session_that_finds_nothing_needs_a_delete_that_is_not_older_than_what_it_saw() -> None:
+    book = Book()
+    book.write("delete", 0, 1, timestamp=1)
+    book.write("put", 2, 3, argument=b"a", timestamp=2)
+    book.write("timeline_get", 4, 5, value=b"a", session="s/1")
+    book.write("timeline_missing", 6, 7, session="s/1")
+    assert len(list(sessions.check(book.world()))) == 1
+    book.write("delete", 5, 6, timestamp=3)
+    assert list(sessions.check(book.world())) == []
+    book.write("timeline_get", 8, 9, value=b"a", session="s/1")
+    assert len(list(sessions.check(book.world()))) == 1

@@ -24,6 +24,7 @@ LIKELY = {
     "log_rolls_take_no_turns": 4,
     "lookup_believes_secondary": 5,
     "loser_keeps_its_scanner": 46,
+    "pin_moves_back_too_early": 3,
     "replica_opens_before_flush": 13,
     "retry_ignores_budget": 2,
     "retry_repeats_increment": 13,

@@ -135,7 +135,7 @@ def _read_one(world: World, client: Workload, row: bytes) -> None:
         return
     for _ in range(_CALLS_MAX):
         operation = client.begin("get", TABLE, row)
-        client.read(operation, lambda: client.table(TABLE).row(row), COLUMN)
+        client.read(operation, lambda: client.connection.table(TABLE).row(row), COLUMN)
         if operation.error is None:
             return
         world.runtime.sleep(_REFRESH_S)

@@ -17,6 +17,7 @@ from metaclient.attempts.executor import _FirstAnswer, _Race, told
 from metaclient.attempts.retry import _FailedOperation
 from metaclient.calls.hedging import Hedging
 from metaclient.errors import ConfigError, Disposition, MetaClientError
+from metaclient.freshness.session_state import SessionState
 from metaclient.lookup.locator import Locator
 from metaclient.meta.reading import Reading
 from metaclient.meta.selector import RoundRobin
@@ -305,6 +306,17 @@ def stale_flag_of_wrong_replica(right: Callable[..., Any]) -> Callable[..., Any]
         return value, (known.primary if known is not None and known.primary is not None else place)
 
     return race
+
+
+@_defect(SessionState, "accepted", caught_by=("sessions",))
+def pin_moves_back_too_early(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A session accepts the answer of each replica that states its lag, however large the lag is."""
+
+    def accepted(self: SessionState, *arguments: Any, since: float, **options: Any) -> Any:
+        is_accepted, as_of = right(self, *arguments, since=since, **options)
+        return (True, since) if as_of is not None else (is_accepted, as_of)
+
+    return accepted
 
 
 @_defect(Locator, "_lost", caught_by=("liveness",))

@@ -48,6 +48,7 @@ class Operation:
         "returned_at",
         "row",
         "server",
+        "session",
         "stale",
         "table",
         "timestamp",
@@ -76,6 +77,8 @@ class Operation:
         #: The limit that the read gave.
         self.max_staleness_s: float | None = None
         self.error: MetaClientError | None = None
+        #: The session of the client that the operation belongs to, if any.
+        self.session = ""
         #: The first operation of those that were one call (a batch, a scan); its own number otherwise.
         self.group = number
 

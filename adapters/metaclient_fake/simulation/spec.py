@@ -41,6 +41,7 @@ MIX: Mapping[str, int] = {
     "cycle": 2,
     "tables": 1,
     "storm": 1,
+    "sessions": 3,
 }
 _META_MODES = ("None", "HedgedRead", "LoadBalance", "LoadBalance", "")
 

@@ -23,7 +23,7 @@ __all__ = ["check"]
 _ROUNDING_S = 1e-6
 #: Operations that are several calls in a row, each with its own time: how many.
 _CALLS_OF = {"drop": 3, "storm": 1, "create": 1}
-_WITHOUT = ("scan", "timeline_scan", "bounded_scan")
+_WITHOUT = ("scan", "timeline_scan", "bounded_scan", "session_scan")
 
 
 def check(world: World) -> Iterator[Violation]:
