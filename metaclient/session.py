@@ -84,7 +84,12 @@ class Session:
             raise ValueError(f"'replica_lag_max_s' must be a number of seconds > 0, or None, got {replica_lag_max_s!r}")
         self.connection = connection
         pins = Pins() if token is None else tokens.decode(token, now=engine.runtime.now())
-        self._state = SessionState(engine.runtime, pins, replica_lag_max_s=replica_lag_max_s)
+        self._state = SessionState(
+            engine.runtime,
+            pins,
+            replica_lag_max_s=replica_lag_max_s,
+            known_as_of=engine.operations.hedging.staleness.as_of,
+        )
         #: The interface for code of this repository, as ``Connection.engine``.
         self.engine = SessionEngine(engine, self._state)
 

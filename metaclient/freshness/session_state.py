@@ -4,7 +4,8 @@ The rules are in :mod:`metaclient.freshness.pins`. This module supplies the inst
 be complete, from the first of these sources that has one:
 
 1. the answer itself, where the backend states its age (``Row.lag_s``);
-2. ``known_as_of``, what the connection has learned about the replica before;
+2. ``known_as_of``, what the connection has learned about the replica before the call, from earlier answers or from a
+   canary (:mod:`metaclient.freshness.canary`);
 3. ``replica_lag_max_s``, a bound that the user states: no replica is ever further behind.
 
 A secondary that may contain everything is called, and its answer is checked before it is returned. An answer that

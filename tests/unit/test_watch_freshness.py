@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from metaclient.backend import Addressing, Capabilities
+from metaclient.backend import Action, Addressing, Capabilities
 from metaclient.connection import Connection, connect_to
 from metaclient.errors import NoSuchFamily, ServerUnreachable, Unsupported
 from metaclient.freshness.canary import CANARY, READINGS_MAX, CanaryReadings, canary_row
-from metaclient.model import Get, Put, RegionInfo, RegionLocation, Result
+from metaclient.model import Get, Put, RegionInfo, RegionLocation, Result, Row
 from metaclient.runtime import SimRuntime
-from metaclient.testing import ScriptedBackend
+from metaclient.testing import Call, ScriptedBackend
 from metaclient.testing.scripted_cluster import _Table
 from metaclient_fake.backend import FakeBackend
 from metaclient_fake.cluster import FakeCluster
@@ -123,6 +123,57 @@ def test_replica_that_stopped_is_not_asked_after_max_staleness(runtime: SimRunti
         assert row.lag_s is None or backend.true_lag_s() - 0.01 <= row.lag_s <= 4.0
     assert replicas[0] > 0
     assert set(replicas[8:]) == {0}
+
+
+def delay_primary(backend: Behind) -> None:
+    """Delay the reads of row a at its primary, so that replicas are called; not those of the canary."""
+    for method in ("get", "scan_open"):
+        backend.on(method, replica=0).delays(2.0)
+    backend.on("batch", when=_reads_row_a_at_primary).delays(2.0)
+
+
+def _reads_row_a_at_primary(call: Call) -> bool:
+    actions: list[Action] = call.argument  # type: ignore[assignment]  # that of a batch
+    return any(each.operation.row == b"a" and each.place is not None and not each.place.replica_id for each in actions)
+
+
+@pytest.mark.parametrize("read", ["row", "rows", "scan"])
+def test_session_stays_at_the_primary_until_the_canary_shows_its_write_at_replicas(
+    runtime: SimRuntime, read: str
+) -> None:
+    backend = cluster(runtime)
+    connection = connected(backend, hedge_budget_burst=1000)
+    session = connection.session()
+    table = session.table("t")
+    reads: dict[str, Callable[[], Row]] = {
+        "row": lambda: table.row(b"a"),
+        "rows": lambda: table.rows([b"a"])[0][1],
+        "scan": lambda: dict(table.scan(row_stop=b"b"))[b"a"],
+    }
+    with connection.watch_freshness("t", family="cf", interval=0.5):
+        runtime.sleep(3.0)
+        table.put(b"a", {b"cf:a": b"new"})
+        delay_primary(backend)
+        backend.frozen_at_s = runtime.now()  # the replicas lack the write from now on
+        row = reads[read]()
+        assert (row, row.replica_id) == ({b"cf:a": b"new"}, 0)
+        backend.frozen_at_s = None
+        backend.clear_rules()
+        runtime.sleep(3.0)
+        delay_primary(backend)
+        row = reads[read]()
+        assert row == {b"cf:a": b"new"}
+        assert row.replica_id
+        assert session.stats()["moved_back"] == 1
+
+
+def test_session_without_a_canary_stays_at_the_primary_where_lags_are_not_reported(runtime: SimRuntime) -> None:
+    backend = cluster(runtime)
+    table = connected(backend, hedge_budget_burst=1000).session().table("t")
+    table.put(b"a", {b"cf:a": b"new"})
+    runtime.sleep(3.0)
+    backend.on("get", replica=0).delays(0.5)
+    assert [table.row(b"a").replica_id for _ in range(3)] == [0, 0, 0]
 
 
 def test_one_watcher_serves_processes_that_only_read(runtime: SimRuntime) -> None:
