@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +14,11 @@ from metaclient.calls.staleness import PROBE_S, Staleness
 from metaclient.connection import Connection, connect_to
 from metaclient.errors import ConfigError, ServerUnreachable, Unsupported
 from metaclient.freshness.lag import ReplicaLags
-from metaclient.model import Get, RegionInfo, RegionLocation, Result, Scan, ServerName
+from metaclient.model import Get, RegionInfo, RegionLocation, Result, Row, Scan, ServerName
+from metaclient.row_runs import AlikeRows, RowRuns
 from metaclient.runtime import SimRuntime
+from metaclient.session import Session
+from metaclient.table import Table
 from metaclient.testing import ScriptedBackend
 from metaclient_fake.cluster import FakeCluster
 
@@ -290,6 +293,31 @@ def test_scan_obeys_the_limit_and_reports_the_lag(runtime: SimRuntime, capabilit
     assert last <= 5.0
 
 
+class Alike(Lagging):
+    """The rows of a page are one run of rows that are alike."""
+
+    def _aged(self, page: ScanPage, place: RegionLocation | None) -> ScanPage:
+        cells = [row.cells[0] for row in page.rows]
+        run = AlikeRows(
+            [row.row for row in page.rows],
+            (b"cf:a",),
+            lambda: iter([(cell.value,) for cell in cells]),
+            lambda: iter([(cell.timestamp,) for cell in cells]),
+        )
+        return replace(page, rows=RowRuns([run] if cells else []))
+
+
+def test_rows_that_are_alike_have_the_lag_of_their_page(runtime: SimRuntime) -> None:
+    backend = Alike(runtime, capabilities=SILENT)
+    backend.add_table("t", splits=[b"m"], region_replication=2)
+    connection = connected(backend)
+    learn(connection, backend, 2.0)
+    lose_primary(backend)
+    rows = dict(connection.table("t").scan(max_staleness=5.0, **TIMELINE))
+    assert list(rows) == [b"a", b"b", b"q"]
+    assert all(isinstance(row, Row) and row.lag_s is not None and 2.0 <= row.lag_s <= 5.0 for row in rows.values())
+
+
 def test_empty_page_of_a_replica_that_is_too_old_is_not_the_end_of_the_scan(runtime: SimRuntime) -> None:
     """The replica lacks all rows of its region: an empty page has an age, too."""
     backend = cluster(runtime)
@@ -351,6 +379,42 @@ def test_replica_that_stays_behind_is_probed_at_most_once_per_second(runtime: Si
         connection.table("t").row(b"a", max_staleness=5.0, **TIMELINE)
         runtime.sleep(PROBE_S / 20)
     assert 2 <= backend.count("get", replica_id=1) <= 6
+
+
+# -- in sessions -----------------------------------------------------------------------------------------------------
+
+SESSION_READS: dict[str, Callable[[Table, float], Row]] = {
+    "row": lambda table, limit_s: table.row(b"a", max_staleness=limit_s),
+    "rows": lambda table, limit_s: table.rows([b"a"], max_staleness=limit_s)[0][1],
+    "scan": lambda table, limit_s: next(row for _, row in table.scan(max_staleness=limit_s) if isinstance(row, Row)),
+}
+
+
+@pytest.mark.parametrize("read", SESSION_READS)
+@pytest.mark.parametrize("capabilities", [SILENT, REPORTING])
+def test_session_reads_with_a_limit_need_an_answer_that_is_young_and_has_the_own_writes(
+    runtime: SimRuntime, capabilities: Capabilities, read: str
+) -> None:
+    backend = cluster(runtime, capabilities)
+    connection = connected(backend, hedge_budget_burst=1000)
+    for method in ("get", "scan_open"):
+        backend.on(method, replica=0).delays(3.0)
+    backend.on("batch", when=lambda call: all(_is_primary(action) for action in call.argument)).delays(3.0)
+
+    def replica(session: Session, max_staleness: float) -> int | None:
+        learn(connection, backend, 2.0)
+        return SESSION_READS[read](session.table("t"), max_staleness).replica_id
+
+    backend.lag = 2.0 if capabilities.replica_lag else None
+    assert replica(connection.session(), 5.0) == 1
+    assert replica(connection.session(), 1.0) == 0, "the replica is too far behind"
+    writer = connection.session()
+    writer.table("t").put(b"a", {b"cf:a": b"new"})
+    assert replica(writer, 5.0) == 0, "the replica may lack the write"
+    runtime.sleep(4.0)
+    assert replica(writer, 1.0) == 0, "the replica has the write, and is too far behind"
+    runtime.sleep(4.0)
+    assert replica(writer, 5.0) == 1
 
 
 # -- the default, and arguments that are refused ---------------------------------------------------------------------
