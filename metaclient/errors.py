@@ -20,8 +20,7 @@
      |   +- ServerStopped              the server reports that it is stopping
      |   +- ServerUnreachable          refused, reset or closed connection
      +- ReadsDisabled                  a secondary that may not serve reads yet
-     +- TooStale                       the answer of a secondary is older than max_staleness
-     +- ReplicaBehind                  a secondary that may lack what the session has seen
+     +- TooStale                       the answer of a secondary may lack what max_staleness or a session promises
      +- Overloaded                     too many calls: retry later
      |   +- CallQueueTooBig  RegionTooBusy  ServerNotRunning
      |   +- Throttled                  with the wait that the server asked for
@@ -73,7 +72,6 @@ __all__ = [
     "RegionOpening",
     "RegionTooBusy",
     "RegionUnavailable",
-    "ReplicaBehind",
     "RequestRefused",
     "RetriesExhausted",
     "ScannerLost",
@@ -341,13 +339,7 @@ class ReadsDisabled(MetaClientError):
 
 
 class TooStale(MetaClientError):
-    """The answer of a secondary is older than ``max_staleness``, or may be: the primary can answer."""
-
-    disposition = Disposition.NEXT_REPLICA
-
-
-class ReplicaBehind(MetaClientError):
-    """A secondary whose answer may lack what the session has seen or written: the primary can answer."""
+    """The answer of a secondary may be older than ``max_staleness`` or the session permits: the primary can answer."""
 
     disposition = Disposition.NEXT_REPLICA
 

@@ -20,7 +20,7 @@ from collections.abc import Callable
 from functools import partial
 
 from metaclient import keys
-from metaclient.errors import ReplicaBehind
+from metaclient.errors import TooStale
 from metaclient.freshness import tokens
 from metaclient.freshness.pins import Copy, Pins, Seen, after_read, after_write, contains_all
 from metaclient.model import RegionLocation
@@ -170,7 +170,7 @@ class _Reads:
         known = self._known_before[Copy.of(place)] = self._state.known_as_of(place)
         return self._state.may_call(place, *self._range(place, row), known)
 
-    def refusal(self, place: RegionLocation, row: bytes, lag_s: float | None, *, since: float) -> ReplicaBehind | None:
+    def refusal(self, place: RegionLocation, row: bytes, lag_s: float | None, *, since: float) -> TooStale | None:
         """Return None if the answer contains all that the session has seen, else the reason."""
         copy = Copy.of(place)
         is_accepted, as_of = self._state.accepted(
@@ -179,7 +179,7 @@ class _Reads:
         if is_accepted:
             self._as_of[copy] = as_of
             return None
-        return ReplicaBehind(
+        return TooStale(
             f"replica {place.replica_id} at {place.server} may lack what this session has seen of region "
             f"{keys.printable(place.region_name)}"
         )
