@@ -13,12 +13,13 @@ promises in detail.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from metaclient import keys
+from metaclient.arguments import Columns
 from metaclient.backend import Backend, Capabilities, Outcome
 from metaclient.batch import Batch
 from metaclient.calls.operations import Operation, Placed
@@ -139,6 +140,8 @@ class SessionTable(Table):
     """A table of a session: the methods of :class:`metaclient.Table`, with TIMELINE as the default of reads.
 
     ``consistency="STRONG"`` reads the primary. ``replica_id`` is refused, because the session chooses the replica.
+    The rows that a scan returns of a region are those of the instant at which its scanner was opened, as in every scan:
+    a put of the session in a region that the scan has begun to read may be missing.
     """
 
     _engine: SessionEngine  # has all that a table uses
@@ -148,29 +151,37 @@ class SessionTable(Table):
         self.session = session
         self._engine = session.engine
 
-    def row(self, *args: Any, **options: Any) -> Row:
+    def row(
+        self,
+        row: bytes | str,
+        columns: Columns = None,
+        timestamp: int | None = None,
+        include_timestamp: bool = False,
+        *,
+        consistency: Consistency | str | None = None,
+        replica_id: int | None = None,
+        filter: bytes | str | None = None,
+        max_staleness: float | None = None,
+    ) -> Row:
         """Read one row, as :meth:`metaclient.Table.row`."""
-        return super().row(*args, **_in_session(options))
+        level, replica_id = self._level(consistency, replica_id)  # given, because Table.row reads the primary without
+        return super().row(
+            row,
+            columns,
+            timestamp,
+            include_timestamp,
+            consistency=level,
+            replica_id=replica_id,
+            filter=filter,
+            max_staleness=max_staleness,
+        )
 
-    def rows(self, *args: Any, **options: Any) -> list[tuple[bytes, Row]]:
-        """Read many rows, as :meth:`metaclient.Table.rows`."""
-        return super().rows(*args, **_in_session(options))
-
-    def cells(self, *args: Any, **options: Any) -> list[Any]:
-        """Return versions of one column, as :meth:`metaclient.Table.cells`."""
-        return super().cells(*args, **_in_session(options))
-
-    def exists(self, *args: Any, **options: Any) -> bool:
-        """Return True if the row has a cell, as :meth:`metaclient.Table.exists`."""
-        return super().exists(*args, **_in_session(options))
-
-    def scan(self, *args: Any, **options: Any) -> Iterator[tuple[bytes, Any]]:
-        """Iterate over a range of rows, as :meth:`metaclient.Table.scan`.
-
-        The rows of a region are those of the instant at which its scanner was opened, as in every scan: a put of the
-        session in a region that the scan has begun to read may be missing.
-        """
-        return super().scan(*args, **_in_session(options))
+    def _level(self, consistency: Consistency | str | None, replica_id: int | None) -> tuple[Consistency, int | None]:
+        if replica_id is not None:
+            raise ValueError(
+                "'replica_id' cannot be given in a session, which chooses the replica: use a table of the connection"
+            )
+        return super()._level(Consistency.TIMELINE if consistency is None else consistency, None)
 
     def batch(
         self,
@@ -182,16 +193,6 @@ class SessionTable(Table):
         """Collect puts and deletes and send them together, as :meth:`metaclient.Table.batch`."""
         self._engine.check_open()
         return Batch(self, timestamp, batch_size, transaction, wal, engine=self._engine)
-
-
-def _in_session(options: dict[str, Any]) -> dict[str, Any]:
-    if options.get("replica_id") is not None:
-        raise ValueError(
-            "'replica_id' cannot be given in a session, which chooses the replica: use a table of the connection"
-        )
-    if options.get("consistency") is None:
-        options["consistency"] = Consistency.TIMELINE
-    return options
 
 
 class SessionEngine:

@@ -171,7 +171,7 @@ class Table:
             self._needs("filters", "filters")
         is_plain = consistency is None and replica_id is None and max_staleness is None
         if engine.life is _CLOSED or engine.telemetry.is_on or not is_plain:
-            level, replica_id = level_of(consistency, replica_id)
+            level, replica_id = self._level(consistency, replica_id)
             limit_s = self._limit_s(max_staleness, level, replica_id)
             with engine.observed("row", self.name) as seen:
                 result, place = engine.get(self.name, get, level, replica_id, limit_s)
@@ -179,6 +179,10 @@ class Table:
                 return _row(result, place, include_timestamp)
         result, place = engine.get_strong(self.name, get)
         return _row(result, place, include_timestamp)
+
+    def _level(self, consistency: Consistency | str | None, replica_id: int | None) -> tuple[Consistency, int | None]:
+        """Return the consistency and the replica id of a read with these arguments."""
+        return level_of(consistency, replica_id)
 
     def _limit_s(self, max_staleness: float | None, level: Consistency, replica_id: int | None) -> float | None:
         return max_staleness_of(max_staleness, level, replica_id, self.connection.config.max_staleness_s)
@@ -201,7 +205,7 @@ class Table:
         if isinstance(rows, bytes | str) or not isinstance(rows, Iterable):
             raise TypeError(f"'rows' must be a list of row keys, got one {type(rows).__name__}; did you mean row()?")
         wanted = [make_get(keys.row_key(row, "rows"), columns, timestamp, None) for row in rows]
-        level, replica_id = level_of(consistency, replica_id)
+        level, replica_id = self._level(consistency, replica_id)
         limit_s = self._limit_s(max_staleness, level, replica_id)
         with self._engine.observed("rows", self.name):
             if not wanted:
@@ -234,7 +238,7 @@ class Table:
             raise ValueError(f"'versions' must be at least 1 (or None), got {versions}")
         name = keys.column_name(column, "column", family_only_ok=True)
         get = Get(keys.row_key(row), (name,), max_versions=versions, max_timestamp=max_timestamp_of(timestamp))
-        level, replica_id = level_of(consistency, replica_id)
+        level, replica_id = self._level(consistency, replica_id)
         limit_s = self._limit_s(max_staleness, level, replica_id)
         with self._engine.observed("cells", self.name) as seen:
             result, place = self._engine.get(self.name, get, level, replica_id, limit_s)
@@ -253,7 +257,7 @@ class Table:
         """Return True if the row has a cell (in these columns)."""
         plain = make_get(keys.row_key(row), columns, None, None)
         get = Get(plain.row, plain.columns, existence_only=True)
-        level, replica_id = level_of(consistency, replica_id)
+        level, replica_id = self._level(consistency, replica_id)
         limit_s = self._limit_s(max_staleness, level, replica_id)
         with self._engine.observed("exists", self.name) as seen:
             result, place = self._engine.get(self.name, get, level, replica_id, limit_s)
@@ -302,7 +306,7 @@ class Table:
             reverse=reverse,
         )
         scan = replace(scan, max_result_bytes=config.scan_max_result_bytes)
-        level, replica_id = level_of(consistency, replica_id)
+        level, replica_id = self._level(consistency, replica_id)
         limit_s = self._limit_s(max_staleness, level, replica_id)
         if reverse:
             self._needs("reversed_scan", "scans in reverse")
