@@ -130,10 +130,11 @@ class Engine:
         consistency: Consistency,
         replica_id: int | None = None,
         max_staleness_s: float | None = None,
+        *,
         guard: ReadGuard | None = None,
     ) -> list[Placed]:
         """Read many rows; return them in the order of the request, or raise the error of the first failed row."""
-        return multi.get_many(self.operations, table, gets, consistency, replica_id, max_staleness_s, guard)
+        return multi.get_many(self.operations, table, gets, consistency, replica_id, max_staleness_s, guard=guard)
 
     def get_each(
         self, table: bytes, gets: Sequence[Get], replica_id: int, deadline: float
@@ -164,10 +165,11 @@ class Engine:
         consistency: Consistency,
         replica_id: int | None = None,
         max_staleness_s: float | None = None,
+        *,
         guard: ScanGuard | None = None,
     ) -> TableScanner:
         """Return an iterator over (result, location); close it, or iterate to its end."""
-        return TableScanner(self.operations, table, scan, consistency, replica_id, max_staleness_s, guard)
+        return TableScanner(self.operations, table, scan, consistency, replica_id, max_staleness_s, guard=guard)
 
     def scan_cells(
         self,

@@ -32,6 +32,7 @@ class TableScanner(RegionWalk[ScanPage]):
         consistency: Consistency,
         replica_id: int | None,
         max_staleness_s: float | None = None,
+        *,
         guard: ScanGuard | None = None,
     ) -> None:
         backend = operations.backend

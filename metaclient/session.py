@@ -260,7 +260,7 @@ class SessionEngine:
     ) -> Placed:
         """Read a row at a replica that contains what the session has seen."""
         guard = RowReads(self._state)
-        result, place = self._engine.get(table, get, consistency, replica_id, max_staleness_s, guard)
+        result, place = self._engine.get(table, get, consistency, replica_id, max_staleness_s, guard=guard)
         self._saw(guard, table, get.row, place)
         return result, place
 
@@ -274,7 +274,7 @@ class SessionEngine:
     ) -> list[Placed]:
         """Read many rows, each at a replica that contains what the session has seen."""
         guard = RowReads(self._state)
-        found = self._engine.get_many(table, gets, consistency, replica_id, max_staleness_s, guard)
+        found = self._engine.get_many(table, gets, consistency, replica_id, max_staleness_s, guard=guard)
         for get, (_, place) in zip(gets, found, strict=True):
             self._saw(guard, table, get.row, place)
         return found
@@ -289,7 +289,7 @@ class SessionEngine:
     ) -> TableScanner:
         """Return an iterator over (result, location) whose pages are recorded."""
         guard = RangeReads(self._state, table, *_range_of(scan))
-        return self._engine.scan_rows(table, scan, consistency, replica_id, max_staleness_s, guard)
+        return self._engine.scan_rows(table, scan, consistency, replica_id, max_staleness_s, guard=guard)
 
     def _saw(self, guard: RowReads, table: bytes, row: bytes, place: RegionLocation | None) -> None:
         if place is not None:

@@ -21,15 +21,16 @@ from metaclient.attempts import (
     Leg,
     ReadGuard,
     SilentServers,
+    Won,
     all_at_once,
     avoiding,
     explained,
     staged,
 )
 from metaclient.backend import Answer, Backend
-from metaclient.calls.answers import lag_of, wrong
+from metaclient.calls.answers import wrong
 from metaclient.calls.slow_servers import SlowServers
-from metaclient.calls.staleness import Staleness, StalenessLimit
+from metaclient.calls.staleness import Staleness, StalenessLimit, refusal_of
 from metaclient.config import Config
 from metaclient.errors import Disposition, MetaClientError
 from metaclient.lookup.locator import Locator
@@ -132,6 +133,12 @@ class Hedging:
         self.budget.on_call()
         delay_s = self.slow.delay_s(kind, (place.server for place in places[1:]))
         legs = self.legs(places, kind, spent_s=sent - begun, delay_s=delay_s)
+
+        def accept(place: RegionLocation, value: object) -> MetaClientError | None:
+            if not isinstance(value, answer):
+                return wrong(answer, value)
+            return refusal_of(place, value, limit=limit, guard=guard, row=row, since=sent)
+
         try:
             won = self._executor.race(
                 legs,
@@ -139,7 +146,7 @@ class Hedging:
                 *args,
                 deadline=deadline,
                 observer=_Observer(self, kind, self._locator, places),
-                accept=partial(_refusal, answer, limit, guard, row, sent),
+                accept=accept,
                 allow_hedge=HedgePermit(self, kind, places[:1]),
                 discard=discard,
                 watch=partial(self.is_witness, kind),
@@ -152,13 +159,17 @@ class Hedging:
         self.answered(won.leg.place.server)
         if won.outran:
             self.slow.add_race(kind, won, legs, self._now() - sent)
+        return won.value, self._winner(won, is_pinned=len(places) == 1 < fresh and places[0].replica_id == 0)
+
+    def _winner(self, won: Won[RegionLocation, Any], *, is_pinned: bool) -> RegionLocation:
+        """Count how a race was won; return the location that answered, with the reason why it was called."""
         if won.leg.is_hedge:
             self.count_win(is_hedge=won.hedges > 0)
         elif won.leg.place.replica_id != 0:
             self._telemetry.count("metaclient.diversions")
-        if len(places) == 1 < fresh and places[0].replica_id == 0:
-            return won.value, replace(won.leg.place, why=PINNED)
-        return won.value, explained(won.leg.place, is_first=not won.leg.is_hedge, hedges=won.hedges)
+        if is_pinned:
+            return replace(won.leg.place, why=PINNED)
+        return explained(won.leg.place, is_first=not won.leg.is_hedge, hedges=won.hedges)
 
     def _places(
         self, table: bytes, row: bytes, kind: str, deadline: float, before: bool
@@ -264,24 +275,6 @@ class Hedging:
     def count_win(self, *, is_hedge: bool) -> None:
         """Count an answer of a secondary: as a hedge that won, or as a failover after the primary had failed."""
         self._telemetry.count("metaclient.hedges.won" if is_hedge else "metaclient.failovers")
-
-
-def _refusal(
-    answer: type[T],
-    limit: StalenessLimit | None,
-    guard: ReadGuard | None,
-    row: bytes,
-    since: float,
-    place: RegionLocation,
-    value: object,
-) -> MetaClientError | None:
-    """Return the reason why the race goes on after this value; None if the value is the answer."""
-    if not isinstance(value, answer):
-        return wrong(answer, value)
-    refusal = None if limit is None else limit.refuse(place, value)
-    if refusal is not None or guard is None or place.replica_id == 0:
-        return refusal
-    return guard.refusal(place, row, lag_of(value), since=since)
 
 
 class _Stage(enum.Enum):

@@ -13,10 +13,10 @@ from metaclient import keys
 from metaclient.attempts import Leg, ReadGuard, explained, told
 from metaclient.attempts.executor import RaceCall
 from metaclient.backend import Action, Outcome
-from metaclient.calls.answers import expect, lag_of, wrong
+from metaclient.calls.answers import expect, wrong
 from metaclient.calls.hedging import STALLED_S, HedgePermit
 from metaclient.calls.operations import Operation, Operations, Placed
-from metaclient.calls.staleness import StalenessLimit
+from metaclient.calls.staleness import StalenessLimit, refusal_of
 from metaclient.errors import (
     BackendFault,
     CallTimeout,
@@ -50,6 +50,7 @@ def get_many(
     consistency: Consistency,
     replica_id: int | None,
     max_staleness_s: float | None = None,
+    *,
     guard: ReadGuard | None = None,
 ) -> list[Placed]:
     """Read many rows; return them in the order of the request, or raise the error of the first failed row.
@@ -281,11 +282,6 @@ class _Multi:
         arguments = (server, self._table, actions)
         return _Group(leg, batch, arguments, server=server, indexes=indexes, places=places, limit=limit)
 
-    def _may_ask(self, place: RegionLocation) -> bool:
-        """Return True if this replica is not known to be too far behind for the rows that are read."""
-        limit = self._hedging.staleness.limit(self.max_staleness_s)
-        return limit is None or bool(limit.admit((place,)))
-
     def _cached(self, replica_id: int) -> dict[int, RegionLocation | None]:
         cache, spared = self._operations.locator.cache, self._spared
         found: dict[int, RegionLocation | None] = {}
@@ -310,17 +306,9 @@ class _Multi:
         if self.max_staleness_s is None:
             return True
         if place.region_name not in known:
-            known[place.region_name] = self._may_ask(place)
+            limit = self._hedging.staleness.limit(self.max_staleness_s)
+            known[place.region_name] = limit is None or bool(limit.admit((place,)))
         return known[place.region_name]
-
-    def _refusal(
-        self, group: _Group, index: int, place: RegionLocation | None, result: Result
-    ) -> MetaClientError | None:
-        """Return the reason why the answer is not accepted, or None; it also records what the answer tells of lags."""
-        refusal = None if group.limit is None else group.limit.refuse(place, result)
-        if refusal is not None or self.guard is None or place is None or place.replica_id == 0:
-            return refusal
-        return self.guard.refusal(place, self._actions[index].row, lag_of(result), since=self._round_began)
 
     def _sparing(self, places: dict[int, RegionLocation | None]) -> dict[int, RegionLocation | None]:
         """Return the locations; one on a silent or slow server is replaced by another replica if possible."""
@@ -429,13 +417,14 @@ class _Multi:
                 continue
             operations.locator.confirm(place)
             if isinstance(checked, Result):
-                refusal = self._refusal(group, index, place, checked)
+                row, limit, since = self._actions[index].row, group.limit, self._round_began
+                refusal = refusal_of(place, checked, limit=limit, guard=self.guard, row=row, since=since)
                 if refusal is not None:
                     refusal.place = place
                     self._failed(index, place, refusal)
                     continue
-                if group.limit is not None:
-                    checked = group.limit.marked(checked, place)
+                if limit is not None:
+                    checked = limit.marked(checked, place)
             self.places[index] = self._explained(group, place)
             self._settle(index, checked)
             won = True

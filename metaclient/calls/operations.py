@@ -118,6 +118,7 @@ class Operations:
         consistency: Consistency,
         replica_id: int | None,
         max_staleness_s: float | None = None,
+        *,
         guard: ReadGuard | None = None,
     ) -> Placed:
         """Read a row; return the result and its location (None if a gateway chose it).

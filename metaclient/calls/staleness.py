@@ -18,16 +18,17 @@ import logging
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from metaclient.attempts import Executor
+from metaclient.attempts import Executor, ReadGuard
 from metaclient.attempts.budget import HedgeBudget
 from metaclient.backend import Backend
+from metaclient.calls.answers import lag_of
 from metaclient.errors import MetaClientError, TooStale
 from metaclient.freshness.lag import REPLICAS_MAX, ReplicaLags
 from metaclient.model import Get, RegionLocation, Result, ServerName
 from metaclient.runtime import Runtime
 from metaclient.telemetry import Telemetry
 
-__all__ = ["Staleness", "StalenessLimit"]
+__all__ = ["Staleness", "StalenessLimit", "refusal_of"]
 
 _log = logging.getLogger(__name__)
 #: The shortest time between two background reads of one replica that only measure its lag.
@@ -194,3 +195,19 @@ class StalenessLimit:
         if self._staleness.is_reported or place is None or not place.replica_id:
             return result
         return result._replace(lag_s=self._lag_s)
+
+
+def refusal_of(
+    place: RegionLocation | None,
+    answer: object,
+    *,
+    limit: StalenessLimit | None,
+    guard: ReadGuard | None,
+    row: bytes,
+    since: float,
+) -> MetaClientError | None:
+    """Return the reason of the limit, else of the guard, not to use an answer that has just arrived; None to use it."""
+    refusal = None if limit is None else limit.refuse(place, answer)
+    if refusal is not None or guard is None or place is None or not place.replica_id:
+        return refusal
+    return guard.refusal(place, row, lag_of(answer), since=since)
