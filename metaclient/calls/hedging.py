@@ -161,6 +161,12 @@ class Hedging:
             self.slow.add_race(kind, won, legs, self._now() - sent)
         return won.value, self._winner(won, is_pinned=len(places) == 1 < fresh and places[0].replica_id == 0)
 
+    def on_error(self, place: RegionLocation, error: MetaClientError) -> None:
+        """Correct what is known of a replica at which a call has failed: its location, and its lag if it left."""
+        if place.replica_id and error.disposition is Disposition.RELOCATE:
+            self.staleness.forget(place)
+        self._locator.on_error(place, error)
+
     def _winner(self, won: Won[RegionLocation, Any], *, is_pinned: bool) -> RegionLocation:
         """Count how a race was won; return the location that answered, with the reason why it was called."""
         if won.leg.is_hedge:
@@ -331,6 +337,4 @@ class _Observer:
 
     def leg_failed(self, place: RegionLocation, error: MetaClientError, latency_s: float) -> None:
         error.place = place
-        if place.replica_id and error.disposition is Disposition.RELOCATE:
-            self._hedging.staleness.forget(place)
-        self._locator.on_error(place, error)
+        self._hedging.on_error(place, error)

@@ -482,7 +482,7 @@ class _Multi:
             blamed.add(id(place))
             if error.place is None:
                 error.place = place
-            self._operations.locator.on_error(place, error)
+            self._hedging.on_error(place, error)
 
     def _failed(self, index: int, place: RegionLocation | None, error: MetaClientError) -> None:
         is_secondary = self.is_hedged and place is not None and place.replica_id != 0

@@ -287,7 +287,7 @@ class Operations:
 
         def learn(error: MetaClientError, failures: int) -> None:
             if error.place is not None and not knows_place:
-                self.locator.on_error(error.place, error)
+                self.hedging.on_error(error.place, error)
             is_lost = error.disposition is Disposition.RELOCATE and not error.names_target
             if is_lost and failures >= 2 and not self.by_gateway:
                 self.locator.table_states.check_enabled(table, deadline)

@@ -275,7 +275,7 @@ class RegionWalk(Generic[P]):
             return self._operations.at(place, self._page_type, call, *args, deadline=deadline, discard=self._discard)
         except MetaClientError as error:
             if place is not None:
-                self._operations.locator.on_error(place, error)
+                self._operations.hedging.on_error(place, error)
             raise
 
     # -- opening ---------------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import pytest
 from metaclient.backend import Action, Capabilities, Outcome, ScanPage
 from metaclient.calls.staleness import PROBE_S, Staleness
 from metaclient.connection import Connection, connect_to
-from metaclient.errors import ConfigError, ServerUnreachable, Unsupported
+from metaclient.errors import ConfigError, MetaClientError, ServerUnreachable, Unsupported
 from metaclient.freshness.lag import ReplicaLags
 from metaclient.model import Get, RegionInfo, RegionLocation, Result, Row, Scan, ServerName
 from metaclient.row_runs import AlikeRows, RowRuns
@@ -169,16 +169,28 @@ def test_replica_that_was_fresh_long_ago_is_not_asked(runtime: SimRuntime) -> No
     assert connection.table("t").row(b"a", max_staleness=5.0, **TIMELINE).replica_id == 0
 
 
-def test_replica_that_left_its_server_is_unknown_afterwards(runtime: SimRuntime) -> None:
+LEAVING: dict[str, Callable[[Table], object]] = {
+    "get": lambda table: table.row(b"a", max_staleness=60.0, **TIMELINE),
+    "get of one replica": lambda table: table.row(b"a", replica_id=1),
+    "batch": lambda table: table.rows([b"a"], max_staleness=60.0, **TIMELINE),
+    "scan_open": lambda table: list(table.scan(max_staleness=60.0, **TIMELINE)),
+    "scan_next": lambda table: list(table.scan(batch_size=1, max_staleness=60.0, **TIMELINE)),
+}
+
+
+@pytest.mark.parametrize("call", LEAVING)
+def test_replica_that_left_its_server_is_unknown_afterwards(runtime: SimRuntime, call: str) -> None:
     """It may be opened there again with older data."""
     backend = cluster(runtime, SILENT)
     connection = connected(backend)
+    place = secondary(backend)
     learn(connection, backend, 0.0)
     lose_primary(backend)
-    backend.on("get", replica=1).raises(ServerUnreachable("down"))
-    with pytest.raises(Exception, match="down"):
-        connection.table("t").row(b"a", max_staleness=60.0, **TIMELINE)
-    assert staleness(connection).as_of(secondary(backend)) is None
+    method = call.split()[0]
+    backend.on(method, replica=None if method == "batch" else 1).raises(ServerUnreachable("down"))
+    with pytest.raises(MetaClientError, match="down"):
+        LEAVING[call](connection.table("t"))
+    assert staleness(connection).as_of(place) is None
 
 
 def test_secondary_answers_while_the_primary_has_no_location_if_it_is_fresh_enough(runtime: SimRuntime) -> None:
