@@ -11,6 +11,7 @@ from numbers import Integral
 from typing import TypeAlias
 
 from metaclient import keys
+from metaclient.filters import Comparable, Filter
 from metaclient.model import (
     LATEST_TIMESTAMP,
     Cell,
@@ -26,6 +27,7 @@ from metaclient.model import (
 __all__ = [
     "Columns",
     "Data",
+    "FilterLike",
     "amount_of",
     "cells_of",
     "columns_of",
@@ -51,6 +53,7 @@ _DEFAULT_DURABILITY = Durability.USE_DEFAULT
 _new_cell: Callable[..., Cell] = tuple.__new__
 _STRONG = Consistency.STRONG
 Columns: TypeAlias = Sequence[bytes | str] | None
+FilterLike: TypeAlias = Filter | bytes | str | None
 #: Column -> value. Three types, because the key type of a Mapping is invariant: a dict[bytes, bytes] is not a
 #: Mapping[bytes | str, bytes | str].
 Data: TypeAlias = Mapping[bytes, bytes | str] | Mapping[str, bytes | str] | Mapping[bytes | str, bytes | str]
@@ -100,15 +103,21 @@ def columns_of(columns: Columns, argument: str = "columns") -> tuple[bytes, ...]
     return tuple(keys.column_name(column, argument, family_only_ok=True) for column in columns)
 
 
-def _filter(text: bytes | str | None) -> bytes | None:
-    if text is None or isinstance(text, bytes):
-        return text
-    if isinstance(text, str):
-        return text.encode()
-    raise TypeError(f"'filter' must be text of HBase's filter language, got {type(text).__name__}")
+def _filter(given: object) -> bytes | None:
+    if given is None or isinstance(given, bytes):
+        return given
+    if isinstance(given, str):
+        return given.encode()
+    if isinstance(given, Filter):
+        return bytes(given)
+    if isinstance(given, Comparable):
+        raise TypeError(f"'filter' is {given!r}, which is no filter until it is compared with a value")
+    raise TypeError(
+        f"'filter' must be made by metaclient.filters, or text of HBase's language, got {type(given).__name__}"
+    )
 
 
-def make_get(row: bytes, columns: Columns, timestamp: int | None, filter: bytes | str | None) -> Get:
+def make_get(row: bytes, columns: Columns, timestamp: int | None, filter: FilterLike) -> Get:
     return Get(row, columns_of(columns), max_timestamp=max_timestamp_of(timestamp), filter=_filter(filter))
 
 
@@ -139,7 +148,7 @@ def make_scan(
     row_prefix: bytes | str | None,
     *,
     columns: Columns,
-    filter: bytes | str | None,
+    filter: FilterLike,
     timestamp: int | None,
     batch_size: int,
     scan_batching: int | None,

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
 from metaclient import keys
-from metaclient.arguments import Columns
+from metaclient.arguments import Columns, FilterLike
 from metaclient.backend import Backend, Capabilities, Outcome
 from metaclient.batch import Batch
 from metaclient.calls.operations import Operation, Placed
@@ -160,7 +160,7 @@ class SessionTable(Table):
         *,
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
-        filter: bytes | str | None = None,
+        filter: FilterLike = None,
         max_staleness: float | None = None,
     ) -> Row:
         """Read one row, as :meth:`metaclient.Table.row`."""

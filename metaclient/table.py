@@ -18,6 +18,7 @@ from metaclient import keys
 from metaclient.arguments import (
     Columns,
     Data,
+    FilterLike,
     amount_of,
     cells_of,
     level_of,
@@ -147,7 +148,7 @@ class Table:
         *,
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
-        filter: bytes | str | None = None,
+        filter: FilterLike = None,
         max_staleness: float | None = None,
     ) -> Row:
         """Read one row: column -> value, or -> (value, timestamp) with ``include_timestamp``.
@@ -270,7 +271,7 @@ class Table:
         row_stop: bytes | str | None = None,
         row_prefix: bytes | str | None = None,
         columns: Columns = None,
-        filter: bytes | str | None = None,
+        filter: FilterLike = None,
         timestamp: int | None = None,
         include_timestamp: bool = False,
         batch_size: int = BATCH_SIZE,

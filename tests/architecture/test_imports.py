@@ -39,7 +39,21 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("lookup", ("lookup",)),
         ("freshness", ("freshness",)),
         ("calls", ("calls",)),
-        ("client", ("arguments", "batch", "connection", "engine", "metaclient", "pool", "scanner", "session", "table")),
+        (
+            "client",
+            (
+                "arguments",
+                "batch",
+                "connection",
+                "engine",
+                "filters",
+                "metaclient",
+                "pool",
+                "scanner",
+                "session",
+                "table",
+            ),
+        ),
         ("front ends", ("__main__", "cli", "testing")),
     ),
     "metaclient_fake": (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from metaclient import filters as f
 from metaclient.errors import MetaClientError, Unsupported
 from metaclient.table import Table
 from metaclient.testing.contract.suite import LETTERS, ContractSuite, needs, put_versions, scanned, scanned_keys
@@ -48,6 +49,21 @@ FILTERS: list[tuple[str, dict[bytes, list[bytes]]]] = [
     ("WHILE RowFilter (<, 'binary:b1')", {b"a1": [b"n", b"x"], b"a2": [b"n", b"x"]}),
     ("PrefixFilter ('nothing')", {}),
 ]
+#: The same, built in Python.
+BUILT: list[tuple[f.Filter, dict[bytes, list[bytes]]]] = [
+    (f.prefix("b") & (f.column("cf:n") == "4"), {b"b2": [b"n", b"x", b"y"]}),
+    ((f.row() <= b"a1") | (f.column(b"cf:x") == b"green"), {b"a1": [b"n", b"x"], b"a2": [b"n", b"x"]}),
+    (
+        (f.row() > b"a1") & ((f.row() < b"b1") | (f.row().startswith("b2") & f.qualifier().matches("^[xy]$"))),
+        {b"a2": [b"n", b"x"], b"b2": [b"x", b"y"]},
+    ),
+    (f.column("cf:x", missing=True) != b"red", {b"a2": [b"n", b"x"], b"b1": [b"n"]}),
+    (f.column("cf:x", hide=True) == b"red", {b"a1": [b"n"], b"b2": [b"n", b"y"]}),
+    (f.cell("cf:x").contains("RE"), {b"a1": [b"x"], b"a2": [b"x"], b"b2": [b"x"]}),
+    (f.column_range("x", "y", include_stop=True), {b"a1": [b"x"], b"a2": [b"x"], b"b2": [b"x", b"y"]}),
+    (f.while_(f.row() != b"b1") & f.first_cell(), {b"a1": [b"n"], b"a2": [b"n"]}),
+    (f.skip(f.value() != b"red") & f.column_prefix("n", "y"), {b"a2": [b"n"], b"b1": [b"n"]}),
+]
 
 
 class Filters(ContractSuite):
@@ -62,6 +78,25 @@ class Filters(ContractSuite):
         ]
         assert scanned(table, filter=text) == expected
         assert scanned(table, filter=text.encode(), batch_size=1) == expected
+
+    @pytest.mark.parametrize(("built", "left"), BUILT, ids=[str(built) for built, _ in BUILT])
+    def test_built_filter_gives_what_its_text_says(
+        self, table: Table, built: f.Filter, left: dict[bytes, list[bytes]]
+    ) -> None:
+        needs(table.connection, "filters")
+        for key, columns in FILTERED_ROWS.items():
+            table.put(key, columns, timestamp=1)
+        expected = [
+            (key, {b"cf:" + name: FILTERED_ROWS[key][b"cf:" + name] for name in names}) for key, names in left.items()
+        ]
+        assert scanned(table, filter=built) == expected
+
+    def test_built_filter_compares_counters_as_numbers(self, table: Table) -> None:
+        needs(table.connection, "filters")
+        for number in (9, 10, 300):
+            table.counter_set(b"r%d" % number, b"cf:n", number)
+        assert scanned_keys(table, filter=f.column(b"cf:n") >= 10) == [b"r10", b"r300"]
+        assert table.row(b"r9", filter=f.column(b"cf:n") >= 10) == {}
 
     def test_filter_and_limit_count_rows_that_pass(self, wide_table: Table) -> None:
         needs(wide_table.connection, "filters")
