@@ -1,8 +1,8 @@
 """Divides a read into splits, one per region: a single scan of hbase:meta on the driver, spread over the meta replicas.
 
 1. The wanted ranges and rows are clipped to the regions.
-2. If the backend knows the sizes of regions, small adjacent regions of one server are merged into one split, and a big
-   region is cut at estimated middle keys. There are never more than ``hbase.spark.partition.max`` splits.
+2. If the backend knows the sizes of regions, small regions of one server are merged into one split, also if others lie
+   between them, and a big region is cut at estimated middle keys. ``hbase.spark.partition.max`` limits the splits.
 3. Each split carries the locations of its regions and of the replicas of hbase:meta. A task whose locations are still
    right makes no lookup. If a region has moved, split or merged since, the client looks it up again.
 4. Splits are ordered so that adjacent splits are on different servers. Otherwise all tasks that run first would read
@@ -13,16 +13,16 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import chain, pairwise
 from math import ceil
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from metaclient import Connection, keys
 from metaclient.lookup.location_export import encode_locations
 from metaclient.model import MetaReplica, RegionLocations
 from spark_connector.planning.query import Query
-from spark_connector.schema.ranges import KeyRange, intersection
+from spark_connector.schema.ranges import KeyRange
 
 __all__ = ["TableSplit", "TellsRegionSizes", "plan", "split_keys"]
 
@@ -31,6 +31,9 @@ MB = 1 << 20
 _DIGITS = 8
 #: A region is not cut into more pieces than this, whatever its size.
 PIECES_MAX = 1000
+#: At most so many small regions are merged: opening their scanners takes about as long as starting a task. A region
+#: whose rows are all in memory has the size 0, so that sizes alone would merge all regions of a new table.
+REGIONS_MAX = 32
 
 
 @runtime_checkable
@@ -56,30 +59,32 @@ class TableSplit:
         return not self.ranges and not self.points
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A split that is being planned: the wanted ranges and rows of some adjacent regions."""
+class _Part(NamedTuple):
+    """A split that is being planned: the wanted ranges and rows of some regions, and the host that has most of them."""
 
     ranges: tuple[KeyRange, ...]
     points: tuple[bytes, ...]
     regions: tuple[RegionLocations, ...]
-    size: int | None
+    server: str | None
+    size: int | None = None
 
-    @property
-    def server(self) -> str | None:
-        hosts = Counter(one.primary.server.host for one in self.regions if one.primary is not None)
-        return hosts.most_common(1)[0][0] if hosts else None
 
-    @classmethod
-    def joined(cls, parts: Sequence[_Part]) -> _Part:
-        """Return adjacent parts as one part."""
-        sizes = [part.size for part in parts if part.size is not None]
-        return cls(
-            tuple(chain.from_iterable(part.ranges for part in parts)),
-            tuple(chain.from_iterable(part.points for part in parts)),
-            tuple(dict.fromkeys(chain.from_iterable(part.regions for part in parts))),
-            sum(sizes) if len(sizes) == len(parts) else None,
-        )
+def _joined(parts: Sequence[_Part]) -> _Part:
+    """Return parts as one part."""
+    if len(parts) == 1:
+        return parts[0]
+    sizes = [part.size for part in parts if part.size is not None]
+    hosts: Counter[str] = Counter()
+    for part in parts:
+        if part.server is not None:
+            hosts[part.server] += len(part.regions)
+    return _Part(
+        tuple(chain.from_iterable(part.ranges for part in parts)),
+        tuple(chain.from_iterable(part.points for part in parts)),
+        tuple({one.region: one for part in parts for one in part.regions}.values()),
+        hosts.most_common(1)[0][0] if hosts else None,
+        sum(sizes) if len(sizes) == len(parts) else None,
+    )
 
 
 def plan(connection: Connection, query: Query, *, whole: bool = False) -> list[TableSplit]:
@@ -91,14 +96,13 @@ def plan(connection: Connection, query: Query, *, whole: bool = False) -> list[T
     options = query.options
     regions = connection.regions(query.table, complete=True)
     parts = _clipped(regions, query)
-    sizes = _sizes(connection, query.table) if options.partition_split_mb or options.partition_min_mb else {}
-    if sizes:
-        parts = [replace(part, size=_size_of(part, sizes)) for part in parts]
     if whole:
         parts = _chunked(parts, 1)
     else:
+        if options.partition_split_mb or options.partition_min_mb:
+            parts = _sized(parts, _sizes(connection, query.table))
         parts = [piece for part in parts for piece in _cut(part, options.partition_split_mb)]
-        parts = _merged(parts, options.partition_min_mb, options.bulkget_size)
+        parts = _merged(_by_server(parts), options.partition_min_mb, options.bulkget_size)
         parts = _chunked(parts, options.partition_max)
     replicas = connection.engine.known_meta_replicas()
     ships = options.locations == "ship"
@@ -107,24 +111,28 @@ def plan(connection: Connection, query: Query, *, whole: bool = False) -> list[T
 
 
 def _clipped(regions: Sequence[RegionLocations], query: Query) -> list[_Part]:
-    """Return the wanted ranges and rows of each region, without regions from which nothing is read."""
+    """Return the wanted ranges and rows of each region, without regions from which nothing is read.
+
+    Regions and ranges are sorted, so that both are walked once.
+    """
     ranges, points = deque(query.pushed.ranges), deque(query.pushed.points)
     parts: list[_Part] = []
     for entry in regions:
-        where = KeyRange(entry.region.start_key, entry.region.end_key)
-        while ranges and keys.ends_before_or_at(ranges[0].stop, where.start):
+        start, stop = entry.region.start_key, entry.region.end_key
+        while ranges and keys.ends_before_or_at(ranges[0].stop, start):
             ranges.popleft()
-        meets: list[KeyRange] = []
+        clipped: list[KeyRange] = []
         for one in ranges:
-            if keys.ends_before_or_at(where.stop, one.start):
+            if keys.ends_before_or_at(stop, one.start):
                 break
-            meets.append(one)
+            clipped.append(KeyRange(max(start, one.start), keys.earlier_end(stop, one.stop)))
         here: list[bytes] = []
-        while points and where.contains(points[0]):
+        while points and keys.contains(start, stop, points[0]):
             here.append(points.popleft())
-        clipped = intersection(meets, (where,))
         if clipped or here:
-            parts.append(_Part(clipped, tuple(here), (entry,), None))
+            primary = entry.primary
+            host = None if primary is None else primary.server.host
+            parts.append(_Part(tuple(clipped), tuple(here), (entry,), host))
     assert not points, "regions without a hole contain every row"
     return parts
 
@@ -136,9 +144,11 @@ def _sizes(connection: Connection, table: bytes) -> Mapping[bytes, int]:
     return backend.region_sizes(table, connection.engine.deadline())
 
 
-def _size_of(part: _Part, sizes: Mapping[bytes, int]) -> int:
-    """Return the size of the regions of a part; a region that is only partly read counts with its whole size."""
-    return sum(sizes.get(one.region.name, 0) for one in part.regions) if part.ranges else 0
+def _sized(parts: list[_Part], sizes: Mapping[bytes, int]) -> list[_Part]:
+    """Return the parts with the sizes of their regions; a region that is partly read counts with its whole size."""
+    if not sizes:
+        return parts
+    return [part._replace(size=sizes.get(part.regions[0].region.name, 0) if part.ranges else 0) for part in parts]
 
 
 # -- big parts are cut -----------------------------------------------------------------------------------------------
@@ -153,9 +163,8 @@ def _cut(part: _Part, split_mb: float | None) -> list[_Part]:
     where = part.ranges[0]
     borders = [where.start, *split_keys(where, count), where.stop]
     size = part.size // (len(borders) - 1)
-    pieces = [_Part((KeyRange(a, b),), (), part.regions, size) for a, b in pairwise(borders)]
-    first = replace(pieces[0], points=part.points)
-    return [first, *pieces[1:]]
+    pieces = [part._replace(ranges=(KeyRange(a, b),), points=(), size=size) for a, b in pairwise(borders)]
+    return [pieces[0]._replace(points=part.points), *pieces[1:]]
 
 
 def split_keys(where: KeyRange, count: int) -> list[bytes]:
@@ -186,34 +195,58 @@ def _common_prefix(one: bytes, other: bytes) -> bytes:
 # -- small parts are merged ------------------------------------------------------------------------------------------
 
 
-def _merged(parts: Sequence[_Part], min_mb: float | None, points_max: int) -> list[_Part]:
-    """Merge adjacent parts of one server while they are small together."""
-    found: list[_Part] = []
+def _by_server(parts: Sequence[_Part]) -> list[_Part]:
+    """Return the parts of each server one after the other, in the order of their rows."""
+    by_server: dict[str | None, list[_Part]] = {}
     for part in parts:
-        last = found[-1] if found else None
-        if last is not None and last.server == part.server and _are_small(last, part, min_mb, points_max):
-            found[-1] = _Part.joined((last, part))
-        else:
-            found.append(part)
-    return found
+        by_server.setdefault(part.server, []).append(part)
+    return list(chain.from_iterable(by_server.values()))
 
 
-def _are_small(one: _Part, other: _Part, min_mb: float | None, points_max: int) -> bool:
-    if not one.ranges and not other.ranges:
-        return len(one.points) + len(other.points) <= points_max
-    if min_mb is None or one.size is None or other.size is None:
-        return False
-    return one.size + other.size <= min_mb * MB and len(one.points) + len(other.points) <= points_max
+def _merged(parts: Sequence[_Part], min_mb: float | None, points_max: int) -> list[_Part]:
+    """Merge parts of one server that follow each other while they are small together."""
+    groups: list[_Group] = []
+    for part in parts:
+        if not groups or not groups[-1].takes(part, min_mb, points_max):
+            groups.append(_Group(part))
+    return [_joined(group.parts) for group in groups]
+
+
+class _Group:
+    """Parts of one server that are merged; totals, so that a part costs the same in a large group as in a small one."""
+
+    __slots__ = ("_has_ranges", "_points", "_size", "parts")
+
+    def __init__(self, first: _Part) -> None:
+        self.parts = [first]
+        self._has_ranges = bool(first.ranges)
+        self._points = len(first.points)
+        self._size = first.size
+
+    def takes(self, part: _Part, min_mb: float | None, points_max: int) -> bool:
+        """Add the part and return True if it is of the same server and small together with the others."""
+        points = self._points + len(part.points)
+        size = None if self._size is None or part.size is None else self._size + part.size
+        has_ranges = self._has_ranges or bool(part.ranges)
+        if part.server != self.parts[0].server or points > points_max:
+            return False
+        if has_ranges and len(self.parts) >= REGIONS_MAX:
+            return False
+        if has_ranges and (min_mb is None or size is None or size > min_mb * MB):
+            return False
+        self.parts.append(part)
+        self._has_ranges, self._points, self._size = has_ranges, points, size
+        return True
 
 
 def _chunked(parts: Sequence[_Part], count_max: int) -> list[_Part]:
-    """Merge adjacent parts into at most ``count_max`` groups of about the same number of parts."""
+    """Merge parts that follow each other into at most ``count_max`` groups of about the same number of parts."""
     if len(parts) <= count_max:
         return list(parts)
     found: list[_Part] = []
     for number in range(count_max):
         first, last = len(parts) * number // count_max, len(parts) * (number + 1) // count_max
-        found.append(_Part.joined(parts[first:last]))
+        found.append(_joined(parts[first:last]))
     return found
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -298,6 +299,43 @@ def test_small_neighbours_on_different_servers_stay_apart(connected: Any) -> Non
     assert len(splits) == 3
 
 
+def test_small_regions_of_one_server_share_a_task_although_others_lie_between(connected: Any) -> None:
+    connection = connected([b"%03d" % number for number in range(1, 30)], sizes={}, servers=3)
+    splits = plan(connection, query())
+    assert [split.regions for split in splits] == [10, 10, 10]
+    for split in splits:
+        locations = decode_locations(split.locations)[0][b"t"]
+        assert {entry.primary.server.host for entry in locations if entry.primary} == {split.host}
+    assert union(piece for split in splits for piece in split.ranges) == (KeyRange(),)
+
+
+def test_small_regions_of_a_new_table_are_not_all_read_by_one_task(connected: Any) -> None:
+    splits = plan(connected([b"%03d" % number for number in range(1, 100)], sizes={}, servers=1), query())
+    assert sorted(split.regions for split in splits) == [4, 32, 32, 32]
+
+
+def test_cost_of_merging_grows_with_the_number_of_regions_and_not_with_its_square(connected: Any) -> None:
+    def calls(regions: int) -> int:
+        pushed = Pushed(ranges=(), points=tuple(b"%05d" % number for number in range(regions)))
+        borders = [b"%05d" % number for number in range(1, regions)]
+        entries = connected(borders, servers=1).regions(b"t")
+        made = 0
+
+        def count(frame: object, event: str, argument: object) -> None:
+            nonlocal made
+            made += event in ("call", "c_call")
+
+        sys.setprofile(count)
+        try:
+            (part,) = planning._merged(planning._clipped(entries, query(pushed)), None, regions)
+        finally:
+            sys.setprofile(None)
+        assert len(part.regions) == regions
+        return made
+
+    assert calls(800) < 2.5 * calls(400)
+
+
 def test_splits_travel_small(connected: Any) -> None:
     """The locations of one region are some 210 bytes; those of the replicas of hbase:meta go along."""
     splits = plan(connected([b"%06d" % number for number in range(1, 1000)]), query())
@@ -345,6 +383,6 @@ def test_every_wanted_row_is_in_exactly_one_split(
 
 def test_a_hundred_thousand_regions_are_planned_in_linear_time(connected: Any) -> None:
     """Not a timing: the pieces of a split must not be copied for each region that joins it."""
-    part = planning._Part((KeyRange(b"a", b"b"),), (), (), 1)
+    part = planning._Part((KeyRange(b"a", b"b"),), (), (), "rs1")
     joined = planning._chunked([part] * 100_000, 1)
     assert len(joined[0].ranges) == 100_000
