@@ -98,3 +98,9 @@ class RowRuns(_Results):
 
     def __iter__(self) -> Iterator[Result]:
         return chain.from_iterable(self.runs)
+
+    @property
+    def last_row(self) -> bytes:
+        """The key of the last row; there must be one."""
+        last = next(run for run in reversed(self.runs) if len(run))
+        return last.keys[-1] if isinstance(last, AlikeRows) else last[-1].row

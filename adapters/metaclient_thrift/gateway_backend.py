@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from metaclient.backend import Addressing, BatchSemantics, Capabilities
@@ -148,18 +147,6 @@ class GatewayBackend(ABC):
             if link.rows is None:
                 return [self._result_of(one) for one in link.call(method, *args())]
             return link.ask(method, args() if request is None else request, read_rows)
-
-        return self._channel.ask(ask, method, deadline, table, only=only)[0]
-
-    def _rows_of_each(
-        self, method: str, args: Sequence[tuple[object, ...]], deadline: float, table: bytes, only: Gateway
-    ) -> list[Result]:
-        """Return the rows of several calls, in their order; all calls are sent before the first reply is read."""
-
-        def ask(link: Link) -> list[Result]:
-            if link.rows is None:
-                return [self._result_of(one) for each in args for one in link.call(method, *each)]
-            return list(chain.from_iterable(link.ask_each(method, args, read_rows)))
 
         return self._channel.ask(ask, method, deadline, table, only=only)[0]
 

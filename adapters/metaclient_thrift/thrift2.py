@@ -36,6 +36,7 @@ from metaclient.model import (
     ServerName,
     TableDescriptor,
 )
+from metaclient.row_runs import RowRuns
 from metaclient.wire.thrift import structs as cells
 from metaclient.wire.thrift.idl import thrift2
 from metaclient.wire.thrift.structs import meta_row
@@ -45,6 +46,7 @@ from metaclient_thrift.gateway_backend import GatewayBackend
 from metaclient_thrift.link import Link
 from metaclient_thrift.ranges import WireRange, wire_range
 from metaclient_thrift.requests import encode_get2, encode_put2, encode_put_page2, encode_puts2
+from metaclient_thrift.row_pages import read_page
 from metaclient_thrift.url import Gateway
 
 __all__ = ["Thrift2Backend"]
@@ -154,9 +156,9 @@ class Thrift2Backend(GatewayBackend):
         """Return the next page; fewer pieces than requested mean the end: the gateway reads until there is none."""
         assert isinstance(scanner, _Thrift2Scanner)
         args = [(scanner.number, piece) for piece in _pieces(rows)]
-        found = self._rows_of_each("getScannerRows", args, deadline, scanner.table, scanner.gateway)
+        found = self._page("getScannerRows", args, deadline, scanner)
         kept = self._kept(found, scanner.range)
-        is_end = len(found) < rows or (bool(found) and scanner.range.is_beyond(found[-1].row))
+        is_end = len(found) < rows or scanner.range.is_beyond(found.last_row)
         if is_end:
             self._close_quietly(scanner, deadline)
         return ScanPage(kept, None if is_end else scanner, is_end, scanner.is_stale)
@@ -206,7 +208,19 @@ class Thrift2Backend(GatewayBackend):
 
         return self._channel.ask(ask, method, deadline, table, only=only)[0]
 
-    def _kept(self, found: list[Result], range_: WireRange) -> list[Result]:
+    def _page(
+        self, method: str, args: Sequence[tuple[object, ...]], deadline: float, scanner: _Thrift2Scanner
+    ) -> RowRuns:
+        """Return the rows of several calls, in their order; all calls are sent before the first reply is read."""
+
+        def ask(link: Link) -> RowRuns:
+            if link.rows is None:
+                return RowRuns([[self._result_of(one) for each in args for one in link.call(method, *each)]])
+            return RowRuns([run for page in link.ask_each(method, args, read_page) for run in page.runs])
+
+        return self._channel.ask(ask, method, deadline, scanner.table, only=scanner.gateway)[0]
+
+    def _kept(self, found: Sequence[Result], range_: WireRange) -> Sequence[Result]:
         if range_.dropped is None and range_.floor is None:
             return found
         return [one for one in found if one.row != range_.dropped and not range_.is_beyond(one.row)]

@@ -28,6 +28,7 @@ from metaclient_thrift.binary import Rows1, Rows2, read_row, read_rows
 from metaclient_thrift.errors import CallAttempt, translate_error
 from metaclient_thrift.link import Link
 from metaclient_thrift.messages import next_number
+from metaclient_thrift.row_pages import read_page
 from metaclient_thrift.url import Gateway
 from spark_connector.conditions.sql_text import parse_where
 
@@ -266,6 +267,12 @@ DECODERS = (
         "thrift2-rows",
         _replies(T2.THBaseService, "getMultiple", [_result2()] * 3, _IO2),
         _by_hand(T2.THBaseService, "getMultiple", Rows2, read_rows),
+        _OF_REPLIES,
+    ),
+    Decoder(
+        "thrift2-page",
+        _replies(T2.THBaseService, "getScannerRows", [_result2()] * 10, _IO2),
+        _by_hand(T2.THBaseService, "getScannerRows", Rows2, read_page),
         _OF_REPLIES,
     ),
     Decoder(

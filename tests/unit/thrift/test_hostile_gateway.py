@@ -20,6 +20,7 @@ from metaclient_thrift import transports
 from metaclient_thrift.binary import Rows1, Rows2, read_row, read_rows
 from metaclient_thrift.link import Link, Reply
 from metaclient_thrift.messages import NotThrift, pack_number, reply_head
+from metaclient_thrift.row_pages import read_page
 from metaclient_thrift.url import Gateway, ThriftUrl
 
 T2 = thrift2()
@@ -126,6 +127,8 @@ def test_negative_length_ends_the_reply_and_never_goes_back(row: bytes, rows: An
     with pytest.raises(ConnectionError):
         read_rows(Reply(Bytes(whole), HEAD, is_framed=False), rows())  # type: ignore[arg-type]  # what it uses
     with pytest.raises(ConnectionError):
+        read_page(Reply(Bytes(whole), HEAD, is_framed=False), rows())  # type: ignore[arg-type]  # what it uses
+    with pytest.raises(ConnectionError):
         read_row(Reply(Bytes(HEAD + b"\x0c\0\0" + row), HEAD, is_framed=False), rows())  # type: ignore[arg-type]
 
 
@@ -153,7 +156,7 @@ MILLION_BYTES = {
 @pytest.mark.parametrize("by", ["hand", "thriftpy2"])
 def test_megabyte_that_would_become_gigabytes_of_objects_is_refused(name: str, by: str) -> None:
     hostile = MILLION_BYTES[name]
-    read = read_rows if hostile.startswith(HEAD + b"\x0f") else read_row
+    read: Any = read_page if hostile.startswith(HEAD + b"\x0f") else read_row
 
     def call() -> None:
         if by == "hand":
