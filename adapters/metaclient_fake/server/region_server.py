@@ -83,8 +83,8 @@ class RegionServer:
         self._network = network
         #: How far this server's wall clock is off; cell timestamps and TTL follow it, leases do not.
         self.clock_skew_ms = 0
-        self.wal: Wal = filesystem.create_wal(str(name))
-        self.meta_wal: Wal = filesystem.create_wal(f"{name}.meta")
+        self.wal: Wal = filesystem.create_wal(str(name), time_ms=self.time_ms)
+        self.meta_wal: Wal = filesystem.create_wal(f"{name}.meta", time_ms=self.time_ms)
         self._lock = runtime.lock()
         self._late_calls: list[Callable[[], None]] = []
         #: Full region name -> the region, or its stand-in. Read without a lock.

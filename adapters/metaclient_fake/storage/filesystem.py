@@ -7,7 +7,7 @@ secondary may still be reading them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
@@ -16,7 +16,7 @@ from metaclient import keys
 from metaclient.model import META_TABLE, RegionInfo
 from metaclient_fake.storage.memstore import RowOrder
 from metaclient_fake.storage.store_file import StoreFile
-from metaclient_fake.storage.wal import Wal, WalFile
+from metaclient_fake.storage.wal import ROLL_BYTES, Wal, WalFile, no_clock
 
 __all__ = ["FileSystem", "RegionDirectory", "row_order"]
 
@@ -97,6 +97,9 @@ class FileSystem:
         self._regions: dict[str, RegionDirectory] = {}
         self._archive: list[Archived] = []
         self._wals: dict[str, Wal] = {}
+        #: Name -> each file of a log from its creation until the cleaner deletes it, so that it can be found while it
+        #: moves to the archive.
+        self._wal_files: dict[str, WalFile] = {}
         self._old_wals: list[WalFile] = []
         self._file_numbers = count(1)  # ``next`` is atomic: regions flush at the same time
 
@@ -167,22 +170,38 @@ class FileSystem:
         _remove(self._archive, expired)
         return len(expired)
 
-    def create_wal(self, name: str, **options: int) -> Wal:
+    def create_wal(self, name: str, *, roll_bytes: int = ROLL_BYTES, time_ms: Callable[[], int] = no_clock) -> Wal:
         """Return a new log, kept here until :meth:`delete_wal`."""
         if name in self._wals:
             raise ValueError(f"a log named {name!r} is already there")
-        wal = self._wals[name] = Wal(name, **options)
-        wal.on_archive = self._old_wals.append
+        wal = self._wals[name] = Wal(name, roll_bytes=roll_bytes, time_ms=time_ms)
+        for file in wal.files:
+            self._keep_wal_file(file)
+        wal.on_roll.append(self._keep_wal_file)
+        wal.on_archive = self._archive_wal_file
         return wal
+
+    def _keep_wal_file(self, file: WalFile) -> None:
+        self._wal_files[file.name] = file
+
+    def _archive_wal_file(self, file: WalFile) -> None:
+        """Move a file to the archive, unless another thread has done so: a roll may meet the recovery of its server."""
+        if file.take_archiving():
+            self._old_wals.append(file)
 
     def wal(self, name: str) -> Wal | None:
         return self._wals.get(name)
+
+    def find_wal_file(self, name: str) -> WalFile | None:
+        """Return a file of a log, whether it is being written, kept or archived; None once it is deleted."""
+        return self._wal_files.get(name)
 
     def delete_wal(self, name: str) -> None:
         """Remove a log whose regions were all recovered; its files go to the archive of logs."""
         wal = self._wals.pop(name, None)
         if wal is not None:
-            self._old_wals.extend(wal.files)
+            for file in wal.files:
+                self._archive_wal_file(file)
 
     @property
     def old_wals(self) -> tuple[WalFile, ...]:
@@ -197,6 +216,8 @@ class FileSystem:
             if now_s - file.archived_at_s > ttl_s and file.name not in needed:
                 expired.append(file)
         _remove(self._old_wals, expired)
+        for file in expired:
+            self._wal_files.pop(file.name, None)
         return len(expired)
 
 

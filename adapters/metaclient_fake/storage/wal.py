@@ -4,9 +4,9 @@ Mirrors the behaviour of ``FSHLog`` and ``SequenceIdAccounting``: entries become
 loses the entries that were not synced, a fenced log (lease recovery during log splitting) refuses appends.
 A log consists of files; a file whose entries are all flushed moves to the archive at the next roll.
 
-DIVERGENCE: a file keeps the entries of each region together, because recovery asks for nothing else; the order between
-regions is lost. An entry of one packed row is kept as that row, which the memstore has anyway, and made again for
-each reader: a log costs 16 bytes per row.
+A file keeps the entries of each region together, for recovery, and the order of all appends, for replication
+(:mod:`wal_reader`). An entry of one packed row is kept as that row, which the memstore has anyway, and made again for
+each reader: a log costs 24 bytes per row.
 """
 
 from __future__ import annotations
@@ -16,13 +16,17 @@ from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
+from urllib.parse import quote
 
 from metaclient.errors import ServerStopped
 from metaclient.model import Cell
 from metaclient_fake.storage.cells import cells_size
 from metaclient_fake.storage.packed_row import PackedRow
+from metaclient_fake.storage.wal_reader import WalReader
 
 __all__ = [
+    "ROLL_BYTES",
+    "FileEnd",
     "LoggedEntry",
     "LoggedRow",
     "Marker",
@@ -34,11 +38,14 @@ __all__ = [
     "bytes_of",
     "entry_overhead_bytes",
     "family_of",
+    "no_clock",
     "row_key",
 ]
 
 #: hbase.regionserver.logroll.multiplier (0.5) of twice an HDFS block of 128 MiB.
 ROLL_BYTES = 128 * 1024 * 1024
+#: The end of the name of the log of hbase:meta, and of its files (AbstractFSWALProvider.META_WAL_PROVIDER_ID).
+META_SUFFIX = ".meta"
 #: The size of an entry whose cells have not been counted.
 UNKNOWN_BYTES = -1
 
@@ -139,35 +146,64 @@ class RegionEdits:
         self.highest = -1  # sequence id of the newest data; markers have no data to flush
         self.synced = 0  # number of entries that survive a crash
 
-    def lose_unsynced(self) -> int:
-        """Drop the entries that a crash loses; return their number."""
-        lost = len(self.entries) - self.synced
-        del self.entries[self.synced :]
-        del self.times[self.synced :]
-        return lost
+    def entry(self, index: int) -> WalEntry:
+        """Return one entry."""
+        kept = self.entries[index]
+        if isinstance(kept, PackedRow):
+            now_ms = self.times[index]
+            return WalEntry(self.region, self.table, kept.sequence_id, now_ms, (kept,), None, kept.size)
+        return kept
 
-    def read(self, count: int | None = None) -> Iterator[WalEntry]:
-        """Yield the first ``count`` entries, all by default."""
-        for kept, now_ms in zip(self.entries[:count], self.times, strict=False):
-            if isinstance(kept, PackedRow):
-                yield WalEntry(self.region, self.table, kept.sequence_id, now_ms, (kept,), None, kept.size)
-            else:
-                yield kept
+    def read(self, count: int) -> list[WalEntry]:
+        """Return the first ``count`` entries."""
+        return [self.entry(index) for index in range(count)]
+
+
+class FileEnd(NamedTuple):
+    """Where a closed file ends."""
+
+    slots: int  # the number of entries of ``WalFile.order`` that count
+    #: Of each region, the number of entries that survived the crash; None when the file was rolled, which loses none.
+    kept: dict[RegionEdits, int] | None = None
 
 
 class WalFile:
-    """One file of a log: the entries of each region, and how big they are."""
+    """One file of a log: the entries of each region, the order of all appends, and how big they are.
 
-    __slots__ = ("archived_at_s", "name", "regions", "size")
+    A file is open until a roll, a crash or a close sets ``is_closed`` and then ``end``, once and for all. A thread that
+    appended an entry meanwhile finds by ``end`` whether the file contains the entry.
+    """
+
+    __slots__ = (
+        "_archivings",
+        "_ends",
+        "_measured",
+        "archived_at_s",
+        "is_closed",
+        "name",
+        "order",
+        "regions",
+        "size",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.regions: dict[str, RegionEdits] = {}
-        self.size = 0
+        #: The region of each entry, in the order of the appends: the n-th mention of a region is its n-th entry.
+        self.order: list[RegionEdits] = []
+        self.size = 0  # bytes of all appended entries; ``durable_size`` has those that a reader gets
         self.archived_at_s: float | None = None
+        self.is_closed = False
+        self._ends: dict[None, FileEnd] = {}  # at most one: ``setdefault`` is atomic, so the first closer decides
+        self._measured: list[WalReader] = []
+        #: Holds one token until the file is archived. ``list.pop`` is atomic, so only one thread archives the file.
+        self._archivings: list[None] = [None]
 
     def __len__(self) -> int:
-        return sum([len(edits.entries) for edits in list(self.regions.values())])
+        return sum([self.durable(edits) if self.is_closed else len(edits.entries) for edits in self._all_edits()])
+
+    def _all_edits(self) -> list[RegionEdits]:
+        return list(self.regions.values())  # a copy: other regions may append their first entry meanwhile
 
     def edits_of(self, region: str, table: bytes) -> RegionEdits:
         found = self.regions.get(region)
@@ -175,25 +211,82 @@ class WalFile:
             found = self.regions.setdefault(region, RegionEdits(region, table))
         return found
 
+    @property
+    def end(self) -> FileEnd | None:
+        """Where the file ends; None while it is open."""
+        return self._ends.get(None)
+
+    def close_whole(self) -> FileEnd:
+        """Close the file with all its entries, which are durable by that (roll)."""
+        self.is_closed = True  # first: an entry that is appended before this line is counted by the next one
+        return self._ends.setdefault(None, FileEnd(len(self.order)))
+
+    def close_torn(self) -> int:
+        """Close the file without the entries that were not synced (crash); return their number."""
+        if self.is_closed:
+            return 0
+        self.is_closed = True
+        kept = {edits: edits.synced for edits in self._all_edits()}
+        end = self._ends.setdefault(None, FileEnd(len(self.order), kept))
+        return end.slots - sum(kept.values()) if end.kept is kept else 0
+
+    def take_archiving(self) -> bool:
+        """Return True for the first caller only: the caller must archive the file."""
+        try:
+            self._archivings.pop()
+        except IndexError:
+            return False
+        return True
+
+    def durable(self, edits: RegionEdits) -> int:
+        """Return how many entries of one region are durable."""
+        end = self.end
+        if end is None:
+            return edits.synced
+        return len(edits.entries) if end.kept is None else end.kept.get(edits, 0)
+
+    @property
+    def durable_size(self) -> int:
+        """The position after the last entry that a reader gets now. Walks over the entries since the last call."""
+        try:
+            reader = self._measured.pop()
+        except IndexError:  # the first call, or another thread is measuring
+            reader = WalReader(self)
+        while reader.read() is not None:
+            pass
+        self._measured[:] = [reader]
+        return reader.position
+
     def __repr__(self) -> str:
         return f"WalFile({self.name!r}, {len(self)} entries, {self.size} bytes)"
+
+
+def no_clock() -> int:
+    """The time of logs that are made without a clock: their files are numbered from 0."""
+    return 0
 
 
 class Wal:
     """The log of one server (hbase:meta has one of its own). Lives in the file system: it survives its server.
 
     Appends of one region come in sequence order under that region's lock; those of different regions may interleave.
-    There is no lock here: each region writes to a list of its own. Rolls take turns (``_roll_turns``), and readers get
-    all files as one tuple. The two remaining races (an append with a roll, an append with a crash) are handled in
-    :meth:`append_logged` and :meth:`_sync`.
+    There is no lock here: each region writes to a list of its own, and then adds itself to the file's order. Rolls take
+    turns (``_roll_turns``), and readers get all files as one tuple. The two remaining races (an append with a roll, an
+    append with a crash) are handled in :meth:`append_logged` and :meth:`_sync`.
+
+    The names of files are those of ``AbstractFSWAL``: ``host%2C16020%2C1700000000000.1700000000123``, with ``.meta``
+    before and after the time for the log of hbase:meta. The number is the time of creation, or one more than the last.
     """
 
-    def __init__(self, name: str = "wal", *, roll_bytes: int = ROLL_BYTES) -> None:
+    def __init__(
+        self, name: str = "wal", *, roll_bytes: int = ROLL_BYTES, time_ms: Callable[[], int] = no_clock
+    ) -> None:
         self.name = name
         self._roll_bytes = roll_bytes
-        self._rolls = 0
+        self._time_ms = time_ms
+        self._file_number = -1
         #: The file that is being written. Always the last of ``_files``, except inside of a roll.
-        self._file = WalFile(f"{name}.0")
+        self._file = self._new_file()
         #: All files, oldest first, replaced as a whole. Those before the last are synced as a whole.
         self._files: tuple[WalFile, ...] = (self._file,)
         #: Holds one token while no thread rolls. ``list.pop`` is atomic, so only one thread gets the token.
@@ -205,6 +298,14 @@ class Wal:
         self.before_sync: Callable[[], None] | None = None
         #: Called with each file that is not needed for recovery any more.
         self.on_archive: Callable[[WalFile], None] | None = None
+        #: Called with each new file, before the first entry can be in it. An exception prevents the roll. The caller
+        #: may hold the update lock of a region, so a listener must not write to a table.
+        self.on_roll: list[Callable[[WalFile], None]] = []
+
+    def _new_file(self) -> WalFile:
+        self._file_number = max(self._file_number + 1, self._time_ms())
+        prefix = quote(self.name, safe="*")
+        return WalFile(f"{prefix}.{self._file_number}{META_SUFFIX if prefix.endswith(META_SUFFIX) else ''}")
 
     @property
     def is_closed(self) -> bool:
@@ -218,7 +319,8 @@ class Wal:
     @property
     def unsynced(self) -> int:
         """How many entries a crash would lose now."""
-        return sum(len(edits.entries) - edits.synced for edits in list(self._file.regions.values()))
+        file = self._file
+        return 0 if file.is_closed else sum(len(edits.entries) - edits.synced for edits in list(file.regions.values()))
 
     def append(self, entry: WalEntry, *, is_synced: bool = True) -> None:
         """Add an entry. It is durable when this returns if ``is_synced``, otherwise after the next :meth:`sync`."""
@@ -251,14 +353,17 @@ class Wal:
             raise ServerStopped(f"cannot append to {self.name}: {self._closed_because}")
         file = self._file
         edits = file.regions.get(region) or file.edits_of(region, table)
+        if logged.marker is None:
+            edits.highest = (
+                sequence_id  # before ``order``: a roll that counts this entry must see that it needs a flush
+            )
         edits.entries.append(logged)
         edits.times.append(now_ms)
-        if logged.marker is None:
-            edits.highest = sequence_id
+        file.order.append(edits)
         file.size += size
-        if file is not self._file:
-            # Another region's thread rolled the log meanwhile, and the old file may be archived without this entry
-            # being flushed. A duplicate in the log is harmless: replaying it writes the same cells.
+        if file.is_closed and not self._is_contained(file, edits):
+            # Another region's thread rolled the log meanwhile, and this entry came after the end of the old file.
+            file.size -= size
             self.append_logged(region, table, logged, sequence_id, now_ms, size, is_synced=is_synced)
         elif not is_synced:
             self._late.add(edits)
@@ -269,6 +374,21 @@ class Wal:
             if self._closed_because is not None:
                 raise self._unsyncable()
 
+    def _is_contained(self, closed: WalFile, edits: RegionEdits) -> bool:
+        """Return True if a closed file contains the newest entry of ``edits``; if not, take the entry back.
+
+        The caller has the region's lock. Its entry is the only one of the region that may stand after the end, because
+        the next file is in place before a roll closes this one.
+        """
+        if self._closed_because is not None:
+            raise self._unsyncable()
+        end = closed.close_whole()  # does nothing if the thread that rolls has set the end
+        if edits not in closed.order[end.slots :]:
+            return True
+        edits.times.pop()
+        edits.entries.pop()
+        return False
+
     def sync(self) -> None:
         """Make everything appended so far durable."""
         self._sync(None)
@@ -276,7 +396,12 @@ class Wal:
     def _sync(self, edits: RegionEdits | None) -> None:
         """Sync the entries of one region, and all entries whose writers did not wait for a sync."""
         if self.before_sync is not None:
-            self.before_sync()
+            try:
+                self.before_sync()
+            except BaseException:
+                if edits is not None:
+                    self._late.add(edits)  # the entry stays in the file: the next sync of any region makes it durable
+                raise
         if edits is not None:
             edits.synced = len(edits.entries)
         while self._late:
@@ -326,20 +451,23 @@ class Wal:
     def _roll_in_turn(self) -> list[WalFile]:
         """Swap the files; the caller has the turn.
 
-        Whether a file is empty or flushed is checked after the swap, and once per file: a writer that still appends to
-        the old file notices the swap and appends again, and a flush that ends meanwhile cannot remove a file from the
-        log without archiving it.
+        Whether a file is flushed is checked after the old file is closed, and once per file: a writer whose entry comes
+        too late for the old file appends it to the new one, and a flush that ends meanwhile cannot remove a file from
+        the log without archiving it.
         """
-        self._rolls += 1
-        made = WalFile(f"{self.name}.{self._rolls}")
+        made = self._new_file()
+        for listener in self.on_roll:
+            listener(made)
         old = self._files
         self._files = (*old, made)
         self._file = made
+        old[-1].close_whole()
+        if self._closed_because is not None:  # the crash may have missed the new file
+            made.close_torn()
         done: list[WalFile] = []
         kept: list[WalFile] = []
         for file in old:
-            if file.regions:
-                (done if self._is_flushed(file) else kept).append(file)
+            (done if self._is_flushed(file) else kept).append(file)
         if self.on_archive is not None:
             for file in done:
                 self.on_archive(file)
@@ -363,7 +491,7 @@ class Wal:
         if self._closed_because is not None:
             return 0
         self._closed_because = reason
-        return sum([edits.lose_unsynced() for edits in list(self._file.regions.values())])
+        return sum([file.close_torn() for file in self._files])
 
     def fence(self) -> int:
         """Refuse appends of a server that may still be alive, so that the log can be split (lease recovery)."""
@@ -373,21 +501,19 @@ class Wal:
         """Sync, then refuse appends."""
         if self._closed_because is None:
             self.sync()
-            self._closed_because = "it was closed"
+            self.crash("it was closed")
 
     def entries(self) -> Iterator[WalEntry]:
-        """Yield all durable entries that are still kept: file by file, region by region, in sequence order."""
+        """Yield all durable entries that are still kept, in the order of their appends."""
         for file in self._files:
-            for edits in list(file.regions.values()):
-                yield from self._durable(file, edits)
-
-    def _durable(self, file: WalFile, edits: RegionEdits) -> Iterator[WalEntry]:
-        return edits.read(edits.synced if file is self._file else None)
+            reader = WalReader(file)
+            while (entry := reader.read()) is not None:
+                yield entry
 
     def entries_for(self, encoded_region: str) -> list[WalEntry]:
         """Return the durable entries of one region, for its recovery."""
         found = [(file, file.regions[encoded_region]) for file in self.files if encoded_region in file.regions]
-        return [entry for file, edits in found for entry in self._durable(file, edits)]
+        return [entry for file, edits in found for entry in edits.read(file.durable(edits))]
 
     def by_region(self) -> dict[str, list[WalEntry]]:
         """Return the durable entries of every region (WALSplitter)."""
