@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import repeat
 from typing import Any, NamedTuple, overload
+from uuid import UUID
 
 from metaclient import keys
 from metaclient.errors import ConfigError
@@ -403,6 +404,9 @@ class Put:
     cells: Sequence[Cell]
     durability: Durability = Durability.USE_DEFAULT
     ttl_ms: int | None = None  # the TTL of these cells, beside the family's TTL; only with Capabilities.cell_ttl
+    #: Replication only: the clusters that have applied this change and must not get it again. Sent by the fake and by
+    #: the native backend.
+    cluster_ids: tuple[UUID, ...] = ()
 
     # As in Get: bulk writers make millions of puts.
     def __init__(
@@ -411,14 +415,16 @@ class Put:
         cells: Sequence[Cell],
         durability: Durability = Durability.USE_DEFAULT,
         ttl_ms: int | None = None,
+        cluster_ids: tuple[UUID, ...] = (),
     ) -> None:
         _set_put_row(self, row)
         _set_put_cells(self, cells)
         _set_put_durability(self, durability)
         _set_put_ttl_ms(self, ttl_ms)
+        _set_put_cluster_ids(self, cluster_ids)
 
 
-_set_put_row, _set_put_cells, _set_put_durability, _set_put_ttl_ms = (
+_set_put_row, _set_put_cells, _set_put_durability, _set_put_ttl_ms, _set_put_cluster_ids = (
     getattr(Put, field.name).__set__ for field in fields(Put)
 )
 
@@ -431,6 +437,7 @@ class Delete:
     cells: tuple[Cell, ...] = ()
     timestamp: int = LATEST_TIMESTAMP
     durability: Durability = Durability.USE_DEFAULT
+    cluster_ids: tuple[UUID, ...] = ()  # as in Put
 
 
 @dataclass(frozen=True, slots=True)

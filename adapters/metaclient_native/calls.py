@@ -122,7 +122,12 @@ def _decode_get_slowly(row: bytes, data: bytes, at: int, end: int) -> Result:
 
 def encode_mutation(mutation: Simple, writer: PutWriter) -> tuple[bytes, bytes]:
     """Return a MutationProto, and its cells for the cell block."""
-    if type(mutation) is Put and mutation.durability is Durability.USE_DEFAULT and mutation.ttl_ms is None:
+    if (
+        type(mutation) is Put
+        and mutation.durability is Durability.USE_DEFAULT
+        and mutation.ttl_ms is None
+        and not mutation.cluster_ids
+    ):
         row, cells = mutation.row, mutation.cells
         return _PUT % (varint(len(row)), row, varint(len(cells))), writer.cells(row, cells)
     message, block = mutation_message(mutation)

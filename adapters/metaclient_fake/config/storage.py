@@ -18,6 +18,9 @@ class StorageConfig:
     archive_ttl_s: float = 300.0  # hbase.master.hfilecleaner.ttl
     wal_files_max: int = 32  # hbase.regionserver.maxlogs
     cell_bytes_max: int = 10 * 1024 * 1024  # hbase.server.keyvalue.maxsize
+    #: Refuse SKIP_WAL writes to families that are replicated, as HBase 3.0 does (HBASE-21365). False: such writes are
+    #: accepted and never replicated, as in 2.6.
+    refuses_skip_wal_of_replicated: bool = True
 
     @property
     def blocking_bytes(self) -> int:

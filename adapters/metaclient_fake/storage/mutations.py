@@ -152,16 +152,13 @@ class Mutations:
         size = CELL_OVERHEAD_BYTES + len(row) + len(cell.column)
         return (self.column(cell.column)[0], row, (cell,), size, False)
 
-    def row_mutations(self, mutations: RowMutations, now_ms: int, read: ReadVersions, *, put_ms: int) -> list[Edit]:
-        """Return the edits of all parts, to be applied as one."""
-        edits: list[Edit] = []
+    def check_rows(self, mutations: RowMutations) -> None:
+        """Raise RequestRefused unless all parts are of one row."""
         for part in mutations.mutations:
             if part.row != mutations.row:
                 raise RequestRefused(
                     f"a mutation of row {keys.printable(part.row)} in RowMutations of {keys.printable(mutations.row)}"
                 )
-            edits += self.put(part, put_ms) if isinstance(part, Put) else self.delete(part, now_ms, read)
-        return edits
 
     def increment(self, increment: Increment, now_ms: int, read: ReadVersions) -> tuple[list[Edit], list[Cell]]:
         """Return the edits, and the new values in the order of columns."""

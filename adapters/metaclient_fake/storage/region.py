@@ -47,7 +47,7 @@ from metaclient_fake.storage.mutations import Mutations
 from metaclient_fake.storage.packed_row import PackedRow
 from metaclient_fake.storage.queries import Queries
 from metaclient_fake.storage.query_matcher import StoreQuery
-from metaclient_fake.storage.region_log import CommitHook, RegionLog
+from metaclient_fake.storage.region_log import CommitHook, RegionLog, replication_scopes
 from metaclient_fake.storage.replica import Follower
 from metaclient_fake.storage.scanner import RegionScanner
 from metaclient_fake.storage.store import Sources, Store, read_row
@@ -106,7 +106,14 @@ class Region:
         self._blocking_bytes = config.blocking_bytes
         self._directory = filesystem.region(info)
         self._start_key, self._end_key = info.start_key, info.end_key
-        self.log = RegionLog(self._directory.region, info.table, wal=wal, on_commit=on_commit, time_ms=self.time_ms)
+        self.log = RegionLog(
+            self._directory.region,
+            info.table,
+            wal=wal,
+            on_commit=on_commit,
+            time_ms=self.time_ms,
+            scopes=replication_scopes(descriptor),
+        )
         # HBase keeps the stores in the order of the families' bytes; results follow it.
         families = sorted(descriptor.families, key=lambda family: family.name)
         self.stores = [Store(family, self._directory, self.row_order) for family in families]

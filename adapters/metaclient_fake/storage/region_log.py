@@ -11,11 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from typing import TypeAlias
+from uuid import UUID
 
+from metaclient.model import TableDescriptor
 from metaclient_fake.storage.mvcc import Mvcc
-from metaclient_fake.storage.wal import LoggedEntry, LoggedRow, Marker, Wal, WalEntry, entry_overhead_bytes
+from metaclient_fake.storage.wal import LoggedEntry, LoggedRow, Marker, Scopes, Wal, WalEntry, entry_overhead_bytes
 
-__all__ = ["CommitHook", "RegionLog", "Rows"]
+__all__ = ["CommitHook", "RegionLog", "Rows", "replication_scopes"]
 
 #: Called with (entry, sequence id, bytes of its cells) for each committed entry. A packed row stands for the entry that
 #: wrote nothing else: most puts then make no :class:`WalEntry`.
@@ -23,6 +25,12 @@ CommitHook: TypeAlias = Callable[[LoggedEntry, int, int], None]
 Rows: TypeAlias = tuple[LoggedRow, ...]
 
 _new_entry: Callable[..., WalEntry] = tuple.__new__
+
+
+def replication_scopes(descriptor: TableDescriptor) -> Scopes:
+    """Return the families of a table that are not LOCAL, in the order of their names."""
+    families = sorted(descriptor.families, key=lambda family: family.name)
+    return tuple((family.name, family.replication_scope) for family in families if family.replication_scope)
 
 
 class RegionLog:
@@ -36,21 +44,32 @@ class RegionLog:
         wal: Wal | None,
         on_commit: CommitHook | None,
         time_ms: Callable[[], int],
+        scopes: Scopes = (),
     ) -> None:
         self.region = region
         self.mvcc = Mvcc()
         self.wal = wal
         self.on_commit = on_commit
         self.table = table
+        self.scopes = scopes
+        if wal is not None:
+            wal.set_scopes(region, scopes)
         #: The bytes that the log counts per entry in addition to its cells.
         self.overhead_bytes = entry_overhead_bytes(region, table)
         self._time_ms = time_ms
 
     def entry(
-        self, sequence_id: int, rows: Rows, now_ms: int, size: int, nonce: tuple[int, int] | None = None
+        self,
+        sequence_id: int,
+        rows: Rows,
+        now_ms: int,
+        size: int,
+        nonce: tuple[int, int] | None = None,
+        cluster_ids: tuple[UUID, ...] = (),
     ) -> WalEntry:
         """Return the data as one entry, for the log and for the replicas."""
-        return _new_entry(WalEntry, (self.region, self.table, sequence_id, now_ms, rows, None, size, nonce))
+        place = (self.region, self.table, sequence_id, now_ms)
+        return _new_entry(WalEntry, (*place, rows, None, size, nonce, self.scopes, cluster_ids))
 
     def append(self, entry: WalEntry, *, is_synced: bool) -> None:
         """Log data, and sync if ``is_synced``. After a failure the caller must complete the sequence id."""
@@ -62,7 +81,8 @@ class RegionLog:
         now_ms = self._time_ms()
         hook = self.on_commit if is_told else None
         sequence_id = self.mvcc.begin()
-        entry = WalEntry(self.region, self.table, sequence_id, now_ms, (), marker)
+        # HBase's markers carry the scopes, too (WALUtil.writeMarker): a serial source counts their sequence ids.
+        entry = WalEntry(self.region, self.table, sequence_id, now_ms, (), marker, scopes=self.scopes)
         try:
             if self.wal is not None and is_logged:
                 self.wal.append(entry)

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
+from uuid import UUID
 
 from metaclient.errors import ServerStopped
 from metaclient.model import Cell
@@ -32,6 +33,7 @@ __all__ = [
     "Marker",
     "MarkerKind",
     "RegionEdits",
+    "Scopes",
     "Wal",
     "WalEntry",
     "WalFile",
@@ -51,6 +53,9 @@ UNKNOWN_BYTES = -1
 
 #: The cells that one write put into one row of one family: packed, or the row and the memstore's own cells.
 LoggedRow: TypeAlias = PackedRow | tuple[bytes, tuple[Cell, ...]]
+
+#: The replication scope of every family of the table that is not LOCAL, whether the entry touches the family or not.
+Scopes: TypeAlias = tuple[tuple[bytes, int], ...]
 
 
 def row_key(logged: LoggedRow) -> bytes:
@@ -103,6 +108,10 @@ class WalEntry(NamedTuple):
     marker: Marker | None = None
     cell_bytes: int = UNKNOWN_BYTES  # of all cells, if the writer has counted them; ``data_bytes`` counts if not
     nonce: tuple[int, int] | None = None  # group and nonce of the increment or append, to recognise a repetition
+    scopes: Scopes = ()
+    cluster_ids: tuple[
+        UUID, ...
+    ] = ()  # the clusters that had applied a replicated change before; () for a client's own
 
     @property
     def data_bytes(self) -> int:
@@ -128,6 +137,8 @@ def entry_overhead_bytes(region: str, table: bytes) -> int:
     return len(region) + len(table) + 32
 
 
+_new_entry: Callable[..., WalEntry] = tuple.__new__
+
 #: The form in which the log and the replicas keep an entry: a packed row stands for the entry that wrote nothing else.
 LoggedEntry: TypeAlias = WalEntry | PackedRow
 
@@ -135,23 +146,36 @@ LoggedEntry: TypeAlias = WalEntry | PackedRow
 class RegionEdits:
     """The entries of one region in one file of a log, in sequence order. Written under that region's update lock."""
 
-    __slots__ = ("entries", "highest", "region", "synced", "table", "times")
+    __slots__ = ("_scopes", "entries", "highest", "region", "synced", "table", "times")
 
-    def __init__(self, region: str, table: bytes) -> None:
+    def __init__(self, region: str, table: bytes, scopes: Scopes = ()) -> None:
         self.region = region
         self.table = table
+        #: The scopes of packed rows from an index on. A table that is altered changes them within one file.
+        self._scopes: list[tuple[int, Scopes]] = [(0, scopes)]
         #: A packed row stands for an entry that has no other row.
         self.entries: list[LoggedEntry] = []
         self.times = array("q")  # write_time_ms of each
         self.highest = -1  # sequence id of the newest data; markers have no data to flush
         self.synced = 0  # number of entries that survive a crash
 
+    def set_scopes(self, scopes: Scopes) -> None:
+        """Set the scopes of the packed rows that follow."""
+        if self._scopes[-1][1] != scopes:
+            self._scopes.append((len(self.entries), scopes))
+
+    def _scopes_at(self, index: int) -> Scopes:
+        return next(scopes for since, scopes in reversed(self._scopes) if since <= index)
+
     def entry(self, index: int) -> WalEntry:
         """Return one entry."""
         kept = self.entries[index]
         if isinstance(kept, PackedRow):
-            now_ms = self.times[index]
-            return WalEntry(self.region, self.table, kept.sequence_id, now_ms, (kept,), None, kept.size)
+            scopes = self._scopes[0][1] if len(self._scopes) == 1 else self._scopes_at(index)
+            number, now_ms = kept.sequence_id, self.times[index]
+            return _new_entry(
+                WalEntry, (self.region, self.table, number, now_ms, (kept,), None, kept.size, None, scopes, ())
+            )
         return kept
 
     def read(self, count: int) -> list[WalEntry]:
@@ -205,10 +229,10 @@ class WalFile:
     def _all_edits(self) -> list[RegionEdits]:
         return list(self.regions.values())  # a copy: other regions may append their first entry meanwhile
 
-    def edits_of(self, region: str, table: bytes) -> RegionEdits:
+    def edits_of(self, region: str, table: bytes, scopes: Scopes) -> RegionEdits:
         found = self.regions.get(region)
         if found is None:
-            found = self.regions.setdefault(region, RegionEdits(region, table))
+            found = self.regions.setdefault(region, RegionEdits(region, table, scopes))
         return found
 
     @property
@@ -292,6 +316,7 @@ class Wal:
         #: Holds one token while no thread rolls. ``list.pop`` is atomic, so only one thread gets the token.
         self._roll_turns: list[None] = [None]
         self._flushed: dict[str, int] = {}
+        self._scopes: dict[str, Scopes] = {}  # of open regions
         self._late: set[RegionEdits] = set()  # with entries that their writer did not sync
         self._closed_because: str | None = None
         #: Called before each sync: a place for tests and faults to delay it or to make it fail.
@@ -325,8 +350,9 @@ class Wal:
     def append(self, entry: WalEntry, *, is_synced: bool = True) -> None:
         """Add an entry. It is durable when this returns if ``is_synced``, otherwise after the next :meth:`sync`."""
         logged: LoggedEntry = entry
-        if entry.nonce is None and len(entry.rows) == 1 and isinstance(entry.rows[0], PackedRow):
-            logged = entry.rows[0]
+        if entry.nonce is None and not entry.cluster_ids and len(entry.rows) == 1:
+            only = entry.rows[0]
+            logged = only if isinstance(only, PackedRow) else entry
         self.append_logged(
             entry.region,
             entry.table,
@@ -352,7 +378,7 @@ class Wal:
         if self._closed_because is not None:
             raise ServerStopped(f"cannot append to {self.name}: {self._closed_because}")
         file = self._file
-        edits = file.regions.get(region) or file.edits_of(region, table)
+        edits = file.regions.get(region) or file.edits_of(region, table, self._scopes.get(region, ()))
         if logged.marker is None:
             edits.highest = (
                 sequence_id  # before ``order``: a roll that counts this entry must see that it needs a flush
@@ -419,6 +445,13 @@ class Wal:
     def _unsyncable(self) -> ServerStopped:
         return ServerStopped(f"cannot sync {self.name}: {self._closed_because}", may_have_applied=True)
 
+    def set_scopes(self, region: str, scopes: Scopes) -> None:
+        """Set the scopes of the packed rows of a region, which opens: an alteration of its table reopens a region."""
+        self._scopes[region] = scopes  # before the file: a roll in between takes them from here
+        edits = self._file.regions.get(region)
+        if edits is not None:
+            edits.set_scopes(scopes)
+
     def flushed(self, region: str, sequence_id: int) -> None:
         """Record that all entries of ``region`` up to ``sequence_id`` are in store files and not needed any more."""
         self._flushed[region] = max(sequence_id, self._flushed.get(region, -1))
@@ -427,6 +460,7 @@ class Wal:
         """Record that no entry of ``region`` is needed any more, because it was flushed and closed."""
         kept = [file.regions[region].highest for file in self.files if region in file.regions]
         self._flushed[region] = max(kept, default=-1)
+        self._scopes.pop(region, None)
 
     def roll(self) -> list[WalFile]:
         """Begin a new file; return the files that were archived because all their entries are flushed.

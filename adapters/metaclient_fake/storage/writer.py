@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from metaclient import keys
 from metaclient.backend import Outcome
@@ -63,6 +64,7 @@ class _Held:
 
 
 _HELD = _Held()
+_INVALID_DURABILITY = "org.apache.hadoop.hbase.regionserver.InvalidMutationDurabilityException"
 
 
 class Writer:
@@ -75,6 +77,7 @@ class Writer:
         self._default_durability = _table_durability(region.descriptor)
         synced = [one for one in Durability if self._resolved(one) in (Durability.SYNC_WAL, Durability.FSYNC_WAL)]
         self._lane = PackedLane(region, mutations.known_columns, log, synced)
+        self._refuses_skip_wal = region.config.refuses_skip_wal_of_replicated and bool(log.scopes)
         self._last_ms = 0
 
     def mutate(
@@ -94,11 +97,13 @@ class Writer:
             self._last_ms = now_ms
         put_ms = now_ms if now_ms > not_before_ms else not_before_ms
         if isinstance(mutation, Put):
-            if len(mutation.cells) != 1 or not self._lane.put(mutation, now_ms, put_ms):
-                self._apply(self._mutations.put(mutation, put_ms), mutation.durability, now_ms)
+            ids = mutation.cluster_ids
+            if ids or len(mutation.cells) != 1 or not self._lane.put(mutation, now_ms, put_ms):
+                self._apply(self._edits(mutation, now_ms, put_ms), mutation.durability, now_ms, cluster_ids=ids)
             return None
         if isinstance(mutation, Delete | RowMutations):
-            self._apply(self._edits(mutation, now_ms, put_ms), self._durability_of(mutation), now_ms)
+            edits, durability = self._edits(mutation, now_ms, put_ms), self._durability_of(mutation)
+            self._apply(edits, durability, now_ms, cluster_ids=_cluster_ids(mutation))
             return None
         if is_repetition:
             return Result(mutation.row, self._current_values(mutation))
@@ -106,17 +111,38 @@ class Writer:
             edits, cells = self._mutations.increment(mutation, now_ms, self._newest)
         else:
             edits, cells = self._mutations.append(mutation, now_ms, self._newest)
+        self._check_durability(mutation.durability, edits)
         nonce = None if mutation.nonce is None else (nonce_group, mutation.nonce)
         self._apply(edits, mutation.durability, now_ms, nonce=nonce)
         self._forget_older(edits)
         return Result(mutation.row, tuple(cells))
 
     def _edits(self, mutation: Put | Delete | RowMutations, now_ms: int, put_ms: int) -> list[Edit]:
+        if isinstance(mutation, RowMutations):
+            self._mutations.check_rows(mutation)
+            return [edit for part in mutation.mutations for edit in self._edits(part, now_ms, put_ms)]
         if isinstance(mutation, Put):
-            return self._mutations.put(mutation, put_ms)
-        if isinstance(mutation, Delete):
-            return self._mutations.delete(mutation, now_ms, self._newest)
-        return self._mutations.row_mutations(mutation, now_ms, self._newest, put_ms=put_ms)
+            edits = self._mutations.put(mutation, put_ms)
+        else:
+            edits = self._mutations.delete(mutation, now_ms, self._newest)
+        if mutation.cells:  # HRegion.prepareDelete does not check the families of a delete of the whole row
+            self._check_durability(mutation.durability, edits)
+        return edits
+
+    def _check_durability(self, durability: Durability, edits: Sequence[Edit]) -> None:
+        """Raise RequestRefused for a SKIP_WAL write to a replicated family (HRegion.checkFamily, 3.0.0).
+
+        Only the mutation's own durability counts, not the table's.
+        """
+        if durability is not Durability.SKIP_WAL or not self._refuses_skip_wal:
+            return
+        for store, *_ in edits:
+            if store.family.replication_scope:
+                family = keys.printable(store.name)
+                raise RequestRefused(
+                    f"Mutation's durability is SKIP_WAL but table's column family {family} need replication",
+                    detail=_INVALID_DURABILITY,
+                )
 
     def _durability_of(self, mutation: Delete | RowMutations) -> Durability:
         """Return the strongest durability that a part requests."""
@@ -155,6 +181,7 @@ class Writer:
         now_ms: int,
         unlogged: Sequence[Edit] = (),
         nonce: tuple[int, int] | None = None,
+        cluster_ids: tuple[UUID, ...] = (),
     ) -> None:
         """Log and apply edits under one sequence id, and complete it; the lock is held. ``unlogged`` ones skip the log.
 
@@ -171,7 +198,7 @@ class Writer:
         try:
             logged = tuple([_logged(edit, sequence_id) for edit in edits])
             if edits:
-                entry = log.entry(sequence_id, logged, now_ms, _bytes_of(edits), nonce)
+                entry = log.entry(sequence_id, logged, now_ms, _bytes_of(edits), nonce, cluster_ids)
                 log.append(entry, is_synced=durability is not Durability.ASYNC_WAL)
             if unlogged:
                 logged += tuple([_logged(edit, sequence_id) for edit in unlogged])
@@ -202,7 +229,11 @@ class Writer:
         self._region.memstore_bytes = sum([store.memstore.size for store in self._region.stores])
 
     def batch(self, mutations: Sequence[Mutation]) -> list[Outcome]:
-        """Return one outcome per mutation. Neighbouring puts and deletes share one sequence id and one sync."""
+        """Return one outcome per mutation. Neighbouring puts and deletes share one sequence id and one sync.
+
+        Unless their cluster ids differ: those belong to a log entry. (DIVERGENCE: HBase gives all mutations of a batch
+        the cluster ids of the first one; its sinks send only batches in which they are equal.)
+        """
         outcomes: list[Outcome] = [None] * len(mutations)
         index = 0
         while index < len(mutations):
@@ -225,10 +256,10 @@ class Writer:
         groups: dict[bool, list[Edit]] = {True: [], False: []}  # True: edits that are written to the log
         applied: list[int] = []
         durability = Durability.SKIP_WAL
-        index = start
+        index, cluster_ids = start, _cluster_ids(mutations[start])
         while index < len(mutations):
             mutation = mutations[index]
-            if not isinstance(mutation, Put | Delete):
+            if not isinstance(mutation, Put | Delete) or mutation.cluster_ids != cluster_ids:
                 break
             wanted = self._resolved(mutation.durability)
             try:
@@ -239,23 +270,13 @@ class Writer:
             except MetaClientError as error:
                 outcomes[index] = error
             index += 1
-        self._apply_groups(groups, durability, now_ms, applied, outcomes)
-        return index
-
-    def _apply_groups(
-        self,
-        groups: dict[bool, list[Edit]],
-        durability: Durability,
-        now_ms: int,
-        applied: list[int],
-        outcomes: list[Outcome],
-    ) -> None:
         try:
             if applied:
-                self._apply(groups[True], durability, now_ms, groups[False])
+                self._apply(groups[True], durability, now_ms, groups[False], cluster_ids=cluster_ids)
         except MetaClientError as error:
-            for index in applied:
-                outcomes[index] = error
+            for failed in applied:
+                outcomes[failed] = error
+        return index
 
     def check_and_mutate(
         self, check: Check, mutation: Mutation, *, nonce_group: int = 0, is_repetition: bool = False
@@ -281,6 +302,13 @@ def _logged(edit: Edit, sequence_id: int) -> LoggedRow:
     if is_plain and is_packable(cells, size) and row not in store.memstore.active.rows:
         return packed(row, cells, sequence_id)
     return (row, cells)
+
+
+def _cluster_ids(mutation: Mutation) -> tuple[UUID, ...]:
+    """Return the cluster ids of a mutation; those of the first part of RowMutations."""
+    if isinstance(mutation, RowMutations):
+        return mutation.mutations[0].cluster_ids if mutation.mutations else ()
+    return mutation.cluster_ids if isinstance(mutation, Put | Delete) else ()
 
 
 def _bytes_of(edits: Sequence[Edit]) -> int:

@@ -7,7 +7,9 @@ calls in the message. Both are decoded.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from struct import Struct
 from typing import Any
+from uuid import UUID
 
 from metaclient.errors import Unsupported
 from metaclient.model import (
@@ -50,6 +52,10 @@ _OF_FAMILY = (CellType.DELETE_FAMILY, CellType.DELETE_FAMILY_VERSION)
 _AMOUNT_BYTES = 8
 #: The attribute of a mutation with the time to live of its cells, in milliseconds.
 _TTL = "_ttl"
+#: The attribute of a replicated mutation (Mutation.CONSUMED_CLUSTER_IDS): a count, then 16 bytes per cluster id.
+_CLUSTER_IDS = "_cs.id"
+_COUNT = Struct(">i")
+_UUID_BYTES = 16
 
 Simple = Put | Delete | Increment | Append
 
@@ -79,14 +85,25 @@ def mutation_message(mutation: Simple) -> tuple[dict[str, Any], bytes]:
             kind = messages.MUTATE_APPEND
             cells = tuple(Cell(column, LATEST_TIMESTAMP, value) for column, value in values)
     made["mutate_type"] = kind
-    if isinstance(mutation, Put) and mutation.ttl_ms is not None:
-        made["attribute"] = [{"name": _TTL, "value": mutation.ttl_ms.to_bytes(_AMOUNT_BYTES, "big")}]
+    attributes = _attributes(mutation)
+    if attributes:
+        made["attribute"] = attributes
     if mutation.durability is not Durability.USE_DEFAULT:
         made["durability"] = mutation.durability.value
     made["associated_cell_count"] = len(cells)
     if isinstance(mutation, Increment | Append) and mutation.nonce is not None:
         made["nonce"] = mutation.nonce
     return made, encode_cells(mutation.row, cells)
+
+
+def _attributes(mutation: Simple) -> list[dict[str, Any]]:
+    made: list[dict[str, Any]] = []
+    if isinstance(mutation, Put) and mutation.ttl_ms is not None:
+        made.append({"name": _TTL, "value": mutation.ttl_ms.to_bytes(_AMOUNT_BYTES, "big")})
+    if isinstance(mutation, Put | Delete) and mutation.cluster_ids:
+        ids = b"".join([one.bytes for one in mutation.cluster_ids])
+        made.append({"name": _CLUSTER_IDS, "value": _COUNT.pack(len(mutation.cluster_ids)) + ids})
+    return made
 
 
 def _amount(amount: int) -> bytes:
@@ -132,10 +149,11 @@ def _made(kind: int, row: bytes, cells: list[Cell], message: Mapping[str, Any]) 
         raise MutationError(f"a mutation of the unknown durability {message['durability']}")
     match kind:
         case messages.MUTATE_PUT:
-            return Put(row, tuple(cells), durability, _ttl_from(message))
+            return Put(row, tuple(cells), durability, _ttl_from(message), _cluster_ids_from(message))
         case messages.MUTATE_DELETE:
             markers = tuple(cell._replace(column=cell.family) if cell.type in _OF_FAMILY else cell for cell in cells)
-            return Delete(row, markers, _time_from(message, LATEST_TIMESTAMP), durability)
+            time = _time_from(message, LATEST_TIMESTAMP)
+            return Delete(row, markers, time, durability, _cluster_ids_from(message))
         case messages.MUTATE_INCREMENT:
             amounts = tuple((cell.column, _amount_from(cell.value)) for cell in cells)
             return Increment(row, amounts, durability, _nonce_from(message))
@@ -150,9 +168,24 @@ def _nonce_from(message: Mapping[str, Any]) -> int | None:
     return message.get("nonce") or None
 
 
+def _attribute_from(message: Mapping[str, Any], name: str) -> bytes | None:
+    return next((one.get("value", b"") for one in message.get("attribute", ()) if one["name"] == name), None)
+
+
 def _ttl_from(message: Mapping[str, Any]) -> int | None:
-    found = (one.get("value", b"") for one in message.get("attribute", ()) if one["name"] == _TTL)
-    return next((int.from_bytes(value, "big") for value in found), None)
+    value = _attribute_from(message, _TTL)
+    return None if value is None else int.from_bytes(value, "big")
+
+
+def _cluster_ids_from(message: Mapping[str, Any]) -> tuple[UUID, ...]:
+    value = _attribute_from(message, _CLUSTER_IDS)
+    if value is None:
+        return ()
+    count = _COUNT.unpack_from(value)[0] if len(value) >= _COUNT.size else -1
+    if count < 0 or len(value) != _COUNT.size + count * _UUID_BYTES:
+        raise MutationError(f"the attribute {_CLUSTER_IDS} has {len(value)} bytes, which do not fit its count, {count}")
+    starts = range(_COUNT.size, len(value), _UUID_BYTES)
+    return tuple(UUID(bytes=value[start : start + _UUID_BYTES]) for start in starts)
 
 
 def _amount_from(value: bytes) -> int:

@@ -2,6 +2,7 @@
 
 import socket
 from collections.abc import Iterator
+from uuid import UUID
 
 import pytest
 
@@ -162,6 +163,25 @@ def test_put_of_a_negative_time_is_refused_and_later_puts_are_seen(front: Front,
     assert exception["do_not_retry"] is False
     assert "Timestamp cannot be negative. ts=-1" in exception["stack_trace"]
     assert answer.cells == encode_cells(b"good", [Cell(b"f:q", 7, b"v")])
+
+
+@pytest.mark.parametrize("is_multi", [False, True], ids=["Mutate", "Multi"])
+def test_cluster_ids_of_a_replicated_change_reach_the_log(front: Front, cluster: FakeCluster, is_multi: bool) -> None:
+    """Without them a change would go back to the cluster that it came from."""
+    ids = (UUID(int=7), UUID(int=8))
+    row = b"replicated %d" % is_multi
+    name, port = place_of(front, row)
+    region = {"type": 1, "value": name}
+    mutation, cells = mutation_message(Put(row, (Cell(b"f:q", 7, b"v"),), cluster_ids=ids))
+    if is_multi:
+        action = {"region": region, "action": [{"index": 0, "mutation": mutation}]}
+        param = encode(messages.MULTI_REQUEST, {"regionAction": [action]})
+    else:
+        param = encode(messages.MUTATE_REQUEST, {"region": region, "mutation": mutation})
+    with Client(port, "ClientService") as client:
+        assert client.call("Multi" if is_multi else "Mutate", param, cells).exception is None
+    entries = [entry for server in cluster.servers_by_host.values() for entry in server.wal.entries()]
+    assert [entry.cluster_ids for entry in entries if (row, Cell(b"f:q", 7, b"v")) in entry.edits] == [ids]
 
 
 @pytest.mark.parametrize("is_multi", [False, True], ids=["Mutate", "Multi"])

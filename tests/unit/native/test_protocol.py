@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tracemalloc
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -419,6 +420,9 @@ def test_straight_scan_answer_says_what_the_table_says(values: dict[str, Any]) -
         ),
         Put(b"r", (Cell(b"cf:a", 7, b"v"),), ttl_ms=86_400_000),
         Put(b"r", (Cell(b"cf:a", 7, b"v"),), Durability.ASYNC_WAL, 1),
+        Put(b"r", (Cell(b"cf:a", 7, b"v"),), cluster_ids=(UUID(int=1 << 127), UUID(int=5))),
+        Put(b"r", (Cell(b"cf:a", 7, b"v"),), ttl_ms=1, cluster_ids=(UUID(int=1),)),
+        Delete(b"r", cluster_ids=(UUID(int=1),)),
         Increment(b"r", ((b"cf:n", -5), (b"cf:m", 2**62)), nonce=2**63 + 1),
         Append(b"r", ((b"cf:a", b"tail"),), Durability.SYNC_WAL),
     ],
@@ -492,6 +496,25 @@ def test_family_without_a_qualifier_is_deleted_as_a_family() -> None:
     delete, _ = mutations.mutation_from(message, cells, 0)
     assert isinstance(delete, Delete)
     assert delete.cells == (Cell(b"cf", 5, b"", CellType.DELETE_FAMILY),)
+
+
+def test_cluster_ids_are_written_as_by_the_java_client() -> None:
+    """Mutation.setClusterIds: an int, then the most and the least significant long of each id."""
+    message, _ = mutations.mutation_message(Delete(b"r", cluster_ids=(UUID(int=(7 << 64) + 9),)))
+    value = bytes.fromhex("00000001 0000000000000007 0000000000000009")
+    assert message["attribute"] == [{"name": "_cs.id", "value": value}]
+
+
+@pytest.mark.parametrize("value", ["", "0000", "ffffffff", "00000001", "00000001" + "00" * 17, "00000000" + "00" * 16])
+def test_cluster_ids_that_are_cut_off_are_refused(value: str) -> None:
+    """Read as "none", the change would be sent back to the cluster that it came from."""
+    message = {
+        "row": b"r",
+        "mutate_type": messages.MUTATE_DELETE,
+        "attribute": [{"name": "_cs.id", "value": bytes.fromhex(value)}],
+    }
+    with pytest.raises(ProtocolError, match=r"_cs\.id"):
+        mutations.mutation_from(message, b"", 0)
 
 
 def test_impossible_mutations_are_refused() -> None:
