@@ -75,7 +75,7 @@ class ClusterConfig:
     moved_memory_s: float = 120.0  # HRegionServer.TIMEOUT_REGION_MOVED
     memstore_global_bytes: int = 1024 * 1024 * 1024  # hbase.regionserver.global.memstore.size: 0.4 of a 2.5 GB heap
     wal_roll_entries: int = 10_000  # a log file this long is closed; one that is flushed goes to the archive
-    old_wal_ttl_s: float = 0.0  # hbase.master.logcleaner.ttl (HBase: 600 s; nobody reads old logs here yet)
+    old_wal_ttl_s: float = 0.0  # hbase.master.logcleaner.ttl (HBase: 600 s; here only queues read old logs)
     storage: StorageConfig = field(default_factory=StorageConfig)
 
     # -- the network ------------------------------------------------------------------------------------------

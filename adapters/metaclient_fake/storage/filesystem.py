@@ -7,7 +7,7 @@ secondary may still be reading them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import TypeVar
@@ -101,6 +101,8 @@ class FileSystem:
         #: moves to the archive.
         self._wal_files: dict[str, WalFile] = {}
         self._old_wals: list[WalFile] = []
+        #: Returns the names of the log files that replication queues need. Replaced by the owner of the queues.
+        self.needed_wals: Callable[[], Container[str]] = frozenset
         self._file_numbers = count(1)  # ``next`` is atomic: regions flush at the same time
 
     def file_name(self) -> str:
@@ -207,14 +209,25 @@ class FileSystem:
     def old_wals(self) -> tuple[WalFile, ...]:
         return tuple(self._old_wals)
 
-    def clean_old_wals(self, now_s: float, ttl_s: float = WAL_TTL_S, needed: Iterable[str] = ()) -> int:
-        """Delete log files archived for longer than ``ttl_s``, except those ``needed`` by replication."""
+    def clean_old_wals(
+        self, now_s: float, ttl_s: float = WAL_TTL_S, is_needed: Callable[[str], bool] | None = None
+    ) -> int:
+        """Delete log files archived for longer than ``ttl_s`` that replication does not need; return their number.
+
+        ``is_needed`` decides by the name of a file; by default :attr:`needed_wals` is asked once, after the expired
+        files are known, so that a file which a queue took over from another one meanwhile is found in one of them.
+        """
         expired: list[WalFile] = []
         for file in list(self._old_wals):
             if file.archived_at_s is None:
                 file.archived_at_s = now_s  # archived since the last cleaning: its time begins now
-            if now_s - file.archived_at_s > ttl_s and file.name not in needed:
+            if now_s - file.archived_at_s > ttl_s:
                 expired.append(file)
+        if not expired:
+            return 0
+        if is_needed is None:
+            is_needed = self.needed_wals().__contains__
+        expired = [file for file in expired if not is_needed(file.name)]
         _remove(self._old_wals, expired)
         for file in expired:
             self._wal_files.pop(file.name, None)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 from urllib.parse import quote
@@ -496,17 +496,21 @@ class Wal:
         self._files = (*old, made)
         self._file = made
         old[-1].close_whole()
-        if self._closed_because is not None:  # the crash may have missed the new file
+        if self._closed_because is not None:  # the crash, and the recovery after it, may have missed the new file
             made.close_torn()
+            self._archive([made])
         done: list[WalFile] = []
         kept: list[WalFile] = []
         for file in old:
             (done if self._is_flushed(file) else kept).append(file)
-        if self.on_archive is not None:
-            for file in done:
-                self.on_archive(file)
+        self._archive(done)
         self._files = (*kept, made)
         return done
+
+    def _archive(self, files: Sequence[WalFile]) -> None:
+        if self.on_archive is not None:
+            for file in files:
+                self.on_archive(file)
 
     def _is_flushed(self, file: WalFile) -> bool:
         flushed = self._flushed

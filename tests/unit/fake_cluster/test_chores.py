@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+
+import pytest
 
 from metaclient.runtime import SimRuntime
 from metaclient_fake.chores import Chore, Chores
@@ -80,3 +83,27 @@ def test_secondary_that_waits_is_looked_at_and_then_nobody_looks(make: Any, runt
     assert not secondaries.are_waiting
     assert looks, "somebody has looked"
     assert began + 1.0 <= looks[-1] < began + 1.2, "until its time had come, and not for longer"
+
+
+@pytest.mark.parametrize("is_needed", [False, True])
+def test_old_log_is_gone_after_the_log_cleaner_s_time_unless_a_queue_needs_it(
+    make: Callable[..., Any], is_needed: bool
+) -> None:
+    world = make(config={"hbase.master.logcleaner.ttl": "5000"})
+    world.create(b"t")
+    world.put(b"t", b"r")
+    server = world.cluster.servers_by_host[world.place(b"t").server.host]
+    file = server.wal.files[-1]
+    assert file.name.startswith(str(server.name).replace(",", "%2C") + ".")
+    filesystem = world.cluster.filesystem
+    if is_needed:
+        filesystem.needed_wals = lambda: {file.name}
+    for region in list(server.regions.values()):
+        region.flush()
+    server.wal.roll()
+    assert file in filesystem.old_wals
+    world.runtime.sleep(4.0)
+    assert file in filesystem.old_wals
+    world.runtime.sleep(4.0)
+    assert (file in filesystem.old_wals) is is_needed
+    assert (filesystem.find_wal_file(file.name) is file) is is_needed

@@ -334,6 +334,57 @@ def test_empty_file_is_archived_and_not_dropped(bench: Bench) -> None:
     assert WalReader(empty).is_at_end
 
 
+def test_log_that_a_queue_needs_outlives_its_time(bench: Bench) -> None:
+    """The question is asked once per cleaning, and only when a file's time is over."""
+    file = bench.wal.files[-1]
+    bench.wal.roll()
+    needed, asked = {file.name}, []
+
+    def needed_now() -> set[str]:
+        asked.append(len(asked))
+        return needed
+
+    bench.filesystem.needed_wals = needed_now
+    assert [bench.filesystem.clean_old_wals(now) for now in (0.0, 600.0)] == [0, 0]
+    assert asked == []
+    assert bench.filesystem.clean_old_wals(601.0) == 0
+    assert (bench.filesystem.find_wal_file(file.name), asked) == (file, [0])
+    needed.clear()
+    assert bench.filesystem.clean_old_wals(602.0) == 1
+    assert bench.filesystem.find_wal_file(file.name) is None
+
+
+def test_log_whose_name_is_needed_is_kept_by_a_question_of_the_caller(bench: Bench) -> None:
+    bench.wal.roll()
+    bench.wal.roll()
+    first, second = bench.filesystem.old_wals
+    bench.filesystem.clean_old_wals(0.0)
+    assert bench.filesystem.clean_old_wals(701.0, is_needed=lambda name: name == second.name) == 1
+    assert bench.filesystem.old_wals == (second,)
+    assert bench.filesystem.find_wal_file(first.name) is None
+
+
+def test_file_of_a_roll_that_meets_the_recovery_is_closed_and_archived(
+    bench: Bench, regions: tuple[Region, Region]
+) -> None:
+    """The log is fenced, split and deleted between the announcement of the new file and its first entry.
+
+    A replication queue names the new file: it must be found, and its reader must come to the end.
+    """
+
+    def recover(made: WalFile) -> None:
+        bench.wal.fence()
+        bench.filesystem.delete_wal(bench.wal.name)
+
+    old = bench.wal.files[-1]
+    bench.wal.on_roll.append(recover)
+    bench.wal.roll()
+    made = bench.wal.files[-1]
+    assert made is not old
+    assert WalReader(made).is_at_end
+    assert sorted(file.name for file in bench.filesystem.old_wals) == sorted([old.name, made.name])
+
+
 def test_roll_that_meets_the_recovery_of_its_server_archives_each_file_once(
     bench: Bench, regions: tuple[Region, Region]
 ) -> None:
