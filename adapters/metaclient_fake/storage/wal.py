@@ -252,7 +252,7 @@ class WalFile:
         self.is_closed = True
         kept = {edits: edits.synced for edits in self._all_edits()}
         end = self._ends.setdefault(None, FileEnd(len(self.order), kept))
-        return end.slots - sum(kept.values()) if end.kept is kept else 0
+        return end.slots - len(self) if end.kept is kept else 0
 
     def take_archiving(self) -> bool:
         """Return True for the first caller only: the caller must archive the file."""
@@ -263,11 +263,15 @@ class WalFile:
         return True
 
     def durable(self, edits: RegionEdits) -> int:
-        """Return how many entries of one region are durable."""
+        """Return how many entries of one region are durable. The cost is a walk over ``order`` if the file is closed.
+
+        A writer that was interrupted may have added an entry to ``edits`` that is not in ``order`` before the end.
+        """
         end = self.end
         if end is None:
             return edits.synced
-        return len(edits.entries) if end.kept is None else end.kept.get(edits, 0)
+        contained = self.order[: end.slots].count(edits)
+        return contained if end.kept is None else min(contained, end.kept.get(edits, 0))
 
     @property
     def durable_size(self) -> int:
