@@ -39,6 +39,7 @@ from metaclient.model import (
 from metaclient.runtime import Task
 from metaclient_fake.network.call import Call, Station
 from metaclient_fake.network.handlers import ONCE, Handler, Handlers
+from metaclient_fake.network.network import party_of
 from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.server.scanners import ScannerHandle
@@ -55,7 +56,7 @@ _META_REGION = keys.meta_region_name()
 
 
 class FakeBackend:
-    """One client of one cluster; several may share a cluster. ``party`` is its name in partitions and faults.
+    """One client of one cluster; several may share a cluster. ``party`` is its name inside of the cluster.
 
     It has more than 30 methods because it implements the whole SPI of backends, most of them in a line or two.
     """
@@ -65,7 +66,7 @@ class FakeBackend:
 
     def __init__(self, cluster: FakeCluster, *, party: str = "client", owns_cluster: bool = False) -> None:
         self.cluster = cluster
-        self.party = party
+        self.party = party_of(cluster.name, party)
         self.is_closed = False
         self._owns_cluster = owns_cluster
         self._servers = cluster.servers_by_host

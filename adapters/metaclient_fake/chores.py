@@ -140,7 +140,7 @@ class Sessions:
 
     def _is_heard(self, server: RegionServer) -> bool:
         is_alive = server.is_running or (server.is_hung and server.keeps_session_while_paused)
-        return is_alive and not self._network.is_cut(server.party, REGISTRY)
+        return is_alive and not self._network.is_cut(server.party, self._network.party(REGISTRY))
 
     def _hear(self, server: RegionServer, now: float) -> None:
         if self._is_dead(server.name):

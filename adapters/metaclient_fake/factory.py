@@ -28,7 +28,7 @@ from metaclient_fake.config.cluster import ClusterConfig, honoured_names, neares
 __all__ = ["backend_factory", "close_named_clusters", "named_cluster"]
 
 SCHEME = "fake"
-_SIZES = ("servers", "seed")
+_SIZES: Mapping[str, int] = {"servers": 5, "seed": 0}
 
 
 class _Given(NamedTuple):
@@ -96,8 +96,9 @@ def close_named_clusters() -> None:
 
 def _made(query: str, runtime: Runtime | None, properties: Mapping[str, str]) -> FakeCluster:
     settings = _parsed(query)
-    sizes = {name: _size(name, settings.pop(name)) for name in _SIZES if name in settings}
-    return FakeCluster(runtime=runtime, config=ClusterConfig.of(properties).replace(**settings), **sizes)
+    servers, seed = (_size(name, settings.pop(name, str(default))) for name, default in _SIZES.items())
+    config = ClusterConfig.of(properties).replace(**settings)
+    return FakeCluster(servers, seed=seed, runtime=runtime, config=config)
 
 
 def _parsed(query: str) -> dict[str, str]:

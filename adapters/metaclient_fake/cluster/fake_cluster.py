@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
-from uuid import NAMESPACE_URL, uuid5
 from weakref import ref
 
 from metaclient import keys
@@ -24,6 +23,7 @@ from metaclient.wording import counted
 from metaclient_fake.backend import FakeBackend
 from metaclient_fake.chores import Chores, Sessions
 from metaclient_fake.cluster.housekeeping import Housekeeping
+from metaclient_fake.cluster.identity import checked_name, cluster_key, made_cluster_id
 from metaclient_fake.cluster.names import Names
 from metaclient_fake.cluster.peers import ClusterPeers
 from metaclient_fake.cluster.regions import Regions, Rows
@@ -37,7 +37,7 @@ from metaclient_fake.inherited import PartOfParent
 from metaclient_fake.master.master import Master
 from metaclient_fake.master.region_states import RegionNode
 from metaclient_fake.network.handlers import Handlers
-from metaclient_fake.network.network import REGISTRY, Network
+from metaclient_fake.network.network import CLIENT, Network
 from metaclient_fake.region_replication import Sink
 from metaclient_fake.region_replication.observation import observe
 from metaclient_fake.server.region_server import RegionServer
@@ -77,6 +77,9 @@ class FakeCluster:
     ``config`` is a mapping of our settings or of HBase's properties, or a :class:`ClusterConfig`; the argument
     ``meta_replicas`` goes before its ``hbase.meta.replica.count``.
 
+    ``network=other.network`` puts the cluster beside another one, on the same network and runtime. It then needs a
+    ``name``: its parties are ``NAME/rs1``, ``NAME/master``, ... in partitions and faults, and ``NAME`` is all of them.
+
     It has more than 30 methods because it is the one handle that tests hold: each forwards to the part that does the
     work, in a line or two.
 
@@ -95,6 +98,9 @@ class FakeCluster:
         seed: int = 0,
         runtime: Runtime | None = None,
         config: ClusterConfig | Mapping[str, object] | None = None,
+        *,
+        network: Network | None = None,
+        name: str = "",
     ) -> None:
         if servers < 1 or (meta_replicas is not None and meta_replicas < 1):
             raise ConfigError(f"servers and meta_replicas must be at least 1, got {servers} and {meta_replicas}")
@@ -108,13 +114,17 @@ class FakeCluster:
         self.inside.__dict__ = self.__dict__
         #: For callers that get ConnectionClosed.
         self.closing = Closing()
-        self._owns_runtime = runtime is None
-        self.runtime: Runtime = ThreadRuntime(seed=seed, name="fake-hbase") if runtime is None else runtime
-        self.config = settings.settled(isinstance(self.runtime, SimRuntime))
-        self.network = Network(self.runtime, self.config.latency_s_min or 0.0, self.config.latency_s_max or 0.0)
+        self.name = checked_name(name)
+        #: By this key a replication peer of another cluster finds the cluster (:meth:`Network.cluster`).
+        self.cluster_key = cluster_key(name)
+        self._join_network(network, runtime, seed, settings)
+        #: As the cluster id in HBase's root directory: each cluster has another one.
+        self.cluster_id = made_cluster_id(self.runtime, seed, name)
         self.filesystem = FileSystem()
-        self.registry = Registry(self.runtime, self.config.registry_lag_s)
-        self.registry_handlers = Handlers(self.runtime, self.config.handlers, self.config.call_queue_max, REGISTRY)
+        self.registry = Registry(self.runtime, self.network, self.config.registry_lag_s)
+        self.registry_handlers = Handlers(
+            self.runtime, self.config.handlers, self.config.call_queue_max, self.registry.party
+        )
         self.master = Master(self.runtime, self.config, self.network, self.filesystem, self.registry)
         self.sessions = Sessions(
             self.runtime,
@@ -133,13 +143,34 @@ class FakeCluster:
         self.runtime.on_fork(self._leave_to_parent)
         for _ in range(servers):
             self._servers.add()
-        #: As the cluster id in HBase's root directory: each cluster has another one.
-        self.cluster_id = str(uuid5(NAMESPACE_URL, f"fake:{seed}:{self._servers.last_start_code}"))
         self.master.start(self.config.meta_replicas)
         self._chores.start()
         self._tables.let_replicas_open(is_start=True)
         observe(self)
+        self.network.join(self.inside)
         self._is_closed = False
+
+    def _join_network(
+        self, network: Network | None, runtime: Runtime | None, seed: int, settings: ClusterConfig
+    ) -> None:
+        """Set the runtime, the settings and the network: new ones, or those of other clusters."""
+        if network is None:
+            self.runtime = runtime or ThreadRuntime(seed=seed, name="fake-hbase")
+        else:
+            if network.is_closed:
+                raise ConfigError("the cluster of this network is closed: take the network of an open one")
+            if runtime is not None and runtime is not network.runtime:
+                raise ConfigError("clusters on one network have one runtime: leave out runtime=")
+            self.runtime = network.runtime
+        self.config = settings.settled(isinstance(self.runtime, SimRuntime))
+        self.network = Network(
+            self.runtime,
+            self.config.latency_s_min or 0.0,
+            self.config.latency_s_max or 0.0,
+            name=self.name,
+            shared_with=network,
+            owns_runtime=runtime is None,
+        )
 
     def _make_parts(self) -> None:
         runtime, config, master, by_host = self.runtime, self.config, self.master, self.servers_by_host
@@ -163,7 +194,7 @@ class FakeCluster:
             peers=self.peers,
         )
         self.network.on_change(self._servers.update_quick)
-        self._names = Names(master, by_host)
+        self._names = Names(self.network, master, by_host)
         self._tables = TableAdmin(runtime, config, master, self._servers)
         self._regions = Regions(config, master, self._names, self._servers)
         self._replication = Replication(runtime, config.replication, master, by_host, self.peers.flush_primary_of)
@@ -238,12 +269,12 @@ class FakeCluster:
         if self.front is not None:
             self.front.close()
         self._chores.stop()
-        self.network.close()
+        closes_runtime = self.network.close()
+        self.master.handlers.close()
+        self.registry_handlers.close()
         for server in self.servers_by_host.values():
-            server.handlers.close()
-            server.meta_handlers.close()
-            server.replication.close_all()
-        if self._owns_runtime:
+            server.disconnect()
+        if closes_runtime:
             self.runtime.close()
 
     def __del__(self) -> None:
@@ -257,7 +288,7 @@ class FakeCluster:
 
     def backend(self, client: str = "") -> FakeBackend:
         """Return the SPI on this cluster; ``client`` names it for partitions, as ``client/NAME``."""
-        return FakeBackend(self, party=f"client/{client}" if client else "client")
+        return FakeBackend(self, party=f"{CLIENT}/{client}" if client else CLIENT)
 
     def connect(self, *, client: str = "", **options: object) -> Connection:
         """Return a connection to this cluster, on its runtime; options as for ``metaclient.connect``."""
@@ -360,11 +391,14 @@ class FakeCluster:
         found.update_quick()
 
     def partition(self, one: str, other: str) -> None:
-        """Cut the wire between two parties: servers, ``client``, ``client/NAME``, ``master``, ``registry``, ``*``."""
+        """Cut the wire between two parties: servers, ``client``, ``client/NAME``, ``master``, ``registry``, ``*``.
+
+        A party of another cluster on the network has its name in front (``west/rs1``); ``west`` is all of ``west``.
+        """
         self.network.partition(self.party_named(one), self.party_named(other))
 
     def heal(self) -> None:
-        """End all partitions, losses and delays."""
+        """End all partitions, losses and delays, of all clusters on the network."""
         self.network.heal()
 
     def meta_server(self, replica_id: int = 0) -> str:
@@ -469,7 +503,7 @@ class FakeCluster:
         return self._names.server_named(name)
 
     def party_named(self, name: str) -> str:
-        """Return a server's host, or the name of another party of the network."""
+        """Return the name on the network of a server or of another party."""
         return self._names.party_named(name)
 
     def node_named(self, name: str | bytes | RegionInfo, replica_id: int = 0) -> RegionNode:

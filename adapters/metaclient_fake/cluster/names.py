@@ -9,7 +9,7 @@ from metaclient.model import META_TABLE, RegionInfo, ServerName
 from metaclient_fake.config.cluster import nearest
 from metaclient_fake.master.master import Master
 from metaclient_fake.master.region_states import RegionNode
-from metaclient_fake.network.network import EVERYBODY, MASTER, REGISTRY
+from metaclient_fake.network.network import CLIENT, EVERYBODY, MASTER, REGISTRY, Network
 from metaclient_fake.server.region_server import RegionServer
 
 __all__ = ["Names"]
@@ -18,26 +18,37 @@ __all__ = ["Names"]
 class Names:
     """The names of one cluster. An unknown name raises RequestRefused with the nearest known one."""
 
-    def __init__(self, master: Master, servers_by_host: Mapping[str, RegionServer]) -> None:
+    def __init__(self, network: Network, master: Master, servers_by_host: Mapping[str, RegionServer]) -> None:
+        self._network = network
         self._master = master
         self._servers_by_host = servers_by_host
 
     def server_named(self, name: str | ServerName) -> RegionServer:
         """Return the present incarnation of a server by host, address or full name."""
         text = str(name)
-        host = text.partition(",")[0].partition(":")[0]
+        own = self._network.party("")
+        host = text.removeprefix(own).partition(",")[0].partition(":")[0]
         found = self._servers_by_host.get(host)
         if found is None:
             raise RequestRefused(f"there is no server {text!r}{nearest(text, list(self._servers_by_host))}")
         return found
 
     def party_named(self, name: str) -> str:
-        """Return a server's host, or the name of another party of the network."""
-        if name in (EVERYBODY, MASTER, REGISTRY, "client") or name.startswith("client/"):
+        """Return the name on the network of a party: of this cluster, or of another one with its name in front.
+
+        The name of a cluster stands for all of its parties, ``*`` for the parties of all clusters.
+        """
+        if name == EVERYBODY:
             return name
+        head, slash, rest = name.partition("/")
+        named = next((cluster for cluster in self._network.clusters() if cluster.name == head), None)
+        if named is not None:
+            return named.party_named(rest) if slash else head
+        if name in (MASTER, REGISTRY, CLIENT) or head == CLIENT:
+            return self._network.party(name)
         if name == "zookeeper":
-            return REGISTRY
-        return self.server_named(name).host
+            return self._network.party(REGISTRY)
+        return self.server_named(name).party
 
     def node_named(self, name: str | bytes | RegionInfo, replica_id: int = 0) -> RegionNode:
         """Return a copy of a region by encoded name, full name, or ``hbase:meta``."""

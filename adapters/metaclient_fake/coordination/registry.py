@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from metaclient.model import MetaReplica, ServerName
 from metaclient.runtime import Runtime
+from metaclient_fake.network.network import REGISTRY, Network
 
 __all__ = ["Registry"]
 
@@ -16,12 +17,12 @@ __all__ = ["Registry"]
 class Registry:
     """The locations that clients see, and those that they will see. Snapshots are replaced, under ``_lock``."""
 
-    party = "registry"
-    is_listening = True
     is_hung = False
 
-    def __init__(self, runtime: Runtime, lag_s: float) -> None:
+    def __init__(self, runtime: Runtime, network: Network, lag_s: float) -> None:
         self._runtime = runtime
+        self._network = network
+        self.party = network.party(REGISTRY)
         self._lock = runtime.lock()
         self.lag_s = lag_s
         self._truth: dict[int, ServerName | None] = {}
@@ -73,6 +74,10 @@ class Registry:
             return self._published
 
     # -- as the target of a call -------------------------------------------------------------------------------
+
+    @property
+    def is_listening(self) -> bool:
+        return not self._network.is_closed
 
     def check_running(self) -> None:
         pass

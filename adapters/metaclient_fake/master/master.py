@@ -63,8 +63,6 @@ class TableRecord:
 class Master:
     """The active master; in the network it is both a ``Caller`` and a ``Station``."""
 
-    party = MASTER
-    is_listening = True
     is_hung = False
 
     def __init__(
@@ -78,12 +76,13 @@ class Master:
         self.runtime = runtime
         self.config = config
         self.network = network
+        self.party = network.party(MASTER)
         self.filesystem = filesystem
         self.registry = registry
         self.procedure_lock = runtime.lock()
         self.meta_lock = runtime.lock()
         self.lock = runtime.lock()
-        self.handlers = Handlers(runtime, config.handlers, config.call_queue_max, MASTER)
+        self.handlers = Handlers(runtime, config.handlers, config.call_queue_max, self.party)
         self.states = RegionStates()
         self.tables: dict[bytes, TableRecord] = {}
         self.namespaces: list[bytes] = [b"default", b"hbase"]
@@ -101,6 +100,10 @@ class Master:
     @property
     def is_closed(self) -> bool:
         return self.network.is_closed
+
+    @property
+    def is_listening(self) -> bool:
+        return not self.network.is_closed
 
     def check_running(self) -> None:
         pass

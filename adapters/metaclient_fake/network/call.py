@@ -210,7 +210,7 @@ class Call(Generic[T]):
         if station.is_hung:
             self._wait_for_wake_up("it stopped answering in the middle of the call")
         if not station.is_listening:
-            raise ServerUnreachable(f"connection reset by {station.party}", may_have_applied=self._is_write)
+            raise self._reset()
 
     def _hand_over(self, handler: Handler) -> None:
         """Let the server finish the call in a task of its own, because the caller's deadline has passed."""
@@ -267,7 +267,7 @@ class Call(Generic[T]):
         if delay and not self._sleep(delay):
             raise self._timeout("the answer is still on its way", may_have_applied=self._is_write)
         if not self._station.is_listening:
-            raise ServerUnreachable(f"connection reset by {source}", may_have_applied=self._is_write)
+            raise self._reset()
 
     def _delay(self, source: str, target: str, *, cut: str, lost: str) -> float:
         """Return the delay of a message. Wait while a partition holds it; a lost one waits for the deadline."""
@@ -310,9 +310,15 @@ class Call(Generic[T]):
     def _timeout(self, why: str, *, may_have_applied: bool = False) -> CallTimeout:
         return CallTimeout(f"{self._station.party} did not answer in time: {why}", may_have_applied=may_have_applied)
 
+    def _reset(self) -> MetaClientError:
+        """Return the error for a server that is gone: it died, or its cluster was closed."""
+        if self._is_over():
+            return ConnectionClosed("the connection was closed during the call")
+        return ServerUnreachable(f"connection reset by {self._station.party}", may_have_applied=self._is_write)
+
     def _dropped(self) -> MetaClientError:
         if not self._station.is_listening:
-            return ServerUnreachable(f"connection reset by {self._station.party}", may_have_applied=self._is_write)
+            return self._reset()
         return self._timeout("the call waited in its queue until the deadline and was dropped")
 
 

@@ -1,8 +1,12 @@
 """Decides which party reaches which: latency, partitions; lost, delayed, reordered and repeated messages.
 
-A party is a name: a server's host (``rs1``), ``master``, ``registry``, ``client`` or ``client/NAME``. A pattern is a
-party, a group (``client`` stands for every ``client/...``) or ``*``. Faults are symmetric only where they say so: a
-partition cuts both ways unless it is said to be one-way, a rule for messages goes one way.
+A party is a name: a server's host (``rs1``), ``master``, ``registry``, ``client`` or ``client/NAME``. The parties of a
+cluster with a name carry it in front: ``west/rs1``, ``west/client/NAME``. A pattern is a party, a group (``client``
+stands for every ``client/...``, ``west`` for every ``west/...``) or ``*``. Faults are symmetric only where they say so:
+a partition cuts both ways unless it is said to be one-way, a rule for messages goes one way.
+
+Several clusters can share one network. Each has its own :class:`Network` object, made with ``shared_with=``: faults set
+at any of them hold for all, and each is closed alone. A call uses the object of its caller's cluster, with its latency.
 
 The network also owns the one condition on which callers wait (:attr:`Network.changed`): it is notified at every change
 of a fault or of a server's state, so that no caller polls.
@@ -11,15 +15,29 @@ of a fault or of a server's state, so that no caller polls.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
-from metaclient.runtime import Runtime
+from metaclient.errors import ConfigError
+from metaclient.runtime import Condition, Runtime
 
-__all__ = ["EVERYBODY", "MASTER", "REGISTRY", "MessageRule", "Network", "Partition", "matches"]
+__all__ = [
+    "CLIENT",
+    "EVERYBODY",
+    "MASTER",
+    "REGISTRY",
+    "Member",
+    "MessageRule",
+    "Network",
+    "Partition",
+    "matches",
+    "party_of",
+]
 
 EVERYBODY = "*"
 MASTER = "master"
 REGISTRY = "registry"
+CLIENT = "client"
 
 
 def matches(pattern: str, party: str) -> bool:
@@ -29,6 +47,15 @@ def matches(pattern: str, party: str) -> bool:
     (True, True, False)
     """
     return pattern in (EVERYBODY, party) or party.startswith(pattern + "/")
+
+
+def party_of(cluster: str, name: str) -> str:
+    """Return the name on the network of a party of a cluster.
+
+    >>> party_of("west", "rs1"), party_of("", "rs1")
+    ('west/rs1', 'rs1')
+    """
+    return f"{cluster}/{name}" if cluster else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,72 +89,163 @@ class Partition:
         return not self.is_one_way and matches(self.one, target) and matches(self.other, source)
 
 
-class Network:
-    """The wires. Reading is lock-free (snapshots are replaced); changing goes under :attr:`changed`."""
+class Member(Protocol):
+    """A cluster of the network."""
 
-    def __init__(self, runtime: Runtime, latency_s_min: float, latency_s_max: float) -> None:
-        self._runtime = runtime
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def cluster_key(self) -> str: ...
+
+    @property
+    def cluster_id(self) -> str: ...
+
+    def party_named(self, name: str) -> str:
+        """Return a party of this cluster by its name inside of it; RequestRefused names the nearest known one."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Shared:
+    """What the networks of several clusters have in common. Guarded by ``changed``."""
+
+    changed: Condition
+    #: True if the last cluster that leaves the network closes the runtime.
+    owns_runtime: bool
+    partitions: tuple[Partition, ...] = ()
+    rules: tuple[MessageRule, ...] = ()
+    networks: tuple[Network, ...] = ()
+    members: dict[str, Member] = field(default_factory=dict)
+
+
+class Network:
+    """The wires of one cluster. Reading is lock-free (snapshots are replaced); changing goes under :attr:`changed`."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        latency_s_min: float,
+        latency_s_max: float,
+        *,
+        name: str = "",
+        shared_with: Network | None = None,
+        owns_runtime: bool = False,
+    ) -> None:
+        self.runtime = runtime
+        #: The name of the cluster; without one, its parties have no prefix.
+        self.name = name
         self._latency_s = (latency_s_min, max(latency_s_min, latency_s_max))
-        self._partitions: tuple[Partition, ...] = ()
-        self._rules: tuple[MessageRule, ...] = ()
         self._listeners: list[Callable[[], None]] = []
-        self.changed = runtime.condition()
+        self._shared: _Shared = (
+            _Shared(runtime.condition(), owns_runtime) if shared_with is None else shared_with._shared
+        )
+        self.changed = self._shared.changed
         self.is_closed = False
+        self._cluster_key = ""
+        if shared_with is None:
+            self._add()
+        else:
+            with self.changed:
+                self._add()
+
+    def _add(self) -> None:
+        if any(other.name == self.name for other in self._shared.networks):
+            shown = f"named {self.name!r}" if self.name else "without a name"
+            raise ConfigError(f"the network has a cluster {shown} already: give this one another name (name=...)")
+        self._shared.networks += (self,)
+        self._take_faults()
+
+    def _take_faults(self) -> None:
+        """Copy the faults into attributes of this object: every message reads them."""
+        self._partitions, self._rules = self._shared.partitions, self._shared.rules
         #: Each message asks these before it asks whether it is concerned.
-        self.has_partitions = self.has_rules = False
-        self.is_quiet = self._computed_quiet()
+        self.has_partitions, self.has_rules = bool(self._partitions), bool(self._rules)
+        has_faults = self.has_partitions or self.has_rules
+        self.is_quiet = not has_faults and self._latency_s[1] == 0.0 and not self.is_closed
 
     def on_change(self, listener: Callable[[], None]) -> None:
         """Call it after every change of the faults (servers keep a flag for their fast path)."""
         self._listeners.append(listener)
+
+    def party(self, name: str) -> str:
+        """Return the name on the network of a party of this cluster."""
+        return party_of(self.name, name)
+
+    # -- clusters ----------------------------------------------------------------------------------------------
+
+    def join(self, cluster: Member) -> None:
+        """Make the cluster of this object known to the others, under its cluster key."""
+        self._cluster_key = cluster.cluster_key
+        self._shared.members[cluster.cluster_key] = cluster
+
+    def cluster(self, key: str) -> Member | None:
+        """Return the open cluster with this cluster key (``west:2181:/hbase``); None if the network has none."""
+        return self._shared.members.get(key)
+
+    def clusters(self) -> tuple[Member, ...]:
+        """Return the open clusters of the network, in the order in which they joined it."""
+        return tuple(self._shared.members.values())
 
     # -- faults ------------------------------------------------------------------------------------------------
 
     def partition(self, one: str, other: str, *, is_one_way: bool = False) -> Partition:
         """Cut the wire between two; what this returns can be mended alone, ``heal`` mends all."""
         made = Partition(one, other, is_one_way)
-        self._swap(partitions=(*self._partitions, made))
+        self._swap(partitions=lambda old: (*old, made))
         return made
 
     def mend(self, partition: Partition) -> None:
-        self._swap(partitions=tuple(kept for kept in self._partitions if kept is not partition))
+        self._swap(partitions=lambda old: tuple(kept for kept in old if kept is not partition))
 
     def add_rule(self, rule: MessageRule) -> None:
-        self._swap(rules=(*self._rules, rule))
+        self._swap(rules=lambda old: (*old, rule))
 
     def remove_rule(self, rule: MessageRule) -> None:
-        self._swap(rules=tuple(kept for kept in self._rules if kept is not rule))
+        self._swap(rules=lambda old: tuple(kept for kept in old if kept is not rule))
 
     def heal(self) -> None:
-        """Forget all partitions and rules; calls that wait for the other side go on."""
-        self._swap(partitions=(), rules=())
+        """Forget all partitions and rules, of all clusters; calls that wait for the other side go on."""
+        self._swap(partitions=lambda _: (), rules=lambda _: ())
 
-    def close(self) -> None:
-        self.is_closed = True
-        self.is_quiet = False  # no call takes the direct path any more
-        for listener in self._listeners:
-            listener()
-        self.announce()
+    def close(self) -> bool:
+        """Leave the network: calls of this cluster end. Return True if its runtime is to be closed, too.
+
+        That is so if the network owns the runtime and no other cluster uses the network.
+        """
+        shared = self._shared
+        with self.changed:
+            self.is_closed = True
+            self.is_quiet = False  # no call takes the direct path any more
+            shared.members.pop(self._cluster_key, None)
+            shared.networks = tuple(other for other in shared.networks if other is not self)
+            closes_runtime = shared.owns_runtime and not shared.networks
+            self.changed.notify_all()
+        self._call_listeners()
+        return closes_runtime
 
     def _swap(
         self,
         *,
-        partitions: tuple[Partition, ...] | None = None,
-        rules: tuple[MessageRule, ...] | None = None,
+        partitions: Callable[[tuple[Partition, ...]], tuple[Partition, ...]] | None = None,
+        rules: Callable[[tuple[MessageRule, ...]], tuple[MessageRule, ...]] | None = None,
     ) -> None:
+        shared = self._shared
         with self.changed:
             if partitions is not None:
-                self._partitions = partitions
+                shared.partitions = partitions(shared.partitions)
             if rules is not None:
-                self._rules = rules
-            self.has_partitions, self.has_rules = bool(self._partitions), bool(self._rules)
-            self.is_quiet = self._computed_quiet()
-        for listener in self._listeners:
-            listener()
+                shared.rules = rules(shared.rules)
+            networks = shared.networks
+            for network in networks:
+                network._take_faults()
+        for network in networks:
+            network._call_listeners()
         self.announce()
 
-    def _computed_quiet(self) -> bool:
-        return not self._partitions and not self._rules and self._latency_s[1] == 0.0
+    def _call_listeners(self) -> None:
+        for listener in self._listeners:
+            listener()
 
     # -- questions ---------------------------------------------------------------------------------------------
 
@@ -138,14 +256,14 @@ class Network:
     def message_delay(self, source: str, target: str) -> float | None:
         """Return the delay of one message in seconds; None when the message is lost."""
         low, high = self._latency_s
-        delay = low if high == low else low + (high - low) * self._runtime.rng.random()  # uniform(), without its call
+        delay = low if high == low else low + (high - low) * self.runtime.rng.random()  # uniform(), without its call
         for rule in self._rules:
             if matches(rule.source, source) and matches(rule.target, target) and self._hits(rule.probability):
                 if rule.is_lost:
                     return None
                 delay += rule.delay_s
                 if rule.jitter_s:
-                    delay += self._runtime.rng.uniform(0.0, rule.jitter_s)
+                    delay += self.runtime.rng.uniform(0.0, rule.jitter_s)
         return delay
 
     def repeats(self, source: str, target: str) -> bool:
@@ -159,7 +277,7 @@ class Network:
         )
 
     def _hits(self, probability: float) -> bool:
-        return probability >= 1.0 or self._runtime.rng.random() < probability
+        return probability >= 1.0 or self.runtime.rng.random() < probability
 
     def describe(self) -> dict[str, object]:
         """Return the faults in force, for JSON."""

@@ -77,7 +77,7 @@ class RegionServer:
         self.name = name
         self.host = name.host
         self.port = name.port
-        self.party = name.host
+        self.party = network.party(name.host)
         self.config = config
         self._runtime = runtime
         self._network = network
@@ -247,11 +247,20 @@ class RegionServer:
         self.meta_wal.close()
         self._end()
 
-    def _end(self) -> None:
+    def disconnect(self) -> None:
+        """Refuse all calls, because the cluster is closed; servers of other clusters may still send some."""
+        self.is_listening = self.is_hung = False
+        self._close_handlers()
+        self.replication.close_all()
+
+    def _close_handlers(self) -> None:
         self.handlers.close()
         self.meta_handlers.close()
         self.admin_handlers.close()
         self.replication_handlers.close()
+
+    def _end(self) -> None:
+        self._close_handlers()
         self._nonces.wake()
         self.replication.close_all()
         self.scanners.clear()
