@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from metaclient.errors import ConnectionClosed, MetaClientError
 from metaclient.model import ServerName
 from metaclient.runtime import Runtime
+from metaclient_fake.coordination.znodes import Znodes
 from metaclient_fake.network.network import REGISTRY, Network
 from metaclient_fake.server.region_server import RegionServer, ServerState
 
@@ -107,12 +108,14 @@ class Sessions:
         network: Network,
         timeout_s: float,
         *,
+        znodes: Znodes,
         expire: Callable[[ServerName], bool],
         is_dead: Callable[[ServerName], bool],
     ) -> None:
         self._runtime = runtime
         self._network = network
         self._timeout_s = timeout_s
+        self._znodes = znodes
         self._expire = expire
         self._is_dead = is_dead
         self._seen: dict[ServerName, float] = {}
@@ -122,7 +125,12 @@ class Sessions:
 
     def closed(self, name: ServerName) -> None:
         """Ended in order: no need to wait for a timeout."""
+        self._end(name)
+
+    def _end(self, name: ServerName) -> None:
+        """Remove the ephemeral nodes of the session, then let the master recover the server."""
         self._seen.pop(name, None)
+        self._znodes.end_session(name)
         self._expire(name)
 
     def look(self, servers: list[RegionServer]) -> None:
@@ -135,8 +143,7 @@ class Sessions:
                 self._hear(server, now)
         for name, seen in list(self._seen.items()):
             if now - seen > self._timeout_s:
-                self._seen.pop(name, None)
-                self._expire(name)
+                self._end(name)
 
     def _is_heard(self, server: RegionServer) -> bool:
         is_alive = server.is_running or (server.is_hung and server.keeps_session_while_paused)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from metaclient import keys
 from metaclient.model import META_TABLE
+from metaclient_fake.coordination.znodes import Znodes
 from metaclient_fake.master.region_states import RegionGroup, RegionNode
 from metaclient_fake.region_replication.observation import sink_picture
 from metaclient_fake.server.region_server import RegionServer
@@ -18,9 +19,9 @@ __all__ = ["cluster_status"]
 Picture = dict[str, object]
 
 
-def cluster_status(cluster: FakeCluster) -> Picture:
+def cluster_status(cluster: FakeCluster, *, znodes: bool = False) -> Picture:
     """Return what ``FakeCluster.status()`` returns; names in it are what the cluster's methods take."""
-    return {
+    picture: Picture = {
         "servers": {host: _server(cluster, server) for host, server in cluster.servers_by_host.items()},
         "tables": {
             _text(name): {"state": record.state.name, "region_replication": record.descriptor.region_replication}
@@ -34,6 +35,22 @@ def cluster_status(cluster: FakeCluster) -> Picture:
         "meta": _meta(cluster),
         "replication": _replication(cluster),
         "network": cluster.network.describe(),
+    }
+    if znodes:
+        picture["znodes"] = _znodes(cluster.znodes)
+    return picture
+
+
+def _znodes(znodes: Znodes) -> Picture:
+    """Return all nodes by path: data as HBase's shell prints bytes, versions, and the session of an ephemeral node."""
+    return {
+        path: {
+            "data": keys.printable(node.data, 1000),
+            "version": node.version,
+            "children_version": node.children_version,
+            "ephemeral": None if owner is None else str(owner),
+        }
+        for path, (node, owner) in znodes.tree_with_owners().items()
     }
 
 

@@ -23,7 +23,7 @@ from metaclient.wording import counted
 from metaclient_fake.backend import FakeBackend
 from metaclient_fake.chores import Chores, Sessions
 from metaclient_fake.cluster.housekeeping import Housekeeping
-from metaclient_fake.cluster.identity import checked_name, cluster_key, made_cluster_id
+from metaclient_fake.cluster.identity import ZNODE_PARENT, checked_name, cluster_key, made_cluster_id
 from metaclient_fake.cluster.names import Names
 from metaclient_fake.cluster.peers import ClusterPeers
 from metaclient_fake.cluster.regions import Regions, Rows
@@ -31,7 +31,9 @@ from metaclient_fake.cluster.replication import Replication, sink_of
 from metaclient_fake.cluster.servers import Servers
 from metaclient_fake.cluster.tables import TableAdmin
 from metaclient_fake.config.cluster import ClusterConfig
+from metaclient_fake.coordination.published import publish_cluster
 from metaclient_fake.coordination.registry import Registry
+from metaclient_fake.coordination.znodes import Znodes
 from metaclient_fake.faults import Faults
 from metaclient_fake.inherited import PartOfParent
 from metaclient_fake.master.master import Master
@@ -54,6 +56,7 @@ __all__ = ["FakeCluster"]
 _PARTS = (
     "network",
     "filesystem",
+    "znodes",
     "registry",
     "registry_handlers",
     "master",
@@ -120,6 +123,29 @@ class FakeCluster:
         self._join_network(network, runtime, seed, settings)
         #: As the cluster id in HBase's root directory: each cluster has another one.
         self.cluster_id = made_cluster_id(self.runtime, seed, name)
+        self._make_master()
+        self.faults = Faults(self.inside)
+        #: Host -> the incarnation that listens there (or the last one that did); the backends' address book.
+        self.servers_by_host: dict[str, RegionServer] = {}
+        self._front_ref: Callable[[], Front | None] = _no_front
+        self._make_parts()
+        #: True in a child process after ``os.fork()``, which cannot use the cluster; see ``inherited.py``.
+        self.is_inherited = False
+        self.runtime.on_fork(self._leave_to_parent)
+        publish_cluster(self.znodes, ZNODE_PARENT, self.cluster_id, self.master.name)
+        for _ in range(servers):
+            self._servers.add()
+        self.master.start(self.config.meta_replicas)
+        self._chores.start()
+        self._tables.let_replicas_open(is_start=True)
+        observe(self)
+        self.network.join(self.inside)
+        self._is_closed = False
+
+    def _make_master(self) -> None:
+        """Make the master and everything that it needs before there is a server."""
+        #: What the cluster keeps in ZooKeeper, but for the locations of hbase:meta (``registry``).
+        self.znodes = Znodes(self.runtime)
         self.filesystem = FileSystem()
         self.registry = Registry(self.runtime, self.network, self.config.registry_lag_s)
         self.registry_handlers = Handlers(
@@ -130,25 +156,10 @@ class FakeCluster:
             self.runtime,
             self.network,
             self.config.session_timeout_s,
+            znodes=self.znodes,
             expire=self.master.expire,
             is_dead=self.inside._is_dead,
         )
-        self.faults = Faults(self.inside)
-        #: Host -> the incarnation that listens there (or the last one that did); the backends' address book.
-        self.servers_by_host: dict[str, RegionServer] = {}
-        self._front_ref: Callable[[], Front | None] = _no_front
-        self._make_parts()
-        #: True in a child process after ``os.fork()``, which cannot use the cluster; see ``inherited.py``.
-        self.is_inherited = False
-        self.runtime.on_fork(self._leave_to_parent)
-        for _ in range(servers):
-            self._servers.add()
-        self.master.start(self.config.meta_replicas)
-        self._chores.start()
-        self._tables.let_replicas_open(is_start=True)
-        observe(self)
-        self.network.join(self.inside)
-        self._is_closed = False
 
     def _join_network(
         self, network: Network | None, runtime: Runtime | None, seed: int, settings: ClusterConfig
@@ -192,6 +203,7 @@ class FakeCluster:
             sessions=self.sessions,
             master=master,
             peers=self.peers,
+            znodes=self.znodes,
         )
         self.network.on_change(self._servers.update_quick)
         self._names = Names(self.network, master, by_host)
@@ -492,9 +504,9 @@ class FakeCluster:
         """Yield each server and the bytes that wait there to be pushed."""
         return self._replication.buffers()
 
-    def status(self) -> dict[str, object]:
-        """JSON-able: servers, regions, meta, replication, network."""
-        return cluster_status(self)
+    def status(self, *, znodes: bool = False) -> dict[str, object]:
+        """JSON-able: servers, regions, meta, replication, network; with ``znodes`` also all nodes of ZooKeeper."""
+        return cluster_status(self, znodes=znodes)
 
     # -- names -------------------------------------------------------------------------------------------------
 

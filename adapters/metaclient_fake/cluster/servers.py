@@ -5,8 +5,11 @@ from __future__ import annotations
 from metaclient.model import ServerName
 from metaclient.runtime import Runtime
 from metaclient_fake.chores import Sessions
+from metaclient_fake.cluster.identity import ZNODE_PARENT
 from metaclient_fake.cluster.peers import ClusterPeers
 from metaclient_fake.config.cluster import ClusterConfig
+from metaclient_fake.coordination.published import publish_server
+from metaclient_fake.coordination.znodes import Znodes
 from metaclient_fake.master.master import Master
 from metaclient_fake.network.network import Network
 from metaclient_fake.server.region_server import RegionServer, ServerState
@@ -31,6 +34,7 @@ class Servers:
         sessions: Sessions,
         master: Master,
         peers: ClusterPeers,
+        znodes: Znodes,
     ) -> None:
         self._by_host = by_host
         self._runtime = runtime
@@ -40,6 +44,7 @@ class Servers:
         self._sessions = sessions
         self._master = master
         self._peers = peers
+        self._znodes = znodes
         self._hosts = 0
         self.last_start_code = 0
 
@@ -87,6 +92,7 @@ class Servers:
         )
         self._by_host[host] = server
         self._sessions.opened(server)
+        publish_server(self._znodes, ZNODE_PARENT, server.name)
         self._master.server_started(server)
         self._network.announce()
         return server

@@ -169,8 +169,7 @@ class Znodes:
 
     def get(self, path: str) -> Node:
         with self._lock:
-            node = self._find(path)
-            return Node(node.data, node.version, node.children_version)
+            return _content(self._find(path))
 
     def exists(self, path: str) -> bool:
         with self._lock:
@@ -189,10 +188,12 @@ class Znodes:
     def tree(self, path: str = "/") -> dict[str, Node]:
         """Return the node and everything below it, by path, parents first. One state of the whole subtree."""
         with self._lock:
-            self._find(path)
-            found = (path, *sorted(self._below(path)))
-            nodes = ((one, self._nodes[one]) for one in found)
-            return {one: Node(node.data, node.version, node.children_version) for one, node in nodes}
+            return {one: _content(node) for one, node in self._subtree(path)}
+
+    def tree_with_owners(self, path: str = "/") -> dict[str, tuple[Node, Hashable | None]]:
+        """Return the same as :meth:`tree`, each node with the session that owns it, or None."""
+        with self._lock:
+            return {one: (_content(node), node.owner) for one, node in self._subtree(path)}
 
     # -- changing -----------------------------------------------------------------------------------------------
 
@@ -269,8 +270,9 @@ class Znodes:
     def _find(self, path: str) -> _Znode:
         return _find(self._nodes, path)
 
-    def _below(self, path: str) -> list[str]:
-        return _below(self._nodes, path)
+    def _subtree(self, path: str) -> list[tuple[str, _Znode]]:
+        self._find(path)
+        return [(one, self._nodes[one]) for one in (path, *sorted(_below(self._nodes, path)))]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -391,6 +393,10 @@ class _Transaction:
         if version not in (ANY_VERSION, node.version):
             raise BadVersion(path, f"the node has version {node.version}, not {version}; read it again")
         return node
+
+
+def _content(node: _Znode) -> Node:
+    return Node(node.data, node.version, node.children_version)
 
 
 def _find(nodes: dict[str, _Znode], path: str) -> _Znode:

@@ -43,6 +43,8 @@ from metaclient_fake.storage import FileSystem
 __all__ = ["Master", "TableRecord"]
 
 logger = logging.getLogger(__name__)
+
+PORT = 16000  # hbase.master.port
 T = TypeVar("T")
 
 _NO_NAMESPACE = "org.apache.hadoop.hbase.NamespaceNotFoundException"
@@ -77,6 +79,7 @@ class Master:
         self.config = config
         self.network = network
         self.party = network.party(MASTER)
+        self.name = ServerName(MASTER, PORT, runtime.time_ms())
         self.filesystem = filesystem
         self.registry = registry
         self.procedure_lock = runtime.lock()
