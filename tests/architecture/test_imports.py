@@ -62,6 +62,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("network", ("network",)),
         ("coordination", ("coordination",)),
         ("region replication", ("region_replication",)),
+        ("replication", ("replication",)),
         ("server", ("server",)),
         ("master", ("master",)),
         ("cluster", ("backend", "chores", "cluster", "factory", "faults", "inherited", "metaclient_fake", "status")),
