@@ -37,6 +37,7 @@ from metaclient_fake.master.region_states import RegionGroup, RegionNode, Region
 from metaclient_fake.network.call import Call
 from metaclient_fake.network.handlers import Handlers
 from metaclient_fake.network.network import MASTER, Network
+from metaclient_fake.replication.barriers import has_global_scope
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.storage import FileSystem
 
@@ -95,7 +96,9 @@ class Master:
         self.dead: dict[ServerName, float] = {}
         self._crashes: list[ServerName] = []
         self._recovering: set[ServerName] = set()
-        self.meta = MetaTable(self.meta_primary_server, self.call, self.pause, runtime.time_ms)
+        self.meta = MetaTable(
+            self.meta_primary_server, self.call, self.pause, runtime.time_ms, has_barriers=self.has_barriers
+        )
         self.assignment = AssignmentManager(self)
 
     # -- calls -------------------------------------------------------------------------------------------------
@@ -249,6 +252,10 @@ class Master:
 
     def descriptor_of(self, table: bytes) -> TableDescriptor:
         return self.record(table).descriptor
+
+    def has_barriers(self, table: bytes) -> bool:
+        """Return True if a family of the table is replicated: its regions then have barriers in hbase:meta."""
+        return has_global_scope(self.descriptor_of(table))
 
     def check_new(self, table: bytes) -> None:
         if table in self.tables:

@@ -3,6 +3,9 @@
 The master reads and writes the primary only. While the primary is on no server, a writer waits: the
 procedure that recovers the primary does not write to meta before.
 
+A table with a replicated family gets barriers, for serial peers: with each open of a primary, and when a region is
+split, merged or disabled (:mod:`metaclient_fake.replication.barriers`). They outlive the other columns of a region.
+
 Mirrors RegionStateStore and MetaTableAccessor. DIVERGENCES: a multi-row change is one batch on one region, which is
 one entry after the other under one WAL sync; HBase uses a row processor for splits and merges. The master's clock
 gives the timestamps, as in HBase, where the clock of the server that has meta does not matter; here it also never gives
@@ -13,6 +16,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from typing import TypeVar
 
 from metaclient import metarow
 from metaclient.backend import Action
@@ -31,6 +36,9 @@ from metaclient.model import (
     TableState,
 )
 from metaclient_fake.master.region_states import RegionGroup, RegionNode, RegionState
+from metaclient_fake.replication.barriers import BARRIER_FAMILY, barrier_column, parent_column
+from metaclient_fake.server.barrier_reads import barrier_rows
+from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.region_server import RegionServer
 
 __all__ = ["META_INFO", "MetaTable", "meta_descriptor"]
@@ -45,6 +53,7 @@ _ALL_VERSIONS = 0x7FFFFFFF
 _META_VERSIONS = 3
 
 Row = tuple[bytes, Mapping[bytes, bytes]]
+T = TypeVar("T")
 
 
 def meta_descriptor(replicas: int) -> TableDescriptor:
@@ -52,7 +61,7 @@ def meta_descriptor(replicas: int) -> TableDescriptor:
     families = (
         FamilyDescriptor(b"info", max_versions=_META_VERSIONS, in_memory=True),
         FamilyDescriptor(b"ns", max_versions=_META_VERSIONS, in_memory=True),
-        FamilyDescriptor(b"rep_barrier", max_versions=_ALL_VERSIONS, in_memory=True),
+        FamilyDescriptor(BARRIER_FAMILY, max_versions=_ALL_VERSIONS, in_memory=True),
         FamilyDescriptor(b"table", max_versions=_META_VERSIONS, in_memory=True),
     )
     return TableDescriptor(META_TABLE, families, region_replication=replicas)
@@ -67,11 +76,14 @@ class MetaTable:
         call: Callable[[RegionServer, Callable[[], object]], object],
         pause: Callable[[float], None],
         time_ms: Callable[[], int],
+        *,
+        has_barriers: Callable[[bytes], bool],
     ) -> None:
         self._locate = locate
         self._call = call
         self._pause = pause
         self._time_ms = time_ms
+        self._has_barriers = has_barriers
         self._last_ms = 0
 
     # -- carrying ----------------------------------------------------------------------------------------------
@@ -109,6 +121,22 @@ class MetaTable:
         assert isinstance(outcomes, list)
         return outcomes
 
+    def read(self, function: Callable[[DataCalls], T]) -> T:
+        """Return what a function reads at the primary; wait until it is on a server."""
+        while True:
+            server = self._locate()
+            if server is not None:
+                found: list[T] = []
+                try:
+                    self._call(server, partial(_collect, found, function, server.calls))
+                except ConnectionClosed:
+                    raise
+                except MetaClientError as error:
+                    _must_repeat(error)
+                else:
+                    return found[0]
+            self._pause(_PAUSE_S)
+
     # -- tables ------------------------------------------------------------------------------------------------
 
     def set_table_state(self, table: bytes, state: TableState) -> None:
@@ -134,14 +162,36 @@ class MetaTable:
         self.write(opening_row(node) for node in nodes)
 
     def set_open(self, nodes: Iterable[RegionNode]) -> None:
-        self.write(open_row(node) for node in nodes)
+        self.write(open_row(node, has_barrier=self._has_barriers(node.info.table)) for node in nodes)
+
+    def add_barriers(self, barriers: Iterable[tuple[RegionGroup, int]]) -> None:
+        """Write a barrier per region: a table is disabled."""
+        self.write((group.primary.name, barrier_column(barrier)) for group, barrier in barriers)
 
     def set_state(self, nodes: Iterable[RegionNode], state: RegionState) -> None:
         """Write the state only: the location of a region stays in its row while it is closed or moving."""
         self.write((_row(node), {_column(b"state", node): state.value.encode()}) for node in nodes)
 
     def delete_regions(self, groups: Iterable[RegionGroup]) -> None:
-        self.write(deletes=[Delete(group.primary.name) for group in groups])
+        """Delete the rows of regions, but for their barriers: a serial peer may still need them."""
+        self.write(deletes=[_family_deleted(group.primary.name, b"info") for group in groups])
+
+    def delete_barriers_up_to(self, row: bytes, timestamp: int) -> None:
+        """Delete the cells of the family rep_barrier up to a timestamp."""
+        self._send([_family_deleted(row, BARRIER_FAMILY, timestamp)])
+
+    def delete_barriers_of(self, row: bytes) -> None:
+        """Delete the whole family rep_barrier of a row."""
+        self.write(deletes=[_family_deleted(row, BARRIER_FAMILY)])
+
+    def delete_barriers(self, table: bytes) -> None:
+        """Delete what is left of a dropped table: barriers of its regions, also of those that were split or merged."""
+        if self._has_barriers(table):
+            self.write(deletes=[Delete(row) for row in self.barrier_rows(table)])
+
+    def barrier_rows(self, table: bytes) -> list[bytes]:
+        """Return the names of all regions of a table that have barriers, also of regions that are gone."""
+        return self.read(lambda calls: barrier_rows(calls, table))
 
     def delete_replicas(self, nodes: Iterable[RegionNode]) -> None:
         """Delete the columns of secondaries (the table has fewer copies now)."""
@@ -151,8 +201,11 @@ class MetaTable:
         """Write empty locations for new secondaries."""
         self.write((_row(node), metarow.location_columns(node.info.replica_id, None, None)) for node in nodes)
 
-    def split(self, parent: RegionGroup, left: RegionGroup, right: RegionGroup) -> None:
-        """Write a split: the parent goes offline and names its daughters; the daughters' rows are added."""
+    def split(self, parent: RegionGroup, left: RegionGroup, right: RegionGroup, barrier: int | None) -> None:
+        """Write a split: the parent goes offline and names its daughters; the daughters' rows are added.
+
+        ``barrier`` ends the last range of the parent; None if it has no barriers, or was never written.
+        """
         info = replace(parent.info, is_offline=True, is_split_parent=True)
         columns = {
             b"info:regioninfo": metarow.encode_region_info(info),
@@ -160,15 +213,32 @@ class MetaTable:
             b"info:splitA": metarow.encode_region_info(left.info),
             b"info:splitB": metarow.encode_region_info(right.info),
         }
-        self.write([(parent.primary.name, columns), new_row(left), new_row(right)])
+        origin: dict[bytes, bytes] = {}
+        if barrier is not None:
+            columns.update(barrier_column(barrier))
+            origin = parent_column([parent.primary.name])
+        daughters = [(row, {**cells, **origin}) for row, cells in (new_row(left), new_row(right))]
+        self.write([(parent.primary.name, columns), *daughters])
 
-    def merge(self, parents: Sequence[RegionGroup], merged: RegionGroup) -> None:
-        """Write a merge: the merged region's row names its parents; the parents' rows are deleted."""
+    def merge(self, parents: Sequence[RegionGroup], merged: RegionGroup, barriers: Sequence[int | None]) -> None:
+        """Write a merge: the merged region's row names its parents; the parents' rows keep only their barriers.
+
+        ``barriers`` end the last ranges of the parents, as in :meth:`split`.
+        """
         row, columns = new_row(merged)
         lineage = {
             b"info:merge%04d" % number: metarow.encode_region_info(parent.info) for number, parent in enumerate(parents)
         }
-        self.write([(row, {**columns, **lineage})], [Delete(parent.primary.name) for parent in parents])
+        ended = [
+            (parent.primary.name, barrier_column(barrier))
+            for parent, barrier in zip(parents, barriers, strict=True)
+            if barrier is not None
+        ]
+        origin = parent_column([name for name, _ in ended]) if ended else {}
+        self.write(
+            [(row, {**columns, **lineage, **origin}), *ended],
+            [_family_deleted(parent.primary.name, b"info") for parent in parents],
+        )
 
 
 # -- rows ------------------------------------------------------------------------------------------------------
@@ -201,10 +271,16 @@ def opening_row(node: RegionNode) -> Row:
     }
 
 
-def open_row(node: RegionNode) -> Row:
+def open_row(node: RegionNode, *, has_barrier: bool) -> Row:
     columns = metarow.location_columns(node.info.replica_id, node.server, node.seqnum, RegionState.OPEN.value)
     columns[_column(b"sn", node)] = str(node.server).encode()
+    if has_barrier and not node.info.replica_id:
+        columns.update(barrier_column(node.seqnum))
     return _row(node), columns
+
+
+def _family_deleted(row: bytes, family: bytes, timestamp: int = LATEST_TIMESTAMP) -> Delete:
+    return Delete(row, (Cell(family + b":", timestamp, b"", CellType.DELETE_FAMILY),))
 
 
 def _replica_columns_deleted(node: RegionNode) -> Delete:
@@ -220,6 +296,10 @@ def _cells(columns: Mapping[bytes, bytes], stamp: int) -> tuple[Cell, ...]:
 def _stamped(delete: Delete, stamp: int) -> Delete:
     cells = tuple(cell._replace(timestamp=stamp) for cell in delete.cells)
     return replace(delete, cells=cells, timestamp=stamp)
+
+
+def _collect(found: list[T], function: Callable[[DataCalls], T], calls: DataCalls) -> None:
+    found.append(function(calls))
 
 
 def _must_repeat(outcome: object) -> bool:

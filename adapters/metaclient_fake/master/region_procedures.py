@@ -9,6 +9,7 @@ from __future__ import annotations
 from metaclient import keys
 from metaclient.errors import RequestRefused
 from metaclient.model import META_TABLE, RegionInfo, ServerName
+from metaclient_fake.master.barrier_rows import end_barrier
 from metaclient_fake.master.master import Master
 from metaclient_fake.master.region_states import RegionGroup, RegionNode, RegionState
 
@@ -71,7 +72,7 @@ def split(master: Master, node: RegionNode, at: bytes | None) -> tuple[RegionInf
     right = RegionGroup(RegionInfo(table, border, group.info.end_key, region_id), copies)
     server = _close(master, group, RegionState.SPLITTING)
     master.filesystem.split(group.info, left.info, right.info, border)
-    master.meta.split(group, left, right)
+    master.meta.split(group, left, right, end_barrier(master, group.info))
     group.primary.become(RegionState.SPLIT)
     with master.lock:
         master.states.remove(group)
@@ -98,7 +99,7 @@ def merge(master: Master, left: RegionNode, right: RegionNode) -> RegionInfo:
     server = _close(master, first, RegionState.MERGING)
     _close(master, second, RegionState.MERGING)
     master.filesystem.merge(first.info, second.info, info)
-    master.meta.merge([first, second], merged)
+    master.meta.merge([first, second], merged, [end_barrier(master, group.info) for group in (first, second)])
     with master.lock:
         for group in (first, second):
             group.primary.become(RegionState.MERGED)

@@ -13,8 +13,10 @@ from itertools import pairwise
 from metaclient import keys
 from metaclient.errors import RequestRefused, TableNotDisabled
 from metaclient.model import META_TABLE, RegionInfo, ServerName, TableDescriptor, TableState
+from metaclient_fake.master.barrier_rows import end_barrier
 from metaclient_fake.master.master import Master, TableRecord
 from metaclient_fake.master.region_states import RegionGroup, RegionNode
+from metaclient_fake.replication.barriers import NO_SEQUENCE_ID
 
 __all__ = ["alter", "create", "delete", "disable", "enable", "truncate"]
 
@@ -44,6 +46,7 @@ def delete(master: Master, table: bytes) -> None:
     """DeleteTableProcedure: only a disabled table; its files go to the archive."""
     master.check_disabled(table)
     _delete_regions(master, table)
+    master.meta.delete_barriers(table)
     master.meta.delete_table_state(table)
     del master.tables[table]
 
@@ -63,7 +66,15 @@ def disable(master: Master, table: bytes) -> None:
     master.check_enabled(table)
     master.set_table_state(table, TableState.DISABLING)
     master.assignment.close_for_good(_nodes(master, table))
+    _end_ranges(master, table)
     master.set_table_state(table, TableState.DISABLED)
+
+
+def _end_ranges(master: Master, table: bytes) -> None:
+    """Write a barrier for each closed region, so that a serial peer added meanwhile starts behind its old edits."""
+    if master.has_barriers(table):
+        groups = master.states.table(table)
+        master.meta.add_barriers((group, end_barrier(master, group.info) or NO_SEQUENCE_ID) for group in groups)
 
 
 def enable(master: Master, table: bytes) -> None:

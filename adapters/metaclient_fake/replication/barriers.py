@@ -23,7 +23,10 @@ from metaclient.model import Cell, Get, Result, TableDescriptor
 from metaclient_fake.storage.wal import WalEntry
 
 __all__ = [
+    "BARRIER",
     "BARRIER_FAMILY",
+    "NO_SEQUENCE_ID",
+    "PARENT",
     "Barriers",
     "MetaBarriers",
     "barrier_column",

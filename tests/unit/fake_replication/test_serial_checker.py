@@ -1,4 +1,4 @@
-"""The check of serial peers (HBase's TestSerialReplicationChecker): which entries may be pushed, with how many reads."""
+"""The check of serial peers: which entries may be pushed (HBase's TestSerialReplicationChecker)."""
 
 from __future__ import annotations
 
