@@ -12,6 +12,7 @@ from metaclient.errors import CallTimeout, RegionUnavailable
 from metaclient.model import Cell, FamilyDescriptor, Get, RegionLocation, TableDescriptor
 from metaclient_fake.master.barrier_rows import MetaBarrierRows
 from metaclient_fake.master.meta_table import META_INFO
+from metaclient_fake.master.serial_tables import make_serial, regions_with_barriers
 from metaclient_fake.replication.barrier_cleaner import BarrierCleaner
 from metaclient_fake.replication.barriers import BARRIER, Barriers, MetaBarriers, barriers_in
 from metaclient_fake.replication.serial import SerialChecker
@@ -286,3 +287,57 @@ def test_cleaner_keeps_what_a_serial_peer_waits_for_and_forgets_pushed_parents(w
     assert clean(world, pushed) == 2
     assert pushed == {}
     assert rows_with_barriers(world) == [names(world)[0], parents[1]]
+
+
+# -- a new serial peer -------------------------------------------------------------------------------------------------
+
+
+def encoded(rows: list[bytes]) -> list[str]:
+    return [keys.encoded_region_name(row) for row in rows]
+
+
+def test_edits_older_than_a_serial_peer_count_as_pushed(world: Any) -> None:
+    """Their logs may be gone: after a move, nobody could ever push them."""
+    create(world, 1)
+    row = names(world)[0]
+    world.put(b"t", b"r", b"1")
+    move(world, row)
+    world.put(b"t", b"r", b"2")
+    before = barriers(world, row).barriers
+    ids = make_serial(world.cluster.master, [b"t"])
+    found = barriers(world, row).barriers
+    assert found[:-1] == before, "the region was reopened"
+    assert ids == {keys.encoded_region_name(row): found[-1] - 1}
+    checker = SerialChecker(reads_of(world, "rs1"), lambda region: ids.get(region, -1))
+    assert checker.may_push(WalEntry(keys.encoded_region_name(row), b"t", found[-1] + 2, 0))
+    assert world.value(b"t", b"r") == b"2"
+
+
+def test_disabled_table_is_not_opened_for_a_serial_peer(world: Any) -> None:
+    create(world, 1)
+    row = names(world)[0]
+    world.put(b"t", b"r")
+    world.cluster.disable_table("t")
+    ended = barriers(world, row)
+    assert make_serial(world.cluster.master, [b"t"]) == {keys.encoded_region_name(row): ended.barriers[-1] - 1}
+    assert barriers(world, row) == ended
+    world.cluster.enable_table("t")
+    ids = regions_with_barriers(world.cluster.master, [b"t"])
+    assert ids == encoded([row])
+
+
+def test_merged_parents_count_as_pushed_for_a_new_serial_peer(world: Any) -> None:
+    create(world, 1, splits=(b"m",))
+    parents = names(world)
+    world.cluster.merge(*world.cluster.regions("t"))
+    ids = make_serial(world.cluster.master, [b"t"])
+    assert set(ids) == set(encoded([*parents, *names(world)]))
+    for name in parents:
+        assert ids[keys.encoded_region_name(name)] == barriers(world, name).barriers[-1] - 1
+
+
+def test_table_that_is_not_replicated_or_unknown_is_not_reopened_for_a_serial_peer(world: Any) -> None:
+    create(world, 0)
+    place = world.place(b"t")
+    assert make_serial(world.cluster.master, [b"t", b"unknown"]) == {}
+    assert world.place(b"t") == place
