@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TException, TMessageType
@@ -12,13 +13,15 @@ from thriftpy2.transport import TMemoryBuffer
 
 from metaclient.errors import MetaClientError, RegionMoved, Throttled
 from metaclient.model import Append, Cell, Check, Delete, Durability, Get, Increment, Put, Scan
+from metaclient.replication_peers import PeerConfig
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire import filter_language, java_errors
-from metaclient.wire.rpc import filters, framing, messages
+from metaclient.wire.rpc import filters, framing, messages, replication_peers
 from metaclient.wire.rpc.cellblock import decode_rows, encode_cells
 from metaclient.wire.rpc.mutations import condition_from, condition_message, mutation_from, mutation_message
 from metaclient.wire.rpc.protobuf import decode, encode
 from metaclient.wire.rpc.queries import get_from, get_message, scan_from, scan_message
+from metaclient.wire.rpc.replication import ShippedEntry, WalKey, decode_replicate, encode_replicate
 from metaclient.wire.thrift import structs
 from metaclient.wire.thrift.idl import thrift1, thrift2
 from metaclient_fake.front.pending_bytes import PendingBytes
@@ -90,6 +93,19 @@ def _mutation(data: bytes) -> None:
 
 def _filter(data: bytes) -> None:
     filters.to_text(decode(messages.FILTER, data))
+
+
+def _replicated(data: bytes) -> None:
+    """Decode a call of ReplicateWALEntry: a length of 2 bytes, the request, and the cell block."""
+    size = int.from_bytes(data[:2], "big")
+    decode_replicate(data[2 : 2 + size], data[2 + size :])
+
+
+def _replicated_seeds() -> list[bytes]:
+    key = WalKey("0123456789abcdef" * 2, b"ns:t", 4, 1_700_000_000_000, ((b"cf", 1),), (UUID(int=7),), (1, 2))
+    entry = ShippedEntry(key, tuple((b"row", cell) for cell in CELLS))
+    calls = (encode_replicate([entry]), encode_replicate([entry._replace(cells=()), entry, entry]))
+    return [len(param).to_bytes(2, "big") + param + block for param, block in calls]
 
 
 def _rpc_seeds() -> list[bytes]:
@@ -254,6 +270,14 @@ DECODERS = (
     ),
     Decoder("rpc-filter", [encode(messages.FILTER, filters.from_text(one)) for one in FILTERS], _filter),
     Decoder("cell-block", [encode_cells(b"row", CELLS)], lambda data: list(decode_rows(data, 0, len(data)))),
+    Decoder("rpc-replicate", _replicated_seeds(), _replicated),
+    Decoder(
+        "znode-peer",
+        [replication_peers.config_node(PeerConfig(cluster_key="zk:2181:/hbase", tables={b"t": (b"cf",), b"n:u": ()}))],
+        replication_peers.config_from_node,
+    ),
+    Decoder("znode-peer-state", [b"PBUF\x08\x01", b"\xff\0\0\0\1aPBUF\x08\0"], replication_peers.state_from_node),
+    Decoder("znode-position", [replication_peers.position_node(300)], replication_peers.position_from_node),
     Decoder("filter-language", FILTERS, filter_language.parse),
     Decoder("sql-condition", CONDITIONS, lambda data: parse_where(data.decode("latin-1"))),
     Decoder("error-text", TEXTS, _error, ()),

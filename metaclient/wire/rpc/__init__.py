@@ -6,6 +6,7 @@
 ``names``, ``queries``, ``mutations``, ``schemas``  values of ``metaclient.model`` as messages and back
 ``filters``                the filter language as filter classes and back
 ``cellblock``              cells as objects and as bytes
+``replication``, ``replication_messages``, ``replication_peers``  log entries, peers and loads; znodes of peers
 ``framing``                preamble, headers, frames
 ========================== =============================================================================================
 """

@@ -1,0 +1,121 @@
+"""Replication between clusters as values: the peers of a cluster, their configuration, and the loads of its servers."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from metaclient.model import ServerName
+
+__all__ = ["Peer", "PeerConfig", "PeerState", "ReplicationStatus", "SinkLoad", "SourceLoad"]
+
+
+class PeerState(enum.Enum):
+    """The state of a peer; a disabled peer keeps its logs and ships nothing. The values are HBase's numbers."""
+
+    ENABLED = 0
+    DISABLED = 1
+
+
+def _nothing() -> Mapping[Any, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeerConfig:
+    """The other cluster of a peer, and the part of the data that is shipped to it (ReplicationPeerConfig, 2.6 and 3.0).
+
+    ``tables`` and ``exclude_tables`` map a table to its families; ``()`` means all families. With ``replicate_all``,
+    every table is shipped except those of ``exclude_tables`` and ``exclude_namespaces``. Without it, only those of
+    ``tables`` and ``namespaces`` are shipped. ``bandwidth`` is in bytes per second and server; 0 is unlimited.
+
+    >>> config = PeerConfig(cluster_key="zk1:2181:/hbase", replicate_all=False, tables={b"t": ()})
+    >>> config == PeerConfig(cluster_key="zk1:2181:/hbase", replicate_all=False, tables={b"t": []})
+    True
+    """
+
+    cluster_key: str = ""
+    endpoint: str | None = None  # a Java class; None is HBase's own, HBaseInterClusterReplicationEndpoint
+    replicate_all: bool = True
+    tables: Mapping[bytes, tuple[bytes, ...]] = field(default_factory=_nothing)
+    namespaces: frozenset[bytes] = frozenset()
+    exclude_tables: Mapping[bytes, tuple[bytes, ...]] = field(default_factory=_nothing)
+    exclude_namespaces: frozenset[bytes] = frozenset()
+    bandwidth: int = 0
+    serial: bool = False
+    configuration: Mapping[str, str] = field(default_factory=_nothing)
+    peer_data: Mapping[bytes, bytes] = field(default_factory=_nothing)  # for custom endpoints
+    remote_wal_dir: str | None = None  # of synchronous replication, HBase 3.x
+
+    def __post_init__(self) -> None:
+        for name in ("tables", "exclude_tables"):
+            table_families = {table: tuple(families) for table, families in getattr(self, name).items()}
+            object.__setattr__(self, name, MappingProxyType(table_families))
+        for name in ("configuration", "peer_data"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        for name in ("namespaces", "exclude_namespaces"):
+            object.__setattr__(self, name, frozenset(getattr(self, name)))
+
+    def __hash__(self) -> int:
+        return hash(tuple(frozenset(v.items()) if isinstance(v, Mapping) else v for v in self._values()))
+
+    def __reduce__(self) -> tuple[object, ...]:
+        plain = (dict(value) if isinstance(value, Mapping) else value for value in self._values())
+        return _rebuilt_config, tuple(plain)
+
+    def _values(self) -> tuple[Any, ...]:
+        return tuple(getattr(self, one.name) for one in fields(self))
+
+
+def _rebuilt_config(*values: Any) -> PeerConfig:
+    return PeerConfig(**{one.name: value for one, value in zip(fields(PeerConfig), values, strict=True)})
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A cluster to which this cluster ships its edits."""
+
+    id: str
+    state: PeerState
+    config: PeerConfig
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceLoad:
+    """One queue of logs on one server (ReplicationLoadSource). Times are milliseconds since the epoch, 0 if unknown."""
+
+    peer_id: str
+    server: ServerName
+    queue_id: str = ""  # the peer's id, and the names of the dead servers for a claimed queue
+    age_of_last_shipped_ms: int = 0
+    log_queue: int = 0  # log files that are not shipped completely
+    last_shipped_ms: int = 0
+    lag_ms: int = 0
+    next_to_replicate_ms: int = 0
+    is_recovered: bool = False
+    is_running: bool = True
+    has_edits_since_restart: bool = False
+    edits_read: int = 0
+    edits_shipped: int = 0  # HBase counts shipped operations here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SinkLoad:
+    """The edits of other clusters that one server has applied (ReplicationLoadSink)."""
+
+    age_of_last_applied_ms: int = 0
+    last_applied_ms: int = 0
+    started_ms: int = 0
+    edits_applied: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReplicationStatus:
+    """The replication of one live server, as of its last report to the master."""
+
+    server: ServerName
+    sources: tuple[SourceLoad, ...] = ()
+    sink: SinkLoad | None = None  # None if the server has not reported one
