@@ -38,6 +38,8 @@ from metaclient.errors import TableNotDisabled as TableNotDisabled
 from metaclient.meta.health_tracker import MetaReplicaStatus
 from metaclient.model import Consistency, RegionLocation, RegionLocations, Row
 from metaclient.pool import ConnectionPool
+from metaclient.replication import Replication
+from metaclient.replication_peers import Peer, PeerConfig, PeerState, ReplicationStatus, SinkLoad, SourceLoad
 from metaclient.session import Session as Session
 from metaclient.table import Table
 
@@ -61,11 +63,18 @@ __all__ = [
     "MetaReplicaStatus",
     "NoSuchFamily",
     "Overloaded",
+    "Peer",
+    "PeerConfig",
+    "PeerState",
     "RegionLocation",
     "RegionLocations",
     "RegionUnavailable",
+    "Replication",
+    "ReplicationStatus",
     "RetriesExhausted",
     "Row",
+    "SinkLoad",
+    "SourceLoad",
     "Table",
     "TableDisabled",
     "TableExists",

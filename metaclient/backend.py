@@ -43,6 +43,7 @@ from metaclient.model import (
     ServerName,
     TableDescriptor,
 )
+from metaclient.replication_peers import Peer, PeerConfig, PeerState, ReplicationStatus
 from metaclient.runtime import Pending, Runtime
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ __all__ = [
     "Outcome",
     "PutPage",
     "PutPageBackend",
+    "ReplicatingBackend",
+    "ReplicationAdmin",
     "ScanPage",
 ]
 
@@ -113,6 +116,7 @@ class Capabilities:
     cell_pages: bool = False  # a CellBackend, too: scans can be read as cells in Arrow
     put_pages: bool = False  # a PutPageBackend, too: puts can be given in Arrow
     replica_lag: bool = False  # results and pages of secondaries have ``lag_s``, measured before the read
+    replication: bool = False  # a ReplicatingBackend, too: the peers of the cluster can be listed and changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,6 +383,44 @@ class DirectBackend(Protocol):
     """
 
     direct: Direct
+
+
+class ReplicationAdmin(Protocol):
+    """The administration of a cluster's replication peers. The rules of :class:`Backend` hold.
+
+    A change returns when every live server has it. A change that the cluster refuses raises
+    :class:`~metaclient.errors.RequestRefused` with HBase's text.
+    """
+
+    def add_peer(self, peer_id: str, config: PeerConfig, state: PeerState, deadline: float) -> None: ...
+
+    def remove_peer(self, peer_id: str, deadline: float) -> None: ...
+
+    def set_peer_state(self, peer_id: str, state: PeerState, deadline: float) -> None: ...
+
+    def update_peer(self, peer_id: str, config: PeerConfig, deadline: float) -> None:
+        """Replace the configuration of a peer, except ``configuration``, to which the given entries are added."""
+        ...
+
+    def peers(self, pattern: str | None, deadline: float) -> Sequence[Peer]:
+        """Return the peers whose whole id matches a regular expression (None: all), sorted by id."""
+        ...
+
+    def peer(self, peer_id: str, deadline: float) -> Peer:
+        """Return one peer; RequestRefused if there is none of this id."""
+        ...
+
+    def replication_status(self, deadline: float) -> Sequence[ReplicationStatus]:
+        """Return the sources and the sink of each live server."""
+        ...
+
+
+@runtime_checkable
+class ReplicatingBackend(Protocol):
+    """The additional attribute of a backend with ``Capabilities.replication``."""
+
+    @property
+    def replication_admin(self) -> ReplicationAdmin: ...
 
 
 class BackendFactory(Protocol):

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from metaclient import keys
-from metaclient.backend import Backend, BackendFactory, Capabilities
+from metaclient.backend import Backend, BackendFactory, Capabilities, ReplicatingBackend
 from metaclient.config import Config, MetaMode
 from metaclient.config.cluster_url import chosen_url
 from metaclient.config.url_secrets import masked_url
@@ -37,6 +37,7 @@ from metaclient.model import (
     RegionLocations,
     TableDescriptor,
 )
+from metaclient.replication import Replication
 from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime, close_dropped, refuse_green_threads
 from metaclient.session import Session
 from metaclient.table import Table
@@ -370,6 +371,16 @@ class Connection:
     def compact_table(self, name: bytes | str, major: bool = False) -> None:
         """Request a compaction; HBase performs it in the background."""
         self.engine.admin("compact_table", self._backend.compact_table, self._table_name(name), bool(major))
+
+    @property
+    def replication(self) -> Replication:
+        """The peers to which this cluster replicates: add, remove, enable, disable, update, list, get, status."""
+        if not self.capabilities.replication or not isinstance(self._backend, ReplicatingBackend):
+            raise Unsupported(
+                f"the backend {self._backend.name!r} cannot administer replication peers: connect with hbase:// "
+                "(ZooKeeper) or hbase+rpc:// (a master) to the same cluster"
+            )
+        return Replication(self._backend.replication_admin, self.engine.admin)
 
     # -- locations -------------------------------------------------------------------------------------------
 

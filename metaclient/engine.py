@@ -49,7 +49,17 @@ __all__ = ["Engine", "Life"]
 #: A region that splits or merges between two pages of a listing causes a hole in it; the next listing is complete.
 LISTINGS_AGAIN = 2
 #: Admin calls that change nothing, so that they may be repeated, and have the timeout of one RPC.
-ADMIN_READS = frozenset({"tables", "describe_table", "is_table_enabled", "namespaces"})
+ADMIN_READS = frozenset(
+    {
+        "tables",
+        "describe_table",
+        "is_table_enabled",
+        "namespaces",
+        "list_replication_peers",
+        "get_replication_peer",
+        "replication_status",
+    }
+)
 _NOTHING: AbstractContextManager[object] = nullcontext()
 
 

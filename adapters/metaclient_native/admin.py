@@ -120,12 +120,12 @@ class Admin:
     def table_names(self, deadline: float) -> list[bytes]:
         """Of users' tables, sorted."""
         request = {"include_sys_tables": False}
-        answer = self._ask("GetTableNames", m.GET_TABLE_NAMES_REQUEST, request, m.GET_TABLE_NAMES_RESPONSE, deadline)
+        answer = self.ask("GetTableNames", m.GET_TABLE_NAMES_REQUEST, request, m.GET_TABLE_NAMES_RESPONSE, deadline)
         return sorted(table_from(name) for name in answer.get("table_names", ()))
 
     def describe_table(self, table: bytes, deadline: float) -> TableDescriptor:
         request = {"table_names": [table_message(table)], "include_sys_tables": True}
-        answer = self._ask(
+        answer = self.ask(
             "GetTableDescriptors", m.GET_TABLE_DESCRIPTORS_REQUEST, request, m.GET_TABLE_DESCRIPTORS_RESPONSE, deadline
         )
         found = answer.get("table_schema", ())
@@ -135,56 +135,56 @@ class Admin:
 
     def is_table_enabled(self, table: bytes, deadline: float) -> bool:
         request = {"table_name": table_message(table)}
-        answer = self._ask("GetTableState", m.TABLE_REQUEST, request, m.GET_TABLE_STATE_RESPONSE, deadline)
+        answer = self.ask("GetTableState", m.TABLE_REQUEST, request, m.GET_TABLE_STATE_RESPONSE, deadline)
         return bool(answer["table_state"]["state"] == ENABLED)
 
     def create_table(self, descriptor: TableDescriptor, splits: Sequence[bytes], deadline: float) -> None:
         request = {"table_schema": table_schema_message(descriptor), "split_keys": list(splits)}
-        self._run_procedure("CreateTable", m.CREATE_TABLE_REQUEST, request, deadline)
+        self.run_procedure("CreateTable", m.CREATE_TABLE_REQUEST, request, deadline)
 
     def delete_table(self, table: bytes, deadline: float) -> None:
-        self._run_procedure("DeleteTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
+        self.run_procedure("DeleteTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
 
     def enable_table(self, table: bytes, deadline: float) -> None:
-        self._run_procedure("EnableTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
+        self.run_procedure("EnableTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
 
     def disable_table(self, table: bytes, deadline: float) -> None:
-        self._run_procedure("DisableTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
+        self.run_procedure("DisableTable", m.TABLE_REQUEST, {"table_name": table_message(table)}, deadline)
 
     def truncate_table(self, table: bytes, deadline: float, *, preserve_splits: bool = True) -> None:
         """Delete all rows; the table must be disabled and is enabled afterwards."""
         request = {"tableName": table_message(table), "preserveSplits": preserve_splits}
-        self._run_procedure("truncateTable", m.TRUNCATE_TABLE_REQUEST, request, deadline)
+        self.run_procedure("truncateTable", m.TRUNCATE_TABLE_REQUEST, request, deadline)
 
     def modify_table(self, descriptor: TableDescriptor, deadline: float) -> None:
         """Change the table to the descriptor; families that are not in it are deleted with their data."""
         request = {"table_name": table_message(descriptor.name), "table_schema": table_schema_message(descriptor)}
-        self._run_procedure("ModifyTable", m.MODIFY_TABLE_REQUEST, request, deadline)
+        self.run_procedure("ModifyTable", m.MODIFY_TABLE_REQUEST, request, deadline)
 
     def add_family(self, table: bytes, family: FamilyDescriptor, deadline: float) -> None:
         request = {"table_name": table_message(table), "column_families": family_message(family)}
-        self._run_procedure("AddColumn", m.FAMILY_REQUEST, request, deadline)
+        self.run_procedure("AddColumn", m.FAMILY_REQUEST, request, deadline)
 
     def modify_family(self, table: bytes, family: FamilyDescriptor, deadline: float) -> None:
         request = {"table_name": table_message(table), "column_families": family_message(family)}
-        self._run_procedure("ModifyColumn", m.FAMILY_REQUEST, request, deadline)
+        self.run_procedure("ModifyColumn", m.FAMILY_REQUEST, request, deadline)
 
     def delete_family(self, table: bytes, family: bytes, deadline: float) -> None:
         request = {"table_name": table_message(table), "column_name": family}
-        self._run_procedure("DeleteColumn", m.DELETE_COLUMN_REQUEST, request, deadline)
+        self.run_procedure("DeleteColumn", m.DELETE_COLUMN_REQUEST, request, deadline)
 
     # -- namespaces ----------------------------------------------------------------------------------------------------
 
     def namespaces(self, deadline: float) -> list[str]:
-        answer = self._ask("ListNamespaceDescriptors", EMPTY, {}, m.LIST_NAMESPACE_DESCRIPTORS_RESPONSE, deadline)
+        answer = self.ask("ListNamespaceDescriptors", EMPTY, {}, m.LIST_NAMESPACE_DESCRIPTORS_RESPONSE, deadline)
         return sorted(one["name"].decode() for one in answer.get("namespaceDescriptor", ()))
 
     def create_namespace(self, name: str, deadline: float) -> None:
         request = {"namespaceDescriptor": {"name": name.encode()}}
-        self._run_procedure("CreateNamespace", m.CREATE_NAMESPACE_REQUEST, request, deadline)
+        self.run_procedure("CreateNamespace", m.CREATE_NAMESPACE_REQUEST, request, deadline)
 
     def delete_namespace(self, name: str, deadline: float) -> None:
-        self._run_procedure("DeleteNamespace", m.NAMESPACE_REQUEST, {"namespaceName": name}, deadline)
+        self.run_procedure("DeleteNamespace", m.NAMESPACE_REQUEST, {"namespaceName": name}, deadline)
 
     # -- regions -------------------------------------------------------------------------------------------------------
 
@@ -214,7 +214,7 @@ class Admin:
         request: dict[str, Any] = {"region": encoded_region_message(encoded_name)}
         if server is not None:
             request["dest_server_name"] = server_message(self._find_live(server, deadline))
-        self._ask("MoveRegion", m.MOVE_REGION_REQUEST, request, EMPTY, deadline, is_write=True)
+        self.ask("MoveRegion", m.MOVE_REGION_REQUEST, request, EMPTY, deadline, is_write=True)
 
     def _find_live(self, server: ServerName | str, deadline: float) -> ServerName:
         live = [load.server for load in self.cluster_status(deadline).live_servers]
@@ -227,12 +227,12 @@ class Admin:
     def split_region(self, location: RegionLocation | RegionLocations, row: bytes, deadline: float) -> None:
         """Split the region before ``row``; returns when its daughters are open."""
         request = {"region_info": region_info_message(location.region.replica(0)), "split_row": row}
-        self._run_procedure("SplitRegion", m.SPLIT_REGION_REQUEST, request, deadline)
+        self.run_procedure("SplitRegion", m.SPLIT_REGION_REQUEST, request, deadline)
 
     def merge_regions(self, encoded_names: Sequence[str], deadline: float, *, forcible: bool = False) -> None:
         """Merge regions that are neighbours (``forcible``: any); returns when the merged one is open."""
         request = {"region": [encoded_region_message(name) for name in encoded_names], "forcible": forcible}
-        self._run_procedure("MergeTableRegions", m.MERGE_TABLE_REGIONS_REQUEST, request, deadline)
+        self.run_procedure("MergeTableRegions", m.MERGE_TABLE_REGIONS_REQUEST, request, deadline)
 
     def flush_table(self, table: bytes, deadline: float) -> None:
         """Flush the memstores of all regions of the table; returns when that is done."""
@@ -277,13 +277,13 @@ class Admin:
 
     def balance(self, deadline: float) -> bool:
         """Run the balancer once; return True if it ran."""
-        answer = self._ask("Balance", m.BALANCE_REQUEST, {}, m.BALANCE_RESPONSE, deadline, is_write=True)
+        answer = self.ask("Balance", m.BALANCE_REQUEST, {}, m.BALANCE_RESPONSE, deadline, is_write=True)
         return bool(answer["balancer_ran"])
 
     def set_balancer(self, on: bool, deadline: float) -> bool:
         """Turn the balancer on or off; return the previous setting."""
         request = {"on": on, "synchronous": True}
-        answer = self._ask(
+        answer = self.ask(
             "SetBalancerRunning",
             m.SET_BALANCER_RUNNING_REQUEST,
             request,
@@ -298,7 +298,7 @@ class Admin:
     def cluster_status(self, deadline: float) -> ClusterStatus:
         """Return the servers, their regions and the sizes of these."""
         options = [m.OPTION_HBASE_VERSION, m.OPTION_LIVE_SERVERS, m.OPTION_DEAD_SERVERS, m.OPTION_MASTER]
-        answer = self._ask(
+        answer = self.ask(
             "GetClusterStatus",
             m.GET_CLUSTER_STATUS_REQUEST,
             {"options": options},
@@ -325,15 +325,15 @@ class Admin:
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
-    def _run_procedure(self, method: str, schema: Message, request: Mapping[str, Any], deadline: float) -> None:
+    def run_procedure(self, method: str, schema: Message, request: Mapping[str, Any], deadline: float) -> None:
         """Start a procedure and wait until the master has finished it. After a CallTimeout the procedure goes on."""
-        started = self._ask(method, schema, request, m.PROCEDURE_RESPONSE, deadline, is_write=True)
+        started = self.ask(method, schema, request, m.PROCEDURE_RESPONSE, deadline, is_write=True)
         if "proc_id" not in started:
             return
         pause_s = POLL_S_MIN
         while True:
             try:
-                answer = self._ask(
+                answer = self.ask(
                     "getProcedureResult",
                     m.GET_PROCEDURE_RESULT_REQUEST,
                     {"proc_id": started["proc_id"]},
@@ -358,7 +358,7 @@ class Admin:
             self._runtime.sleep(pause_s)
             pause_s = min(pause_s * 1.5, POLL_S_MAX)
 
-    def _ask(
+    def ask(
         self,
         method: str,
         schema: Message,

@@ -70,6 +70,7 @@ from metaclient_native.calls import decode_get, decode_scan, encode_get, encode_
 from metaclient_native.connections import Connections
 from metaclient_native.registry_rpc import RpcRegistry
 from metaclient_native.registry_zk import ZooKeeperRegistry
+from metaclient_native.replication import ReplicationCalls
 from metaclient_native.request import Request
 from metaclient_native.scanners import SYSTEM_PRIORITY, ScannerCalls, decode_nothing
 from metaclient_native.scans import Scanner, encode_open, make_empty_cell_page, read_cell_page, read_page
@@ -118,6 +119,7 @@ class NativeBackend:
         cell_pages=True,
         put_pages=True,
         direct=True,
+        replication=True,
     )
 
     _nonce_group: int
@@ -141,6 +143,7 @@ class NativeBackend:
             self._registry = ZooKeeperRegistry(parsed.endpoints, parsed.znode_parent, runtime)
         self._call_server = self._ask_server = self._connections.call_server
         self.admin = Admin(self._registry, self._connections, runtime, self._meta_rows)
+        self.replication_admin = ReplicationCalls(self.admin)
         self._scanners = ScannerCalls(self._connections, runtime)
         self.direct = copy(self)
         self.direct._ask_server = self._connections.ask_server  # type: ignore[assignment]  # may return the result itself

@@ -20,6 +20,7 @@ from metaclient.cli.doctor import doctor
 from metaclient.cli.fake import fake
 from metaclient.cli.hbase import hbase
 from metaclient.cli.places import locate, meta, regions
+from metaclient.cli.replication import replication
 from metaclient.cli.session import fail
 from metaclient.cli.tables import create, drop, tables
 from metaclient.errors import ConfigError, MetaClientError
@@ -80,5 +81,21 @@ def main() -> None:
     """HBase client that spreads the reads of hbase:meta over its replicas."""
 
 
-for _command in (create, delete, demo, doctor, drop, fake, get, hbase, locate, meta, put, regions, scan, tables):
+for _command in (
+    create,
+    delete,
+    demo,
+    doctor,
+    drop,
+    fake,
+    get,
+    hbase,
+    locate,
+    meta,
+    put,
+    regions,
+    replication,
+    scan,
+    tables,
+):
     main.add_command(_command)

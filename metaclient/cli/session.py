@@ -20,7 +20,7 @@ from metaclient.config.url_secrets import masked_url
 from metaclient.connection import Connection, connect
 from metaclient.errors import MetaClientError
 
-__all__ = ["Session", "common", "fail", "from_text", "refuse_options", "to_text"]
+__all__ = ["F", "Session", "common", "fail", "from_text", "refuse_options", "to_text"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

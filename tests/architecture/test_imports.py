@@ -49,6 +49,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
                 "filters",
                 "metaclient",
                 "pool",
+                "replication",
                 "scanner",
                 "session",
                 "table",

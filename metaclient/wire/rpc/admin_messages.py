@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from metaclient.wire.rpc.messages import REGION_INFO, REGION_SPECIFIER, SERVER_NAME, TABLE_NAME, TABLE_STATE
+from metaclient.wire.rpc.messages import (
+    BYTES_PAIR,
+    REGION_INFO,
+    REGION_SPECIFIER,
+    SERVER_NAME,
+    STRING_PAIR,
+    TABLE_NAME,
+    TABLE_STATE,
+)
 from metaclient.wire.rpc.protobuf import BOOL, BYTES, FLOAT, SIGNED, TEXT, UNSIGNED, Message
+from metaclient.wire.rpc.replication_messages import SINK_LOAD, SOURCE_LOAD
 
-BYTES_PAIR = Message("BytesBytesPair", (1, "first!", BYTES), (2, "second!", BYTES))
-STRING_PAIR = Message("NameStringPair", (1, "name!", TEXT), (2, "value!", TEXT))
 FAMILY_SCHEMA = Message(
     "ColumnFamilySchema", (1, "name!", BYTES), (2, "attributes*", BYTES_PAIR), (3, "configuration*", STRING_PAIR)
 )
@@ -157,6 +164,8 @@ SERVER_LOAD = Message(
     (7, "report_start_time", UNSIGNED),
     (8, "report_end_time", UNSIGNED),
     (9, "info_server_port", UNSIGNED),
+    (10, "replLoadSource*", SOURCE_LOAD),
+    (11, "replLoadSink", SINK_LOAD),
 )
 LIVE_SERVER = Message("LiveServerInfo", (1, "server!", SERVER_NAME), (2, "server_load!", SERVER_LOAD))
 HBASE_VERSION = Message("HBaseVersionFileContent", (1, "version!", TEXT))

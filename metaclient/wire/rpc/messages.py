@@ -12,6 +12,7 @@ from metaclient.wire.rpc.protobuf import BOOL, BYTES, SIGNED, TEXT, UNSIGNED, Me
 
 __all__ = [
     "ACTION",
+    "BYTES_PAIR",
     "CELL",
     "COLUMN",
     "COLUMN_VALUE",
@@ -48,6 +49,7 @@ __all__ = [
     "SCAN_REQUEST",
     "SCAN_RESPONSE",
     "SERVER_NAME",
+    "STRING_PAIR",
     "TABLE_NAME",
     "TABLE_STATE",
     "ZK_MASTER",
@@ -66,6 +68,8 @@ READ_DEFAULT, READ_STREAM, READ_PREAD = 0, 1, 2
 EMPTY = Message("Empty")
 SERVER_NAME = Message("ServerName", (1, "host_name!", TEXT), (2, "port", UNSIGNED), (3, "start_code", UNSIGNED))
 TABLE_NAME = Message("TableName", (1, "namespace!", BYTES), (2, "qualifier!", BYTES))
+BYTES_PAIR = Message("BytesBytesPair", (1, "first!", BYTES), (2, "second!", BYTES))
+STRING_PAIR = Message("NameStringPair", (1, "name!", TEXT), (2, "value!", TEXT))
 NAME_BYTES_PAIR = Message("NameBytesPair", (1, "name!", TEXT), (2, "value", BYTES))
 TIME_RANGE = Message("TimeRange", (1, "from", UNSIGNED), (2, "to", UNSIGNED))
 REGION_SPECIFIER = Message("RegionSpecifier", (1, "type!", UNSIGNED), (2, "value!", BYTES))

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from metaclient.wire.rpc.messages import TABLE_NAME
+from metaclient.wire.rpc.messages import BYTES_PAIR, STRING_PAIR, TABLE_NAME
 from metaclient.wire.rpc.protobuf import BOOL, BYTES, SIGNED, TEXT, UNSIGNED, Message
 
-_BYTES_PAIR = Message("BytesBytesPair", (1, "first!", BYTES), (2, "second!", BYTES))
-_STRING_PAIR = Message("NameStringPair", (1, "name!", TEXT), (2, "value!", TEXT))
 TABLE_CF = Message("TableCF", (1, "table_name", TABLE_NAME), (2, "families*", BYTES))
 PEER = Message(
     "ReplicationPeer",
     (1, "clusterkey", TEXT),
     (2, "replicationEndpointImpl", TEXT),
-    (3, "data*", _BYTES_PAIR),
-    (4, "configuration*", _STRING_PAIR),
+    (3, "data*", BYTES_PAIR),
+    (4, "configuration*", STRING_PAIR),
     (5, "table_cfs*", TABLE_CF),
     (6, "namespaces*", BYTES),
     (7, "bandwidth", SIGNED),

@@ -1,0 +1,85 @@
+"""The calls of the master for replication peers, and the replication of the region servers from the cluster's status.
+
+Changes are procedures. HBase checks a change inside of the procedure, so that a refusal is in the procedure's result.
+"""
+
+from __future__ import annotations
+
+from metaclient.replication_peers import Peer, PeerConfig, PeerState, ReplicationStatus
+from metaclient.wire.rpc import admin_messages
+from metaclient.wire.rpc import replication_messages as m
+from metaclient.wire.rpc.names import server_from
+from metaclient.wire.rpc.replication_peers import (
+    config_from,
+    config_message,
+    peer_from,
+    sink_load_from,
+    source_load_from,
+    state_message,
+)
+from metaclient_native.admin import Admin
+
+__all__ = ["ReplicationCalls"]
+
+_STATE_METHODS = {PeerState.ENABLED: "EnableReplicationPeer", PeerState.DISABLED: "DisableReplicationPeer"}
+
+
+class ReplicationCalls:
+    """A :class:`~metaclient.backend.ReplicationAdmin` over HBase's RPC."""
+
+    def __init__(self, admin: Admin) -> None:
+        self._admin = admin
+
+    def add_peer(self, peer_id: str, config: PeerConfig, state: PeerState, deadline: float) -> None:
+        request = {"peer_id": peer_id, "peer_config": config_message(config), "peer_state": state_message(state)}
+        self._admin.run_procedure("AddReplicationPeer", m.ADD_PEER_REQUEST, request, deadline)
+
+    def remove_peer(self, peer_id: str, deadline: float) -> None:
+        self._admin.run_procedure("RemoveReplicationPeer", m.PEER_REQUEST, {"peer_id": peer_id}, deadline)
+
+    def set_peer_state(self, peer_id: str, state: PeerState, deadline: float) -> None:
+        self._admin.run_procedure(_STATE_METHODS[state], m.PEER_REQUEST, {"peer_id": peer_id}, deadline)
+
+    def update_peer(self, peer_id: str, config: PeerConfig, deadline: float) -> None:
+        request = {"peer_id": peer_id, "peer_config": config_message(config)}
+        self._admin.run_procedure("UpdateReplicationPeerConfig", m.UPDATE_PEER_REQUEST, request, deadline)
+
+    def peers(self, pattern: str | None, deadline: float) -> list[Peer]:
+        answer = self._admin.ask(
+            "ListReplicationPeers", m.LIST_PEERS_REQUEST, {"regex": pattern}, m.LIST_PEERS_RESPONSE, deadline
+        )
+        return sorted((peer_from(one) for one in answer.get("peer_desc", ())), key=lambda peer: peer.id)
+
+    def peer(self, peer_id: str, deadline: float) -> Peer:
+        request = {"peer_id": peer_id}
+        config = self._admin.ask(
+            "GetReplicationPeerConfig", m.PEER_REQUEST, request, m.GET_PEER_CONFIG_RESPONSE, deadline
+        )
+        state = self._admin.ask(
+            "IsReplicationPeerEnabled", m.PEER_REQUEST, request, m.GET_PEER_STATE_RESPONSE, deadline
+        )
+        is_enabled = state["is_enabled"]
+        return Peer(
+            peer_id, PeerState.ENABLED if is_enabled else PeerState.DISABLED, config_from(config["peer_config"])
+        )
+
+    def replication_status(self, deadline: float) -> list[ReplicationStatus]:
+        status = self._admin.ask(
+            "GetClusterStatus",
+            admin_messages.GET_CLUSTER_STATUS_REQUEST,
+            {"options": [admin_messages.OPTION_LIVE_SERVERS]},
+            admin_messages.GET_CLUSTER_STATUS_RESPONSE,
+            deadline,
+        )["cluster_status"]
+        made = []
+        for one in status.get("live_servers", ()):
+            server, load = server_from(one["server"]), one["server_load"]
+            sink = load.get("replLoadSink")
+            made.append(
+                ReplicationStatus(
+                    server=server,
+                    sources=tuple(source_load_from(source, server) for source in load.get("replLoadSource", ())),
+                    sink=None if sink is None else sink_load_from(sink),
+                )
+            )
+        return sorted(made, key=lambda status: status.server)
