@@ -110,6 +110,7 @@ class Capabilities:
     filters: bool = True
     create_with_splits: bool = True
     region_replication: bool = True  # create_table can set it
+    family_scopes: bool = True  # create_table can set the replication scope of a family, describe_table returns it
     cell_ttl: bool = False  # Put.ttl_ms is honoured
     nonces: bool = False  # a server applies an Increment or Append with a nonce at most once
     direct: bool = False  # a DirectBackend, too: a caller that only waits makes the call in its own thread

@@ -104,8 +104,12 @@ class Table:
     # -- descriptions ----------------------------------------------------------------------------------------
 
     def families(self) -> dict[bytes, dict[str, Any]]:
-        """Return the settings by column family, under happybase's names."""
+        """Return the settings by column family, under happybase's names, and ``replication_scope``.
+
+        Thrift 1 does not report the scope: there the name is missing.
+        """
         descriptor = self._engine.describe(self.name)
+        has_scopes = self._engine.capabilities.family_scopes
         return {
             family.name: {
                 "name": family.name + b":",
@@ -117,6 +121,7 @@ class Table:
                 "bloom_filter_nb_hashes": 0,
                 "block_cache_enabled": family.block_cache_enabled,
                 "time_to_live": family.time_to_live_s if family.time_to_live_s is not None else TTL_FOREVER,
+                **({"replication_scope": family.replication_scope} if has_scopes else {}),
             }
             for family in descriptor.families
         }

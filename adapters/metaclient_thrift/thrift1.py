@@ -102,6 +102,7 @@ class Thrift1Backend(GatewayBackend):
         "row_mutations": False,
         "create_with_splits": False,
         "region_replication": False,
+        "family_scopes": False,
     }
 
     def _result_of(self, wire: Any) -> Result:

@@ -35,6 +35,7 @@ def create(
     session: Session,
     table: str,
     families: Sequence[str],
+    *,
     splits: Sequence[str],
     replicas: int,
     versions: int,

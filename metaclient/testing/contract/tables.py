@@ -8,7 +8,7 @@ from contextlib import suppress
 import pytest
 
 from metaclient.connection import Connection
-from metaclient.errors import MetaClientError, TableDisabled, TableExists, TableNotDisabled, TableNotFound
+from metaclient.errors import MetaClientError, TableDisabled, TableExists, TableNotDisabled, TableNotFound, Unsupported
 from metaclient.table import Table
 from metaclient.testing.contract.suite import (
     LETTERS,
@@ -38,6 +38,14 @@ class Tables(ContractSuite):
         table = make_table({"cf": {"time_to_live": 86_400, "in_memory": True, "block_cache_enabled": False}})
         family = table.families()[b"cf"]
         assert (family["time_to_live"], family["in_memory"], family["block_cache_enabled"]) == (86_400, True, False)
+
+    def test_replication_scope_of_a_family_comes_back_or_is_refused(self, table: Table, make_table: TableMaker) -> None:
+        if not table.connection.capabilities.family_scopes:
+            with pytest.raises(Unsupported):
+                make_table({"cf": {"replication_scope": 1}})
+            return
+        families = make_table({"cf": {"replication_scope": 1}, "local": {}}).families()
+        assert (families[b"cf"]["replication_scope"], families[b"local"]["replication_scope"]) == (1, 0)
 
     def test_creating_a_table_twice_is_an_error_and_harms_nothing(self, table: Table) -> None:
         table.put(b"r", {b"cf:a": b"1"})
