@@ -87,7 +87,7 @@ class Replication:
 
         ``tables`` and ``namespaces`` set ``replicate_all`` to False if they are not empty, and the two excludes set it
         to True, unless ``replicate_all`` is given. HBase merges ``configuration``: entries cannot be removed.
-        HBase refuses a change of ``key`` and of ``serial`` of an enabled peer.
+        HBase refuses a change of ``key``, and lists that contradict ``replicate_all``: empty the old ones, too.
         """
         config = _changed(self.get(id).config, changes)
         self._call("update_replication_peer", self._admin.update_peer, id, config)

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import starmap
-from typing import TYPE_CHECKING, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple
 
 from metaclient import keys
-from metaclient.backend import Action, Capabilities, MetaPage, MetaScan, Outcome, ScanPage
+from metaclient.backend import Action, Capabilities, MetaPage, MetaScan, Outcome, ReplicationAdmin, ScanPage
 from metaclient.errors import (
     CallTimeout,
     ConnectionClosed,
@@ -36,6 +36,7 @@ from metaclient.model import (
     TableDescriptor,
     TableState,
 )
+from metaclient.replication_peers import Peer, PeerConfig, PeerState, ReplicationStatus
 from metaclient.runtime import Task
 from metaclient_fake.network.call import Call, Station
 from metaclient_fake.network.handlers import ONCE, Handler, Handlers
@@ -62,7 +63,7 @@ class FakeBackend:
     """
 
     name = "fake"
-    capabilities = Capabilities(replica_lag=True)
+    capabilities = Capabilities(replica_lag=True, replication=True)
 
     def __init__(self, cluster: FakeCluster, *, party: str = "client", owns_cluster: bool = False) -> None:
         self.cluster = cluster
@@ -186,6 +187,14 @@ class FakeBackend:
     def compact_table(self, table: bytes, major: bool, deadline: float) -> None:
         self._procedure(lambda: self.cluster.compact(table, major), deadline)
 
+    @property
+    def replication_admin(self) -> ReplicationAdmin:
+        """The peers of the cluster, as calls to its master; Unsupported if the cluster cannot have any."""
+        admin = self.cluster.replication_admin
+        if admin is None:
+            raise Unsupported("this fake cluster has no replication peers")
+        return _PeerCalls(admin, self.at_master, self._procedure)
+
     # -- calls -------------------------------------------------------------------------------------------------
 
     def _run(
@@ -248,6 +257,17 @@ class FakeBackend:
         """Beyond the SPI, for the fronts: any method of a region server, as a call over the network."""
         return self._run(name, deadline, is_write, is_meta, method, *arguments)
 
+    def at_replication(self, name: ServerName, function: Callable[[], T], *, deadline: float) -> T:
+        """Beyond the SPI, for the fronts: a call of another cluster to a region server, on its replication handlers.
+
+        The function writes through a client of its own. On the handlers for clients it could take the last handler,
+        and wait for a write that waits for a handler.
+        """
+        server = self._servers.get(name.host)
+        if server is None or server.port != name.port:
+            raise ServerUnreachable(f"connection refused: no server listens at {keys.printable(name.address.encode())}")
+        return self._long_way(server, server.replication_handlers, function, deadline, server.slow_s, is_write=True)
+
     def at_master(self, function: Callable[[], T], *, deadline: float) -> T:
         """Beyond the SPI, for the fronts: a call to the master."""
         return self._ask_master(function, deadline)
@@ -297,6 +317,45 @@ class FakeBackend:
             raise CallTimeout("the master is still at it", may_have_applied=True) from error
         except MetaClientError:
             raise
+
+
+class _PeerCalls:
+    """A ReplicationAdmin whose changes are procedures of the master; they go on if the caller stops waiting."""
+
+    def __init__(
+        self,
+        admin: ReplicationAdmin,
+        ask: Callable[..., Any],
+        run_procedure: Callable[[Callable[[], object], float], None],
+    ) -> None:
+        self._admin = admin
+        self._ask = ask
+        self._run_procedure = run_procedure
+
+    def add_peer(self, peer_id: str, config: PeerConfig, state: PeerState, deadline: float) -> None:
+        self._run_procedure(lambda: self._admin.add_peer(peer_id, config, state, deadline), deadline)
+
+    def remove_peer(self, peer_id: str, deadline: float) -> None:
+        self._run_procedure(lambda: self._admin.remove_peer(peer_id, deadline), deadline)
+
+    def set_peer_state(self, peer_id: str, state: PeerState, deadline: float) -> None:
+        self._run_procedure(lambda: self._admin.set_peer_state(peer_id, state, deadline), deadline)
+
+    def update_peer(self, peer_id: str, config: PeerConfig, deadline: float) -> None:
+        self._run_procedure(lambda: self._admin.update_peer(peer_id, config, deadline), deadline)
+
+    def peers(self, pattern: str | None, deadline: float) -> Sequence[Peer]:
+        found: Sequence[Peer] = self._ask(lambda: self._admin.peers(pattern, deadline), deadline=deadline)
+        return found
+
+    def peer(self, peer_id: str, deadline: float) -> Peer:
+        found: Peer = self._ask(lambda: self._admin.peer(peer_id, deadline), deadline=deadline)
+        return found
+
+    def replication_status(self, deadline: float) -> Sequence[ReplicationStatus]:
+        found: Sequence[ReplicationStatus]
+        found = self._ask(lambda: self._admin.replication_status(deadline), deadline=deadline)
+        return found
 
 
 def _write(server: RegionServer, method: Callable[[DataCalls, *Ts], T], *arguments: *Ts) -> T:

@@ -87,8 +87,9 @@ def add(session: Session, peer: str, key: str, endpoint: str | None, disabled: b
     metaclient replication add west zk9:2181:/hbase
     metaclient replication add west zk8,zk9:2181:/hbase --table orders --table ns:users=cf --serial
     """
+    options = _changes(**selection)
     with session.connect() as connection:
-        connection.replication.add(peer, key, endpoint=endpoint, enabled=not disabled, **_changes(**selection))
+        connection.replication.add(peer, key, endpoint=endpoint, enabled=not disabled, **options)
     session.document({"added": peer, "enabled": not disabled})
     session.say(f"peer {peer} added{', disabled' if disabled else ''}")
 
@@ -183,11 +184,12 @@ def status(session: Session, wanted: str | None) -> None:
         servers = connection.replication.status()
     sources = [load for server in servers for load in server.sources if wanted in (None, load.peer_id)]
     session.document({"sources": [_load_document(load) for load in sources], "sinks": _sinks(servers)})
-    columns = ("server", "peer", "queue", "lag ms", "logs", "age of last shipped ms", "shipped", "state")
+    columns = ("server", "peer", "queue", "lag ms", "logs", "age of last ms", "shipped", "state")
     session.table("sources", columns, [_source_line(load) for load in sources])
     if wanted is None:
-        rows = [tuple(sink.values()) for sink in _sinks(servers)]
-        session.table("sinks", ("server", "age of last applied ms", "last applied ms", "started ms", "applied"), rows)
+        sinks = [(one.server.address, one.sink) for one in servers if one.sink is not None]
+        rows = [(address, sink.age_of_last_applied_ms, sink.edits_applied) for address, sink in sinks]
+        session.table("sinks", ("server", "age of last applied ms", "applied"), rows)
     session.say(f"{counted(len(servers), 'server')}, {counted(len(sources), 'source')}")
 
 
@@ -296,7 +298,7 @@ def _source_line(load: SourceLoad) -> tuple[object, ...]:
     queue = load.queue_id if load.is_recovered else ""
     state = "running" if load.is_running else "not running"
     return (
-        load.server,
+        load.server.address,
         load.peer_id,
         queue,
         load.lag_ms,

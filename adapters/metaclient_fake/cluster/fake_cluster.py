@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from metaclient import keys
+from metaclient.backend import ReplicationAdmin
 from metaclient.errors import ConfigError, ConnectionClosed, RequestRefused
 from metaclient.model import RegionInfo, ServerName, TableDescriptor
 from metaclient.runtime import Closing, Runtime, SimRuntime, ThreadRuntime, close_dropped
@@ -93,6 +94,8 @@ class FakeCluster:
     __slots__ = ("__dict__", "__weakref__", "_front")  # _front is the only attribute that the handle has for itself
 
     _is_closed = True  # until all parts are there
+    #: The replication peers of this cluster; None if it has no administration of peers.
+    replication_admin: ReplicationAdmin | None = None
 
     def __init__(
         self,

@@ -12,10 +12,12 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from metaclient.errors import RequestRefused, ServerStopped
 from metaclient.model import ServerName
 from metaclient.runtime import Runtime
+from metaclient.wire.rpc.replication import ShippedEntry
 from metaclient.wording import counted
 from metaclient_fake.config.cluster import ClusterConfig
 from metaclient_fake.network.handlers import Handlers
@@ -33,7 +35,7 @@ from metaclient_fake.storage import FileSystem, Region, Wal
 from metaclient_fake.storage.meta_index import MetaIndex
 from metaclient_fake.storage.stand_ins import Hosted
 
-__all__ = ["RegionServer", "ServerState"]
+__all__ = ["EntrySink", "RegionServer", "ServerState"]
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,14 @@ _TRANSITIONS: dict[ServerState, frozenset[ServerState]] = {
     ServerState.ABORTING: frozenset({ServerState.DEAD}),
     ServerState.DEAD: frozenset(),
 }
+
+
+class EntrySink(Protocol):
+    """Applies the log entries of other clusters (ReplicationSink)."""
+
+    def apply(self, entries: list[ShippedEntry]) -> None:
+        """Return when all entries are applied; after an error, some of them may be."""
+        ...
 
 
 class RegionServer:
@@ -97,6 +107,8 @@ class RegionServer:
         self.keeps_session_while_paused = False
         #: A server of an older version does not support ``replicateToReplica``, only ``replay``.
         self.knows_replicate_to_replica = True
+        #: For ReplicateWALEntry; None if this server does not take entries of other clusters.
+        self.replication_sink: EntrySink | None = None
         self._make_handlers()
         self._make_parts(filesystem, peers)
         #: True when no partition, delay or full queue affects calls: the backend then calls the method directly.
@@ -109,7 +121,7 @@ class RegionServer:
         self.meta_handlers = Handlers(runtime, config.meta_handlers, config.call_queue_max, host)
         #: For the master: a server with full call queues can still close its regions.
         self.admin_handlers = Handlers(runtime, config.meta_handlers, config.call_queue_max, host)
-        #: For batches from primaries (hbase.regionserver.replication.handler.count).
+        #: For batches from primaries and from other clusters (hbase.regionserver.replication.handler.count).
         self.replication_handlers = Handlers(runtime, config.replication.handlers, config.call_queue_max, host)
 
     def _make_parts(self, filesystem: FileSystem, peers: Peers) -> None:

@@ -22,6 +22,7 @@ from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Answer, Incoming
 from metaclient_fake.front.rpc.procedures import Procedures
 from metaclient_fake.front.rpc.region_admin import region_load
+from metaclient_fake.front.rpc.replication_service import PeerMethods, replication_load
 
 if TYPE_CHECKING:
     from metaclient_fake.backend import FakeBackend
@@ -54,6 +55,7 @@ class MasterService:
         self._addresses = addresses
         self._procedures = Procedures(backend.cluster.runtime, addresses)
         self._is_balancer_on = True
+        self._peers = PeerMethods(lambda: self._cluster.replication_admin, self._cluster.runtime, self._procedure)
         self._methods: Mapping[str, tuple[Message, Callable[[Fields], bytes]]] = {
             "IsMasterRunning": (EMPTY, self._is_master_running),
             "GetClusterStatus": (messages.GET_CLUSTER_STATUS_REQUEST, self._get_cluster_status),
@@ -86,6 +88,7 @@ class MasterService:
             "GetNamespaceDescriptor": (messages.NAMESPACE_REQUEST, self._get_namespace_descriptor),
             "CreateNamespace": (messages.CREATE_NAMESPACE_REQUEST, self._create_namespace),
             "DeleteNamespace": (messages.NAMESPACE_REQUEST, self._delete_namespace),
+            **self._peers.methods,
         }
 
     def method(self, name: str) -> Callable[[Incoming], Answer] | None:
@@ -118,9 +121,11 @@ class MasterService:
     def _get_cluster_status(self, request: Fields) -> bytes:
         """Return the whole status; the request's options, which only omit fields, are ignored."""
         live = []
+        replication = self._peers.status()
         for name, server in self._cluster.master.live.items():
             loads = [region_load(region, held) for region, held in list(server.regions.items())]
-            live.append({"server": server_message(self._addresses.outside(name)), "server_load": _load(loads)})
+            load = {**_load(loads), **replication_load(replication.get(name))}
+            live.append({"server": server_message(self._addresses.outside(name)), "server_load": load})
         status = {
             "hbase_version": {"version": HBASE_VERSION},
             "live_servers": live,

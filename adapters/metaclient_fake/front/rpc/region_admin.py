@@ -1,4 +1,4 @@
-"""AdminService of one region server: its regions, their sizes, flushes and compactions."""
+"""AdminService of one region server: its regions, their sizes, flushes, compactions, and edits of other clusters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from metaclient.wire.rpc import admin_messages as messages
 from metaclient.wire.rpc.messages import EMPTY
 from metaclient.wire.rpc.names import region_info_message, region_message, server_message, table_from
 from metaclient.wire.rpc.protobuf import decode, encode
+from metaclient.wire.rpc.replication import REPLICATE_WAL_ENTRY
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Answer, Incoming
+from metaclient_fake.front.rpc.replication_service import replicate_wal_entry
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.storage import Region
 
@@ -41,6 +43,8 @@ class RegionAdminService:
         }
 
     def method(self, name: str) -> Callable[[Incoming], Answer] | None:
+        if name == REPLICATE_WAL_ENTRY:
+            return self._replicate
         method = self._methods.get(name)
         if method is None:
             return None
@@ -57,7 +61,16 @@ class RegionAdminService:
         return run
 
     def may_wait(self, name: str) -> bool:
-        return name in ("FlushRegion", "CompactRegion")
+        return name in ("FlushRegion", "CompactRegion", REPLICATE_WAL_ENTRY)
+
+    def _replicate(self, call: Incoming) -> Answer:
+        """Apply the entries on the server's handlers for replication, which the writes of the entries do not need."""
+        server = self._backend.cluster.servers_by_host[self._host].name
+
+        def apply() -> bytes:
+            return replicate_wal_entry(self._backend.cluster.servers_by_host[self._host], call.param, call.cells)
+
+        return Answer(self._backend.at_replication(server, apply, deadline=call.deadline))
 
     def _get_region_info(self, server: RegionServer, request: Mapping[str, Any]) -> bytes:
         region = _found(server, request)

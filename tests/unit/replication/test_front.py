@@ -1,0 +1,91 @@
+"""``ReplicateWALEntry`` at the fake's front: the entries reach the server's sink, and errors have HBase's classes."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from metaclient.errors import TableNotFound
+from metaclient.model import Cell, FamilyDescriptor, TableDescriptor
+from metaclient.wire.rpc import framing
+from metaclient.wire.rpc.replication import ShippedEntry, WalKey, encode_replicate
+from metaclient_fake import FakeCluster
+from metaclient_fake.front.serving import Front
+from tests.unit.fake_rpc.test_rpc import Client, place_of
+
+ENTRY = ShippedEntry(
+    WalKey("0" * 32, b"t", 4, 1000, ((b"f", 1),)), ((b"r", Cell(b"f:q", 7, b"v")), (b"s", Cell(b"f:q", 7, b"w")))
+)
+
+
+class RecordingSink:
+    def __init__(self) -> None:
+        self.batches: list[list[ShippedEntry]] = []
+        self.error: Exception | None = None
+
+    def apply(self, entries: list[ShippedEntry]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.batches.append(entries)
+
+
+@pytest.fixture
+def cluster() -> Iterator[FakeCluster]:
+    with FakeCluster(servers=1, meta_replicas=1) as made:
+        made.serve(thrift1_port=None, thrift2_port=None, rpc_port=0)
+        made.create_table(TableDescriptor(b"t", (FamilyDescriptor(b"f"),)), [])
+        yield made
+
+
+@pytest.fixture
+def sink(cluster: FakeCluster) -> RecordingSink:
+    made = RecordingSink()
+    cluster.servers_by_host["rs1"].replication_sink = made
+    return made
+
+
+def _ship(cluster: FakeCluster, param: bytes, cells: bytes) -> framing.Response:
+    front = cluster.front
+    assert isinstance(front, Front)
+    _, port = place_of(front, b"r")
+    with Client(port, "AdminService") as client:
+        return client.call("ReplicateWALEntry", param, cells)
+
+
+def test_entries_reach_the_sink_in_order_and_the_answer_is_empty(cluster: FakeCluster, sink: RecordingSink) -> None:
+    answer = _ship(cluster, *encode_replicate([ENTRY, ENTRY._replace(cells=())]))
+
+    assert (answer.exception, answer.param) == (None, b"")
+    assert sink.batches == [[ENTRY, ENTRY._replace(cells=())]]
+
+
+def test_missing_cells_are_an_error_that_sources_retry_and_nothing_is_applied(
+    cluster: FakeCluster, sink: RecordingSink
+) -> None:
+    param, cells = encode_replicate([ENTRY])
+    for block, text in ((cells[: len(cells) // 2], "Expected=2, index=1"), (b"", 'because "cells" is null')):
+        answer = _ship(cluster, param, block)
+        assert answer.exception is not None
+        assert answer.exception["exception_class_name"] == "java.io.IOException"
+        assert text in answer.exception["stack_trace"]
+        assert not answer.exception.get("do_not_retry")
+    assert sink.batches == []
+
+
+def test_an_empty_request_is_a_success(cluster: FakeCluster, sink: RecordingSink) -> None:
+    assert _ship(cluster, b"", b"").exception is None
+    assert sink.batches == []
+
+
+def test_the_error_of_a_sink_keeps_its_class(cluster: FakeCluster, sink: RecordingSink) -> None:
+    sink.error = TableNotFound("'nope'")
+    answer = _ship(cluster, *encode_replicate([ENTRY]))
+    assert answer.exception is not None
+    assert answer.exception["exception_class_name"] == TableNotFound.java_class
+    assert "'nope'" in answer.exception["stack_trace"]
+
+
+def test_a_server_without_a_sink_refuses_entries(cluster: FakeCluster) -> None:
+    cluster.servers_by_host["rs1"].replication_sink = None
+    answer = _ship(cluster, *encode_replicate([ENTRY]))
+    assert answer.exception is not None
+    assert "does not take edits of other clusters" in answer.exception["stack_trace"]
