@@ -45,7 +45,7 @@ from metaclient_native.in_flight import PendingCall
 from metaclient_native.request import Request, ServiceAddress
 from metaclient_native.scanners import decode_nothing
 
-__all__ = ["Admin", "ClusterStatus", "RegionLoad", "ServerLoad"]
+__all__ = ["ADMIN_SERVICE", "Admin", "ClusterStatus", "RegionLoad", "ServerLoad", "wait_for"]
 
 T = TypeVar("T")
 MASTER_SERVICE = "MasterService"
@@ -273,7 +273,7 @@ class Admin:
         for call in calls:
             call.send()
         for call in calls:
-            _wait(call, deadline)
+            wait_for(call, deadline)
 
     def balance(self, deadline: float) -> bool:
         """Run the balancer once; return True if it ran."""
@@ -389,14 +389,14 @@ class Admin:
             ),
         )
         try:
-            return _wait(call, deadline)
+            return wait_for(call, deadline)
         except MetaClientError as error:
             if error.blames_server or isinstance(error, Overloaded):
                 self._master = None  # another master may be active by now
             raise
 
 
-def _wait(call: PendingCall[T], deadline: float) -> T:
+def wait_for(call: PendingCall[T], deadline: float) -> T:
     """Return the result of a call; cancel the call and raise CallTimeout at the deadline."""
     try:
         return call.result(deadline)

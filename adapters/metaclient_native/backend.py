@@ -143,7 +143,7 @@ class NativeBackend:
             self._registry = ZooKeeperRegistry(parsed.endpoints, parsed.znode_parent, runtime)
         self._call_server = self._ask_server = self._connections.call_server
         self.admin = Admin(self._registry, self._connections, runtime, self._meta_rows)
-        self.replication_admin = ReplicationCalls(self.admin)
+        self.replication_admin = ReplicationCalls(self.admin, self._connections)
         self._scanners = ScannerCalls(self._connections, runtime)
         self.direct = copy(self)
         self.direct._ask_server = self._connections.ask_server  # type: ignore[assignment]  # may return the result itself

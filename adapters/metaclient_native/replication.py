@@ -1,14 +1,18 @@
-"""The calls of the master for replication peers, and the replication of the region servers from the cluster's status.
+"""The calls of the master for replication peers, the replication of the servers by the cluster's status, and shipping.
 
 Changes are procedures. HBase checks a change inside of the procedure, so that a refusal is in the procedure's result.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from metaclient.model import ServerName
 from metaclient.replication_peers import Peer, PeerConfig, PeerState, ReplicationStatus
 from metaclient.wire.rpc import admin_messages
 from metaclient.wire.rpc import replication_messages as m
 from metaclient.wire.rpc.names import server_from
+from metaclient.wire.rpc.replication import REPLICATE_WAL_ENTRY, ShippedEntry, encode_replicate
 from metaclient.wire.rpc.replication_peers import (
     config_from,
     config_message,
@@ -17,7 +21,10 @@ from metaclient.wire.rpc.replication_peers import (
     source_load_from,
     state_message,
 )
-from metaclient_native.admin import Admin
+from metaclient_native.admin import ADMIN_SERVICE, Admin, wait_for
+from metaclient_native.connections import Connections
+from metaclient_native.request import Request, ServiceAddress
+from metaclient_native.scanners import decode_nothing
 
 __all__ = ["ReplicationCalls"]
 
@@ -27,8 +34,9 @@ _STATE_METHODS = {PeerState.ENABLED: "EnableReplicationPeer", PeerState.DISABLED
 class ReplicationCalls:
     """A :class:`~metaclient.backend.ReplicationAdmin` over HBase's RPC."""
 
-    def __init__(self, admin: Admin) -> None:
+    def __init__(self, admin: Admin, connections: Connections) -> None:
         self._admin = admin
+        self._connections = connections
 
     def add_peer(self, peer_id: str, config: PeerConfig, state: PeerState, deadline: float) -> None:
         request = {"peer_id": peer_id, "peer_config": config_message(config), "peer_state": state_message(state)}
@@ -83,3 +91,16 @@ class ReplicationCalls:
                 )
             )
         return sorted(made, key=lambda status: status.server)
+
+    def replicate(self, server: ServerName, entries: Sequence[ShippedEntry], deadline: float) -> None:
+        """Ship log entries to a region server, which applies them to its cluster. Beyond the SPI.
+
+        Any server takes the entries of any region. After an error, some of them may have been applied; it is safe to
+        ship them again, because their cells have timestamps.
+        """
+        param, cells = encode_replicate(entries)
+        request: Request[None] = Request(
+            REPLICATE_WAL_ENTRY.encode(), param, decode_nothing, deadline, REPLICATE_WAL_ENTRY, cells, is_write=True
+        )
+        call = self._connections.call(ServiceAddress(server.host, server.port, ADMIN_SERVICE), request)
+        wait_for(call, deadline)
