@@ -81,6 +81,9 @@ def _common(layout: Layout) -> dict[str, str]:
         "hbase.meta.replica.count": str(layout.meta_replicas),
         "hbase.region.replica.replication.enabled": "true",
         "hbase.region.replica.replication.catalog.enabled": "true",
+        # A region server of 3.0 that gets edits of another cluster writes them through a client of its own, which asks
+        # the masters for the registry: without this, the one at port 16000.
+        "hbase.masters": f"localhost:{layout.process('master').port}",
         "hbase.master.ipc.address": LOOPBACK,
         "hbase.regionserver.ipc.address": LOOPBACK,
         "hbase.master.hostname": "localhost",

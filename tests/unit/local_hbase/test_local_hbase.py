@@ -131,6 +131,13 @@ def test_only_servers_of_3_0_retry_in_haste(layout: Layout, version: str, is_has
     assert ("hbase.client.pause" in site) is is_hasty
 
 
+def test_clients_inside_of_servers_ask_the_master_of_their_own_cluster(layout: Layout) -> None:
+    """Those of 3.0 ask the masters, by default at a port where another cluster may listen."""
+    master = layout.process("master")
+    for process in layout.processes:
+        assert hbase_site(layout, process)["hbase.masters"] == f"localhost:{master.port}"
+
+
 def test_configuration_is_xml_and_first_on_the_class_path(layout: Layout) -> None:
     process = layout.process("rs1")
     folder = write_configuration(layout, process)
