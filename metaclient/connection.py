@@ -126,7 +126,10 @@ class Connection:
 
     The first nine arguments are happybase's: without others the connection uses a Thrift 1 gateway, as happybase does.
     ``url=`` or :func:`connect` selects any other backend. A connection that is dropped without ``close()`` is closed in
-    the background, with a ResourceWarning. It has more than 30 methods because it has those of happybase, and ours.
+    the background, with a ResourceWarning.
+
+    It has more than 30 methods because happybase has all calls that concern no single table here; the engine does the
+    work.
     """
 
     _owner_name = ""  # the name of a pool, which the user should have closed
