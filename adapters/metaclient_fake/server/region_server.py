@@ -74,6 +74,9 @@ class EntrySink(Protocol):
 class RegionServer:
     """One incarnation. Maps are changed entry by entry (atomic); ``_lock`` guards opening, closing and late calls."""
 
+    #: For ReplicateWALEntry; None if this server does not take entries of other clusters.
+    replication_sink: EntrySink | None = None
+
     def __init__(
         self,
         name: ServerName,
@@ -107,8 +110,6 @@ class RegionServer:
         self.keeps_session_while_paused = False
         #: A server of an older version does not support ``replicateToReplica``, only ``replay``.
         self.knows_replicate_to_replica = True
-        #: For ReplicateWALEntry; None if this server does not take entries of other clusters.
-        self.replication_sink: EntrySink | None = None
         self._make_handlers()
         self._make_parts(filesystem, peers)
         #: True when no partition, delay or full queue affects calls: the backend then calls the method directly.
