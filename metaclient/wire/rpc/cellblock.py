@@ -29,6 +29,7 @@ __all__ = [
     "PutWriter",
     "decode_cells",
     "decode_columns",
+    "decode_counted",
     "decode_results",
     "decode_rows",
     "encode_cells",
@@ -260,11 +261,35 @@ def _names_of(data: bytes, at: int, count: int) -> list[bytes]:
 
 def decode_rows(data: bytes, at: int, end: int) -> list[tuple[bytes, Cell]]:
     """Return every cell of a block with its row, for blocks whose cells are counted elsewhere."""
+    return decode_counted(data, at, end, end - at)[0]
+
+
+def decode_counted(data: bytes, at: int, end: int, count: int) -> tuple[list[tuple[bytes, Cell]], int]:
+    """Decode ``count`` cells of any rows, fewer if the block ends: return (row, cell) of each, and where they end.
+
+    >>> block = encode_cells(b"r", [Cell(b"cf:q", 7, b"v")])
+    >>> decode_counted(block, 0, len(block), 2)
+    ([(b'r', Cell(column=b'cf:q', timestamp=7, value=b'v', type=<CellType.PUT: 4>))], 29)
+    """
+    shapes, columns, new, cell_class, put = _shapes.get, _columns.get, _new, Cell, _PUT
     made: list[tuple[bytes, Cell]] = []
-    while at < end:
-        row, cells, at = decode_cells(data, at, end, 1)
-        made.append((row, cells[0]))
-    return made
+    try:
+        for _ in repeat(None, count):
+            if at >= end:
+                break
+            head = data[at : at + 14]
+            unpack, size = shapes(head) or _shape(head)
+            name, timestamp, kind, value = unpack(data, at)
+            fields = (columns(name) or _column(name), timestamp, value, put if kind == 4 else _TYPES[kind])
+            made.append((data[at + 14 : at + 14 + (head[12] << 8 | head[13])], new(cell_class, fields)))
+            at += size
+    except struct.error as error:
+        raise _bad(at, end) from error
+    except KeyError as error:
+        raise ProtocolError(f"a cell has the unknown type {error}") from error
+    if at > end:
+        raise _bad(at, end)
+    return made, at
 
 
 def skip_cells(data: bytes, at: int, end: int, count: int) -> int:

@@ -72,6 +72,42 @@ def test_cells_of_many_rows_and_types_stay_with_their_entries_in_order() -> None
     assert decode_replicate(*encode_replicate(entries)) == entries
 
 
+@pytest.mark.parametrize("repeated", [1, 3])
+def test_a_key_that_begins_and_ends_like_an_earlier_one_is_not_taken_for_it(repeated: int) -> None:
+    """The parts of a key that many keys share are decoded once: other fields must not hide behind them."""
+    keys = [
+        WalKey(REGION, b"t", 1, 2, ((b"cf", 1),), (CLUSTER,)),
+        WalKey(REGION, b"t", 2**63, 2**40, ((b"cf", 1),), (CLUSTER,)),
+        WalKey(REGION, b"t", 3, 2, ((b"cf", 1),), (CLUSTER,), (7, 8)),
+        WalKey(REGION, b"t", 4, 2, (), (CLUSTER, OTHER)),
+        WalKey(REGION, b"u" * 200, 5, 2),
+        WalKey(REGION[::-1], b"t", 6, 2),
+    ] * repeated
+
+    entries = [ShippedEntry(key, ()) for key in keys]
+
+    assert decode_replicate(*encode_replicate(entries)) == entries
+
+
+def test_fields_of_a_key_in_another_order_are_found() -> None:
+    fields = {
+        "region": f"0a20{REGION.encode().hex()}",
+        "table": "120174",
+        "sequence": "1804",
+        "time": "2005",
+        "nonce": "5003",
+        "later": "6206 0a0161 120162",  # extended_attributes
+        "table again": "120175",
+    }
+    for order in (("time", "sequence", "table", "region"), (*fields, "nonce"), ("nonce", *fields)):
+        key = bytes.fromhex("".join(fields[name] for name in order))
+        for _ in range(2):
+            (entry,) = decode_replicate(bytes([0x0A, len(key) + 2, 0x0A, len(key)]) + key, b"")
+            assert (entry.key.region, entry.key.sequence_id, entry.key.write_time_ms) == (REGION, 4, 5)
+            assert entry.key.table == (b"u" if "table again" in order else b"t")
+            assert entry.key.nonce == ((0, 3) if "nonce" in order else None)
+
+
 def test_tags_after_a_value_do_not_shift_the_next_cell() -> None:
     param, block = encode_replicate([_shipped(1, (b"r", Cell(b"cf:q", 7, b"v")), (b"s", Cell(b"cf:q", 7, b"w")))])
     first = encode_cells(b"r", [Cell(b"cf:q", 7, b"v")])
