@@ -24,6 +24,7 @@ from metaclient.errors import (
     TableNotFound,
 )
 from metaclient.model import FamilyDescriptor, RegionLocation, RegionLocations, ServerName, TableDescriptor
+from metaclient.protobuf import Message, decode, encode
 from metaclient.runtime import Runtime
 from metaclient.wire.rpc import admin_messages as m
 from metaclient.wire.rpc.framing import Response
@@ -37,7 +38,6 @@ from metaclient.wire.rpc.names import (
     table_from,
     table_message,
 )
-from metaclient.wire.rpc.protobuf import Message, decode, encode
 from metaclient.wire.rpc.schemas import family_message, table_schema_from, table_schema_message
 from metaclient_native import errors
 from metaclient_native.connections import Connections

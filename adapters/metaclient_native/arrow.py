@@ -16,8 +16,8 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from metaclient.model import CellType
+from metaclient.protobuf import ProtocolError
 from metaclient.wire.cell_arrays import COLUMNS, libraries, slices, taken
-from metaclient.wire.rpc.protobuf import ProtocolError
 
 if TYPE_CHECKING:
     import pyarrow

@@ -47,6 +47,7 @@ from metaclient.model import (
     ServerName,
     TableDescriptor,
 )
+from metaclient.protobuf import ProtocolError, decode, encode
 from metaclient.row_limit import row_limit
 from metaclient.runtime import Pending, Runtime
 from metaclient.wire.reply_limit import read_reply_bytes_max
@@ -54,7 +55,6 @@ from metaclient.wire.rpc.cellblock import decode_results
 from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.messages import MUTATE_REQUEST, MUTATE_RESPONSE, READ_PREAD, SCAN_REQUEST
 from metaclient.wire.rpc.mutations import condition_message
-from metaclient.wire.rpc.protobuf import ProtocolError, decode, encode
 from metaclient.wire.rpc.queries import result_from, scan_message
 from metaclient.wire.stream import Dial, dial
 from metaclient_native.admin import Admin

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from metaclient.backend import Action, Outcome, PutPage
 from metaclient.errors import BackendFault, ConnectionClosed, MetaClientError, Unsupported
 from metaclient.model import Append, Check, Delete, Get, Increment, Put, RegionLocation, Result, RowMutations
+from metaclient.protobuf import ProtocolError, decode, delimited, encode, varint
 from metaclient.runtime import Pending
 from metaclient.wire.cell_arrays import cells_per_row, joined, libraries, numbers, sizes, together
 from metaclient.wire.rpc.cellblock import PutWriter, encode_page
@@ -28,7 +29,6 @@ from metaclient.wire.rpc.messages import (
     RESULT_OR_EXCEPTION,
 )
 from metaclient.wire.rpc.mutations import condition_message
-from metaclient.wire.rpc.protobuf import ProtocolError, decode, delimited, encode, varint
 from metaclient.wire.rpc.queries import get_message, result_from
 from metaclient_native import errors
 from metaclient_native.calls import encode_mutation, encode_region

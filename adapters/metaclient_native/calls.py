@@ -11,6 +11,7 @@ from functools import lru_cache
 from itertools import repeat
 
 from metaclient.model import LATEST_TIMESTAMP, Durability, Get, Put, Result
+from metaclient.protobuf import ProtocolError, decode, delimited, encode, read_varint, skip_field, varint
 from metaclient.wire.rpc.cellblock import PutWriter, decode_cells
 from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.messages import (
@@ -26,7 +27,6 @@ from metaclient.wire.rpc.messages import (
 )
 from metaclient.wire.rpc.mutations import Simple, mutation_message
 from metaclient.wire.rpc.names import region_message
-from metaclient.wire.rpc.protobuf import ProtocolError, decode, delimited, encode, read_varint, skip_field, varint
 from metaclient.wire.rpc.queries import columns_message, get_message, result_from
 
 _new = tuple.__new__

@@ -30,12 +30,12 @@ from collections import deque
 from typing import TypeVar, cast
 
 from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, Overloaded, ServerUnreachable, translated
+from metaclient.protobuf import ProtocolError
 from metaclient.runtime import Runtime
 from metaclient.runtime.waiting import Blocking
 from metaclient.wire.reply_limit import REPLY_BYTES_MAX, RESULT_BYTES_KEY
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.framing import CONNECTION_CALL_ID, FrameReader, Response, parse_response
-from metaclient.wire.rpc.protobuf import ProtocolError
 from metaclient.wire.stream import Dial, Stream
 from metaclient_native import errors
 from metaclient_native.in_flight import (

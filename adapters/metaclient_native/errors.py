@@ -20,9 +20,9 @@ from metaclient.errors import (
     WrongRegion,
 )
 from metaclient.model import ServerName
+from metaclient.protobuf import ProtocolError
 from metaclient.wire import java_errors
 from metaclient.wire.peers import describe_peer, recognise_peer
-from metaclient.wire.rpc.protobuf import ProtocolError
 
 __all__ = [
     "explain_hang_up",

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from metaclient.errors import CallTimeout, MetaClientError, ServerUnreachable
+from metaclient.protobuf import ProtocolError
 from metaclient.runtime import Pending
-from metaclient.wire.rpc.protobuf import ProtocolError
 from metaclient_native.request import Request
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from typing import TypeVar
 
 from metaclient.errors import CallTimeout, ConfigError, MetaClientError, ServerNotRunning, ServerUnreachable
 from metaclient.model import MetaReplica, ServerName
+from metaclient.protobuf import decode
 from metaclient.runtime import Runtime
 from metaclient.wire.peers import describe_peer, probe_peer
 from metaclient.wire.rpc import messages
 from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.names import server_from
-from metaclient.wire.rpc.protobuf import decode
 from metaclient_native.connections import Connections
 from metaclient_native.in_flight import PendingCall
 from metaclient_native.request import Request, ServiceAddress

@@ -28,10 +28,10 @@ from metaclient.errors import (
     ServerUnreachable,
 )
 from metaclient.model import MetaReplica, ServerName
+from metaclient.protobuf import ProtocolError, decode
 from metaclient.runtime import Pending, Runtime, close_descriptor
 from metaclient.wire.rpc.messages import ZK_MASTER
 from metaclient.wire.rpc.names import server_from
-from metaclient.wire.rpc.protobuf import ProtocolError, decode
 from metaclient.wire.stream import shut_down
 from metaclient_native.url import Endpoint
 

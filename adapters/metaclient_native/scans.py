@@ -20,12 +20,12 @@ from typing import Any
 
 from metaclient.backend import CellPage, ScanPage
 from metaclient.model import Result, Scan, ServerName
+from metaclient.protobuf import ProtocolError, delimited, encode, varint
 from metaclient.row_limit import RowLimit
 from metaclient.runtime import Pending
 from metaclient.wire.rpc.cellblock import decode_results, skip_cells
 from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.messages import SCAN, SCAN_REQUEST
-from metaclient.wire.rpc.protobuf import ProtocolError, delimited, encode, varint
 from metaclient.wire.rpc.queries import scan_message
 from metaclient.wire.rpc.row_layout import decode_page
 from metaclient_native.arrow import cells_to_arrow

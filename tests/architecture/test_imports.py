@@ -30,7 +30,20 @@ SOURCE_ROOTS: Mapping[str, str] = {
 #: From the bottom up: the name of a layer, and the modules and folders in it. A package's own name is its ``__init__``.
 LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
     "metaclient": (
-        ("values", ("errors", "keys", "metarow", "model", "replication_peers", "row_limit", "row_runs", "wording")),
+        (
+            "values",
+            (
+                "errors",
+                "keys",
+                "metarow",
+                "model",
+                "protobuf",
+                "replication_peers",
+                "row_limit",
+                "row_runs",
+                "wording",
+            ),
+        ),
         ("runtime", ("runtime",)),
         ("config", ("config", "telemetry")),
         ("wire and SPI", ("backend", "wire")),

@@ -13,13 +13,13 @@ from thriftpy2.transport import TMemoryBuffer
 
 from metaclient.errors import MetaClientError, RegionMoved, Throttled
 from metaclient.model import Append, Cell, Check, Delete, Durability, Get, Increment, Put, Scan
+from metaclient.protobuf import decode, encode
 from metaclient.replication_peers import PeerConfig
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire import filter_language, java_errors
 from metaclient.wire.rpc import filters, framing, messages, replication_peers
 from metaclient.wire.rpc.cellblock import decode_rows, encode_cells
 from metaclient.wire.rpc.mutations import condition_from, condition_message, mutation_from, mutation_message
-from metaclient.wire.rpc.protobuf import decode, encode
 from metaclient.wire.rpc.queries import get_from, get_message, scan_from, scan_message
 from metaclient.wire.rpc.replication import ShippedEntry, WalKey, decode_replicate, encode_replicate
 from metaclient.wire.thrift import structs

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from metaclient.errors import ConfigError, MetaClientError, RegionMoved, Throttled
+from metaclient.protobuf import ProtocolError
 from metaclient.wire import java_errors
 from metaclient.wire.rpc.framing import parse_response, response
-from metaclient.wire.rpc.protobuf import ProtocolError
 from metaclient.wire.thrift.idl import thrift2
 from metaclient_native.url import NativeUrl
 from metaclient_thrift.errors import CallAttempt, translate_error

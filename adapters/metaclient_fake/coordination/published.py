@@ -13,9 +13,9 @@ length and id of the writer in front of ``PBUF`` (RecoverableZooKeeper); HBase's
 from __future__ import annotations
 
 from metaclient.model import ServerName
+from metaclient.protobuf import TEXT, UNSIGNED, Message, encode
 from metaclient.wire.rpc.messages import ZK_MASTER
 from metaclient.wire.rpc.names import server_message
-from metaclient.wire.rpc.protobuf import TEXT, UNSIGNED, Message, encode
 from metaclient_fake.coordination.znodes import Znodes
 
 __all__ = ["publish_cluster", "publish_server"]

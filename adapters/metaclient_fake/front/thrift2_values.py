@@ -28,9 +28,9 @@ from metaclient.model import (
     RowMutations,
     Scan,
 )
+from metaclient.protobuf import ProtocolError, decode
 from metaclient.wire.rpc import filters
 from metaclient.wire.rpc.messages import FILTER
-from metaclient.wire.rpc.protobuf import ProtocolError, decode
 from metaclient.wire.thrift.idl import thrift2
 from metaclient.wire.thrift.structs import COMPARE
 from metaclient_fake.front.service import IllegalArgument

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from metaclient.protobuf import BOOL, BYTES, FLOAT, SIGNED, TEXT, UNSIGNED, Message
 from metaclient.wire.rpc.messages import (
     BYTES_PAIR,
     REGION_INFO,
@@ -11,7 +12,6 @@ from metaclient.wire.rpc.messages import (
     TABLE_NAME,
     TABLE_STATE,
 )
-from metaclient.wire.rpc.protobuf import BOOL, BYTES, FLOAT, SIGNED, TEXT, UNSIGNED, Message
 from metaclient.wire.rpc.replication_messages import SINK_LOAD, SOURCE_LOAD
 
 FAMILY_SCHEMA = Message(

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from metaclient.backend import PutPage
 from metaclient.model import Cell, CellType, PutCells, Result
+from metaclient.protobuf import ProtocolError
 from metaclient.wire.cell_arrays import joined, libraries, numbers, sizes, together
-from metaclient.wire.rpc.protobuf import ProtocolError
 
 if TYPE_CHECKING:
     import pyarrow

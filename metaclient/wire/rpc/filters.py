@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import Any
 
 from metaclient.errors import Unsupported
+from metaclient.protobuf import BOOL, BYTES, SIGNED, TEXT, UNSIGNED, Message, ProtocolError, decode, encode
 from metaclient.wire import filter_arguments, filter_language
 from metaclient.wire.filter_arguments import SIGNATURES, Comparison, FilterCall, Kind, Parameter, Value
 from metaclient.wire.filter_language import Combined, FilterTree, Operator
 from metaclient.wire.rpc.messages import COMPARATOR, FILTER
-from metaclient.wire.rpc.protobuf import BOOL, BYTES, SIGNED, TEXT, UNSIGNED, Message, ProtocolError, decode, encode
 
 __all__ = ["COMPARATORS", "comparator_message", "comparator_value", "from_text", "to_text"]
 

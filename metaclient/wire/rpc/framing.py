@@ -17,9 +17,9 @@ from io import BytesIO
 from struct import Struct
 from typing import Any, Final, NamedTuple
 
+from metaclient.protobuf import ProtocolError, decode, delimited, encode, read_varint, varint
 from metaclient.wire.rpc.cellblock import CODEC
 from metaclient.wire.rpc.messages import CELL_BLOCK_META, CONNECTION_HEADER, REQUEST_HEADER, RESPONSE_HEADER
-from metaclient.wire.rpc.protobuf import ProtocolError, decode, delimited, encode, read_varint, varint
 
 __all__ = [
     "AUTH_DIGEST",

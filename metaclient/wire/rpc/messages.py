@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from metaclient.wire.rpc.protobuf import BOOL, BYTES, SIGNED, TEXT, UNSIGNED, Message
+from metaclient.protobuf import BOOL, BYTES, SIGNED, TEXT, UNSIGNED, Message
 
 __all__ = [
     "ACTION",

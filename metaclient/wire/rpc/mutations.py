@@ -24,10 +24,10 @@ from metaclient.model import (
     Increment,
     Put,
 )
+from metaclient.protobuf import ProtocolError
 from metaclient.wire.rpc import messages
 from metaclient.wire.rpc.cellblock import decode_rows, encode_cells, skip_cells
 from metaclient.wire.rpc.filters import COMPARATORS, comparator_message, comparator_value
-from metaclient.wire.rpc.protobuf import ProtocolError
 
 __all__ = ["MutationError", "condition_from", "condition_message", "mutation_from", "mutation_message"]
 

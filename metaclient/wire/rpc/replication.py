@@ -17,8 +17,8 @@ from collections.abc import Iterable
 from typing import NamedTuple, TypeVar
 
 from metaclient.model import Cell
+from metaclient.protobuf import Message, ProtocolError, delimited, read_varint, skip_field, varint
 from metaclient.wire.rpc.cellblock import decode_counted, encode_cells
-from metaclient.wire.rpc.protobuf import Message, ProtocolError, delimited, read_varint, skip_field, varint
 
 __all__ = [
     "CODEC_WITH_TAGS",

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from metaclient.model import ServerName
+from metaclient.protobuf import Message, ProtocolError, decode, encode
 from metaclient.replication_peers import Peer, PeerConfig, PeerState, SinkLoad, SourceLoad
 from metaclient.wire.rpc import replication_messages as m
 from metaclient.wire.rpc.names import table_from, table_message
-from metaclient.wire.rpc.protobuf import Message, ProtocolError, decode, encode
 
 __all__ = [
     "config_from",

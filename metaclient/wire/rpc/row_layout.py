@@ -16,10 +16,10 @@ from itertools import groupby, repeat
 from typing import Any
 
 from metaclient.model import CellType, Result
+from metaclient.protobuf import ProtocolError
 from metaclient.row_runs import AlikeRows, RowRuns
 from metaclient.wire.fixed_layout import ROW_BYTES_MAX, ROWS_MIN, FixedLayout
 from metaclient.wire.rpc.cellblock import decode_cells, decode_columns
-from metaclient.wire.rpc.protobuf import ProtocolError
 
 __all__ = ["decode_page"]
 

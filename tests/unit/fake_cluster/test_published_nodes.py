@@ -6,9 +6,9 @@ import json
 from typing import Any
 
 from metaclient.model import ServerName
+from metaclient.protobuf import decode
 from metaclient.wire.rpc.messages import ZK_MASTER
 from metaclient.wire.rpc.names import server_from
-from metaclient.wire.rpc.protobuf import decode
 
 
 def test_cluster_id_is_published_in_the_bytes_that_a_source_of_hbase_reads(world: Any) -> None:

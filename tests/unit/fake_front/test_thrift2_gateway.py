@@ -10,9 +10,9 @@ from thriftpy2.thrift import TApplicationException
 
 from metaclient import keys
 from metaclient.model import FamilyDescriptor, TableDescriptor
+from metaclient.protobuf import encode
 from metaclient.wire.rpc import filters
 from metaclient.wire.rpc.messages import FILTER
-from metaclient.wire.rpc.protobuf import encode
 from metaclient_fake import FakeCluster
 from metaclient_fake.front.serving import FrontLimits
 from tests.unit.fake_front.gateway_client import T2, rest_of, thrift2_client

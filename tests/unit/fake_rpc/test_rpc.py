@@ -8,11 +8,11 @@ import pytest
 
 from metaclient import keys
 from metaclient.model import Cell, FamilyDescriptor, Get, Increment, Put, RegionLocation, Scan, TableDescriptor
+from metaclient.protobuf import Message, decode, encode
 from metaclient.wire.rpc import admin_messages, framing, messages
 from metaclient.wire.rpc.cellblock import decode_results, encode_cells
 from metaclient.wire.rpc.mutations import mutation_message
 from metaclient.wire.rpc.names import region_location_from, table_message
-from metaclient.wire.rpc.protobuf import Message, decode, encode
 from metaclient.wire.rpc.queries import get_message, scan_message
 from metaclient.wire.rpc.schemas import table_schema_message
 from metaclient_fake import FakeCluster

@@ -20,10 +20,10 @@ from metaclient.errors import (
     Unsupported,
 )
 from metaclient.model import ServerName
+from metaclient.protobuf import ProtocolError
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.framing import CONNECTION_CALL_ID, Response
-from metaclient.wire.rpc.protobuf import ProtocolError
 from metaclient.wire.stream import SocketStream, dial
 from metaclient_native.connection import HELD_BYTES_MAX, Connection, PendingCall
 from metaclient_native.connections import Connections

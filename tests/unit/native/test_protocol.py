@@ -32,6 +32,7 @@ from metaclient.model import (
     ServerName,
     TableDescriptor,
 )
+from metaclient.protobuf import Message, ProtocolError, decode, encode, read_varint, varint
 from metaclient.wire.filter_arguments import SIGNATURES
 from metaclient.wire.filter_language import FilterSyntaxError
 from metaclient.wire.rpc import admin_messages, filters, framing, messages, mutations, names, queries, schemas
@@ -43,7 +44,6 @@ from metaclient.wire.rpc.cellblock import (
     encode_cells,
     encode_results,
 )
-from metaclient.wire.rpc.protobuf import Message, ProtocolError, decode, encode, read_varint, varint
 from metaclient_native import calls
 from metaclient_native.arrow import cells_to_arrow
 

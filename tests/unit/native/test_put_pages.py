@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from metaclient.backend import Action, PutPage
 from metaclient.errors import BackendFault, MetaClientError, NotServingRegion, RegionTooBusy, Unsupported
 from metaclient.model import RegionInfo, RegionLocation, ServerName
+from metaclient.protobuf import encode
 from metaclient.wire.rpc import framing, messages
-from metaclient.wire.rpc.protobuf import encode
 from metaclient_native.batches import MultiCall, PageCall
 from tests.unit.pages import put_pages
 

@@ -25,11 +25,11 @@ from metaclient.errors import (
     Unsupported,
 )
 from metaclient.model import FamilyDescriptor, MetaReplica, ServerName, TableDescriptor
+from metaclient.protobuf import Message, encode
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire.rpc import admin_messages, messages
 from metaclient.wire.rpc.framing import Request
 from metaclient.wire.rpc.names import server_message, table_message
-from metaclient.wire.rpc.protobuf import Message, encode
 from metaclient.wire.rpc.schemas import table_schema_message
 from metaclient_native import NativeBackend, native_factory, registry_zk
 from metaclient_native.connections import Connections

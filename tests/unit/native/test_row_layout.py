@@ -18,12 +18,12 @@ from metaclient.backend import ScanPage
 from metaclient.connection import Connection, connect_to
 from metaclient.errors import BackendFault
 from metaclient.model import Cell, CellType, Result, Row
+from metaclient.protobuf import ProtocolError
 from metaclient.row_limit import RowLimit
 from metaclient.row_runs import AlikeRows, RowRuns
 from metaclient.runtime import SimRuntime
 from metaclient.testing import ScriptedBackend
 from metaclient.wire.rpc.cellblock import decode_results, encode_results
-from metaclient.wire.rpc.protobuf import ProtocolError
 from metaclient.wire.rpc.row_layout import decode_page
 from metaclient_fake import FakeCluster
 

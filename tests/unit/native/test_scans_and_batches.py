@@ -34,13 +34,13 @@ from metaclient.model import (
     Scan,
     ServerName,
 )
+from metaclient.protobuf import ProtocolError, decode, encode
 from metaclient.runtime import Pending, ThreadRuntime
 from metaclient.wire.rpc import framing, messages
 from metaclient.wire.rpc.cellblock import encode_cells, encode_results
 from metaclient.wire.rpc.framing import Request
 from metaclient.wire.rpc.mutations import mutation_from, mutation_message
 from metaclient.wire.rpc.names import region_message
-from metaclient.wire.rpc.protobuf import ProtocolError, decode, encode
 from metaclient.wire.rpc.queries import get_message, result_message
 from metaclient_native.backend import NativeBackend
 from metaclient_native.batches import MultiCall, is_all_done, split_into_steps

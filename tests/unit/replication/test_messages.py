@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from metaclient.model import Cell, CellType, ServerName
+from metaclient.protobuf import ProtocolError, decode, encode
 from metaclient.replication_peers import Peer, PeerConfig, PeerState, SinkLoad, SourceLoad
 from metaclient.wire.rpc import replication_messages as m
 from metaclient.wire.rpc import replication_peers as peers
 from metaclient.wire.rpc.cellblock import encode_cells
-from metaclient.wire.rpc.protobuf import ProtocolError, decode, encode
 from metaclient.wire.rpc.replication import (
     MissingCells,
     Scope,

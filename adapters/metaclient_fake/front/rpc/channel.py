@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, Overloaded, ServerUnreachable
+from metaclient.protobuf import ProtocolError, encode
 from metaclient.runtime import Lock, Runtime
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.cellblock import CODEC
 from metaclient.wire.rpc.messages import GET_CONNECTION_REGISTRY_RESPONSE
-from metaclient.wire.rpc.protobuf import ProtocolError, encode
 from metaclient_fake.front.listener import Client, hang_up
 from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.rpc.addresses import Addresses

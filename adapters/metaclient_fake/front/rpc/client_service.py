@@ -32,11 +32,11 @@ from metaclient.model import (
     RowMutations,
     Scan,
 )
+from metaclient.protobuf import ProtocolError, decode, encode
 from metaclient.row_limit import RowLimit
 from metaclient.wire.rpc import messages
 from metaclient.wire.rpc.cellblock import encode_cells, encode_results
 from metaclient.wire.rpc.mutations import Simple, condition_from, mutation_from
-from metaclient.wire.rpc.protobuf import ProtocolError, decode, encode
 from metaclient.wire.rpc.queries import get_from, result_message, scan_from
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Answer, Incoming

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from metaclient.errors import CallQueueTooBig, Disposition, MetaClientError, RegionMoved, ScannerLost, Unsupported
+from metaclient.protobuf import ProtocolError
 from metaclient.wire.rpc.framing import error_response
-from metaclient.wire.rpc.protobuf import ProtocolError
 from metaclient_fake.front.java_text import FRAME, IO_EXCEPTION, java_class_of
 from metaclient_fake.front.rpc.addresses import Addresses
 

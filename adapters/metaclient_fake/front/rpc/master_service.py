@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from metaclient.errors import NoSuchFamily, RequestRefused, TableNotDisabled
 from metaclient.model import META_TABLE, ServerName, TableDescriptor, TableState
+from metaclient.protobuf import Message, decode, encode
 from metaclient.wire.rpc import admin_messages as messages
 from metaclient.wire.rpc.messages import EMPTY
 from metaclient.wire.rpc.names import region_info_from, server_from, server_message, table_from, table_message
-from metaclient.wire.rpc.protobuf import Message, decode, encode
 from metaclient.wire.rpc.schemas import family_from, table_schema_from, table_schema_message
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Answer, Incoming

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from metaclient.protobuf import decode, encode
 from metaclient.wire.rpc import admin_messages as messages
 from metaclient.wire.rpc.messages import EMPTY
 from metaclient.wire.rpc.names import region_info_message, region_message, server_message, table_from
-from metaclient.wire.rpc.protobuf import decode, encode
 from metaclient.wire.rpc.replication import REPLICATE_WAL_ENTRY
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Answer, Incoming

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from metaclient.model import META_TABLE, MetaReplica, RegionInfo, RegionLocation, ServerName
+from metaclient.protobuf import encode
 from metaclient.wire.rpc import messages
 from metaclient.wire.rpc.names import region_location_message, server_message
-from metaclient.wire.rpc.protobuf import encode
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Answer, Incoming
 

@@ -11,10 +11,10 @@ from typing import Any
 from metaclient.backend import ReplicationAdmin
 from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import ServerName
+from metaclient.protobuf import Message, encode
 from metaclient.replication_peers import PeerState, ReplicationStatus
 from metaclient.runtime import Runtime
 from metaclient.wire.rpc import replication_messages as m
-from metaclient.wire.rpc.protobuf import Message, encode
 from metaclient.wire.rpc.replication import MissingCells, decode_replicate
 from metaclient.wire.rpc.replication_peers import (
     config_from,
