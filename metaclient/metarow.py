@@ -25,15 +25,22 @@ DIVERGENCES
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from metaclient import keys
+from metaclient import keys, protobuf
 from metaclient.model import RegionInfo, RegionLocation, RegionLocations, ServerName, TableState
+from metaclient.protobuf import BOOL, BYTES, SIGNED, TEXT, UNSIGNED, Message
 
 __all__ = [
+    "META_REGION_SERVER",
+    "REGION_INFO",
+    "SERVER_NAME",
+    "TABLE_NAME",
+    "TABLE_STATE",
     "DecodedMetaRow",
     "MetaRegionServer",
     "decode",
@@ -48,12 +55,14 @@ __all__ = [
 ]
 
 _MAGIC = b"PBUF"
+_MAGIC_LENGTH = 4
 _REGION_INFO = b"info:regioninfo"
 _STATE = b"info:state"
 _SPLIT_A = b"info:splitA"
 _SPLIT_B = b"info:splitB"
 _MERGE = b"info:merge"
 _NO_SEQNUM = -1
+_LONG = struct.Struct(">q")
 _ADDRESS_LENGTH_MAX = 255 + 6  # RFC 1035 and a port; keeps garbage out of the cache of server names
 _FAULTS_SHOWN_MAX = 3
 
@@ -67,9 +76,30 @@ _STATES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedMetaRow:
-    """The content of a row, and its fault."""
+# ---- messages: HBase.proto and ZooKeeper.proto of HBase 2.6. A uint64 that Java reads as a signed long is SIGNED here.
+
+TABLE_NAME = Message("TableName", (1, "namespace!", BYTES), (2, "qualifier!", BYTES))
+SERVER_NAME = Message("ServerName", (1, "host_name!", TEXT), (2, "port", UNSIGNED), (3, "start_code", SIGNED))
+REGION_INFO = Message(
+    "RegionInfo",
+    (1, "region_id!", SIGNED),
+    (2, "table_name!", TABLE_NAME),
+    (3, "start_key", BYTES),
+    (4, "end_key", BYTES),
+    (5, "offline", BOOL),
+    (6, "split", BOOL),
+    (7, "replica_id", SIGNED),
+)
+TABLE_STATE = Message("TableState", (1, "state!", UNSIGNED))
+META_REGION_SERVER = Message(
+    "MetaRegionServer", (1, "server!", SERVER_NAME), (2, "rpc_version", UNSIGNED), (3, "state", UNSIGNED)
+)
+#: The table's name stays bytes: the rows of a table have the same bytes, which are decoded once.
+_REGION_INFO_OF_ROW = REGION_INFO.with_bytes("table_name")
+
+
+class DecodedMetaRow(NamedTuple):
+    """The content of a row, and its fault. Made once per region of a page: a named tuple costs half of a dataclass."""
 
     #: None without a usable region info; else as many replicas as the row has columns for, at least the primary.
     locations: RegionLocations | None
@@ -151,7 +181,9 @@ def _region(row: bytes, columns: Mapping[bytes, bytes]) -> RegionInfo:
     if not data:
         raise ValueError("no info:regioninfo" if data is None else "info:regioninfo is empty")
     # HBase writes the region info of the primary, and the row key is always the name of the primary.
-    region = decode_region_info(data).replica(0)
+    region = decode_region_info(data)
+    if region.replica_id:
+        region = region.replica(0)
     if keys.region_name(region.table, region.start_key, region.region_id) != row:
         raise ValueError("row key is not the region's name")
     if keys.ends_before_or_at(region.end_key, region.start_key):
@@ -173,7 +205,7 @@ def _replicas(
         server = _server(address, start_code)
         if server is None or (seqnum and len(seqnum) != 8):
             continue
-        opened = int.from_bytes(seqnum, "big", signed=True) if seqnum else _NO_SEQNUM
+        opened = _LONG.unpack(seqnum)[0] if seqnum else _NO_SEQNUM
         if replica_id == 0:
             replicas[0] = RegionLocation(region, server, opened, False, row)
             continue
@@ -188,7 +220,7 @@ def _server(address: bytes, start_code: bytes) -> ServerName | None:
     match = _ADDRESS.fullmatch(address)
     if match is None or not 0 < int(match[2]) < 65536:
         return None
-    return ServerName(match[1].decode("ascii"), int(match[2]), int.from_bytes(start_code, "big", signed=True))
+    return ServerName(match[1].decode("ascii"), int(match[2]), _LONG.unpack(start_code)[0])
 
 
 def _holes(replicas: list[RegionLocation | None], columns: Mapping[bytes, bytes]) -> str:
@@ -242,9 +274,9 @@ def location_columns(
     columns = dict.fromkeys(names, b"")
     if server is not None:
         columns[names[0]] = server.address.encode("ascii")
-        columns[names[1]] = _long(server.start_code)
+        columns[names[1]] = _LONG.pack(server.start_code)
         if seqnum is not None and seqnum != _NO_SEQNUM:
-            columns[names[2]] = _long(seqnum)
+            columns[names[2]] = _LONG.pack(seqnum)
     if state is not None:
         columns[_STATE + _suffix(replica_id)] = state.encode("ascii")
     return columns
@@ -277,10 +309,6 @@ def _location_columns(replica_id: int) -> tuple[bytes, bytes, bytes]:
     return b"info:server" + end, b"info:serverstartcode" + end, b"info:seqnumDuringOpen" + end
 
 
-def _long(value: int) -> bytes:
-    return value.to_bytes(8, "big", signed=True)
-
-
 # ---- values
 
 
@@ -291,18 +319,17 @@ def encode_region_info(info: RegionInfo) -> bytes:
     b'PBUF\x08\x01\x12\x0c\n\x07default\x12\x01t\x1a\x01a"\x01b(\x000\x008\x00'
     """
     namespace, _, qualifier = info.table.rpartition(b":")
-    table = _chunk(0x0A, namespace or b"default") + _chunk(0x12, qualifier)
-    return b"".join(
-        (
-            _MAGIC,
-            _number(0x08, info.region_id),
-            _chunk(0x12, table),
-            _chunk(0x1A, info.start_key),
-            _chunk(0x22, info.end_key),
-            _number(0x28, info.is_offline),
-            _number(0x30, info.is_split_parent),
-            _number(0x38, info.replica_id),
-        )
+    return _MAGIC + protobuf.encode(
+        REGION_INFO,
+        {
+            "region_id": info.region_id,
+            "table_name": {"namespace": namespace or b"default", "qualifier": qualifier},
+            "start_key": info.start_key,
+            "end_key": info.end_key,
+            "offline": info.is_offline,
+            "split": info.is_split_parent,
+            "replica_id": info.replica_id,
+        },
     )
 
 
@@ -316,30 +343,26 @@ def decode_region_info(data: bytes) -> RegionInfo:
     """
     if not data.startswith(_MAGIC):
         raise ValueError("no PBUF at byte 0")
-    numbers, chunks = _fields(data, 4)
-    region_id, table, replica_id = numbers.get(0x08), chunks.get(0x12), numbers.get(0x38, 0)
-    if region_id is None or table is None:
-        raise ValueError(f"broken PBUF: no {'region_id' if region_id is None else 'table_name'} up to byte {len(data)}")
-    if replica_id > keys.REPLICA_ID_MAX:
-        raise ValueError(f"broken PBUF: replica_id {_signed(replica_id)} up to byte {len(data)}")
+    found = _decode(_REGION_INFO_OF_ROW, data, _MAGIC_LENGTH)
+    replica_id = found.get("replica_id", 0)
+    if not 0 <= replica_id <= keys.REPLICA_ID_MAX:
+        raise ValueError(f"broken PBUF: replica_id {replica_id} up to byte {len(data)}")
     return RegionInfo(
-        _table(table),
-        chunks.get(0x1A, b""),
-        chunks.get(0x22, b""),
-        _signed(region_id),
+        _table(found["table_name"]),
+        found.get("start_key", b""),
+        found.get("end_key", b""),
+        found["region_id"],
         replica_id,
-        numbers.get(0x28, 0) != 0,
-        numbers.get(0x30, 0) != 0,
+        found.get("offline", False),
+        found.get("split", False),
     )
 
 
 @lru_cache(maxsize=1024)  # all regions of a table share one name, checked once
 def _table(message: bytes) -> bytes:
+    found = _decode(TABLE_NAME, message)
     try:
-        _, chunks = _fields(message, 0)
-        return keys.table_name(chunks[0x0A] + b":" + chunks[0x12])
-    except KeyError as error:
-        raise ValueError("broken PBUF: table_name without namespace or qualifier") from error
+        return keys.table_name(found["namespace"] + b":" + found["qualifier"])
     except ValueError as error:
         raise ValueError(f"broken PBUF: in table_name: {error}") from error
 
@@ -350,7 +373,7 @@ def encode_table_state(state: TableState) -> bytes:
     >>> encode_table_state(TableState.DISABLED)
     b'\x08\x01'
     """
-    return _number(0x08, state.value)
+    return protobuf.encode(TABLE_STATE, {"state": state.value})
 
 
 def decode_table_state(data: bytes) -> TableState | None:
@@ -360,7 +383,7 @@ def decode_table_state(data: bytes) -> TableState | None:
     (<TableState.ENABLED: 0>, None)
     """
     try:
-        return TableState(_fields(data, 0)[0].get(0x08))
+        return TableState(_decode(TABLE_STATE, data)["state"])
     except ValueError:
         return None
 
@@ -372,9 +395,12 @@ def encode_meta_region_server(value: MetaRegionServer, *, writer: bytes = b"") -
     ServerName(host='rs1', port=16020, start_code=7)
     """
     host, port, start_code = value.server
-    server = _chunk(0x0A, host.encode()) + _number(0x10, port) + _number(0x18, start_code)
-    message = _chunk(0x0A, server) + _number(0x10, value.rpc_version) + _number(0x18, _STATES.index(value.state))
-    return b"\xff" + len(writer).to_bytes(4, "big") + writer + _MAGIC + message
+    message = {
+        "server": {"host_name": host, "port": port, "start_code": start_code},
+        "rpc_version": value.rpc_version,
+        "state": _STATES.index(value.state),
+    }
+    return b"\xff" + len(writer).to_bytes(4, "big") + writer + _MAGIC + protobuf.encode(META_REGION_SERVER, message)
 
 
 def decode_meta_region_server(data: bytes) -> MetaRegionServer:
@@ -385,90 +411,22 @@ def decode_meta_region_server(data: bytes) -> MetaRegionServer:
     at = 5 + int.from_bytes(data[1:5], "big") if data.startswith(b"\xff") else 0
     if not data.startswith(_MAGIC, at):
         raise ValueError(f"no PBUF at byte {at}")
-    numbers, chunks = _fields(data, at + 4)
-    if 0x0A not in chunks:
-        raise ValueError(f"broken PBUF: no server up to byte {len(data)}")
-    number = numbers.get(0x18, _STATES.index("OPEN"))
+    found = _decode(META_REGION_SERVER, data, at + _MAGIC_LENGTH)
+    number = found.get("state", _STATES.index("OPEN"))
     state = _STATES[number] if number < len(_STATES) else f"STATE {number}"
-    return MetaRegionServer(_server_message(chunks[0x0A]), state, numbers.get(0x10, 0))
+    return MetaRegionServer(_server_from(found["server"]), state, found.get("rpc_version", 0))
 
 
-def _server_message(message: bytes) -> ServerName:
-    numbers, chunks = _fields(message, 0)
-    host, port = chunks.get(0x0A, b""), numbers.get(0x10, 0)
-    if not _ADDRESS.fullmatch(b"%b:%d" % (host, port)) or not 0 < port < 65536:
-        raise ValueError(f"broken PBUF: server {keys.printable(host)}:{port}")
-    return ServerName(host.decode("ascii"), port, _signed(numbers.get(0x18, (1 << 64) - 1)))
+def _server_from(message: Mapping[str, Any]) -> ServerName:
+    host, port = message["host_name"], message.get("port", 0)
+    if not _ADDRESS.fullmatch(f"{host}:{port}".encode()) or not 0 < port < 65536:
+        raise ValueError(f"broken PBUF: server {keys.printable(host.encode())}:{port}")
+    return ServerName(host, port, message.get("start_code", -1))
 
 
-# ---- protobuf: the parts that hbase:meta needs
-
-
-def _fields(data: bytes, at: int) -> tuple[dict[int, int], dict[int, bytes]]:
-    """Return the varints and the length-delimited fields of a message by tag (field number << 3 | wire type).
-
-    Of a repeated field the last value counts. Fields of other wire types are skipped. Because the key is the tag, a
-    field with an unexpected wire type counts as unknown, as in Java.
-    """
-    numbers: dict[int, int] = {}
-    chunks: dict[int, bytes] = {}
-    size = len(data)
+def _decode(message: protobuf.Message, data: bytes, at: int = 0) -> dict[str, Any]:
+    """Return the fields of a message; ValueError if it is malformed, because no call has failed."""
     try:
-        while at < size:
-            tag = data[at]
-            at += 1
-            if tag > 127:
-                tag, at = _varint(data, at - 1)
-            if tag & 5:  # the wire type is neither 0 (varint) nor 2 (a length, then bytes)
-                at = _skipped(tag, at)
-                continue
-            value = data[at]
-            at += 1
-            if value > 127:
-                value, at = _varint(data, at - 1)
-            if tag & 2:
-                chunks[tag] = data[at : at + value]
-                at += value
-            else:
-                numbers[tag] = value
-    except IndexError:
-        at = size + 1
-    if at > size:
-        raise ValueError(f"broken PBUF at byte {size}: it is cut off")
-    if 0 in numbers or 2 in chunks:
-        raise ValueError(f"broken PBUF before byte {size}: a field 0")
-    return numbers, chunks
-
-
-def _skipped(tag: int, at: int) -> int:
-    if tag & 7 not in (1, 5):
-        raise ValueError(f"broken PBUF at byte {at}: wire type {tag & 7}")
-    return at + (8 if tag & 7 == 1 else 4)
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    for byte in data[at : at + 10]:
-        if byte < 128:
-            return (value | byte << shift) & 0xFFFFFFFFFFFFFFFF, at + shift // 7 + 1
-        value |= (byte & 127) << shift
-        shift += 7
-    raise ValueError(f"broken PBUF at byte {at}: a number without an end")
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
-
-
-def _number(tag: int, value: int) -> bytes:
-    value &= 0xFFFFFFFFFFFFFFFF
-    encoded = bytearray((tag,))
-    while value > 127:
-        encoded.append(value & 127 | 128)
-        value >>= 7
-    encoded.append(value)
-    return bytes(encoded)
-
-
-def _chunk(tag: int, value: bytes) -> bytes:
-    return _number(tag, len(value)) + value
+        return protobuf.decode(message, data, at)
+    except protobuf.ProtocolError as error:
+        raise ValueError(f"broken PBUF: {error}") from error

@@ -14,7 +14,8 @@ than the table's, are skipped: versions of HBase differ there.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from metaclient.errors import BackendFault
@@ -49,8 +50,10 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _WIRE_TYPE = 7
 _WIRE_TYPES = {UNSIGNED: _VARINT, SIGNED: _VARINT, BOOL: _VARINT, BYTES: _LENGTH, TEXT: _LENGTH}
 _FIXED = {FLOAT: (_FIXED32, struct.Struct("<f")), DOUBLE: (_FIXED64, struct.Struct("<d"))}
+_NUMBERS = (UNSIGNED, SIGNED, BOOL)
 _SIGN = 1 << 63
 _WRAP = 1 << 64
+_MASK = _WRAP - 1
 #: A varint of 64 bits has at most ten bytes.
 _VARINT_BYTES_MAX = 10
 
@@ -91,11 +94,11 @@ def varint(value: int) -> bytes:
 def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     """Return the number at ``at``, and where it ends; ProtocolError when it does not end before ``end``."""
     value = shift = 0
-    for position in range(at, min(end, at + _VARINT_BYTES_MAX)):
-        byte = data[position]
-        value |= (byte & 0x7F) << shift
+    stop = at + _VARINT_BYTES_MAX
+    for byte in data[at : stop if stop < end else end]:
         if byte < 0x80:
-            return value & (_WRAP - 1), position + 1
+            return (value | byte << shift) & _MASK, at + shift // 7 + 1
+        value |= (byte & 0x7F) << shift
         shift += 7
     raise ProtocolError(f"a varint is cut short or too long, at byte {at} of {end}")
 
@@ -110,11 +113,18 @@ def delimited(data: bytes) -> bytes:
 
 
 FieldKind: TypeAlias = "str | Message"
+Converter: TypeAlias = Callable[..., Any]
 FieldSpec: TypeAlias = tuple[int, str, FieldKind]
 
 
 class _Field:
-    __slots__ = ("is_repeated", "kind", "message", "name", "tag")
+    """One line of a table of fields.
+
+    ``convert`` makes the value of a number (wire type 0), or of the bytes ``data[at:stop]`` (wire type 2), which it
+    gets as ``(data, at, stop)``. It is None where the number, or the bytes, are the value.
+    """
+
+    __slots__ = ("convert", "is_repeated", "kind", "message", "name", "tag")
 
     def __init__(self, number: int, name: str, kind: FieldKind) -> None:
         self.is_repeated = name.endswith("*")
@@ -123,20 +133,27 @@ class _Field:
         self.kind = kind if isinstance(kind, str) else BYTES
         wire_type = _FIXED[self.kind][0] if self.kind in _FIXED else _WIRE_TYPES[self.kind]
         self.tag = number << 3 | wire_type
+        self.convert: Converter | None
+        self.convert = _CONVERTERS.get(self.kind) if self.message is None else partial(decode, self.message)
 
 
 class Message:
     """A table of fields: (number, name, kind). ``name!`` is required, ``name*`` repeated; a kind may be a message."""
 
-    __slots__ = ("by_name", "by_tag", "name", "packed", "required")
+    __slots__ = ("_fields", "by_name", "name", "rare", "readers", "required")
 
     def __init__(self, name: str, *fields: FieldSpec) -> None:
+        self._fields = fields
         made = [_Field(*field) for field in fields]
         self.name = name
         self.by_name = {field.name: field for field in made}
-        self.by_tag = {field.tag: field for field in made}
-        scalars = [field for field in made if field.is_repeated and field.kind in (UNSIGNED, SIGNED, BOOL)]
-        self.packed = {field.tag | _LENGTH: field for field in scalars}
+        # By tag: the fields of wire types 0 and 2. A tuple is unpacked faster than three attributes are read.
+        self.readers = {
+            field.tag: (field.name, field.convert, field.is_repeated) for field in made if field.kind not in _FIXED
+        }
+        # By tag: fixed-width fields, and repeated numbers as they are sent packed.
+        self.rare = {field.tag: field for field in made if field.kind in _FIXED}
+        self.rare |= {field.tag | _LENGTH: field for field in made if field.is_repeated and field.kind in _NUMBERS}
         self.required = tuple(field_name[:-1] for _, field_name, _ in fields if field_name.endswith("!"))
 
     def tag(self, name: str) -> bytes:
@@ -146,6 +163,16 @@ class Message:
         b'\\x08'
         """
         return varint(self.by_name[name].tag)
+
+    def with_bytes(self, name: str) -> Message:
+        """Return a message that decodes its field ``name`` as bytes, for code that caches its content.
+
+        >>> LINE = Message("Line", (1, "to!", Message("Point", (1, "x", UNSIGNED))))
+        >>> decode(LINE, b"\\n\\x02\\x08\\x05"), decode(LINE.with_bytes("to"), b"\\n\\x02\\x08\\x05")
+        ({'to': {'x': 5}}, {'to': b'\\x08\\x05'})
+        """
+        fields = [(number, text, BYTES if text.rstrip("*!") == name else kind) for number, text, kind in self._fields]
+        return Message(self.name, *fields)
 
     def __repr__(self) -> str:
         return f"<Message {self.name}: {', '.join(self.by_name)}>"
@@ -177,7 +204,7 @@ def _encode_field(parts: list[bytes], field: _Field, value: Any) -> None:
         case "text":
             parts.append(delimited(value.encode()))
         case "signed":
-            parts.append(varint(value & (_WRAP - 1)))
+            parts.append(varint(value & _MASK))
         case "unsigned":
             parts.append(varint(value))
         case "bool":
@@ -187,70 +214,85 @@ def _encode_field(parts: list[bytes], field: _Field, value: Any) -> None:
 
 
 def decode(message: Message, data: bytes, at: int = 0, end: int | None = None) -> dict[str, Any]:
-    """Return the fields of the message at ``data[at:end]``; ProtocolError if it is malformed."""
-    end = len(data) if end is None else end
-    by_tag = message.by_tag
+    """Return the fields of the message at ``data[at:end]``; ProtocolError if it is malformed.
+
+    Of a field that is not repeated, the last value counts, as in Java.
+    """
+    if end is None:
+        end = len(data)
+    readers = message.readers
     made: dict[str, Any] = {}
-    while at < end:
-        tag = data[at]
-        at += 1
-        if tag > 0x7F:
-            tag, at = read_varint(data, at - 1, end)
-        field = by_tag.get(tag)
-        if field is None:
-            packed = message.packed.get(tag)
-            if packed is None:
-                at = skip_field(message, tag, data, at, end)
+    value: Any
+    try:
+        while at < end:
+            tag = data[at]
+            at += 1
+            if tag > 0x7F:
+                tag, at = read_varint(data, at - 1, end)
+            try:
+                name, convert, is_repeated = readers[tag]
+            except KeyError:
+                at = _decode_rare(message, tag, data, at, end, made)
+                continue
+            value = data[at]
+            at += 1
+            if value > 0x7F:
+                value, at = read_varint(data, at - 1, end)
+            if tag & 2:  # wire type 2: the number is a length
+                stop = at + value
+                if stop > end:
+                    raise _cut_short(message, stop, end)
+                value = data[at:stop] if convert is None else convert(data, at, stop)
+                at = stop
+            elif convert is not None and (value > 0x7F or convert is bool):  # a number of one byte is not negative
+                value = convert(value)
+            if is_repeated:
+                made.setdefault(name, []).append(value)
             else:
-                at = _decode_packed(message, packed, data, at, end, made.setdefault(packed.name, []))
-            continue
-        value, at = _decode_field(message, field, data, at, end)
+                made[name] = value
+    except IndexError:  # the data end after a tag
+        at += 1
+    if at > end:
+        raise _cut_short(message, at, end)
+    for name in message.required:
+        if name not in made:
+            raise ProtocolError(f"{message.name} without its field {name!r}, up to byte {end}")
+    return made
+
+
+def _signed(number: int) -> int:
+    return number - _WRAP if number & _SIGN else number
+
+
+def _text(data: bytes, at: int, stop: int) -> str:
+    return data[at:stop].decode(errors="replace")
+
+
+_CONVERTERS: Final[Mapping[str, Converter]] = {SIGNED: _signed, BOOL: bool, TEXT: _text}
+
+
+def _cut_short(message: Message, stop: int, end: int) -> ProtocolError:
+    return ProtocolError(f"{message.name} is cut short: a field ends at byte {stop} of {end}")
+
+
+def _decode_rare(message: Message, tag: int, data: bytes, at: int, end: int, made: dict[str, Any]) -> int:
+    """Read a fixed-width field or a packed repeated one, or skip a field that is not in the table; return its end."""
+    stop = skip_field(message, tag, data, at, end)
+    field = message.rare.get(tag)
+    if field is None:
+        return stop
+    if field.kind in _FIXED:
+        value = _FIXED[field.kind][1].unpack_from(data, at)[0]
         if field.is_repeated:
             made.setdefault(field.name, []).append(value)
         else:
             made[field.name] = value
-    for name in message.required:
-        if name not in made:
-            raise ProtocolError(f"{message.name} without its field {name!r}")
-    return made
-
-
-def _decode_field(message: Message, field: _Field, data: bytes, at: int, end: int) -> tuple[Any, int]:
-    kind = field.kind
-    if kind in _FIXED:
-        size = _FIXED[kind][1].size
-        _check_end(message, at + size, end)
-        return _FIXED[kind][1].unpack_from(data, at)[0], at + size
-    number, at = read_varint(data, at, end)
-    if field.tag & _WIRE_TYPE == _VARINT:
-        return _number(kind, number), at
-    stop = at + number
-    _check_end(message, stop, end)
-    if field.message is not None:
-        return decode(field.message, data, at, stop), stop
-    if kind == BYTES:
-        return data[at:stop], stop
-    return data[at:stop].decode(errors="replace"), stop
-
-
-def _number(kind: str, number: int) -> int | bool:
-    if kind == SIGNED:
-        return number - _WRAP if number & _SIGN else number
-    return number if kind == UNSIGNED else number != 0
-
-
-def _check_end(message: Message, stop: int, end: int) -> None:
-    if stop > end:
-        raise ProtocolError(f"{message.name} is cut short: a field ends at byte {stop} of {end}")
-
-
-def _decode_packed(message: Message, field: _Field, data: bytes, at: int, end: int, values: list[Any]) -> int:
-    """Append the numbers of a repeated field that was sent packed, and return where the field ends."""
-    size, at = read_varint(data, at, end)
-    _check_end(message, stop := at + size, end)
+        return stop
+    _, at = read_varint(data, at, end)
+    values = made.setdefault(field.name, [])
     while at < stop:
         number, at = read_varint(data, at, stop)
-        values.append(_number(field.kind, number))
+        values.append(number if field.convert is None else field.convert(number))
     return stop
 
 
@@ -270,5 +312,6 @@ def skip_field(message: Message, tag: int, data: bytes, at: int, end: int) -> in
             raise ProtocolError(f"{message.name} has a field of wire type {wire_type}, which HBase never sends")
     if tag >> 3 == 0:
         raise ProtocolError(f"{message.name} has a field with the number 0")
-    _check_end(message, at, end)
+    if at > end:
+        raise _cut_short(message, at, end)
     return at

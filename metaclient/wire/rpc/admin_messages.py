@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
+from metaclient.metarow import REGION_INFO, SERVER_NAME, TABLE_NAME, TABLE_STATE
 from metaclient.protobuf import BOOL, BYTES, FLOAT, SIGNED, TEXT, UNSIGNED, Message
-from metaclient.wire.rpc.messages import (
-    BYTES_PAIR,
-    REGION_INFO,
-    REGION_SPECIFIER,
-    SERVER_NAME,
-    STRING_PAIR,
-    TABLE_NAME,
-    TABLE_STATE,
-)
+from metaclient.wire.rpc.messages import BYTES_PAIR, REGION_SPECIFIER, STRING_PAIR
 from metaclient.wire.rpc.replication_messages import SINK_LOAD, SOURCE_LOAD
 
 FAMILY_SCHEMA = Message(

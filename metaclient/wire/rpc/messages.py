@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from metaclient.metarow import REGION_INFO, SERVER_NAME
 from metaclient.protobuf import BOOL, BYTES, SIGNED, TEXT, UNSIGNED, Message
 
 __all__ = [
@@ -38,7 +39,6 @@ __all__ = [
     "NAME_BYTES_PAIR",
     "REGION_ACTION",
     "REGION_ACTION_RESULT",
-    "REGION_INFO",
     "REGION_LOCATION",
     "REGION_SPECIFIER",
     "REQUEST_HEADER",
@@ -48,10 +48,7 @@ __all__ = [
     "SCAN",
     "SCAN_REQUEST",
     "SCAN_RESPONSE",
-    "SERVER_NAME",
     "STRING_PAIR",
-    "TABLE_NAME",
-    "TABLE_STATE",
     "ZK_MASTER",
 ]
 
@@ -66,27 +63,14 @@ READ_DEFAULT, READ_STREAM, READ_PREAD = 0, 1, 2
 # -- pieces --------------------------------------------------------------------------------------------------------
 
 EMPTY = Message("Empty")
-SERVER_NAME = Message("ServerName", (1, "host_name!", TEXT), (2, "port", UNSIGNED), (3, "start_code", UNSIGNED))
-TABLE_NAME = Message("TableName", (1, "namespace!", BYTES), (2, "qualifier!", BYTES))
 BYTES_PAIR = Message("BytesBytesPair", (1, "first!", BYTES), (2, "second!", BYTES))
 STRING_PAIR = Message("NameStringPair", (1, "name!", TEXT), (2, "value!", TEXT))
 NAME_BYTES_PAIR = Message("NameBytesPair", (1, "name!", TEXT), (2, "value", BYTES))
 TIME_RANGE = Message("TimeRange", (1, "from", UNSIGNED), (2, "to", UNSIGNED))
 REGION_SPECIFIER = Message("RegionSpecifier", (1, "type!", UNSIGNED), (2, "value!", BYTES))
-REGION_INFO = Message(
-    "RegionInfo",
-    (1, "region_id!", UNSIGNED),
-    (2, "table_name!", TABLE_NAME),
-    (3, "start_key", BYTES),
-    (4, "end_key", BYTES),
-    (5, "offline", BOOL),
-    (6, "split", BOOL),
-    (7, "replica_id", SIGNED),
-)
 REGION_LOCATION = Message(
     "RegionLocation", (1, "region_info!", REGION_INFO), (2, "server_name", SERVER_NAME), (3, "seq_num!", SIGNED)
 )
-TABLE_STATE = Message("TableState", (1, "state!", UNSIGNED))
 
 # -- connections and calls -----------------------------------------------------------------------------------------
 

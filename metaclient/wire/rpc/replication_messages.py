@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from metaclient.metarow import TABLE_NAME
 from metaclient.protobuf import BOOL, BYTES, SIGNED, TEXT, UNSIGNED, Message
-from metaclient.wire.rpc.messages import BYTES_PAIR, STRING_PAIR, TABLE_NAME
+from metaclient.wire.rpc.messages import BYTES_PAIR, STRING_PAIR
 
 TABLE_CF = Message("TableCF", (1, "table_name", TABLE_NAME), (2, "families*", BYTES))
 PEER = Message(

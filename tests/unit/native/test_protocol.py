@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metaclient.errors import Unsupported
+from metaclient.metarow import SERVER_NAME
 from metaclient.model import (
     Append,
     Cell,
@@ -776,3 +777,10 @@ def test_long_frame_takes_its_length_in_memory_once() -> None:
         tracemalloc.stop()
     assert [len(frame) for frame in found] == [size]
     assert peak < 1.5 * size  # the buffer is an eighth greater while it grows
+
+
+def test_start_code_minus_one_of_java_is_not_read_as_a_large_number() -> None:
+    """ServerName.start_code is a uint64 that Java reads as a signed long."""
+    sent = encode(SERVER_NAME, {"host_name": "rs1", "port": 16020, "start_code": -1})
+    assert sent.endswith(b"\xff" * 9 + b"\x01")
+    assert names.server_from(decode(SERVER_NAME, sent)) == ServerName("rs1", 16020, -1)
