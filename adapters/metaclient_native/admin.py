@@ -13,14 +13,12 @@ from typing import Any, Protocol, TypeVar
 from metaclient import keys, metarow
 from metaclient.backend import MetaRow, MetaScan
 from metaclient.errors import (
-    BackendFault,
     CallTimeout,
     ConfigError,
     DeadlineExceeded,
+    Disposition,
     MetaClientError,
-    Overloaded,
     RegionOffline,
-    RegionUnavailable,
     TableNotFound,
 )
 from metaclient.model import FamilyDescriptor, RegionLocation, RegionLocations, ServerName, TableDescriptor
@@ -340,15 +338,16 @@ class Admin:
                     m.GET_PROCEDURE_RESULT_RESPONSE,
                     deadline,
                 )
-            except (RegionUnavailable, Overloaded, BackendFault) as error:
+            except MetaClientError as error:
+                if error.disposition is Disposition.FATAL:
+                    raise
                 # The next active master continues the procedure: ask again until the deadline.
                 if self._runtime.now() + pause_s >= deadline:
                     raise CallTimeout(
-                        f"{method}: the result of the procedure is unknown: {error}", may_have_applied=True
+                        f"{method}: the procedure has not finished, or its result is unknown: {error}",
+                        may_have_applied=True,
                     ) from error
                 answer = {"state": m.PROCEDURE_RUNNING}
-            except CallTimeout as error:
-                raise CallTimeout(f"{method}: the procedure has not finished", may_have_applied=True) from error
             if "exception" in answer:
                 raise errors.translate_procedure_error(answer["exception"], method)
             if answer["state"] != m.PROCEDURE_RUNNING:
@@ -391,7 +390,7 @@ class Admin:
         try:
             return wait_for(call, deadline)
         except MetaClientError as error:
-            if error.blames_server or isinstance(error, Overloaded):
+            if error.blames_server or error.is_overload:
                 self._master = None  # another master may be active by now
             raise
 

@@ -12,7 +12,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from metaclient.backend import Action, Outcome, PutPage
-from metaclient.errors import BackendFault, ConnectionClosed, MetaClientError, Unsupported
+from metaclient.errors import BackendFault, MetaClientError, Unsupported
 from metaclient.model import Append, Check, Delete, Get, Increment, Put, RegionLocation, Result, RowMutations
 from metaclient.protobuf import ProtocolError, decode, delimited, encode, varint
 from metaclient.runtime import Pending
@@ -362,7 +362,7 @@ class Steps:
         error = call.error()
         if error is None:
             self._take(indexes, call.result())
-        elif isinstance(error, MetaClientError) and not isinstance(error, ConnectionClosed):
+        elif isinstance(error, MetaClientError) and not error.ends_connection:
             self._take(indexes, [error] * len(indexes))
         else:
             answer.fail(error)

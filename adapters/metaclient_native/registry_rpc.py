@@ -101,11 +101,10 @@ class RpcRegistry:
         finally:
             for call in running:
                 call.cancel()
-        if all(isinstance(error, ServerUnreachable) for error in failures):
-            raise ServerUnreachable(
-                f"no master or region server of the registry is reachable; last error: {failures[-1]}"
-            )
-        raise next(error for error in failures if not isinstance(error, ServerUnreachable))
+        for error in failures:
+            if not error.blames_server:
+                raise error  # the answer of a server tells more than the failures to reach the others
+        raise ServerUnreachable(f"no master or region server of the registry is reachable; last error: {failures[-1]}")
 
     def _begin(
         self, endpoint: Endpoint, method: bytes, read: Callable[[Response], T], deadline: float

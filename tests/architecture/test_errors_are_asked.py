@@ -10,19 +10,31 @@ from pathlib import Path
 import pytest
 
 import metaclient.errors
-from tests.architecture.test_imports import ROOT
+from tests.architecture.test_imports import ROOT, _plant
 
-LAYERS = ("attempts", "calls")
+#: Folders and files, from the root of the repository.
+DECIDING = (
+    "metaclient/attempts",
+    "metaclient/calls",
+    "adapters/metaclient_native/admin.py",
+    "adapters/metaclient_native/batches.py",
+    "adapters/metaclient_native/registry_rpc.py",
+)
 #: The root is the border to foreign exceptions, which have no properties.
 CLASSES = frozenset(metaclient.errors.__all__) - {"MetaClientError", "Attempt", "Disposition", "translated"}
 #: File and class, each with its reason.
-EXCEPTIONS = {("attempts/executor.py", "Overloaded"): "the runtime has no thread left: translated where it is raised"}
+EXCEPTIONS = {
+    ("metaclient/attempts/executor.py", "Overloaded"): "the runtime has no thread left: translated where it is raised",
+    ("adapters/metaclient_native/admin.py", "DeadlineExceeded"): "the wait's own error, translated where it is raised",
+}
 
 
 def class_tests(folder: Path) -> Iterator[tuple[str, str]]:
     """Return the file and the class of each ``isinstance`` and ``except`` that names one of our errors."""
-    for layer in LAYERS:
-        for path in sorted((folder / layer).glob("*.py")):
+    for place in DECIDING:
+        for path in [folder / place] if place.endswith(".py") else sorted((folder / place).glob("*.py")):
+            if not path.exists():
+                continue
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
                 match node:
                     case ast.Call(func=ast.Name(id="isinstance"), args=[_, tested]):
@@ -36,7 +48,7 @@ def class_tests(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 def test_no_decision_on_attempts_tests_the_class_of_an_error() -> None:
-    assert set(class_tests(ROOT / "metaclient")) == set(EXCEPTIONS)
+    assert set(class_tests(ROOT)) == set(EXCEPTIONS)
 
 
 @pytest.mark.parametrize(
@@ -44,6 +56,10 @@ def test_no_decision_on_attempts_tests_the_class_of_an_error() -> None:
     ["isinstance(error, CallTimeout | OSError)\n", "try:\n    f()\nexcept (OSError, CallTimeout):\n    pass\n"],
 )
 def test_checker_reports_a_class_test(tmp_path: Path, text: str) -> None:
-    (tmp_path / "calls").mkdir()
-    (tmp_path / "calls" / "multi.py").write_text(text)
-    assert list(class_tests(tmp_path)) == [("calls/multi.py", "CallTimeout")]
+    _plant(tmp_path, {"metaclient/calls/multi.py": text, "adapters/metaclient_native/admin.py": text})
+    found = [("metaclient/calls/multi.py", "CallTimeout"), ("adapters/metaclient_native/admin.py", "CallTimeout")]
+    assert list(class_tests(tmp_path)) == found
+
+
+def test_checker_looks_at_files_that_exist() -> None:
+    assert all((ROOT / place).exists() for place in DECIDING)

@@ -195,6 +195,19 @@ def test_dead_endpoint_is_passed_over(runtime: ThreadRuntime) -> None:
         registry(runtime, dead).meta_replicas(runtime.now() + WAIT_S)
 
 
+def test_starting_server_is_reported_rather_than_the_dead_one(runtime: ThreadRuntime) -> None:
+    """The first failure is a refused connection; the second, of a server that answered, has the reason."""
+
+    def starting(caller: Caller) -> None:
+        java_class = "org.apache.hadoop.hbase.ipc.ServerNotRunningYetException"
+        caller.refuse(caller.request().call_id, java_class, f"{java_class}: not yet\n\tat x", do_not_retry=False)
+
+    with serving(runtime, answering({})) as dead:
+        pass
+    with serving(runtime, starting) as peer, pytest.raises(ServerNotRunning, match="not yet"):
+        registry(runtime, dead, peer).meta_replicas(runtime.now() + WAIT_S)
+
+
 def test_registry_that_is_silent_is_over_at_the_deadline(runtime: ThreadRuntime) -> None:
     with serving(runtime, answering({})) as silent, pytest.raises(CallTimeout, match="no answer of the registry"):
         registry(runtime, silent).meta_replicas(runtime.now() + 0.05)
