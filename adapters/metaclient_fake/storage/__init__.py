@@ -3,7 +3,7 @@
 from metaclient_fake.config.storage import StorageConfig
 from metaclient_fake.storage.filesystem import FileSystem, RegionDirectory
 from metaclient_fake.storage.flush import FlushOutcome, FlushResult
-from metaclient_fake.storage.region import Region, RegionState
+from metaclient_fake.storage.region import Region, RegionPhase
 from metaclient_fake.storage.scanner import RegionScanner
 from metaclient_fake.storage.store_file import StoreFile
 from metaclient_fake.storage.wal import Marker, MarkerKind, Wal, WalEntry
@@ -16,8 +16,8 @@ __all__ = [
     "MarkerKind",
     "Region",
     "RegionDirectory",
+    "RegionPhase",
     "RegionScanner",
-    "RegionState",
     "StorageConfig",
     "StoreFile",
     "Wal",

@@ -55,10 +55,10 @@ from metaclient_fake.storage.store_file import StoreFile
 from metaclient_fake.storage.wal import LoggedEntry, Marker, MarkerKind, Wal, WalEntry, family_of
 from metaclient_fake.storage.writer import Writer
 
-__all__ = ["Region", "RegionState"]
+__all__ = ["Region", "RegionPhase"]
 
 
-class RegionState(enum.Enum):
+class RegionPhase(enum.Enum):
     """The states of a region on one server, in the order in which they follow each other."""
 
     OPEN = "OPEN"
@@ -97,7 +97,7 @@ class Region:
         self.row_order = row_order(info.table)
         self.time_ms = time_ms or runtime.time_ms
         self.update_lock = runtime.lock()
-        self.state = RegionState.OPEN
+        self.state = RegionPhase.OPEN
         self.reads_enabled = True
         self.open_seqnum = -1
         self.memstore_bytes = 0
@@ -214,7 +214,7 @@ class Region:
 
     @property
     def is_open(self) -> bool:
-        return self.state is RegionState.OPEN
+        return self.state is RegionPhase.OPEN
 
     @property
     def has_references(self) -> bool:
@@ -222,7 +222,7 @@ class Region:
 
     def check_readable(self) -> None:
         """Raise the error that HBase raises when the region cannot be read now."""
-        if self.state is not RegionState.OPEN:
+        if self.state is not RegionPhase.OPEN:
             raise NotServingRegion(f"{self} is {self.state.value.lower()}")
         if not self.reads_enabled:
             raise ReadsDisabled(f"{self}: reads are disabled until the primary has flushed")
@@ -241,7 +241,7 @@ class Region:
 
     def check_writable(self, row: bytes) -> None:
         """Raise the error that HBase raises when this row cannot be written now."""
-        if self.state is not RegionState.OPEN:
+        if self.state is not RegionPhase.OPEN:
             raise NotServingRegion(f"{self} is {self.state.value.lower()}")
         if self._is_read_only:
             raise RequestRefused(f"{self}: region is read only")
@@ -369,8 +369,8 @@ class Region:
 
     def stop_serving(self) -> None:
         """Refuse all further calls except :meth:`close`; the lock is held."""
-        if self.state is RegionState.OPEN:
-            self.state = RegionState.CLOSING
+        if self.state is RegionPhase.OPEN:
+            self.state = RegionPhase.CLOSING
 
     # --- secondaries ------------------------------------------------------------------------------------------------
 
@@ -444,16 +444,16 @@ class Region:
         Returns the last sequence id. A second call has no effect.
         """
         with self.update_lock:
-            if self.state is RegionState.CLOSED:
+            if self.state is RegionPhase.CLOSED:
                 return self.read_point
-            self.state = RegionState.CLOSING
+            self.state = RegionPhase.CLOSING
             self.log.on_commit = None  # replicas list the files of the last flush at the next open marker
             if not abort:
                 self._flusher.wait_until_done()
         if self.is_primary and not abort:
             self._write_out()
         with self.update_lock:
-            self.state = RegionState.CLOSED
+            self.state = RegionPhase.CLOSED
             for scanner in list(self._scanners.values()):
                 scanner.close()
             return self.read_point

@@ -6,7 +6,7 @@ import pytest
 
 from metaclient.errors import NotServingRegion, ServerStopped
 from metaclient.model import LATEST_TIMESTAMP, Cell, Durability, Get, Put, RegionInfo, RowMutations
-from metaclient_fake.storage import FlushOutcome, MarkerKind, RegionState, WalEntry
+from metaclient_fake.storage import FlushOutcome, MarkerKind, RegionPhase, WalEntry
 from tests.unit.fake_storage.bench import INFO, Bench, put, values
 
 
@@ -101,7 +101,7 @@ def test_fenced_in_the_middle_of_a_flush_adds_no_file(bench: Bench) -> None:
     with pytest.raises(ServerStopped):
         region.flush()
     assert bench.filesystem.region(INFO).all_files() == ()
-    assert region.state is RegionState.CLOSING
+    assert region.state is RegionPhase.CLOSING
     with pytest.raises(NotServingRegion):
         region.get(Get(b"r"))
 
