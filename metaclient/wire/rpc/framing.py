@@ -32,7 +32,7 @@ __all__ = [
     "SECURITY_PREAMBLE",
     "FrameReader",
     "Preamble",
-    "Request",
+    "ReceivedRequest",
     "Response",
     "connection_header",
     "error_response",
@@ -85,7 +85,7 @@ class Preamble(NamedTuple):
     special: bytes = b""
 
 
-class Request(NamedTuple):
+class ReceivedRequest(NamedTuple):
     """A request that a server has received. ``param`` is the message, ``cells`` the cell block."""
 
     call_id: int
@@ -216,7 +216,7 @@ def _method(method: bytes) -> bytes:
     return made
 
 
-def parse_request(frame: bytes) -> Request:
+def parse_request(frame: bytes) -> ReceivedRequest:
     """Parse a frame without its length; ProtocolError if it is no request."""
     size, at = read_varint(frame, 0, len(frame))
     header = decode(REQUEST_HEADER, frame, at, _inside(at + size, frame, "request header"))
@@ -224,14 +224,14 @@ def parse_request(frame: bytes) -> Request:
     call_id, method = header.get("call_id", 0), header.get("method_name", "")
     priority, timeout_ms = header.get("priority"), header.get("timeout", 0)
     if not header.get("request_param", False):
-        return Request(call_id, method, b"", b"", priority, timeout_ms, has_param=False)
+        return ReceivedRequest(call_id, method, b"", b"", priority, timeout_ms, has_param=False)
     size, at = read_varint(frame, at, len(frame))
     end = _inside(at + size, frame, "parameter")
     cells = frame[end:]
     told = header.get("cell_block_meta", {}).get("length", 0)
     if told != len(cells):
         raise ProtocolError(f"the request of {method} announces {told} bytes of cells and has {len(cells)}")
-    return Request(call_id, method, frame[at:end], cells, priority, timeout_ms)
+    return ReceivedRequest(call_id, method, frame[at:end], cells, priority, timeout_ms)
 
 
 # -- responses -----------------------------------------------------------------------------------------------------

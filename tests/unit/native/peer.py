@@ -44,7 +44,7 @@ class Caller:
             raise ConnectionResetError("the client hung up")
         return data
 
-    def request(self) -> framing.Request:
+    def request(self) -> framing.ReceivedRequest:
         while not self._ready:
             self._ready += self._frames.feed(self._read())
         return framing.parse_request(self._ready.pop(0))

@@ -667,7 +667,9 @@ def test_filters_nested_without_end_are_refused() -> None:
 def test_request_comes_back(call_id: int, param: bytes, cells: bytes, priority: int) -> None:
     frame = framing.request(call_id, b"Get", param, cells, priority=priority, timeout_ms=5000)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
-    assert framing.parse_request(frame[4:]) == framing.Request(call_id, "Get", param, cells, priority or None, 5000)
+    assert framing.parse_request(frame[4:]) == framing.ReceivedRequest(
+        call_id, "Get", param, cells, priority or None, 5000
+    )
 
 
 @given(st.integers(0, 2**32 - 1), st.binary(max_size=50), st.binary(max_size=300))

@@ -28,7 +28,7 @@ from metaclient.model import FamilyDescriptor, MetaReplica, ServerName, TableDes
 from metaclient.protobuf import Message, encode
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire.rpc import admin_messages, messages
-from metaclient.wire.rpc.framing import Request
+from metaclient.wire.rpc.framing import ReceivedRequest
 from metaclient.wire.rpc.names import server_message, table_message
 from metaclient.wire.rpc.schemas import table_schema_message
 from metaclient_native import NativeBackend, native_factory, registry_zk
@@ -229,7 +229,7 @@ class Master:
 
     def __init__(self, runtime: ThreadRuntime, answers: dict[str, list[Any]]) -> None:
         self.runtime = runtime
-        self.asked: list[Request] = []
+        self.asked: list[ReceivedRequest] = []
         self.answers = answers
         self.peer = Peer(runtime, self._serve)
         self.backend = NativeBackend(f"hbase+rpc://127.0.0.1:{self.peer.port}", runtime=runtime)

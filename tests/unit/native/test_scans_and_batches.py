@@ -38,7 +38,7 @@ from metaclient.protobuf import ProtocolError, decode, encode
 from metaclient.runtime import Pending, ThreadRuntime
 from metaclient.wire.rpc import framing, messages
 from metaclient.wire.rpc.cellblock import encode_cells, encode_results
-from metaclient.wire.rpc.framing import Request
+from metaclient.wire.rpc.framing import ReceivedRequest
 from metaclient.wire.rpc.mutations import mutation_from, mutation_message
 from metaclient.wire.rpc.names import region_message
 from metaclient.wire.rpc.queries import get_message, result_message
@@ -58,7 +58,7 @@ class Server:
 
     def __init__(self, runtime: ThreadRuntime) -> None:
         self.runtime = runtime
-        self.asked: list[Request] = []
+        self.asked: list[ReceivedRequest] = []
         self.answers: list[Any] = []
         self.peer = Peer(runtime, self._serve)
         self.backend = NativeBackend(f"hbase+rpc://127.0.0.1:{self.peer.port}", runtime=runtime)
