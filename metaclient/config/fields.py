@@ -58,9 +58,9 @@ from metaclient.config.rules import (
     SPAN,
     TIME,
     US,
+    FieldRule,
     FieldSpec,
     MetaMode,
-    Rule,
     Unit,
     checked,
     one_of,
@@ -71,13 +71,13 @@ __all__ = ["SPECS", "Config", "fields_given", "property_names"]
 
 
 def _field(
-    default: object, rule: Rule, key: str = "", unit: Unit = PLAIN, hbase: object = None, *, old_key: str = ""
+    default: object, rule: FieldRule, key: str = "", unit: Unit = PLAIN, hbase: object = None, *, old_key: str = ""
 ) -> Any:
     spec = FieldSpec(rule, key, unit, hbase, old_key=old_key, optional=default is None)
     return dataclasses.field(default=default, metadata={"spec": spec})
 
 
-def _following(parent: str, rule: Rule, key: str, unit: Unit, *, old_key: str = "") -> Any:
+def _following(parent: str, rule: FieldRule, key: str, unit: Unit, *, old_key: str = "") -> Any:
     spec = FieldSpec(rule, key, unit, old_key=old_key, parent=parent)
     return dataclasses.field(default=None, metadata={"spec": spec})
 

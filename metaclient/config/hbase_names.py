@@ -31,10 +31,10 @@ from metaclient.config.rules import (
     FLAG,
     PLAIN,
     UNLIMITED_S,
+    FieldRule,
     FieldSpec,
     MetaMode,
     NotAllowedError,
-    Rule,
     Unit,
     Word,
 )
@@ -174,7 +174,7 @@ def _read_old_mode(properties: Mapping[str, Property], mode: object) -> dict[str
     return {}
 
 
-def _value_of(given: Property, rule: Rule, unit: Unit) -> object:
+def _value_of(given: Property, rule: FieldRule, unit: Unit) -> object:
     try:
         value = rule.parse(given.text)
         if rule is DEADLINE and DEADLINE.parse(given.text) <= 0 and not given.name.startswith(OWN_PREFIX):

@@ -29,10 +29,10 @@ __all__ = [
     "TIME",
     "UNLIMITED_S",
     "US",
+    "FieldRule",
     "FieldSpec",
     "MetaMode",
     "NotAllowedError",
-    "Rule",
     "Unit",
     "Word",
     "checked",
@@ -81,7 +81,7 @@ class NotAllowedError(Exception):
     """The reason why a value is refused. The caller, which knows the name and the source, raises a ConfigError."""
 
 
-class Rule(Protocol):
+class FieldRule(Protocol):
     """The allowed values of a field, and how they are parsed."""
 
     @property
@@ -225,7 +225,7 @@ SELECTOR = SelectorName({"round_robin": "round_robin", "simple": "simple"})
 class FieldSpec:
     """The declaration of a field, besides its name and default."""
 
-    rule: Rule
+    rule: FieldRule
     key: str = ""  # the HBase property, if there is one
     unit: Unit = PLAIN  # the unit of that property
     hbase: object = None  # HBase's default, in ``unit``, if there is one
@@ -234,7 +234,7 @@ class FieldSpec:
     optional: bool = False  # True: None is a valid value
 
 
-def checked(name: str, rule: Rule, value: object) -> object:
+def checked(name: str, rule: FieldRule, value: object) -> object:
     """Return the value of a keyword, converted; ConfigError if the rule refuses it."""
     try:
         return rule.check(value, rule.own)
