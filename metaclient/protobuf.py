@@ -114,7 +114,7 @@ def delimited(data: bytes) -> bytes:
 
 FieldKind: TypeAlias = "str | Message"
 Converter: TypeAlias = Callable[..., Any]
-FieldSpec: TypeAlias = tuple[int, str, FieldKind]
+FieldLine: TypeAlias = tuple[int, str, FieldKind]
 
 
 class _Field:
@@ -142,7 +142,7 @@ class Message:
 
     __slots__ = ("_fields", "by_name", "name", "rare", "readers", "required")
 
-    def __init__(self, name: str, *fields: FieldSpec) -> None:
+    def __init__(self, name: str, *fields: FieldLine) -> None:
         self._fields = fields
         made = [_Field(*field) for field in fields]
         self.name = name
