@@ -14,7 +14,7 @@ from metaclient.errors import ConnectionClosed, Overloaded
 from metaclient.model import Result
 from metaclient.runtime import Lock, Runtime
 
-__all__ = ["LEASE_S", "SCANNERS_MAX", "GatewayScanners", "OpenScanner"]
+__all__ = ["LEASE_S", "SCANNERS_MAX", "GatewayScanner", "GatewayScanners"]
 
 _log = logging.getLogger(__name__)
 LEASE_S = 60.0
@@ -23,7 +23,7 @@ SCANNERS_MAX = 10_000
 O = TypeVar("O")  # noqa: E741
 
 
-class OpenScanner(Generic[O]):
+class GatewayScanner(Generic[O]):
     """One scanner; ``lock`` is held by the call that reads from it. ``options`` are the protocol's own."""
 
     __slots__ = ("_rows", "lease_until", "lock", "number", "options")
@@ -61,7 +61,7 @@ class GatewayScanners(Generic[O]):
         self._lease_s = lease_s
         self._scanners_max = scanners_max
         self._lock = runtime.lock()  # guards all below
-        self._open: dict[int, OpenScanner[O]] = {}
+        self._open: dict[int, GatewayScanner[O]] = {}
         self._last = -1
 
     def __len__(self) -> int:
@@ -74,12 +74,12 @@ class GatewayScanners(Generic[O]):
             if len(self._open) >= self._scanners_max:
                 raise Overloaded(f"the gateway has {len(self._open)} open scanners, which is its limit: close some")
             self._last = (self._last + 1) % 2**31
-            made = OpenScanner(self._last, rows, options, self._runtime.lock())
+            made = GatewayScanner(self._last, rows, options, self._runtime.lock())
             made.lease_until = self._runtime.now() + self._lease_s
             self._open[made.number] = made
             return made.number
 
-    def take(self, number: int) -> OpenScanner[O] | None:
+    def take(self, number: int) -> GatewayScanner[O] | None:
         """Return the scanner of that number and renew its lease; None if it does not exist or has expired."""
         with self._lock:
             found = self._open.get(number)
@@ -115,7 +115,7 @@ class GatewayScanners(Generic[O]):
             self._close_late(one)
         return len(late)
 
-    def _close_late(self, scanner: OpenScanner[O]) -> None:
+    def _close_late(self, scanner: GatewayScanner[O]) -> None:
         try:
             scanner.close()
         except ConnectionClosed:

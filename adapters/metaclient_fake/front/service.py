@@ -24,7 +24,7 @@ from thriftpy2.thrift import TApplicationException, TException, TMessageType, TT
 from metaclient.errors import ConnectionClosed, MetaClientError
 from metaclient_fake.front.listener import Client
 from metaclient_fake.front.pending_bytes import PendingBytes
-from metaclient_fake.front.wire import MESSAGE_BYTES_MAX, MESSAGE_S, BadMessage, Wire, check_dialect
+from metaclient_fake.front.wire import MESSAGE_BYTES_MAX, MESSAGE_S, BadMessage, ClientTransport, check_dialect
 
 __all__ = ["IllegalArgument", "Service"]
 
@@ -79,7 +79,7 @@ class Service:
 
     def serve(self, sock: Client) -> None:
         """Serve one client until it hangs up, or sends a message that cannot be answered."""
-        wire = Wire(sock, **self._wire_options)
+        wire = ClientTransport(sock, **self._wire_options)
         try:
             protocol = wire.open()
             while protocol is not None:
@@ -92,7 +92,7 @@ class Service:
         finally:
             wire.close()
 
-    def _answer(self, wire: Wire, protocol: Any) -> None:
+    def _answer(self, wire: ClientTransport, protocol: Any) -> None:
         """Answer one call. Raises BadMessage when the message cannot be read."""
         try:
             name, kind, number = protocol.read_message_begin()
@@ -112,7 +112,7 @@ class Service:
             raise BadMessage(f"a message cannot be read: {type(error).__name__}: {error}") from error
         self._run(wire, protocol, method, arguments, number)
 
-    def _run(self, wire: Wire, protocol: Any, method: _Method, arguments: Any, number: int) -> None:
+    def _run(self, wire: ClientTransport, protocol: Any, method: _Method, arguments: Any, number: int) -> None:
         result = method.result()
         try:
             value = method.handler(*[getattr(arguments, name) for name in method.names])

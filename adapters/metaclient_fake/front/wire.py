@@ -33,7 +33,15 @@ from metaclient.wire.thrift.message_walk import MalformedMessage, walk_of
 from metaclient_fake.front.listener import Client
 from metaclient_fake.front.pending_bytes import PendingBytes
 
-__all__ = ["MESSAGE_BYTES_MAX", "MESSAGE_S", "PROTOCOLS", "TRANSPORTS", "BadMessage", "Wire", "check_dialect"]
+__all__ = [
+    "MESSAGE_BYTES_MAX",
+    "MESSAGE_S",
+    "PROTOCOLS",
+    "TRANSPORTS",
+    "BadMessage",
+    "ClientTransport",
+    "check_dialect",
+]
 
 #: hbase.regionserver.thrift.framed.max_frame_size_in_mb is 2; metaclient's write batches may be larger, so: 64 MB.
 MESSAGE_BYTES_MAX = 64 << 20
@@ -52,7 +60,7 @@ class BadMessage(Exception):
     """The client's bytes are not a Thrift message that this front accepts; its connection is closed."""
 
 
-class Wire:
+class ClientTransport:
     """One client's transport, which Thrift's buffer reads from and writes to (``read``, ``write``, ``flush``)."""
 
     def __init__(

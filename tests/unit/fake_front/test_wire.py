@@ -23,7 +23,7 @@ from metaclient.runtime import ThreadRuntime
 from metaclient_fake import FakeCluster
 from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.serving import FrontLimits
-from metaclient_fake.front.wire import Wire
+from metaclient_fake.front.wire import ClientTransport
 from tests.unit.fake_front.gateway_client import T2, WAIT_S, raw, rest_of, thrift2_client, wait_until
 
 DIALECTS = [(framed, compact) for framed in (False, True) for compact in (False, True)]
@@ -52,13 +52,13 @@ def test_reply_of_any_size_is_one_write(
 ) -> None:
     """Two writes above 4 KiB would wait 40 ms for the client's delayed acknowledgement."""
     counted: list[CountingSocket] = []
-    init = Wire.__init__
+    init = ClientTransport.__init__
 
-    def counting(self: Wire, sock: Any, **options: Any) -> None:
+    def counting(self: ClientTransport, sock: Any, **options: Any) -> None:
         counted.append(CountingSocket(sock))
         init(self, counted[-1], **options)  # type: ignore[arg-type]  # all that it uses
 
-    monkeypatch.setattr(Wire, "__init__", counting)
+    monkeypatch.setattr(ClientTransport, "__init__", counting)
     with thrift2_client(cluster.thrift2_port, framed=framed, compact=compact) as client:
         client.put(table, T2.TPut(b"r", [T2.TColumnValue(b"cf", b"q", bytes(size))]))
         assert len(client.get(table, T2.TGet(b"r")).columnValues[0].value) == size
@@ -234,7 +234,7 @@ def test_message_must_be_complete_in_time() -> None:
     clock = iter([0.0, 59.0, 61.0])
     with ours, Drip(fileno=accepted.detach()) as theirs, ThreadRuntime() as runtime:
         pending = PendingBytes(runtime, MESSAGE_BYTES_MAX)
-        wire = Wire(theirs, now=lambda: next(clock), pending=pending)
+        wire = ClientTransport(theirs, now=lambda: next(clock), pending=pending)
         ours.sendall(b"\x80\x01\x00")
         assert wire.open() is not None  # 0.0: the first byte is here
         with pytest.raises(Exception, match="not complete after 60 s"):

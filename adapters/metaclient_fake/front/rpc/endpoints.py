@@ -31,7 +31,7 @@ __all__ = ["RpcFront"]
 _IDLE_TIMEOUT_S = 600.0
 
 
-class _Master:
+class _MasterEndpoint:
     """The master's endpoint."""
 
     is_quick = True
@@ -43,7 +43,7 @@ class _Master:
         return True
 
 
-class _RegionServer:
+class _RegionServerEndpoint:
     """A region server's endpoint, for all its incarnations."""
 
     def __init__(self, cluster: FakeCluster, host: str, services: Mapping[str, Methods]) -> None:
@@ -93,7 +93,7 @@ class RpcFront:
         registry = self._registry(self._backend.meta_replicas, lambda _: list(cluster.master.live))
         master = MasterService(self._backend, self._master_name, self.addresses)
         self.listener = self._listen(
-            "rpc-master", port, _Master({"ClientMetaService": registry, "MasterService": master})
+            "rpc-master", port, _MasterEndpoint({"ClientMetaService": registry, "MasterService": master})
         )
 
     def clients(self) -> int:
@@ -134,7 +134,7 @@ class RpcFront:
             server = cluster.servers_by_host[host].name
             return backend.at_server(server, lambda _: list(cluster.master.live), deadline=deadline, is_meta=True)
 
-        return _RegionServer(
+        return _RegionServerEndpoint(
             cluster,
             host,
             {
