@@ -38,7 +38,7 @@ class Read(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class TimedReads:
     """The reads of one client, in order, and its calls beyond one per read."""
 
     reads: Sequence[Read]
@@ -92,7 +92,7 @@ def _ms(extra_s: float) -> str:
     return f"{extra_s * 1e3:.0f}"
 
 
-def _chart(ours: Reads, hbase: Reads) -> Lines:
+def _chart(ours: TimedReads, hbase: TimedReads) -> Lines:
     series = {
         name: ([each.at_s for each in made.reads], [each.seconds * 1e3 for each in made.reads])
         for name, made in (("ours", ours), ("hbase", hbase))
@@ -101,7 +101,7 @@ def _chart(ours: Reads, hbase: Reads) -> Lines:
     return Lines("latency of reads, primary +100 ms", "s", "ms", series, marks=marks, is_log_y=True)
 
 
-def read(extra_s: float, slow_s: float, **options: Any) -> Reads:
+def read(extra_s: float, slow_s: float, **options: Any) -> TimedReads:
     slow_until_s = SLOW_FROM_S + slow_s
     with SimRuntime(1) as runtime:
         backend = _SlowForGood(runtime, extra_s, slow_until_s)
@@ -111,7 +111,7 @@ def read(extra_s: float, slow_s: float, **options: Any) -> Reads:
         until_s = slow_until_s + 2 * NOTICED_S
         for task in [runtime.start(_read, table, runtime, reads, until_s) for _ in range(TASKS)]:
             task.result()
-        return Reads(sorted(reads), backend.gets / len(reads) - 1, slow_until_s)
+        return TimedReads(sorted(reads), backend.gets / len(reads) - 1, slow_until_s)
 
 
 def _read(table: Table, runtime: Runtime, reads: list[Read], until_s: float) -> None:

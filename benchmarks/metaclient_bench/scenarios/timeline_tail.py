@@ -32,7 +32,7 @@ QUANTILES = (0.5, 0.9, 0.95, 0.98, 0.99, 0.995, 0.999)
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class TailReads:
     """Latencies of one client's reads, sorted, and how many calls they took beyond one each."""
 
     seconds: Sequence[float]
@@ -64,7 +64,7 @@ def run(quick: bool) -> Outcome:
     return Outcome(figures, samples, (_chart(often, OFTEN), _chart(seldom, SELDOM)))
 
 
-def _clients(reads: int, slow: float) -> dict[str, Reads]:
+def _clients(reads: int, slow: float) -> dict[str, TailReads]:
     return {
         "ours": read(reads, slow, "TIMELINE"),
         "hbase": read(reads, slow, "TIMELINE", **HBASE),
@@ -72,12 +72,12 @@ def _clients(reads: int, slow: float) -> dict[str, Reads]:
     }
 
 
-def _extra(id: str, made: dict[str, Reads], slow: float, limit: float) -> Figure:
+def _extra(id: str, made: dict[str, TailReads], slow: float, limit: float) -> Figure:
     what = f"extra calls of TIMELINE reads, {slow:.0%} of the primary's gets slow"
     return Figure.of(id, what, made["ours"].extra, f"<= {limit:.4f}", hbase=made["hbase"].extra)
 
 
-def _tail(id: str, made: dict[str, Reads], slow: float, q: float) -> Figure:
+def _tail(id: str, made: dict[str, TailReads], slow: float, q: float) -> Figure:
     return Figure.of(
         id,
         f"{_name(q)} of TIMELINE reads beside HBase's way, {slow:.0%} of the primary's gets slow",
@@ -93,11 +93,11 @@ def _name(q: float) -> str:
     return "p" + f"{q * 100:g}".replace(".", "")
 
 
-def _extras(made: dict[str, Reads]) -> dict[str, float]:
+def _extras(made: dict[str, TailReads]) -> dict[str, float]:
     return {name: round(one.extra, 5) for name, one in made.items()}
 
 
-def _chart(made: dict[str, Reads], slow: float) -> Lines:
+def _chart(made: dict[str, TailReads], slow: float) -> Lines:
     """Return a chart with equal distances between quantiles; a linear scale would hide the tail."""
     places = [float(index) for index in range(len(QUANTILES))]
     series = {f"{name} (+{one.extra:.1%} calls)": (places, one.curve_ms()) for name, one in made.items()}
@@ -106,7 +106,7 @@ def _chart(made: dict[str, Reads], slow: float) -> Lines:
     return Lines(title, "quantile", "ms", series, ticks=ticks, is_log_y=True)
 
 
-def read(reads: int, slow: float, consistency: str, **options: Any) -> Reads:
+def read(reads: int, slow: float, consistency: str, **options: Any) -> TailReads:
     with SimRuntime(1) as runtime:
         backend = _SlowNowAndThen(runtime, slow)
         backend.add_table(TABLE, region_replication=3)
@@ -115,7 +115,7 @@ def read(reads: int, slow: float, consistency: str, **options: Any) -> Reads:
         tasks = [runtime.start(_read, table, consistency, runtime, seconds, reads // TASKS) for _ in range(TASKS)]
         for task in tasks:
             task.result()
-        return Reads(sorted(seconds), backend.gets / len(seconds) - 1)
+        return TailReads(sorted(seconds), backend.gets / len(seconds) - 1)
 
 
 def _read(table: Table, consistency: str, runtime: Runtime, seconds: list[float], count: int) -> None:
