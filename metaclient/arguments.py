@@ -154,6 +154,7 @@ def make_scan(
     scan_batching: int | None,
     limit: int | None,
     reverse: bool,
+    is_meta: bool = False,
 ) -> Scan:
     for name, value in (("batch_size", batch_size), ("limit", limit), ("scan_batching", scan_batching)):
         if value is None and name != "batch_size":
@@ -167,7 +168,7 @@ def make_scan(
         if row_start is not None or row_stop is not None:
             raise TypeError("'row_prefix' cannot be combined with 'row_start' or 'row_stop'")
         prefix = _bound(row_prefix, "row_prefix")
-        start, stop = prefix, keys.prefix_stop(prefix)
+        start, stop = keys.meta_prefix_range(prefix) if is_meta else (prefix, keys.prefix_stop(prefix))
     scan = Scan(
         start,
         stop,

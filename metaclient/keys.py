@@ -41,6 +41,7 @@ __all__ = [
     "earlier_end",
     "encoded_region_name",
     "ends_before_or_at",
+    "meta_prefix_range",
     "meta_region_name",
     "meta_search_key",
     "meta_search_key_before",
@@ -168,6 +169,31 @@ def prefix_stop(prefix: bytes) -> bytes:
     """
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes((stem[-1] + 1,)) if stem else b""
+
+
+def meta_prefix_range(prefix: bytes) -> tuple[bytes, bytes]:
+    r"""Return start and exclusive stop of a scan of hbase:meta over all rows with this prefix.
+
+    hbase:meta is sorted by table, start key and region id, not by bytes. A row key without a second comma sorts as if
+    the whole key were the id: behind the regions with this start key. So the bounds ``t,a`` and ``t,b`` would leave out
+    the region that starts at ``a`` and include the one that starts at ``b``.
+
+    >>> meta_prefix_range(b"t,a"), meta_prefix_range(b"t,"), meta_prefix_range(b"t")
+    ((b't,a,', b't,b,'), (b't,,', b't ,,'), (b't', b'u'))
+
+    Raises ValueError for a prefix with two commas. Its rows are not adjacent: ``t,a,1`` is the beginning of the region
+    ids 1... of the start key ``a``, and of the start keys ``a,1...``.
+    """
+    table, comma, start_key = prefix.partition(b",")
+    if not comma:
+        return prefix, prefix_stop(prefix)
+    if b"," in start_key:
+        raise ValueError(
+            f"'row_prefix' {printable(prefix)} has two commas: its rows are not adjacent in hbase:meta, "
+            "which is sorted by table, start key and region id; use 'row_start' and 'row_stop'"
+        )
+    after = prefix_stop(start_key)
+    return prefix + b",", b"%b,%b," % (table, after) if after else meta_table_stop(table)
 
 
 # ---- names of regions

@@ -37,6 +37,7 @@ from metaclient.engine import Life
 from metaclient.errors import BackendFault, Unsupported
 from metaclient.model import (
     LATEST_TIMESTAMP,
+    META_TABLE,
     TTL_FOREVER,
     Append,
     Check,
@@ -310,6 +311,7 @@ class Table:
             scan_batching=scan_batching,
             limit=limit,
             reverse=reverse,
+            is_meta=self.name == META_TABLE,
         )
         scan = replace(scan, max_result_bytes=config.scan_max_result_bytes)
         level, replica_id = self._level(consistency, replica_id)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+import metaclient
 from metaclient import keys, metarow
 from metaclient.backend import MetaScan
 from metaclient.errors import (
@@ -299,3 +300,27 @@ def test_cost_of_creating_a_table_is_linear_in_its_regions(make: Callable[..., A
     few, many = calls_per_region(200), calls_per_region(1600)
     assert few > 1
     assert many <= 1.05 * few
+
+
+PREFIXES = [b"t", b"t,", b"t,a", b"t,ab", b"t,b", b"t,b\xff", b"t,\xff", b"t-", b"t,c", b"", b"u"]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_prefix_scan_of_meta_has_neither_the_next_region_nor_lacks_the_first(reverse: bool) -> None:
+    """By bytes `t,a` is before `t,a,1...`, in hbase:meta behind it: a row key of one comma has itself as the id."""
+    with metaclient.connect("fake:?servers=1") as connection:
+        connection.create_table("t", {"f": {}}, splits=[b"a", b"ab", b"a,x", b"b", b"b\xff\xff", b"\xff", b"\xff\xff"])
+        connection.create_table("t-y", {"f": {}}, splits=[b"a"])
+        meta = connection.table("hbase:meta")
+        everything = [row for row, _ in meta.scan()]
+        assert len(everything) > 10
+        for prefix in PREFIXES:
+            found = [row for row, _ in meta.scan(row_prefix=prefix, reverse=reverse, batch_size=2)]
+            expected = [row for row in everything if row.startswith(prefix)]
+            assert found == (expected[::-1] if reverse else expected), prefix
+
+
+def test_prefix_of_meta_whose_rows_are_not_adjacent_is_refused() -> None:
+    """Regions of the start key `a` with the ids 1..., and regions of the start keys `a,1...`."""
+    with metaclient.connect("fake:?servers=1") as connection, pytest.raises(ValueError, match="two commas"):
+        connection.table("hbase:meta").scan(row_prefix=b"t,a,1")
