@@ -505,7 +505,7 @@ def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) 
             for cell in cells:
                 row[cell[0]] = cell[2]
     except (TypeError, LookupError) as error:
-        raise BackendFault(f"the backend answered a row whose cells are no cells: {error}") from error
+        raise BackendFault(f"the backend returned a row with an invalid cell: {error}") from error
     row.stale = result.is_stale
     row.lag_s = result.lag_s
     row.replica_id, row.server, row.region, row.why = _origin(place)

@@ -34,7 +34,7 @@ SCOPE = "metaclient"
 #: Span name pattern -> the work that the span covers.
 SPANS: Mapping[str, str] = {
     "{operation} {table}": "one call of a user: all attempts, lookups and hedges",
-    "hbase:meta lookup": "one flight to hbase:meta: all replicas that were tried for it",
+    "hbase:meta lookup": "one lookup in hbase:meta: the calls to all replicas that were tried",
 }
 
 ATTRIBUTES: Mapping[str, str] = {
@@ -55,19 +55,19 @@ METRICS: Mapping[str, tuple[str, str]] = {
     "db.client.operation.duration": ("s", "duration of users' calls"),
     "metaclient.meta.reads": ("{call}", "calls to hbase:meta, by replica and outcome"),
     "metaclient.meta.fallbacks": ("{lookup}", "lookups that a further replica or the primary had to answer, by reason"),
-    "metaclient.meta.hedges": ("{call}", "extra calls to hbase:meta that were started by time"),
-    "metaclient.meta.ejections": ("{ejection}", "times a meta replica or its server was taken out, by replica"),
+    "metaclient.meta.hedges": ("{call}", "extra calls to hbase:meta, started after the hedge delay"),
+    "metaclient.meta.ejections": ("{ejection}", "ejections of a meta replica or of its server, by replica"),
     "metaclient.meta.refreshes": ("{call}", "reads of the registry"),
     "metaclient.cache.hits": ("{lookup}", "lookups that the cache answered"),
-    "metaclient.cache.misses": ("{lookup}", "lookups that had to ask hbase:meta"),
-    "metaclient.cache.regions": ("{region}", "regions whose places are cached"),
-    "metaclient.lookups": ("{lookup}", "flights to hbase:meta for a row"),
-    "metaclient.lookups.joined": ("{lookup}", "lookups that waited for somebody else's flight"),
+    "metaclient.cache.misses": ("{lookup}", "lookups that had to read hbase:meta"),
+    "metaclient.cache.regions": ("{region}", "regions whose locations are cached"),
+    "metaclient.lookups": ("{lookup}", "lookups of a row that were sent to hbase:meta"),
+    "metaclient.lookups.joined": ("{lookup}", "lookups that waited for another caller's lookup of the same region"),
     "metaclient.locations.lost": ("{location}", "cached locations that proved wrong, by error"),
     "metaclient.locations.moved": ("{location}", "cached locations that RegionMoved repaired without a lookup"),
     "metaclient.retries": ("{call}", "attempts after the first, by error"),
-    "metaclient.hedges": ("{call}", "extra calls to region replicas that were started by time"),
-    "metaclient.hedges.won": ("{call}", "reads that such an extra call answered first"),
+    "metaclient.hedges": ("{call}", "extra calls to region replicas, started after the hedge delay"),
+    "metaclient.hedges.won": ("{call}", "reads that an extra call answered first"),
     "metaclient.diversions": ("{call}", "reads that called a replica first: the primary's server was slow or silent"),
     "metaclient.failovers": ("{call}", "reads that a replica answered because the primary had failed"),
     "metaclient.staleness.passed_over": (

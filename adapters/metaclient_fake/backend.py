@@ -209,7 +209,7 @@ class FakeBackend:
         """Run a method of the region server at ``name``: the hot path of everything."""
         server = self._servers.get(name[0])
         if server is None or server.port != name[1]:
-            raise ServerUnreachable(f"connection refused: nobody listens at {keys.printable(name.address.encode())}")
+            raise ServerUnreachable(f"connection refused: no server listens at {keys.printable(name.address.encode())}")
         handlers = server.meta_handlers if is_meta else server.handlers
         if server.is_quick and not self.is_closed:
             taken: list[Handler] = []
@@ -314,7 +314,7 @@ class FakeBackend:
         except DeadlineExceeded as error:
             if task.is_done:
                 raise
-            raise CallTimeout("the master is still at it", may_have_applied=True) from error
+            raise CallTimeout("the master has not finished the procedure", may_have_applied=True) from error
         except MetaClientError:
             raise
 
@@ -374,4 +374,4 @@ def _write(server: RegionServer, method: Callable[[DataCalls, *Ts], T], *argumen
 
 
 def _no_place() -> RegionLocation:
-    raise Unsupported("the fake addresses servers: say which one (a RegionLocation)")
+    raise Unsupported("the fake addresses servers: pass a RegionLocation")

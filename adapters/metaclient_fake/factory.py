@@ -76,7 +76,7 @@ def named_cluster(
     for now, before in zip(given, found[1], strict=True):
         if now and now != before:
             raise ConfigError(
-                f"fake:{name} is there already, made with {masked_url(before) or 'nothing'!r}, not {masked_url(now)!r}"
+                f"fake:{name} exists already, created with {masked_url(before) or 'nothing'!r}, not {masked_url(now)!r}"
             )
     return found[0]
 

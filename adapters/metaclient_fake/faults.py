@@ -192,7 +192,7 @@ class Faults:
     def _secondary(self, region: str, replica_id: int) -> RegionNode:
         node = self._cluster.node_named(region, replica_id)
         if not node.info.replica_id:
-            raise RequestRefused(f"{node.encoded} is a primary: say which replica (1, 2, ...)")
+            raise RequestRefused(f"{node.encoded} is a primary: name a replica (1, 2, ...)")
         return node
 
     def _host(self, node: RegionNode) -> RegionServer:

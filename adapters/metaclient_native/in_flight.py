@@ -108,7 +108,9 @@ def explain_timeout(request: Request[Any]) -> CallTimeout:
 
 def explain_abandoned(address: str, error: BaseException) -> ServerUnreachable:
     """Return the error of the calls whose connection was closed because ``error`` interrupted another call on it."""
-    return ServerUnreachable(f"the connection to {address} was given up by another call: {error!r}")
+    return ServerUnreachable(
+        f"the connection to {address} was closed because another call on it was interrupted: {error!r}"
+    )
 
 
 def explain_bad_response(error: Exception, request: Request[Any], address: str) -> MetaClientError:

@@ -141,7 +141,9 @@ class ZooKeeperRegistry:
                 replica_id = int(match[1] or 0)
                 found[replica_id] = MetaReplica(replica_id, self._meta_server(f"{self._parent}/{name}", deadline))
         if not found:
-            raise ServerNotRunning(f"{self!r} knows no hbase:meta: HBase is starting, or this is not its parent znode")
+            raise ServerNotRunning(
+                f"{self!r} has no location of hbase:meta: HBase is starting, or this is not its parent znode"
+            )
         return [found[replica_id] for replica_id in sorted(found)]
 
     def _meta_server(self, path: str, deadline: float) -> ServerName | None:
@@ -177,7 +179,7 @@ class ZooKeeperRegistry:
         except self._kazoo.handlers.threading.KazooTimeoutError as error:
             if left_s >= SILENT_S:
                 self._drop(session)
-            raise CallTimeout(f"ZooKeeper at {self._hosts} did not answer about {path} in time") from error
+            raise CallTimeout(f"ZooKeeper at {self._hosts} did not return {path} in time") from error
         except exceptions.KazooException as error:
             self._drop(session)
             raise ServerUnreachable(f"ZooKeeper at {self._hosts}: {type(error).__name__} {error}".rstrip()) from error
@@ -185,7 +187,7 @@ class ZooKeeperRegistry:
     def _left_s(self, deadline: float, what: str) -> float:
         left_s = deadline - self._runtime.now()
         if left_s <= 0:
-            raise CallTimeout(f"there was no time left to ask ZooKeeper about {what}")
+            raise CallTimeout(f"there was no time left to read {what} from ZooKeeper")
         return left_s
 
     def _connected(self, deadline: float) -> _Session:

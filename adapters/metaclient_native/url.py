@@ -67,7 +67,7 @@ class NativeUrl:
         shown = masked_url(url)
         parts = split_url(url)
         if parts is None:
-            raise ConfigError(f"{shown!r} is not a url: is an IPv6 address without one of its brackets?")
+            raise ConfigError(f"{shown!r} is not a url: does an IPv6 address lack a bracket?")
         if parts.scheme not in ("hbase", "hbase+rpc"):
             raise ConfigError(f"{shown!r} is not a url of HBase's own RPC: it starts with hbase:// or hbase+rpc://")
         options = _parse_options(shown, parts.query)

@@ -297,7 +297,7 @@ class Rows1(_Rows):
     def _cell(self, column: object, fields: object) -> Cell:
         value = _required(fields, 1)
         if not isinstance(column, bytes) or not isinstance(fields, dict):
-            raise ConnectionError("the gateway sent a row whose columns are no texts")
+            raise ConnectionError("the gateway sent a row with a column that is not text")
         return Cell(column, fields.get((2, _I64), 0), value)
 
 

@@ -156,11 +156,11 @@ def _translate_application(error: TApplicationException, call: CallAttempt) -> M
         # A null pointer or an illegal argument in the gateway, which writes it only to its log.
         hint = "usually a bad argument, such as an empty row or a filter that does not parse"
         return RequestRefused(
-            f"the Thrift gateway {call.gateway} failed inside at {call}: {said} ({hint})",
+            f"the Thrift gateway {call.gateway} had an internal error in {call}: {said} ({hint})",
             may_have_applied=call.is_write,
             detail=said,
         )
-    return BackendFault(f"{call}: the Thrift gateway {call.gateway} said {said}", may_have_applied=call.is_write)
+    return BackendFault(f"{call}: the Thrift gateway {call.gateway} returned {said}", may_have_applied=call.is_write)
 
 
 def _suggest_service(call: CallAttempt) -> str:

@@ -67,7 +67,7 @@ class StreamTransport:
 
     def begin(self, deadline: float) -> None:
         if deadline <= self._now():
-            raise TimeoutError("the call's time was over")
+            raise TimeoutError("the deadline of the call had passed")
         self._deadline = deadline
 
     def read(self, size: int) -> bytes:
@@ -167,7 +167,7 @@ class HttpTransport:
 
     def begin(self, deadline: float) -> None:
         if deadline <= self._now():
-            raise TimeoutError("the call's time was over")
+            raise TimeoutError("the deadline of the call had passed")
         self._deadline = deadline
         self._request.clear()
         self._reply, self._at = b"", 0

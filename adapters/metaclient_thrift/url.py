@@ -92,7 +92,7 @@ class ThriftUrl:
         shown = masked_url(url)
         parts = split_url(url)
         if parts is None:
-            raise ConfigError(f"{shown!r} is not a url: is an IPv6 address without one of its brackets?")
+            raise ConfigError(f"{shown!r} is not a url: does an IPv6 address lack a bracket?")
         if parts.scheme not in SCHEMES:
             raise ConfigError(f"{shown!r} is not a Thrift url: it starts with one of {', '.join(SCHEMES)}")
         if not parts.netloc:

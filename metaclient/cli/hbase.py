@@ -40,7 +40,7 @@ def hbase() -> None:
 
 
 @hbase.command()
-@click.option("--version", default="2.6.1", show_default=True, help="2.6.1 or 3.0.0-alpha-4.")
+@click.option("--version", default="2.6.1", show_default=True, help="HBase's version: 2.6.1 or 3.0.0-alpha-4.")
 @click.option("--region-servers", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--meta-replicas", type=click.IntRange(min=1), default=3, show_default=True)
 @_folder

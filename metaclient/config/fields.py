@@ -278,7 +278,7 @@ class Config:
 
     def _lift_pause(self) -> None:
         if self.pause_overloaded_s < self.pause_s:
-            warn(f"pause_overloaded_s = {self.pause_overloaded_s} is lifted to pause_s = {self.pause_s}", ConfigWarning)
+            warn(f"pause_overloaded_s = {self.pause_overloaded_s} is raised to pause_s = {self.pause_s}", ConfigWarning)
             self._set("pause_overloaded_s", self.pause_s)
 
     def __repr__(self) -> str:

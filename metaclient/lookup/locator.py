@@ -186,8 +186,8 @@ class Locator:
             return self._meta_region(replica_id, True, deadline)
         if replica_id >= len(places):
             known = len(places) - 1
-            raise NoSuchReplica(f"there is no replica {replica_id} of hbase:meta: the registry knows 0 to {known}")
-        raise RegionOffline(f"the registry knows no server for replica {replica_id} of hbase:meta")
+            raise NoSuchReplica(f"there is no replica {replica_id} of hbase:meta: the registry lists 0 to {known}")
+        raise RegionOffline(f"the registry has no server for replica {replica_id} of hbase:meta")
 
     def _cached(self, lookup: Lookup) -> RegionLocations | None:
         row = lookup.row or b""
@@ -197,7 +197,7 @@ class Locator:
 
     def _wait_for_any(self, flights: Sequence[Flight], lookup: Lookup, deadline: float) -> None:
         if self._runtime.wait_first([flight.pending for flight in flights], deadline) is None:
-            raise DeadlineExceeded(f"looking up {described(lookup)}: no lookup of the table came to an end in time")
+            raise DeadlineExceeded(f"looking up {described(lookup)}: no lookup of the table finished in time")
 
     def _wait_for(self, flight: Flight, lookup: Lookup, replica_id: int, deadline: float) -> None:
         """Wait until the flight ends; raise its error if the error answers this lookup, too."""

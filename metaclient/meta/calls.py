@@ -69,7 +69,7 @@ class MetaCalls:
             if reading.is_from_primary(error):
                 raise
             raise LocationUnknown(
-                f"only secondaries of hbase:meta answered, and none placed the row: {error}"
+                f"only secondaries of hbase:meta answered, and none of them has the region of the row: {error}"
             ) from error
         reading.settle(won.leg.place)
         asked_before = takewhile(lambda place: place != won.leg.place, (leg.place for leg in legs))
@@ -81,5 +81,5 @@ class MetaCalls:
     def _read_placed(self, replica: MetaReplica, scan: MetaScan, until: float) -> Answer[MetaPage]:
         """Read a page; raise RegionOffline for a replica without a server, which Java's selector may choose."""
         if not self._registry.is_addressable(replica):
-            raise RegionOffline(f"the registry knows no server for replica {replica.replica_id} of hbase:meta")
+            raise RegionOffline(f"the registry has no server for replica {replica.replica_id} of hbase:meta")
         return self._backend.read_meta(replica, scan, until)

@@ -116,7 +116,7 @@ class MetaRegistry:
             if is_ours:
                 self._fetch(pending, deadline)
             if self._runtime.wait_first((pending,), deadline) is None:
-                raise DeadlineExceeded("the registry did not say in time where hbase:meta is")
+                raise DeadlineExceeded("the registry did not return the locations of hbase:meta in time")
             # The caller that made the read may have had an earlier deadline: its time-out does not end this call.
             if is_ours or not isinstance(pending.error(), CallTimeout):
                 return pending.result()
@@ -178,7 +178,7 @@ class MetaRegistry:
         if before and replicas is not None and before != replicas:
             self._telemetry.emit("meta_replicas_changed", before=len(before), after=len(replicas))
         if replicas is None and not before:
-            pending.fail(error or ServerUnreachable("the registry knows no meta replica"))
+            pending.fail(error or ServerUnreachable("the registry lists no meta replica"))
         else:
             pending.complete(replicas or before)
 

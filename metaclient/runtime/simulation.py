@@ -153,7 +153,7 @@ class _SimLock:
         /,
     ) -> None:
         if self._holder is None:
-            raise RuntimeError("release of a lock that nobody holds")
+            raise RuntimeError("release of a lock that is not held")
         self._holder = None
         if self._waiters:
             self._waiters.popleft().wake()
@@ -499,7 +499,9 @@ class _Driving:
 
     def __enter__(self) -> None:
         if self._runtime._to_hub is not None:
-            raise RuntimeError("this SimRuntime is being driven already: one thread, and no blocking in its hub")
+            raise RuntimeError(
+                "this SimRuntime is already running: run it from one thread, and do not block in its hub"
+            )
         self._runtime._to_hub = self._runtime._greenlet.getcurrent().switch
 
     def __exit__(self, *_: object) -> None:

@@ -216,7 +216,7 @@ class Task(Pending[T]):
 
     def _fail_aloud(self, error: BaseException) -> None:
         if not self._callbacks:
-            _log.debug("task %s failed and nobody waits for it yet", self.name, exc_info=error)
+            _log.debug("task %s failed, and no caller waits for its result yet", self.name, exc_info=error)
         self.fail(error)
 
 
@@ -337,7 +337,7 @@ class Blocking:
             if pending._is_done:
                 return pending
         if not pendings and deadline is None:
-            raise ValueError("waiting for the first of nothing, without a deadline, would never end")
+            raise ValueError("a wait for the first of no tasks, without a deadline, would never end")
         if len(pendings) == 1:
             pendings[0].help(deadline)
             if pendings[0]._is_done:

@@ -145,7 +145,7 @@ def test_timeline_read_of_a_value_that_nobody_wrote() -> None:
     book = Book()
     book.write("put", 0, 1, argument=b"a", timestamp=1)
     book.write("timeline_get", 2, 3, value=b"z", stale=True, replica_id=1, server="rs1")
-    assert "nobody had written" in str(next(timeline.check(book.world())))
+    assert "no client had written" in str(next(timeline.check(book.world())))
 
 
 @pytest.mark.parametrize(("stale", "replica_id"), [(True, 0), (False, 1)])
@@ -267,7 +267,7 @@ def test_a_table_that_is_there_must_be_found() -> None:
     book = Book()
     book.write("create", 0, 1, table="x", row=b"")
     book.write("table_get", 2, 3, table="x", row=b"1", outcome=Status.FAILED, error=TableNotFound("none"))
-    assert "the table was there" in str(next(tables.check(book.world())))
+    assert "the table existed" in str(next(tables.check(book.world())))
 
 
 def test_cycle_that_lost_a_node_is_no_cycle() -> None:
@@ -327,7 +327,7 @@ def test_lock_that_its_task_never_released_is_told(world: World) -> None:
 
     world.runtime.start(leave, name="careless")
     found = world.runtime.run(lambda: [str(violation) for violation in leaks.check(world)])
-    assert found == ["leaks: a lock is held by careless, which is not there any more"]
+    assert found == ["leaks: a lock is held by careless, which has ended"]
 
 
 def test_error_of_an_operation_is_kept_without_the_frames_of_its_call() -> None:

@@ -258,7 +258,7 @@ def test_scan_key_of_the_reference_guide_is_not_lost() -> None:
 
 
 def test_overloaded_pause_smaller_than_pause_is_lifted() -> None:
-    with pytest.warns(UserWarning, match="lifted"):
+    with pytest.warns(UserWarning, match="raised to"):
         config = Config.of({"hbase.client.pause": 200, "hbase.client.pause.server.overloaded": 100})
     assert config.pause_overloaded_s == 0.2
 

@@ -145,8 +145,8 @@ def test_overloaded_server_gets_the_larger_unit(runtime: SimRuntime) -> None:
 
 
 def test_smaller_overloaded_pause_is_lifted_and_the_old_key_honoured() -> None:
-    """A smaller setting is lifted to the normal pause; the old key works and warns."""
-    with pytest.warns(UserWarning, match="lifted"):
+    """A smaller setting is raised to the normal pause; the old key works and warns."""
+    with pytest.warns(UserWarning, match="raised to"):
         assert Config(pause_s=0.2, pause_overloaded_s=0.1).pause_overloaded_s == 0.2
     with pytest.warns(DeprecationWarning, match="cqtbe"):
         assert Config.of({"hbase.client.pause.cqtbe": 700}).pause_overloaded_s == 0.7

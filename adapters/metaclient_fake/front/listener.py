@@ -272,7 +272,7 @@ class Listener:
         try:
             self._serve(sock)
         except (OSError, ConnectionClosed) as error:
-            _log.debug("%s: a client is gone: %r", self.name, error)
+            _log.debug("%s: a client disconnected: %r", self.name, error)
         except Exception:
             _log.exception("%s: serving a client failed, which ends its connection", self.name)
             with self._lock:

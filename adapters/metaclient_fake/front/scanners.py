@@ -119,7 +119,7 @@ class GatewayScanners(Generic[O]):
         try:
             scanner.close()
         except ConnectionClosed:
-            _log.debug("scanner %d went with its cluster", scanner.number)
+            _log.debug("scanner %d was closed with its cluster", scanner.number)
 
     def close(self) -> None:
         """Remove all scanners; the leases of the cluster close their scanners on the servers."""

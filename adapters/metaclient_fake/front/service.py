@@ -88,7 +88,7 @@ class Service:
         except EOFError:
             return
         except BadMessage as error:
-            _log.debug("a client is hung up on: %s", error)
+            _log.debug("a client was disconnected: %s", error)
         finally:
             wire.close()
 

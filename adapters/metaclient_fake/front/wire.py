@@ -147,7 +147,7 @@ class ClientTransport:
             self._pending.hold(self._socket, len(self._received))
         data = self._message[self._message_at : self._message_at + size]
         if not data:
-            raise BadMessage(f"a message of {len(self._message)} bytes was read to its end, and not understood")
+            raise BadMessage(f"a message of {len(self._message)} bytes could not be parsed")
         self._message_at += len(data)
         return data
 
@@ -156,20 +156,20 @@ class ClientTransport:
         try:
             while (end := walk.end(self._received)) is None:
                 if not self._receive(len(self._received) + 1):
-                    raise EOFError("the client has left")
+                    raise EOFError("the client closed the connection")
         except MalformedMessage as error:
             raise BadMessage(str(error)) from error
         return self._take(0, end)
 
     def _framed_message(self) -> bytes:
         if not self._receive(_length.size):
-            raise EOFError("the client has left")
+            raise EOFError("the client closed the connection")
         length = self._check_length()
         self._receive(_length.size + length)
         frame = self._take(_length.size, _length.size + length)
         try:
             if walk_of(self._bytes_max, is_compact=self._is_compact).end(frame) is None:
-                raise BadMessage(f"a message goes on behind the end of its frame of {length} bytes")
+                raise BadMessage(f"a message continues after the end of its frame of {length} bytes")
         except MalformedMessage as error:
             raise BadMessage(str(error)) from error
         return frame

@@ -87,7 +87,7 @@ class AssignmentManager:
             if rounds >= STUCK_ROUNDS:
                 todo = self._without_stuck(todo)
             if todo:
-                logger.info("%d regions did not open, trying elsewhere", len(todo))
+                logger.info("%d regions did not open, trying other servers", len(todo))
                 self._master.pause(RETRY_PAUSE_S)
 
     def _round(self, nodes: Sequence[RegionNode], wanted: Placement) -> list[RegionNode]:
@@ -103,7 +103,7 @@ class AssignmentManager:
         with self._master.lock:
             self._stuck.update((node.name, node) for node in stuck)
             is_first, self._is_trying = not self._is_trying, True
-        logger.warning("%d copies of hbase:meta do not open; going on without them", len(stuck))
+        logger.warning("%d copies of hbase:meta do not open; continuing without them", len(stuck))
         if is_first:
             try:
                 self._master.runtime.start(self._try_stuck, name="stuck-meta-replicas")
@@ -320,7 +320,7 @@ class AssignmentManager:
             except ConnectionClosed:
                 raise
             except MetaClientError as error:
-                logger.debug("%s: %s; asking again", server.name, error)
+                logger.debug("%s: %s; retrying", server.name, error)
             master.pause(RETRY_PAUSE_S)
         return None
 

@@ -42,9 +42,9 @@ def sim() -> None:
 
 
 @sim.command("run")
-@click.option("--seeds", default=200, show_default=True, type=click.IntRange(1), help="How many.")
-@click.option("--start", default=0, show_default=True, type=click.IntRange(0), help="The first one.")
-@click.option("--jobs", default=0, type=click.IntRange(0), help="Processes.  [default: one a core]")
+@click.option("--seeds", default=200, show_default=True, type=click.IntRange(1), help="Number of seeds.")
+@click.option("--start", default=0, show_default=True, type=click.IntRange(0), help="The first seed.")
+@click.option("--jobs", default=0, type=click.IntRange(0), help="Processes.  [default: one per core]")
 @_duration
 @click.option("--until-failure", is_flag=True, help="Stop at the first seed that fails.")
 @_defect
@@ -90,7 +90,7 @@ def run_command(
 @sim.command("replay")
 @click.argument("seed", type=click.IntRange(0))
 @_duration
-@click.option("--shrink", is_flag=True, help="Take away every fault and client that the failure does not need.")
+@click.option("--shrink", is_flag=True, help="Remove every fault and client that the failure does not need.")
 @click.option("--picture", "picture_file", type=click.Path(dir_okay=False, path_type=Path), help="Write it as SVG.")
 @_defect
 @_as_json
@@ -143,7 +143,7 @@ def _progress(console: Console) -> Progress:
         TextColumn("{task.description}"),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[failures]} failed, {task.fields[speed]:.0f} simulated s a core's s"),
+        TextColumn("{task.fields[failures]} failed, {task.fields[speed]:.0f} simulated s per core second"),
         TimeRemainingColumn(),
         console=console,
     )
@@ -156,7 +156,7 @@ def _show(done: Summary, start: int) -> None:
     console.print(
         f"{counted(done.seeds, 'seed')} from {start} to {last}: {verdict}; {counted(done.operations, 'operation')}, "
         f"{done.simulated_s:.0f} simulated s in {done.real_s:.1f} s "
-        f"({done.simulated_per_core_s:.0f} simulated s for each s of a core)"
+        f"({done.simulated_per_core_s:.0f} simulated s per core second)"
     )
     for failure in sorted(done.failures, key=lambda one: one.seed):
         console.print(f"  {failure.replay_line}", markup=False, highlight=False)

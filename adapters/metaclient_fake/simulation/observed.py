@@ -184,7 +184,7 @@ class ObservedBackend(FakeBackend):
         if place is None or place.region.contains(row):
             return
         region = keys.printable(place.region_name, 200)
-        self._report("ownership", f"{self.party} sent row {keys.printable(row)} to {region}, which cannot have it")
+        self._report("ownership", f"{self.party} sent row {keys.printable(row)} to {region}, which does not contain it")
 
     def _run(  # type: ignore[override]  # any method, with whatever it takes
         self,

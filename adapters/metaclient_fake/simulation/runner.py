@@ -181,7 +181,7 @@ def _spread(seeds: Iterable[int], jobs: int, duration_s: float, defect: str) -> 
                     return
                 done, _ = wait(running, timeout=2 * SEED_S_MAX, return_when=FIRST_COMPLETED)
                 if not done:
-                    raise RuntimeError(f"no seed came to an end in {2 * SEED_S_MAX:g} s: {sorted(running.values())}")
+                    raise RuntimeError(f"no seed finished within {2 * SEED_S_MAX:g} s: {sorted(running.values())}")
                 for future in sorted(done, key=lambda one: running[one]):
                     on_its_way = sorted(running.values())
                     del running[future]

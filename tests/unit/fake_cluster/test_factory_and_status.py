@@ -67,7 +67,7 @@ def test_named_cluster_is_shared_and_outlives_its_connections(runtime: SimRuntim
     assert two.cluster is cluster
     assert named_cluster("shop", runtime=runtime) is cluster
     assert _backend("fake:other", runtime).cluster is not cluster
-    with pytest.raises(ConfigError, match="there already"):
+    with pytest.raises(ConfigError, match="exists already"):
         _backend("fake:shop?servers=9", runtime)
     cluster.close()
     assert _backend("fake:shop", runtime).cluster is not cluster, "a closed one is made anew"
@@ -293,7 +293,7 @@ def test_named_cluster_takes_no_other_server_properties_later(runtime: SimRuntim
     cluster = named_cluster("sized", "meta_replicas=4", runtime=runtime, properties=two)
     for properties in ({}, two, {**two, **pause}, pause):
         assert named_cluster("sized", runtime=runtime, properties=properties) is cluster
-    with pytest.raises(ConfigError, match=r"there already, made with 'hbase.meta.replica.count=2'"):
+    with pytest.raises(ConfigError, match=r"exists already, created with 'hbase.meta.replica.count=2'"):
         named_cluster("sized", runtime=runtime, properties={"hbase.meta.replica.count": "3"})
 
 

@@ -122,7 +122,7 @@ class Channel:
                     self._receive(sock, methods, frame)
                 self._pending.hold(sock, reader.buffered)
             except ProtocolError as error:
-                logger.debug("a client sent what is no call: %s", error)
+                logger.debug("a client sent bytes that are not a call: %s", error)
                 self._send(sock, Thrown(_TOO_BIG, str(error), do_not_retry=True).frame(0))
                 return
 
@@ -142,7 +142,7 @@ class Channel:
         try:
             header = framing.parse_connection_header(data)
         except ProtocolError as error:
-            logger.debug("a client's header is none: %s", error)
+            logger.debug("a client sent an invalid connection header: %s", error)
             return None
         codec = header.get("cell_block_codec_class")
         if header.get("cell_block_compressor_class") or (codec and codec not in _CODECS):
@@ -200,7 +200,7 @@ class Channel:
         try:
             self._run(sock, method, call, call_id)
         except OSError as error:
-            logger.debug("the client is gone: %r", error)
+            logger.debug("the client disconnected: %r", error)
             hang_up(sock)
 
     def _run(self, sock: Client, method: Callable[[Incoming], Answer], call: Incoming, call_id: int) -> None:
@@ -208,7 +208,7 @@ class Channel:
         try:
             param, cells = method(call)
         except CallTimeout as error:
-            logger.debug("never answered, as HBase does: %s", error)
+            logger.debug("no response is sent, as in HBase: %s", error)
         except (ServerUnreachable, ConnectionClosed) as error:
             raise ConnectionResetError(str(error)) from error
         except MetaClientError as error:

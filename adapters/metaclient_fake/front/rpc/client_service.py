@@ -168,7 +168,7 @@ class ClientService:
         """Apply RowMutations atomically, if the condition holds."""
         writes = [one for one in operations if isinstance(one, Put | Delete)]
         if len(writes) != len(operations) or not writes:
-            raise RequestRefused("an atomic batch of puts and deletes is understood here, no other")
+            raise RequestRefused("the fake supports atomic batches of puts and deletes only")
         mutations = RowMutations(writes[0].row, tuple(writes))
         server, deadline = self._server.name, call.deadline
         try:

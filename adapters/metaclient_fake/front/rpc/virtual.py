@@ -47,9 +47,9 @@ class _Pipe:
         with self._lock:
             while len(self._data) > _PIPE_BYTES_MAX and not self._is_closed:
                 if not self._changed.wait(deadline):
-                    raise TimeoutError("the other side takes nothing")
+                    raise TimeoutError("the peer accepts no bytes")
             if self._is_closed:
-                raise BrokenPipeError("the other side has hung up")
+                raise BrokenPipeError("the peer closed the connection")
             self._data += data
             self._changed.notify_all()
 
@@ -125,7 +125,7 @@ class VirtualListener:
         try:
             self._serve(end)
         except (OSError, ConnectionClosed) as error:
-            logger.debug("a client is gone: %r", error)
+            logger.debug("a client disconnected: %r", error)
         finally:
             end.close()
             self.clients.discard(end)

@@ -35,7 +35,7 @@ def check(world: World) -> Iterator[Violation]:
             yield _lost(insert, "is there at the end, though the client was told that it was not applied")
     for row in found:
         if row not in inserts:
-            yield Violation("durability", f"row {row.decode()} is there, and nobody wrote it", world.runtime.now())
+            yield Violation("durability", f"row {row.decode()} exists, and no client wrote it", world.runtime.now())
 
 
 def _lost(insert: Operation, what: str, *reads: Operation) -> Violation:

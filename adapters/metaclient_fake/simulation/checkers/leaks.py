@@ -29,9 +29,9 @@ def check(world: World) -> Iterator[Violation]:
             yield Violation("leaks", f"{host} holds {len(server.scanners)} scanners after their lease")
         for pool in (server.handlers, server.meta_handlers, server.admin_handlers, server.replication_handlers):
             if pool.busy:
-                yield Violation("leaks", f"{host} has {pool.busy} busy handlers though nobody calls")
+                yield Violation("leaks", f"{host} has {pool.busy} busy handlers though no call is in flight")
     tasks = world.runtime.unfinished()
     if tasks:
         yield Violation("leaks", f"{len(tasks)} tasks are left: {', '.join(sorted(tasks)[:5])}")
     for holder in world.runtime.holders():
-        yield Violation("leaks", f"a lock is held by {holder}, which is not there any more")
+        yield Violation("leaks", f"a lock is held by {holder}, which has ended")

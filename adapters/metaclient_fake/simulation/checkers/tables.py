@@ -45,7 +45,7 @@ def _check_one(operations: list[Operation], believers: set[str]) -> Iterator[Vio
             if one.value != (written.argument if written else None) and not _is_in_doubt(operations, one):
                 yield _violation(one, "not what this life of the table holds")
         elif is_there and one.client not in believers and isinstance(one.error, TableNotFound | TableDisabled):
-            yield _violation(one, "the table was there, and nobody had disabled it")
+            yield _violation(one, "the table existed, and no client had disabled it")
 
 
 def _is_in_doubt(operations: list[Operation], read: Operation) -> bool:

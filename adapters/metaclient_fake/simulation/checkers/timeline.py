@@ -43,7 +43,7 @@ def check(world: World) -> Iterator[Violation]:
             if deleted_at.get(read.row, read.returned_at) >= read.returned_at:
                 yield _violation(read, "saw nothing in a row that was never deleted before")
         elif write is None or write.outcome is Status.FAILED or write.called_at > read.returned_at:
-            yield _violation(read, "saw a value that nobody had written by then")
+            yield _violation(read, "saw a value that no client had written by then")
         else:
             yield from _in_order(read, write.timestamp, newest)
 
