@@ -85,7 +85,6 @@ class ObservedBackend(FakeBackend):
         self.operation = -1
         self.calls: list[SeenCall] = []
         self.meta_reads: list[SeenMetaRead] = []
-        self.registry_reads = 0
         #: Operations in which a zombie took part: a server that was declared dead without noticing it.
         self.zombie_operations: set[int] = set()
         #: The instants at which some rows of a batch were refused, or a scanner was lost.
@@ -94,10 +93,6 @@ class ObservedBackend(FakeBackend):
         self.scanners: dict[tuple[str, int], object] = {}
 
     # -- hbase:meta --------------------------------------------------------------------------------------------
-
-    def meta_replicas(self, deadline: float) -> Sequence[MetaReplica]:
-        self.registry_reads += 1
-        return super().meta_replicas(deadline)
 
     def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> MetaPage:
         seen = SeenMetaRead(replica.replica_id, self._now(), scan.families == (b"table",))

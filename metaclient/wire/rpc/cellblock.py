@@ -44,10 +44,7 @@ CODEC = "org.apache.hadoop.hbase.codec.KeyValueCodec"
 _HEAD = struct.Struct(">iiiH")
 #: The same fields for numpy, which encodes many at once.
 _HEADS = [("total", ">i4"), ("key", ">i4"), ("value", ">i4"), ("row", ">u2")]
-_LENGTHS_BYTES, _ROW_LENGTH_BYTES = (
-    8,
-    2,
-)  # of key and value, which a cell's total counts; of the row, which its key does
+_LENGTHS_BYTES = 8  # of the lengths of key and value, which a cell's total counts
 _TAIL = struct.Struct(">qB")
 _TOTAL = struct.Struct(">i")
 _new = tuple.__new__

@@ -58,7 +58,7 @@ REGION_NAME: Final = 1
 ENCODED_REGION_NAME: Final = 2
 MUTATE_APPEND, MUTATE_INCREMENT, MUTATE_PUT, MUTATE_DELETE = 0, 1, 2, 3
 DELETE_ONE_VERSION, DELETE_MULTIPLE_VERSIONS, DELETE_FAMILY, DELETE_FAMILY_VERSION = 0, 1, 2, 3
-READ_DEFAULT, READ_STREAM, READ_PREAD = 0, 1, 2
+READ_PREAD: Final = 2  # Scan.ReadType
 
 # -- pieces --------------------------------------------------------------------------------------------------------
 

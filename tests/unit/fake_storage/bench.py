@@ -34,7 +34,6 @@ class Bench:
         self.servers = 0
         self.wal = self.new_wal()
         self.table = TableDescriptor(b"t", (FamilyDescriptor(b"cf", max_versions=3), FamilyDescriptor(b"g")))
-        self.committed: list[WalEntry] = []
 
     def new_wal(self) -> Wal:
         self.servers += 1
