@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import enum
 import logging
 import sys
 import threading
@@ -16,6 +17,14 @@ _log = logging.getLogger(__name__)
 WAIT_S_MAX = 1.0
 
 
+class _Stage(enum.Enum):
+    """The stages of an object, in their order."""
+
+    OPEN = "open"
+    CLOSING = "closing"
+    CLOSED = "closed"
+
+
 class Closing:
     """The close of one object: one thread closes it, and other callers wait until the close has ended.
 
@@ -24,32 +33,31 @@ class Closing:
     (5 ms for each, ``sys.getswitchinterval``). No caller holds a lock that the closing thread needs.
     """
 
-    __slots__ = ("_closer", "_gate", "_is_begun", "_is_over")
+    __slots__ = ("_closer", "_gate", "_stage")
 
     def __init__(self) -> None:
         self._gate = threading.Lock()  # held by the closing thread
         self._closer = 0
-        self._is_begun = False
-        self._is_over = False
+        self._stage = _Stage.OPEN
 
     def begin(self) -> bool:
         """Return True to exactly one caller, which has to close the object and to call :meth:`end` afterwards."""
         if not self._gate.acquire(blocking=False):
             return False
-        if self._is_begun:
+        if self._stage is not _Stage.OPEN:
             self._gate.release()
             return False
         self._closer = _thread.get_ident()
-        self._is_begun = True
+        self._stage = _Stage.CLOSING
         return True
 
     def end(self) -> None:
-        self._is_over = True
+        self._stage = _Stage.CLOSED
         self._gate.release()
 
     def wait(self) -> None:
         """Wait until the close has ended, at most ``WAIT_S_MAX``; return at once in the closing thread."""
-        if self._is_over or self._closer == _thread.get_ident():
+        if self._stage is _Stage.CLOSED or self._closer == _thread.get_ident():
             return
         if self._gate.acquire(timeout=WAIT_S_MAX):
             self._gate.release()

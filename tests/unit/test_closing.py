@@ -136,7 +136,7 @@ def test_an_interrupted_close_leaves_no_caller_waiting() -> None:
     connection._backend.close = close  # type: ignore[method-assign]
     with pytest.raises(KeyboardInterrupt):
         connection.close()
-    assert connection.engine.closing._is_over
+    assert connection.engine.closing._stage.value == "closed"
     with pytest.raises(ConnectionClosed):
         connection.tables()
 
