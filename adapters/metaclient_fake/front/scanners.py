@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 LEASE_S = 60.0
 #: Each scanner may hold a page of rows and a scanner on a server; HBase's gateway is bounded only by its heap.
 SCANNERS_MAX = 10_000
-O = TypeVar("O")  # noqa: E741
+O = TypeVar("O")  # noqa: E741 - the options of a protocol
 
 
 class GatewayScanner(Generic[O]):

@@ -113,7 +113,9 @@ class RegionScanner:
             found = rows[row]
             if found.is_plain:
                 if found.sequence_id <= read_point:
-                    append(_new_result(Result, (row, found.cells, is_stale, False, None, None)))  # type: ignore[union-attr]
+                    append(
+                        _new_result(Result, (row, found.cells, is_stale, False, None, None))  # type: ignore[union-attr]  # plain
+                    )
                     room -= found.size
             else:
                 room -= self._add(row, results)
