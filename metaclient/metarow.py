@@ -153,7 +153,7 @@ def decode(row: bytes, columns: Mapping[bytes, bytes]) -> DecodedMetaRow:
     return DecodedMetaRow(locations, "; ".join(faults) or None, state, daughters, parents)
 
 
-class _Shape(NamedTuple):
+class _ColumnFacts(NamedTuple):
     """The facts that follow from the names of a row's columns alone."""
 
     replica_count: int
@@ -164,11 +164,11 @@ class _Shape(NamedTuple):
 
 
 @lru_cache(maxsize=256)  # the rows of a table have the same columns, so their names are parsed once
-def _shape(names: tuple[bytes, ...]) -> _Shape:
+def _shape(names: tuple[bytes, ...]) -> _ColumnFacts:
     # The columns for state and target remain when a replica is removed, so they are no evidence of a replica.
     matches = (_REPLICA_COLUMN.fullmatch(name) for name in names)
     replica_ids = {0, *(int(match[1], 16) for match in matches if match)}
-    return _Shape(
+    return _ColumnFacts(
         max(replica_ids) + 1,
         tuple((replica_id, *_location_columns(replica_id)) for replica_id in sorted(replica_ids)),
         tuple(name for name in (_SPLIT_A, _SPLIT_B) if name in names),
@@ -192,7 +192,7 @@ def _region(row: bytes, columns: Mapping[bytes, bytes]) -> RegionInfo:
 
 
 def _replicas(
-    region: RegionInfo, row: bytes, columns: Mapping[bytes, bytes], shape: _Shape
+    region: RegionInfo, row: bytes, columns: Mapping[bytes, bytes], shape: _ColumnFacts
 ) -> list[RegionLocation | None]:
     """Return the location of each replica; None for a replica with an empty or invalid column."""
     table, start_key, end_key, region_id = region.table, region.start_key, region.end_key, region.region_id

@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 WAIT_S_MAX = 1.0
 
 
-class _Stage(enum.Enum):
+class _ClosingStage(enum.Enum):
     """The stages of an object, in their order."""
 
     OPEN = "open"
@@ -38,26 +38,26 @@ class Closing:
     def __init__(self) -> None:
         self._gate = threading.Lock()  # held by the closing thread
         self._closer = 0
-        self._stage = _Stage.OPEN
+        self._stage = _ClosingStage.OPEN
 
     def begin(self) -> bool:
         """Return True to exactly one caller, which has to close the object and to call :meth:`end` afterwards."""
         if not self._gate.acquire(blocking=False):
             return False
-        if self._stage is not _Stage.OPEN:
+        if self._stage is not _ClosingStage.OPEN:
             self._gate.release()
             return False
         self._closer = _thread.get_ident()
-        self._stage = _Stage.CLOSING
+        self._stage = _ClosingStage.CLOSING
         return True
 
     def end(self) -> None:
-        self._stage = _Stage.CLOSED
+        self._stage = _ClosingStage.CLOSED
         self._gate.release()
 
     def wait(self) -> None:
         """Wait until the close has ended, at most ``WAIT_S_MAX``; return at once in the closing thread."""
-        if self._stage is _Stage.CLOSED or self._closer == _thread.get_ident():
+        if self._stage is _ClosingStage.CLOSED or self._closer == _thread.get_ident():
             return
         if self._gate.acquire(timeout=WAIT_S_MAX):
             self._gate.release()

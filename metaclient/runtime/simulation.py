@@ -25,7 +25,7 @@ _MAIN = "the main programme"
 _FNV_PRIME, _FNV_MASK = 0x100000001B3, 0xFFFFFFFFFFFFFFFF  # FNV-1a of 64 bits, one number per step
 
 
-class _Wait(enum.Enum):
+class _TaskWait(enum.Enum):
     """The state of one wait: FRESH -> PARKED -> WOKEN, EXPIRED or CLOSED, or FRESH -> WOKEN or EXPIRED at once."""
 
     FRESH = enum.auto()
@@ -35,7 +35,7 @@ class _Wait(enum.Enum):
     CLOSED = enum.auto()
 
 
-_FRESH, _PARKED, _WOKEN, _EXPIRED, _CLOSED = _Wait  # the hot path: a global is found faster than an Enum member
+_FRESH, _PARKED, _WOKEN, _EXPIRED, _CLOSED = _TaskWait  # the hot path: a global is found faster than an Enum member
 
 
 class _SimWaiter:
@@ -101,7 +101,7 @@ class _SimWaiter:
         if self.ends_at_close:
             self._settle(_CLOSED)
 
-    def _settle(self, state: _Wait) -> None:
+    def _settle(self, state: _TaskWait) -> None:
         if self._state is _PARKED:
             self._state = state
             if self._task is not None:

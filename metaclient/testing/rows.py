@@ -89,7 +89,7 @@ class _Column:
 
 
 #: ``cf:q`` -> its versions; ``cf`` -> the markers of the whole family.
-_Row: TypeAlias = dict[bytes, _Column]
+_StoredRow: TypeAlias = dict[bytes, _Column]
 _NOTHING = _Column()
 
 
@@ -105,7 +105,7 @@ class TableRows:
     def __init__(self, descriptor: TableDescriptor) -> None:
         self._table = descriptor.name
         self._families = {family.name: family for family in descriptor.families}
-        self._rows: dict[bytes, _Row] = {}
+        self._rows: dict[bytes, _StoredRow] = {}
         self._order: list[bytes] = []  # the keys of _rows, sorted
 
     def __delitem__(self, row: bytes) -> None:
@@ -263,7 +263,7 @@ class TableRows:
         return sorted(cells, key=lambda cell: keys.column_sort_key(cell.column))
 
 
-def _versions(columns: _Row, name: bytes, family: FamilyDescriptor, query: Get | Scan, now_ms: int) -> list[Cell]:
+def _versions(columns: _StoredRow, name: bytes, family: FamilyDescriptor, query: Get | Scan, now_ms: int) -> list[Cell]:
     """Return the visible versions of one column, newest first, by the rules of the module's docstring."""
     column, whole = columns[name], columns.get(family.name, _NOTHING)
     horizon = LATEST_TIMESTAMP if family.keep_deleted_cells == "FALSE" else query.max_timestamp

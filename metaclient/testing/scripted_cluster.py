@@ -42,7 +42,7 @@ VERSIONS_MAX = 3
 
 
 @dataclass(slots=True)
-class _Table:
+class _ScriptedTable:
     descriptor: TableDescriptor
     regions: list[RegionLocations]
     rows: TableRows
@@ -66,7 +66,7 @@ class ScriptedCluster:
         self.registry = [MetaReplica(number, self.servers[number % servers]) for number in range(meta_replicas)]
         self._lock = runtime.lock()
         # The fields below are guarded by ``_lock``.
-        self._tables: dict[bytes, _Table] = {}
+        self._tables: dict[bytes, _ScriptedTable] = {}
         self._meta: _Meta | None = None  # None: it has changed and is built at the next read
         self._frozen: dict[int, _Meta] = {}
         self._parents: list[MetaRow] = []
@@ -98,7 +98,7 @@ class ScriptedCluster:
                 self._placed(RegionInfo(descriptor.name, start, end, region_id), number, descriptor.region_replication)
                 for number, (start, end) in enumerate(pairwise(bounds))
             ]
-            self._tables[descriptor.name] = _Table(descriptor, regions, TableRows(descriptor))
+            self._tables[descriptor.name] = _ScriptedTable(descriptor, regions, TableRows(descriptor))
             self._meta = None
 
     def _placed(self, info: RegionInfo, number: int, replicas: int) -> RegionLocations:
@@ -220,22 +220,22 @@ class ScriptedCluster:
 
     # -- under the lock -----------------------------------------------------------------------------------------------
 
-    def _table(self, name: bytes) -> _Table:
+    def _table(self, name: bytes) -> _ScriptedTable:
         known = self._tables.get(name)
         if known is None:
             raise TableNotFound(f"table {keys.printable(name)!r} does not exist")
         return known
 
-    def _table_at(self, place: RegionLocation | None, name: bytes) -> _Table:
+    def _table_at(self, place: RegionLocation | None, name: bytes) -> _ScriptedTable:
         """Return the table. A region server has no list of tables: for it, an unknown table is a region not online."""
         if place is not None and name not in self._tables:
             raise NotServingRegion(f"{keys.printable(place.region_name)} is not online on {place.server}")
         return self._table(name)
 
-    def _region_of(self, known: _Table, row: bytes) -> RegionLocations:
+    def _region_of(self, known: _ScriptedTable, row: bytes) -> RegionLocations:
         return known.regions[bisect_right(known.regions, row, key=lambda entry: entry.region.start_key) - 1]
 
-    def _served(self, place: RegionLocation | None, table: bytes, row: bytes, is_write: bool = False) -> _Table:
+    def _served(self, place: RegionLocation | None, table: bytes, row: bytes, is_write: bool = False) -> _ScriptedTable:
         known = self._table_at(place, table)
         if place is None:
             if known.state is not TableState.ENABLED:
@@ -246,7 +246,7 @@ class ScriptedCluster:
             raise RequestRefused("region is read only: it is a secondary")
         return known
 
-    def _check_place(self, known: _Table, place: RegionLocation, row: bytes | None) -> None:
+    def _check_place(self, known: _ScriptedTable, place: RegionLocation, row: bytes | None) -> None:
         entry = self._region_of(known, place.region.start_key)
         at = entry.at(place.replica_id)
         is_here = at is not None and at.server == place.server and entry.region.region_id == place.region.region_id
@@ -255,10 +255,10 @@ class ScriptedCluster:
         if row is not None and not place.region.contains(row):
             raise WrongRegion(f"row {keys.printable(row)!r} is not in {keys.printable(place.region_name)}")
 
-    def _read(self, known: _Table, get: Get, place: RegionLocation | None) -> Result:
+    def _read(self, known: _ScriptedTable, get: Get, place: RegionLocation | None) -> Result:
         return known.rows.get(get, self.runtime.time_ms(), is_stale=is_stale(place))
 
-    def _write(self, known: _Table, mutation: Mutation) -> Result | None:
+    def _write(self, known: _ScriptedTable, mutation: Mutation) -> Result | None:
         return known.rows.mutate(mutation, self._write_ms())
 
     def _write_ms(self) -> int:

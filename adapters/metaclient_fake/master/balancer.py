@@ -104,7 +104,7 @@ def replica_cost(picture: Picture) -> int:
 
 def plan_moves(picture: Picture, *, keeps_copies_apart: bool = True) -> list[Move]:
     """Return the moves, in order; empty when the cluster is balanced."""
-    state = _State(picture, keeps_copies_apart)
+    state = _PlannedCluster(picture, keeps_copies_apart)
     if not keeps_copies_apart:
         return state.even_out()
     apart = [move for move in state.separate() if not move.copy.is_meta]
@@ -120,7 +120,7 @@ def _by_range(copies: Sequence[Copy]) -> dict[Range, list[Copy]]:
     return groups
 
 
-class _State:
+class _PlannedCluster:
     """The cluster's state during planning: each planned move is applied to it."""
 
     def __init__(self, picture: Picture, keeps_copies_apart: bool) -> None:

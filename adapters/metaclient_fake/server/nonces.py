@@ -43,7 +43,7 @@ CONFLICT_WAIT_S = 30.0
 NONCES_MAX = 1_000_000
 
 
-class _State(enum.Enum):
+class _NonceState(enum.Enum):
     RUNNING = "running"
     APPLIED = "applied"
 
@@ -55,7 +55,7 @@ class Nonces:
         self._runtime = runtime
         self._is_stopped = is_stopped
         self._ended = runtime.condition()
-        self._states: dict[NonceKey, _State] = {}
+        self._states: dict[NonceKey, _NonceState] = {}
         #: When the nonce of each applied operation expires, oldest first.
         self._until: dict[NonceKey, float] = {}
         self._waiting = 0
@@ -105,20 +105,20 @@ class Nonces:
                 raise Overloaded(
                     f"the server keeps {len(self._states)} nonces, which is its limit; retry later, or without a nonce"
                 )
-            self._states[key] = _State.RUNNING
+            self._states[key] = _NonceState.RUNNING
             return True
 
     def _wait_while_running(self, key: NonceKey) -> None:
         deadline = self._runtime.now() + CONFLICT_WAIT_S
         self._waiting += 1
         try:
-            while self._states.get(key) is _State.RUNNING:
+            while self._states.get(key) is _NonceState.RUNNING:
                 is_in_time = self._ended.wait(deadline)
                 if self._is_stopped():
                     raise ServerStopped(
                         "the server stopped while the first attempt with this nonce was running", may_have_applied=True
                     )
-                if not is_in_time and self._states.get(key) is _State.RUNNING:
+                if not is_in_time and self._states.get(key) is _NonceState.RUNNING:
                     raise CallTimeout(
                         f"the first attempt with this nonce is still running after {CONFLICT_WAIT_S:g} s",
                         may_have_applied=True,
@@ -136,7 +136,7 @@ class Nonces:
                 self._ended.notify_all()
 
     def _keep(self, key: NonceKey) -> None:
-        self._states[key] = _State.APPLIED
+        self._states[key] = _NonceState.APPLIED
         self._until[key] = self._runtime.now() + GRACE_S
 
     def _forget_expired(self) -> None:
