@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
+from metaclient.wire.rpc.replication_peers import position_from_node, position_node
 from metaclient_fake.coordination.znodes import BadVersion, Create, NodeExists, NoNode, Operation, Set, Znodes
-from metaclient_fake.replication.positions import decode_position, encode_position
 
 __all__ = ["NO_SEQUENCE_ID", "PushedIds"]
 
@@ -35,7 +35,7 @@ class PushedIds:
     def get(self, region: str, peer: str) -> int:
         """Return the last pushed id, or NO_SEQUENCE_ID."""
         try:
-            return decode_position(self._znodes.get(self.path(region, peer)).data)
+            return position_from_node(self._znodes.get(self.path(region, peer)).data)
         except NoNode:
             return NO_SEQUENCE_ID
 
@@ -47,13 +47,13 @@ class PushedIds:
         """
         found: list[Operation] = []
         for region, sequence_id in ids.items():
-            path, data = self.path(region, peer), encode_position(sequence_id)
+            path, data = self.path(region, peer), position_node(sequence_id)
             try:
                 node = self._znodes.get(path)
             except NoNode:
                 found.append(Create(path, data, make_parents=True))
                 continue
-            if sequence_id > decode_position(node.data):
+            if sequence_id > position_from_node(node.data):
                 found.append(Set(path, data, node.version))
         return found
 

@@ -18,6 +18,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from metaclient.model import ServerName
+from metaclient.wire.rpc.replication_peers import position_from_node, position_node
 from metaclient_fake.coordination.znodes import (
     BadVersion,
     Check,
@@ -30,7 +31,6 @@ from metaclient_fake.coordination.znodes import (
     Set,
     Znodes,
 )
-from metaclient_fake.replication.positions import decode_position, encode_position
 from metaclient_fake.replication.pushed_ids import PushedIds
 
 __all__ = ["ClaimedQueue", "QueueId", "QueueStore", "is_meta_wal", "wal_group"]
@@ -152,7 +152,7 @@ class QueueStore:
         found: dict[str, int] = {}
         for wal in sorted(self._children(self.path(queue)), key=_start_ms):
             with suppress(NoNode):
-                found[wal] = decode_position(self._znodes.get(self.path(queue, wal)).data)
+                found[wal] = position_from_node(self._znodes.get(self.path(queue, wal)).data)
         return found
 
     def set_position(self, queue: QueueId, wal: str, position: int, ids: Mapping[str, int] | None = None) -> None:
@@ -163,7 +163,7 @@ class QueueStore:
         while True:
             operations: list[Operation] = self._pushed.operations(queue.peer, ids) if ids else []
             if position > 0:
-                operations.insert(0, Set(self.path(queue, wal), encode_position(position)))
+                operations.insert(0, Set(self.path(queue, wal), position_node(position)))
             if not operations:
                 return
             try:
@@ -198,7 +198,7 @@ class QueueStore:
             self._znodes.multi([*operations, Delete(old), Create(marker), Delete(marker)])
         except (NoNode, NodeExists, NotEmpty, BadVersion):
             return None
-        return ClaimedQueue(claimed, {wal: decode_position(position) for wal, position in data.items()})
+        return ClaimedQueue(claimed, {wal: position_from_node(position) for wal, position in data.items()})
 
     # -- all queues --------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ import pytest
 from metaclient.model import ServerName
 from metaclient.runtime import SimRuntime
 from metaclient_fake.coordination.znodes import NoNode, Znodes
-from metaclient_fake.replication.positions import decode_position, encode_position
 from metaclient_fake.replication.pushed_ids import NO_SEQUENCE_ID, PushedIds
 from metaclient_fake.replication.queues import QueueId, QueueStore, is_meta_wal, wal_group
 
@@ -260,10 +259,3 @@ def test_logs_of_hbase_meta_are_told_apart() -> None:
     assert is_meta_wal("rs1%2C16020%2C1.meta.5")
     assert not is_meta_wal("rs1.meta.example%2C16020%2C1.5")
     assert wal_group("rs1%2C16020%2C1.5") == "rs1%2C16020%2C1"
-
-
-def test_broken_positions_are_refused() -> None:
-    assert decode_position(encode_position(1 << 40)) == 1 << 40
-    assert decode_position(encode_position(-1)) == -1
-    with pytest.raises(ValueError, match="begins with PBUF"):
-        decode_position(b"300")
