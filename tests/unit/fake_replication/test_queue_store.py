@@ -6,7 +6,7 @@ from metaclient.model import ServerName
 from metaclient.runtime import SimRuntime
 from metaclient_fake.coordination.znodes import NoNode, Znodes
 from metaclient_fake.replication.pushed_ids import NO_SEQUENCE_ID, PushedIds
-from metaclient_fake.replication.queues import QueueId, QueueStore, is_meta_wal, wal_group
+from metaclient_fake.replication.queues import ClaimedQueue, QueueId, QueueStore, is_meta_wal, wal_group
 
 A, B, C, D = (ServerName(f"rs{number}", 16020, number) for number in range(1, 5))
 REGION = "31d9792f4435b99d9fb1016f6fbc8dc7"
@@ -162,7 +162,8 @@ def test_three_servers_claim_one_queue_and_exactly_one_gets_it(stored: Stored) -
 def test_claims_that_interleave_leave_one_winner_and_no_log_twice(stored: Stored) -> None:
     """The second server has read the queue when the first one takes it."""
     queue = stored.filled(A, "a.1", "a.2")
-    real, first = stored.znodes.multi, []
+    real = stored.znodes.multi
+    first: list[ClaimedQueue | None] = []
 
     def multi(operations: list[object]) -> None:
         if not first:
