@@ -36,6 +36,7 @@ from metaclient.config.hbase_properties import (
 )
 from metaclient.errors import ConfigError, ConfigWarning
 from metaclient_fake.config.region_replication import ReplicationConfig
+from metaclient_fake.config.replication import PeerReplicationConfig
 from metaclient_fake.config.storage import StorageConfig
 
 __all__ = ["SIMPLE_BALANCER", "STOCHASTIC_BALANCER", "ClusterConfig", "honoured_names", "nearest", "setting_names"]
@@ -102,13 +103,14 @@ class ClusterConfig:
     refresh_s: float = 0.0  # hbase.regionserver.storefile.refresh.period: all tables, hbase:meta too; 0 = off
     meta_refresh_s: float = 0.0  # hbase.regionserver.meta.storefile.refresh.period: if the general one is 0
     meta_flush_on_refresh: bool = True  # flush a changed hbase:meta before its replicas look at the files
+    peer_replication: PeerReplicationConfig = field(default_factory=PeerReplicationConfig)
     wait_for_primary_flush: bool = True  # hbase.region.replica.wait.for.primary.flush
     reads_disabled_s: float | None = None  # after each open of a secondary; on virtual time 0.1 s (5.8: 0.03-0.16)
     secondary_reopens_empty_s: float = 0.0  # HBase 2.6.1: a re-opened secondary answers "0 rows" that long
     meta_rows_torn_s: float = 0.0  # HBase 3.0.0-alpha-4: then with 3 cells of each row that long
 
     def __post_init__(self) -> None:
-        for owner in (self, self.storage, self.replication):
+        for owner in (self, self.storage, self.replication, self.peer_replication):
             _require_numbers(owner)
         positive = (
             "handlers",
@@ -286,17 +288,48 @@ _REPLICATION_KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     f"{_SINK}max-pending-size.soft-limit-percentage": ("pending_soft_share", _number),
     f"{_SINK}flush.min-interval.secs": ("flush_interval_s", _number),
 }
+_SOURCE = "replication.source."
+_PEER_REPLICATION_KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
+    f"{_SOURCE}size.capacity": ("batch_bytes", _integer),
+    f"{_SOURCE}nb.capacity": ("batch_entries", _integer),
+    f"{_SOURCE}nb.batches": ("batches_ahead", _integer),
+    f"{_SOURCE}sleepforretries": ("retry_pause_s", _milliseconds),
+    f"{_SOURCE}maxretriesmultiplier": ("retry_multiplier_max", _integer),
+    f"{_SOURCE}shipedits.timeout": ("ship_timeout_s", _milliseconds),
+    f"{_SOURCE}ratio": ("sink_ratio", _number),
+    f"{_SOURCE}per.peer.node.bandwidth": ("bandwidth", _integer),
+    "hbase.replication.source.maxthreads": ("calls_max", _integer),
+    "hbase.replication.drop.on.deleted.table": ("drops_deleted_tables", _boolean),
+    "hbase.replication.drop.on.deleted.columnfamily": ("drops_deleted_families", _boolean),
+    "hbase.replication.peer.base.config": ("base_config", str),
+    "hbase.serial.replication.waiting.ms": ("serial_pause_s", _milliseconds),
+    "hbase.rpc.rows.warning.threshold": ("sink_batch_rows", _integer),
+    "replication.bad.sink.threshold": ("bad_sink_threshold", _integer),
+    "replication.sink.client.ops.timeout": ("sink_timeout_s", _milliseconds),
+    "replication.sink.client.retries.number": ("sink_retries", _integer),
+    "replication.sleep.before.failover": ("sleep_before_failover_s", _milliseconds),
+    "replication.total.buffer.quota": ("buffer_bytes_max", _integer),
+}
 #: Field of ClusterConfig, or "" for its own -> HBase's names for what is in it.
-_KEYS = {"": _HBASE_KEYS, "storage": _STORAGE_KEYS, "replication": _REPLICATION_KEYS}
+_KEYS = {
+    "": _HBASE_KEYS,
+    "storage": _STORAGE_KEYS,
+    "replication": _REPLICATION_KEYS,
+    "peer_replication": _PEER_REPLICATION_KEYS,
+}
 _HONOURED = frozenset(name for keys in _KEYS.values() for name in keys)
 #: Server properties that have a setting here in another unit or meaning, and what to write.
 _INSTEAD = {
     "hbase.regionserver.global.memstore.size": "a share of a heap; write memstore_global_bytes",
     "hbase.regionserver.logroll.period": "logs are rolled by length; write wal_roll_entries",
 }
-#: ``replication_lock_step`` is ``lock_step`` of the replication: flat names for urls.
-_REPLICATION_PREFIX = "replication_"
-_PARTS: dict[str, type] = {"storage": StorageConfig, "replication": ReplicationConfig}
+#: ``replication_lock_step`` is ``lock_step`` of the replication: flat names for urls. Prefix -> field of ClusterConfig.
+_PREFIXES = {"replication_": "replication", "peer_replication_": "peer_replication"}
+_PARTS: dict[str, type] = {
+    "storage": StorageConfig,
+    "replication": ReplicationConfig,
+    "peer_replication": PeerReplicationConfig,
+}
 
 
 def honoured_names() -> frozenset[str]:
@@ -305,7 +338,7 @@ def honoured_names() -> frozenset[str]:
 
 
 def _field_names() -> list[str]:
-    nested = [_REPLICATION_PREFIX + item.name for item in dataclasses.fields(ReplicationConfig)]
+    nested = [prefix + item.name for prefix, part in _PREFIXES.items() for item in dataclasses.fields(_PARTS[part])]
     return [item.name for item in dataclasses.fields(ClusterConfig)] + nested
 
 
@@ -381,13 +414,17 @@ def _judge_unread(config: Mapping[str, object]) -> None:
 def _with(config: ClusterConfig, settings: Mapping[str, object]) -> ClusterConfig:
     """Return a copy with these settings replaced, given as values or as text of a url."""
     _check_names(settings)
-    inner = {name: value for name, value in settings.items() if name.startswith(_REPLICATION_PREFIX)}
-    ours = {name: _typed(name, value, ClusterConfig) for name, value in settings.items() if name not in inner}
-    if inner:
-        fields = {name.removeprefix(_REPLICATION_PREFIX): value for name, value in inner.items()}
-        typed = {name: _typed(name, value, ReplicationConfig) for name, value in fields.items()}
-        base = ours.get("replication", config.replication)
-        ours["replication"] = dataclasses.replace(base, **typed)  # type: ignore[type-var]  # a dataclass
+    ours = {
+        name: _typed(name, value, ClusterConfig)
+        for name, value in settings.items()
+        if not name.startswith(tuple(_PREFIXES))
+    }
+    for prefix, part in _PREFIXES.items():
+        fields = {name.removeprefix(prefix): value for name, value in settings.items() if name.startswith(prefix)}
+        if fields:
+            typed = {name: _typed(name, value, _PARTS[part]) for name, value in fields.items()}
+            base = ours.get(part, getattr(config, part))
+            ours[part] = dataclasses.replace(base, **typed)  # type: ignore[type-var]  # a dataclass
     return dataclasses.replace(config, **ours)  # type: ignore[arg-type]  # names checked, values typed
 
 
@@ -398,13 +435,15 @@ def _converted(name: str, value: object, convert: Callable[[object], object]) ->
         raise ConfigError(f"{name}: {value!r} is not a value for it ({error})") from error
 
 
-def _typed(name: str, value: object, owner: type[ClusterConfig] | type[ReplicationConfig]) -> object:
+def _typed(name: str, value: object, owner: type) -> object:
     """Text from a url becomes what the field holds; anything else is taken as it is."""
     if not isinstance(value, str):
         return value
     if name == "balancer":
         return _converted(name, value, _balancer)
     kinds = {item.name: str(item.type).removesuffix(" | None") for item in dataclasses.fields(owner)}
+    if kinds[name] == "str":
+        return value
     convert = {"int": _integer, "bool": _boolean, "float": _number}.get(kinds[name])
     if convert is None:
         raise ConfigError(f"{name} cannot be written as text")

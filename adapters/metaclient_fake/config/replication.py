@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from metaclient.errors import ConfigError
 
-__all__ = ["BEHAVIOURS", "PeerReplicationConfig"]
+__all__ = ["BEHAVIOURS", "PeerReplicationConfig", "parse_base_config"]
 
 #: The versions of HBase whose behaviours differ: 2.6 ships the whole current log again after a source was recreated,
 #: and lets SKIP_WAL lose edits of replicated families silently.
@@ -42,6 +42,7 @@ class PeerReplicationConfig:
     drops_deleted_families: bool = False  # hbase.replication.drop.on.deleted.columnfamily
     source_stop_timeout_s: float = 300.0  # HBase: sleepforretries x maxretriesmultiplier
     sleep_before_failover_s: float = 30.0  # replication.sleep.before.failover
+    base_config: str = ""  # hbase.replication.peer.base.config: k=v;k=v, in the configuration of every peer
 
     # -- applying ---------------------------------------------------------------------------------------------
     sink_batch_rows: int = 5_000  # hbase.rpc.rows.warning.threshold: mutations per call of the sink's client
@@ -49,6 +50,7 @@ class PeerReplicationConfig:
     sink_timeout_s: float = 10.0  # replication.sink.client.ops.timeout
 
     def __post_init__(self) -> None:
+        parse_base_config(self.base_config)
         if self.behaviour not in BEHAVIOURS:
             raise ConfigError(f"replication behaves as HBase {' or '.join(BEHAVIOURS)}, not {self.behaviour!r}")
         if not 0.0 < self.sink_ratio <= 1.0:
@@ -65,3 +67,18 @@ class PeerReplicationConfig:
                 raise ConfigError(f"{name} of cluster replication is at least 1, not {getattr(self, name)}")
         if self.retry_pause_s <= 0.0 or self.retry_multiplier_max < 1:
             raise ConfigError("pauses of cluster replication are above 0: a source that never pauses is a busy loop")
+
+
+def parse_base_config(text: str) -> dict[str, str]:
+    """Read ``hbase.replication.peer.base.config``: ``k1=v1;k2=v2``. Raises ConfigError for a part without "=".
+
+    >>> parse_base_config("a=1; b=")
+    {'a': '1', 'b': ''}
+    """
+    found: dict[str, str] = {}
+    for part in filter(None, map(str.strip, text.split(";"))):
+        name, equals, value = part.partition("=")
+        if not equals or not name.strip():
+            raise ConfigError(f"hbase.replication.peer.base.config is k=v;k=v, got {part!r}")
+        found[name.strip()] = value.strip()
+    return found

@@ -29,7 +29,6 @@ __all__ = [
     "is_key_config_equal",
     "merged_update",
     "needs_cluster_key",
-    "parse_base_config",
     "with_base_config",
 ]
 
@@ -215,21 +214,6 @@ def merged_update(old: PeerConfig, new: PeerConfig) -> PeerConfig:
 
 
 # -- hbase.replication.peer.base.config --------------------------------------------------------------------------
-
-
-def parse_base_config(text: str) -> dict[str, str]:
-    """Read ``k1=v1;k2=v2``. Raises ValueError for a part without "=".
-
-    >>> parse_base_config("a=1; b=")
-    {'a': '1', 'b': ''}
-    """
-    found: dict[str, str] = {}
-    for part in filter(None, map(str.strip, text.split(";"))):
-        name, equals, value = part.partition("=")
-        if not equals or not name.strip():
-            raise ValueError(f"hbase.replication.peer.base.config is k=v;k=v, got {part!r}")
-        found[name.strip()] = value.strip()
-    return found
 
 
 def with_base_config(config: PeerConfig, base: Mapping[str, str]) -> PeerConfig:

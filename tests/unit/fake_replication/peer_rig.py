@@ -9,13 +9,12 @@ from metaclient.errors import ServerUnreachable
 from metaclient.model import ServerName
 from metaclient.replication_peers import Peer, PeerConfig, PeerState, SourceLoad
 from metaclient.runtime import SimRuntime
-from metaclient_fake.config.replication import PeerReplicationConfig
+from metaclient_fake.config.replication import PeerReplicationConfig, parse_base_config
 from metaclient_fake.coordination.znodes import Znodes
 from metaclient_fake.replication.claims import QueueClaims
 from metaclient_fake.replication.log_cleaner import LogCleaner
 from metaclient_fake.replication.manager import SourceManager, StorePosition
 from metaclient_fake.replication.peer_procedures import PeerProcedures
-from metaclient_fake.replication.peer_rules import parse_base_config
 from metaclient_fake.replication.peer_store import PeerStore
 from metaclient_fake.replication.pushed_ids import PushedIds
 from metaclient_fake.replication.queues import QueueId, QueueStore

@@ -7,6 +7,7 @@ import pytest
 
 from metaclient.errors import Disposition, RequestRefused
 from metaclient.replication_peers import Peer, PeerConfig, PeerState
+from metaclient_fake.config.replication import parse_base_config
 from metaclient_fake.replication.peer_rules import (
     INTER_CLUSTER_ENDPOINT,
     KnownClasses,
@@ -17,7 +18,6 @@ from metaclient_fake.replication.peer_rules import (
     check_update,
     is_key_config_equal,
     merged_update,
-    parse_base_config,
     with_base_config,
 )
 
