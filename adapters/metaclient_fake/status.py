@@ -34,6 +34,7 @@ def cluster_status(cluster: FakeCluster, *, znodes: bool = False) -> Picture:
         },
         "meta": _meta(cluster),
         "replication": _replication(cluster),
+        "replication_peers": cluster.peer_replication.picture(),
         "network": cluster.network.describe(),
     }
     if znodes:

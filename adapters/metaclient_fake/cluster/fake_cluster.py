@@ -19,6 +19,7 @@ from metaclient import keys
 from metaclient.backend import ReplicationAdmin
 from metaclient.errors import ConfigError, ConnectionClosed, RequestRefused
 from metaclient.model import RegionInfo, ServerName, TableDescriptor
+from metaclient.replication import Replication as PeerAdministration
 from metaclient.runtime import Closing, Runtime, SimRuntime, ThreadRuntime, close_dropped
 from metaclient.wording import counted
 from metaclient_fake.backend import FakeBackend
@@ -26,6 +27,7 @@ from metaclient_fake.chores import Chores, Sessions
 from metaclient_fake.cluster.housekeeping import Housekeeping
 from metaclient_fake.cluster.identity import ZNODE_PARENT, checked_name, cluster_key, made_cluster_id
 from metaclient_fake.cluster.names import Names
+from metaclient_fake.cluster.peer_replication import PeerReplication
 from metaclient_fake.cluster.peers import ClusterPeers
 from metaclient_fake.cluster.regions import Regions, Rows
 from metaclient_fake.cluster.replication import Replication, sink_of
@@ -43,6 +45,7 @@ from metaclient_fake.network.handlers import Handlers
 from metaclient_fake.network.network import CLIENT, Network
 from metaclient_fake.region_replication import Sink
 from metaclient_fake.region_replication.observation import observe
+from metaclient_fake.replication_admin import FakeReplicationAdmin, administration_of
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.status import cluster_status
 from metaclient_fake.storage import FileSystem
@@ -65,6 +68,7 @@ _PARTS = (
     "faults",
     "servers_by_host",
     "peers",
+    "peer_replication",
     "_chores",
     "_housekeeping",
     "_names",
@@ -197,6 +201,15 @@ class FakeCluster:
             on_waiting=self.inside._wake_chores,
             restart=self.inside._restart_soon,
         )
+        self.peer_replication = PeerReplication(
+            self.cluster_id,
+            runtime=runtime,
+            config=config.peer_replication,
+            network=self.network,
+            znodes=self.znodes,
+            master=master,
+        )
+        self.filesystem.needed_wals = self.peer_replication.cleaner.needed
         self._servers = Servers(
             by_host,
             runtime=runtime,
@@ -207,6 +220,7 @@ class FakeCluster:
             master=master,
             peers=self.peers,
             znodes=self.znodes,
+            replication=self.peer_replication,
         )
         self.network.on_change(self._servers.update_quick)
         self._names = Names(self.network, master, by_host)
@@ -510,6 +524,16 @@ class FakeCluster:
     def status(self, *, znodes: bool = False) -> dict[str, object]:
         """JSON-able: servers, regions, meta, replication, network; with ``znodes`` also all nodes of ZooKeeper."""
         return cluster_status(self, znodes=znodes)
+
+    @property
+    def replication_admin(self) -> FakeReplicationAdmin:
+        """The calls that change and list the replication peers, each with a deadline of the runtime's clock."""
+        return self.backend().replication_admin
+
+    @property
+    def replication(self) -> PeerAdministration:
+        """The peers to which this cluster replicates: add, remove, enable, disable, update, list, get, status."""
+        return administration_of(self.replication_admin, self.runtime)
 
     # -- names -------------------------------------------------------------------------------------------------
 

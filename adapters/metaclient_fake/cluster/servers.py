@@ -6,6 +6,7 @@ from metaclient.model import ServerName
 from metaclient.runtime import Runtime
 from metaclient_fake.chores import Sessions
 from metaclient_fake.cluster.identity import ZNODE_PARENT
+from metaclient_fake.cluster.peer_replication import PeerReplication
 from metaclient_fake.cluster.peers import ClusterPeers
 from metaclient_fake.config.cluster import ClusterConfig
 from metaclient_fake.coordination.published import publish_server
@@ -35,6 +36,7 @@ class Servers:
         master: Master,
         peers: ClusterPeers,
         znodes: Znodes,
+        replication: PeerReplication,
     ) -> None:
         self._by_host = by_host
         self._runtime = runtime
@@ -45,6 +47,7 @@ class Servers:
         self._master = master
         self._peers = peers
         self._znodes = znodes
+        self._replication = replication
         self._hosts = 0
         self.last_start_code = 0
 
@@ -93,6 +96,8 @@ class Servers:
         self._by_host[host] = server
         self._sessions.opened(server)
         publish_server(self._znodes, ZNODE_PARENT, server.name)
+        self._replication.server_made(server)
         self._master.server_started(server)
+        self._replication.server_registered(server)
         self._network.announce()
         return server

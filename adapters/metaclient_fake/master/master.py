@@ -100,6 +100,8 @@ class Master:
             self.meta_primary_server, self.call, self.pause, runtime.time_ms, has_barriers=self.has_barriers
         )
         self.assignment = AssignmentManager(self)
+        #: Called when the regions of a dead server are open again and its logs are in the archive.
+        self.after_recovery: Callable[[ServerName], None] | None = None
 
     # -- calls -------------------------------------------------------------------------------------------------
 
@@ -192,12 +194,13 @@ class Master:
     def _recover(self, name: ServerName) -> None:
         try:
             server_crash.recover(self, name)
+            self._recovering.discard(name)
+            if self.after_recovery is not None:
+                self.after_recovery(name)
         except ConnectionClosed:
             pass  # the cluster is closed
         except MetaClientError:
             logger.exception("the recovery of %s failed", name)
-        else:
-            self._recovering.discard(name)
 
     @property
     def is_recovering(self) -> bool:

@@ -104,7 +104,7 @@ class SourceManager:
         queues: QueueStore,
         config: PeerReplicationConfig,
         current_wals: Callable[[], Sequence[str]],
-        make_source: SourceFactory,
+        make_source: SourceFactory | None,
         abort: Callable[[str], None],
     ) -> None:
         self.name = name
@@ -173,7 +173,7 @@ class SourceManager:
             for wal in self._current_wals():
                 self._add_wal(running, wal)
             source = self._made(running)
-        source.start()
+        _start(source)
 
     def _remove(self, peer_id: str) -> None:
         with self._lock:
@@ -200,7 +200,7 @@ class SourceManager:
                     continue
                 running = self._running[one.queue.text] = _Running(one.queue, one.wals)
                 source = self._made(running)
-            source.start()
+            _start(source)
 
     def _take(self, peer_id: str) -> list[_Running]:
         """Return what runs for a peer, and have it store nothing any more. The caller holds the lock."""
@@ -223,8 +223,13 @@ class SourceManager:
         if late:
             logger.warning("%s: %d sources did not end in %g s", self.name, late, self._config.source_stop_timeout_s)
 
-    def _made(self, running: _Running) -> Source:
-        """Make the source of a queue. The caller holds the lock, and starts the source after it."""
+    def _made(self, running: _Running) -> Source | None:
+        """Make the source of a queue. The caller holds the lock, and starts the source after it.
+
+        Without a function that makes sources the queue is kept, and nothing is shipped.
+        """
+        if self._make_source is None:
+            return None
         queue = running.queue
         peer = self._peers[queue.peer]
         stored = self._queues.positions(queue)
@@ -305,7 +310,7 @@ class SourceManager:
             self._running[claimed.queue.text] = running
             source = self._made(running)
         logger.info("%s: claimed %s of %s, %d logs", self.name, queue.text, queue.server, len(claimed.positions))
-        source.start()
+        _start(source)
 
     def _finished(self, running: _Running) -> None:
         """Remove a claimed queue whose logs have all been shipped."""
@@ -327,6 +332,11 @@ class SourceManager:
         with self._lock:
             sources = [running.source for running in self._running.values()]
         return [source.load() for source in sources if source is not None]
+
+
+def _start(source: Source | None) -> None:
+    if source is not None:
+        source.start()
 
 
 def _is_recreated(known: Peer, stored: Peer) -> bool:

@@ -24,6 +24,7 @@ from metaclient_fake.network.handlers import Handlers
 from metaclient_fake.network.network import Network
 from metaclient_fake.region_replication import ServerReplication
 from metaclient_fake.region_replication.secondaries import Secondaries
+from metaclient_fake.replication.manager import SourceManager
 from metaclient_fake.server.assignments import Assignments
 from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.flusher import Flusher
@@ -110,6 +111,8 @@ class RegionServer:
         self.keeps_session_while_paused = False
         #: A server of an older version does not support ``replicateToReplica``, only ``replay``.
         self.knows_replicate_to_replica = True
+        #: The sources that ship this server's logs to other clusters; set before the server gets its first region.
+        self.sources: SourceManager | None = None
         self._make_handlers()
         self._make_parts(filesystem, peers)
         #: True when no partition, delay or full queue affects calls: the backend then calls the method directly.
@@ -276,6 +279,8 @@ class RegionServer:
         self._close_handlers()
         self._nonces.wake()
         self.replication.close_all()
+        if self.sources is not None:
+            self.sources.stop()
         self.scanners.clear()
         self.secondaries.clear()
         for region in list(self.regions.values()):

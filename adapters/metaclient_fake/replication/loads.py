@@ -1,0 +1,54 @@
+"""Decides how the peers of a cluster are shown: their configuration, their queues, and how far sources have come."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+
+from metaclient.replication_peers import Peer, PeerConfig, ReplicationStatus
+from metaclient_fake.replication.queues import QueueStore
+
+__all__ = ["peers_picture"]
+
+Picture = dict[str, object]
+
+
+def peers_picture(peers: Iterable[Peer], queues: QueueStore, statuses: Iterable[ReplicationStatus]) -> Picture:
+    """Return a JSON-able picture. Queues without a source are those of dead servers that nobody has claimed yet."""
+    return {
+        "peers": {peer.id: {"state": peer.state.name, **_config(peer.config)} for peer in peers},
+        "queues": {
+            f"{queue.server}/{queue.text}": {"peer": queue.peer, "logs": queues.positions(queue)}
+            for queue in queues.all_queues()
+        },
+        "servers": {
+            str(status.server): {
+                "sources": {load.queue_id: {**asdict(load), "server": str(load.server)} for load in status.sources},
+                "sink": None if status.sink is None else asdict(status.sink),
+            }
+            for status in statuses
+        },
+    }
+
+
+def _config(config: PeerConfig) -> Picture:
+    """Return the settings of a peer that say something; a table without families stands for all of them."""
+    return {
+        "cluster_key": config.cluster_key,
+        "replicate_all": config.replicate_all,
+        "tables": _tables(config.tables),
+        "namespaces": sorted(map(_text, config.namespaces)),
+        "exclude_tables": _tables(config.exclude_tables),
+        "exclude_namespaces": sorted(map(_text, config.exclude_namespaces)),
+        "bandwidth": config.bandwidth,
+        "serial": config.serial,
+        "configuration": dict(config.configuration),
+    }
+
+
+def _tables(tables: Mapping[bytes, tuple[bytes, ...]]) -> dict[str, list[str]]:
+    return {_text(table): [_text(family) for family in families] for table, families in tables.items()}
+
+
+def _text(name: bytes) -> str:
+    return name.decode(errors="replace")
