@@ -8,11 +8,10 @@ count anew. The sample is drawn anew when it is empty, when the peer's servers h
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 
 from metaclient.model import ServerName
-from metaclient.runtime import Lock
+from metaclient.runtime import Runtime
 
 __all__ = ["SinkPool"]
 
@@ -20,9 +19,9 @@ __all__ = ["SinkPool"]
 class SinkPool:
     """The sample of one source. ``_lock`` guards all fields: the calls of one batch run in several tasks."""
 
-    def __init__(self, rng: random.Random, lock: Lock, *, ratio: float, threshold: int) -> None:
-        self._rng = rng
-        self._lock = lock
+    def __init__(self, runtime: Runtime, *, ratio: float, threshold: int) -> None:
+        self._rng = runtime.rng
+        self._lock = runtime.lock()
         self._ratio = ratio
         self._threshold = threshold
         self._servers: tuple[ServerName, ...] = ()  # of the peer, sorted

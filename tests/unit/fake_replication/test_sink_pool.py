@@ -1,7 +1,5 @@
 """Sinks are a random sample of the peer's servers, with the numbers of TestReplicationSinkManager (HBase 2.6.1)."""
 
-import random
-
 import pytest
 
 from metaclient.model import ServerName
@@ -14,7 +12,7 @@ def servers(count: int) -> list[ServerName]:
 
 
 def pool_of(count: int, seed: int = 1) -> SinkPool:
-    pool = SinkPool(random.Random(seed), SimRuntime().lock(), ratio=0.5, threshold=3)
+    pool = SinkPool(SimRuntime(seed=seed), ratio=0.5, threshold=3)
     pool.update(servers(count))
     return pool
 

@@ -1,0 +1,215 @@
+"""Reads the logs of one group in order and makes batches of them.
+
+Mirrors ``ReplicationSourceWALReader``, ``SerialReplicationSourceWALReader`` and ``WALEntryStream`` (HBase 2.6.1):
+
+- A batch ends at its limits, when nothing more is durable, and at the end of a file; it never spans two files.
+- While there is nothing new the reader sleeps 2, 3, 4 ... x ``retry_pause_s``, up to ``retry_multiplier_max``; any new
+  entry, also one that the peer does not get, starts the pauses anew.
+- It does not begin a batch while the peer is disabled, or while all sources of the server hold too many bytes.
+- Serial peers: an entry that may not be pushed yet ends the batch; at the beginning of a batch the reader asks again
+  every ``serial_pause_s``. Entries behind it wait, too.
+
+DIVERGENCE: the reader waits, with growing pauses, for a log that is in the queue and in no folder (HBase aborts).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from metaclient.runtime import Condition, Runtime
+from metaclient_fake.config.replication import PeerReplicationConfig
+from metaclient_fake.replication.batches import Batch, BufferQuota
+from metaclient_fake.replication.filters import EntryFilter
+from metaclient_fake.replication.metrics import SourceMetrics
+from metaclient_fake.storage.wal import WalEntry, WalFile
+from metaclient_fake.storage.wal_reader import WalReader
+
+__all__ = ["MayPush", "WalTail"]
+
+logger = logging.getLogger(__name__)
+
+#: Returns True if an entry may be pushed to a serial peer now. Asked for entries that survive the entry filters.
+MayPush = Callable[[WalEntry], bool]
+
+
+class WalTail:
+    """The reader of one log group, and the batches that wait for its shipper.
+
+    ``_changed`` guards the queue of logs and the queue of batches, and is notified when either changes and at the stop.
+    The other fields belong to the reading task.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        config: PeerReplicationConfig,
+        positions: Iterable[tuple[str, int]],
+        *,
+        entry_filter: EntryFilter,
+        quota: BufferQuota,
+        metrics: SourceMetrics,
+        find_wal: Callable[[str], WalFile | None],
+        is_enabled: Callable[[], bool],
+        may_push: MayPush | None = None,
+        ends: bool = False,
+    ) -> None:
+        """``positions``: the logs, oldest first, and where to begin in each. ``ends``: a claimed queue has an end."""
+        self._runtime = runtime
+        self._config = config
+        self._filter = entry_filter
+        self._quota = quota
+        self._metrics = metrics
+        self._find_wal = find_wal
+        self._is_enabled = is_enabled
+        self._may_push = may_push
+        self._ends = ends
+        self._reader: WalReader | None = None
+        self._held: WalEntry | None = None  # read, and not allowed to be pushed yet
+        self._position = 0  # behind the last entry that is in a batch or was filtered out
+        self._changed: Condition = runtime.condition()
+        self._wals: deque[tuple[str, int]] = deque(positions)
+        self._batches: deque[Batch] = deque()
+        self._is_stopped = False
+        self._is_finished = False
+
+    # -- used by the source and the shipper --------------------------------------------------------------------
+
+    def enqueue(self, wal: str) -> None:
+        """Add a log behind the others. A sleeping reader finds it when its pause is over, as in HBase."""
+        with self._changed:
+            self._wals.append((wal, 0))
+
+    @property
+    def wals(self) -> list[str]:
+        """The logs that are not read to their end yet."""
+        with self._changed:
+            return [wal for wal, _ in self._wals]
+
+    def stop(self) -> None:
+        """End the reader and :meth:`take`; give the bytes of waiting batches back to the quota."""
+        with self._changed:
+            self._is_stopped = True
+            dropped = sum(batch.size for batch in self._batches)
+            self._batches.clear()
+            self._changed.notify_all()
+        if dropped:
+            self._quota.release(dropped)
+
+    def take(self) -> Batch | None:
+        """Wait for the next batch; None after the stop, and when a queue that ends has no more logs."""
+        with self._changed:
+            while not self._batches:
+                if self._is_stopped or self._is_finished:
+                    return None
+                self._changed.wait(None)
+            batch = self._batches.popleft()
+            self._changed.notify_all()
+            return batch
+
+    # -- the reading task --------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Read until the stop, or until the end of a queue that ends."""
+        multiplier = 1
+        while not self._is_stopped:
+            if not self._is_enabled() or self._quota.is_exceeded:
+                self._pause(self._config.retry_pause_s)
+                continue
+            batch = self._next_batch()
+            if batch is not None:
+                self._put(batch)
+                multiplier = 1
+            elif self._ends and not self.wals:
+                break
+            else:
+                multiplier = min(multiplier + 1, self._config.retry_multiplier_max)
+                self._pause(self._config.retry_pause_s * multiplier)
+        with self._changed:
+            self._is_finished = True
+            self._changed.notify_all()
+
+    def _pause(self, seconds: float) -> None:
+        """Sleep, at most until the stop."""
+        until = self._runtime.now() + seconds
+        with self._changed:
+            while not self._is_stopped and self._changed.wait(until):
+                pass
+
+    def _put(self, batch: Batch) -> None:
+        with self._changed:
+            while len(self._batches) >= self._config.batches_ahead and not self._is_stopped:
+                self._changed.wait(None)
+            if not self._is_stopped:
+                self._batches.append(batch)
+                self._changed.notify_all()
+                return
+        self._quota.release(batch.size)
+
+    def _next_batch(self) -> Batch | None:
+        """Return a batch; None if there is nothing new and no file has ended."""
+        reader = self._reader or self._open()
+        if reader is None:
+            return None
+        batch = Batch(reader.file.name, self._position)
+        self._fill(batch, reader)
+        is_moved, self._position = batch.position > self._position, batch.position
+        if self._held is None and reader.is_at_end:
+            batch.is_end_of_file = True
+            self._reader = None
+            with self._changed:
+                self._wals.popleft()
+        return batch if is_moved or batch.is_end_of_file else None
+
+    def _open(self) -> WalReader | None:
+        """Open the oldest log; return None if there is no log, or if its file is not found."""
+        with self._changed:
+            first = self._wals[0] if self._wals else None
+        if first is None:
+            return None
+        wal, position = first
+        file = self._find_wal(wal)
+        if file is None:
+            logger.warning("the log %s is in a replication queue and in no folder; its peer waits for it", wal)
+            return None
+        self._reader = WalReader(file, position)
+        self._position = position
+        return self._reader
+
+    def _fill(self, batch: Batch, reader: WalReader) -> None:
+        """Add entries until a limit, the end of the data, or an entry that may not be pushed yet."""
+        config, quota, keep = self._config, self._quota, self._filter.shipped
+        read = filtered = 0
+        while not self._is_stopped:
+            entry = self._held or reader.read()
+            self._held = None
+            if entry is None:
+                break
+            shipped = keep(entry)
+            if shipped is not None and self._may_push is not None:
+                if not self._is_allowed(entry, self._may_push, waits=batch.position == self._position):
+                    self._held = entry
+                    break
+                batch.pushed_ids[entry.region] = entry.sequence_id
+            read += 1
+            batch.position = reader.position
+            batch.last_write_time_ms = entry.write_time_ms
+            if shipped is None or not shipped.cells:
+                filtered += 1
+                continue
+            size = entry.size
+            batch.add(shipped, size)
+            if quota.acquire(size) or batch.size >= config.batch_bytes or len(batch.entries) >= config.batch_entries:
+                break
+        self._metrics.count_read(read, filtered)
+
+    def _is_allowed(self, entry: WalEntry, may_push: MayPush, *, waits: bool) -> bool:
+        """Ask if an entry may be pushed; if ``waits`` (at the beginning of a batch), until it may or until the stop."""
+        while not may_push(entry):
+            if not waits or self._is_stopped:
+                return False
+            self._metrics.blocked_region = entry.region
+            self._pause(self._config.serial_pause_s)
+        self._metrics.blocked_region = None
+        return True
