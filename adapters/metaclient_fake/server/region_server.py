@@ -25,6 +25,7 @@ from metaclient_fake.network.network import Network
 from metaclient_fake.region_replication import ServerReplication
 from metaclient_fake.region_replication.secondaries import Secondaries
 from metaclient_fake.replication.manager import SourceManager
+from metaclient_fake.replication.sink import Sink as PeerSink
 from metaclient_fake.server.assignments import Assignments
 from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.flusher import Flusher
@@ -127,6 +128,8 @@ class RegionServer:
         self.admin_handlers = Handlers(runtime, config.meta_handlers, config.call_queue_max, host)
         #: For batches from primaries and from other clusters (hbase.regionserver.replication.handler.count).
         self.replication_handlers = Handlers(runtime, config.replication.handlers, config.call_queue_max, host)
+        #: Applies what other clusters ship, with the same handlers; set before the server gets its first region.
+        self.peer_sink: PeerSink | None = None
 
     def _make_parts(self, filesystem: FileSystem, peers: Peers) -> None:
         runtime, config = self._runtime, self.config

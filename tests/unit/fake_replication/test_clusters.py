@@ -1,0 +1,298 @@
+"""Whole clusters replicate to each other: what is put in one arrives in the other, once, with its timestamp."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from uuid import UUID
+
+import pytest
+
+from metaclient.model import CellType
+from metaclient.replication_peers import PeerState
+from metaclient.runtime import SimRuntime
+from tests.unit.fake_replication.cluster_rig import Side
+
+MakeSide = Callable[..., Side]
+
+
+@pytest.fixture
+def side(runtime: SimRuntime) -> Iterator[MakeSide]:
+    """Make clusters, the second and later ones on the network of the first."""
+    made: list[Side] = []
+
+    def make(name: str, **options: object) -> Side:
+        made.append(Side(runtime, name, made[0] if made else None, **options))  # type: ignore[arg-type]  # tests
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+@pytest.fixture
+def pair(side: MakeSide) -> tuple[Side, Side]:
+    """A table of a GLOBAL and a LOCAL family in two clusters; the first replicates to the second."""
+    a, b = side("a"), side("b")
+    for one in (a, b):
+        one.create(scopes="f1g0")
+    a.replicates_to(b)
+    return a, b
+
+
+def test_put_arrives_with_its_timestamp(pair: tuple[Side, Side], runtime: SimRuntime) -> None:
+    a, b = pair
+    a.put(b"r", b"1")
+    a.put(b"s", b"2", at=17)
+    runtime.run_for(5.0)
+    assert b.rows() == a.rows()
+    assert b.rows()[b"s"] == {b"f:q": (b"2", 17)}
+
+
+def test_family_of_scope_0_never_leaves_the_cluster(pair: tuple[Side, Side], runtime: SimRuntime) -> None:
+    a, b = pair
+    a.put(b"r", column=b"g:q")
+    a.connection.table(b"t").put(b"s", {b"f:q": b"1", b"g:q": b"2"})
+    runtime.run_for(5.0)
+    assert [list(row) for row in b.rows().values()] == [[b"f:q"]]
+    assert list(b.rows()) == [b"s"]
+
+
+def test_versions_and_deletes_arrive_as_they_were_made(pair: tuple[Side, Side], runtime: SimRuntime) -> None:
+    """Versions t, t+1, t+2; the delete of version t leaves two, the delete up to t+2 leaves none."""
+    a, b = pair
+    for at in (100, 101, 102):
+        a.put(b"r", b"%d" % at, at=at)
+    a.connection.table(b"t").delete(b"r", columns=[b"f:q"], timestamp=100)
+    runtime.run_for(5.0)
+    assert b.connection.table(b"t").cells(b"r", b"f:q", versions=5) == a.connection.table(b"t").cells(
+        b"r", b"f:q", versions=5
+    )
+    a.connection.table(b"t").delete(b"r", timestamp=102)
+    runtime.run_for(5.0)
+    assert b.rows() == a.rows() == {}
+
+
+def test_increment_arrives_as_its_result(pair: tuple[Side, Side], runtime: SimRuntime) -> None:
+    a, b = pair
+    for _ in range(3):
+        a.connection.table(b"t").counter_inc(b"r", b"f:n", 5)
+    runtime.run_for(5.0)
+    assert b.connection.table(b"t").counter_get(b"r", b"f:n") == 15
+
+
+def test_two_way_replication_does_not_echo(side: MakeSide, runtime: SimRuntime) -> None:
+    """TestMasterReplication: one put in each cluster is seen twice by each log; deletes the same."""
+    a, b = side("a"), side("b")
+    for one in (a, b):
+        one.create()
+    a.replicates_to(b)
+    b.replicates_to(a)
+    a.put(b"from a")
+    b.put(b"from b")
+    runtime.run_for(60.0)
+    assert [len(one.cells()) for one in (a, b)] == [2, 2]
+    assert list(a.rows()) == list(b.rows()) == [b"from a", b"from b"]
+    a.delete(b"from a")
+    b.delete(b"from b")
+    runtime.run_for(60.0)
+    deletes = [sum(cell.type != CellType.PUT for _, cell in one.cells()) for one in (a, b)]
+    assert deletes == [2, 2]
+    assert a.rows() == b.rows() == {}
+
+
+def test_edit_goes_round_a_ring_of_three_once(side: MakeSide, runtime: SimRuntime) -> None:
+    """TestMasterReplication: A -> B -> C -> A, one put in each: three puts in each log, and three deletes."""
+    ring = [side("a"), side("b"), side("c")]
+    for one in ring:
+        one.create()
+    for number, one in enumerate(ring):
+        one.replicates_to(ring[(number + 1) % 3])
+    for one in ring:
+        one.put(one.cluster.name.encode())
+    runtime.run_for(120.0)
+    assert [len(one.cells()) for one in ring] == [3, 3, 3]
+    assert all(list(one.rows()) == [b"a", b"b", b"c"] for one in ring)
+    for one in ring:
+        one.delete(one.cluster.name.encode())
+    runtime.run_for(120.0)
+    assert [len(one.cells()) for one in ring] == [6, 6, 6]
+    assert all(one.rows() == {} for one in ring)
+
+
+def test_chain_with_a_way_back_counts_each_edit_once(side: MakeSide, runtime: SimRuntime) -> None:
+    """TestMasterReplication: A -> B -> C -> B: one put in each, and the logs have 1, 3 and 3 puts."""
+    a, b, c = side("a"), side("b"), side("c")
+    for one in (a, b, c):
+        one.create()
+    a.replicates_to(b)
+    b.replicates_to(c)
+    c.replicates_to(b)
+    for one in (a, b, c):
+        one.put(one.cluster.name.encode())
+    runtime.run_for(120.0)
+    assert [len(one.cells()) for one in (a, b, c)] == [1, 3, 3]
+
+
+def test_edits_of_two_origins_in_one_batch_keep_their_own_clusters(side: MakeSide, runtime: SimRuntime) -> None:
+    """C -> A is disabled; A's put and C's own put wait in one batch; enabled, only C's put reaches A."""
+    a, b, c = side("a"), side("b"), side("c", servers=1)
+    for one in (a, b, c):
+        one.create()
+    a.replicates_to(b)
+    b.replicates_to(c)
+    c.replicates_to(a)
+    c.set_state(PeerState.DISABLED)
+    a.put(b"of a")
+    runtime.run_for(60.0)
+    c.put(b"of c")
+    assert list(c.rows()) == [b"of a", b"of c"]
+    c.set_state(PeerState.ENABLED)
+    runtime.run_for(60.0)
+    assert list(a.rows()) == list(b.rows()) == [b"of a", b"of c"]
+    assert [len(one.cells()) for one in (a, b, c)] == [2, 2, 2]
+
+
+def test_log_of_the_sink_names_the_clusters_that_the_edit_has_passed(
+    pair: tuple[Side, Side], runtime: SimRuntime
+) -> None:
+    a, b = pair
+    a.put(b"r")
+    runtime.run_for(5.0)
+    assert [entry.cluster_ids for entry in a.logged()] == [()]
+    assert [entry.cluster_ids for entry in b.logged()] == [(UUID(a.cluster.cluster_id),)]
+
+
+def test_disabled_peer_gets_its_edits_when_it_is_enabled(pair: tuple[Side, Side], runtime: SimRuntime) -> None:
+    a, b = pair
+    a.set_state(PeerState.DISABLED)
+    a.put(b"r")
+    runtime.run_for(60.0)
+    assert b.rows() == {}
+    a.set_state(PeerState.ENABLED)
+    runtime.run_for(5.0)
+    assert b.rows() == a.rows()
+
+
+def test_recreated_source_ships_only_what_is_new(pair: tuple[Side, Side], runtime: SimRuntime) -> None:
+    """HBase 3.0: 40 edits shipped, disable, put, enable: one entry comes."""
+    a, b = pair
+    for number in range(40):
+        a.put(b"%02d" % number)
+    runtime.run_for(10.0)
+    a.set_state(PeerState.DISABLED)
+    a.put(b"x")
+    a.set_state(PeerState.ENABLED)
+    runtime.run_for(10.0)
+    assert len(b.cells()) == 41
+
+
+def test_recreated_source_of_hbase_2_6_ships_the_current_log_again(side: MakeSide, runtime: SimRuntime) -> None:
+    """HBase 2.6: 40 edits shipped, disable, put, enable: 41 entries come."""
+    a, b = side("a", servers=1, behaviour="2.6"), side("b")
+    for one in (a, b):
+        one.create()
+    a.replicates_to(b)
+    for number in range(40):
+        a.put(b"%02d" % number)
+    runtime.run_for(10.0)
+    a.set_state(PeerState.DISABLED)
+    a.put(b"x")
+    a.set_state(PeerState.ENABLED)
+    runtime.run_for(10.0)
+    assert len(b.cells()) == 40 + 41
+    assert b.rows() == a.rows()
+
+
+def test_new_peer_gets_the_current_log_and_not_the_rolled_one(side: MakeSide, runtime: SimRuntime) -> None:
+    a, b = side("a", servers=1), side("b")
+    for one in (a, b):
+        one.create()
+    a.put(b"rolled")
+    for server in a.cluster.servers_by_host.values():
+        server.wal.roll()
+    a.put(b"current")
+    a.replicates_to(b)
+    runtime.run_for(10.0)
+    assert list(b.rows()) == [b"current"]
+
+
+def test_missing_table_keeps_the_queue_until_it_is_made(side: MakeSide, runtime: SimRuntime) -> None:
+    a, b = side("a"), side("b")
+    a.create()
+    a.replicates_to(b)
+    a.put(b"r")
+    runtime.run_for(60.0)
+    loads = [load for manager in a.managers.values() for load in manager.loads()]
+    assert max(load.lag_ms for load in loads) > 50_000
+    b.create()
+    runtime.run_for(60.0)
+    assert b.rows() == a.rows()
+
+
+def test_partition_between_clusters_delays_edits_and_loses_none(pair: tuple[Side, Side], runtime: SimRuntime) -> None:
+    a, b = pair
+    cut = a.cluster.network.partition("a", "b")
+    for number in range(10):
+        a.put(b"%d" % number)
+    runtime.run_for(100.0)
+    assert b.rows() == {}
+    a.cluster.network.mend(cut)
+    runtime.run_for(200.0)
+    assert b.rows() == a.rows()
+
+
+def test_hung_sink_is_replaced_and_its_late_answer_changes_nothing(
+    pair: tuple[Side, Side], runtime: SimRuntime
+) -> None:
+    a, b = pair
+    for host in b.cluster.servers():
+        b.cluster.pause(host, keeps_session=True)
+    a.put(b"r")
+    runtime.run_for(70.0)
+    for host in b.cluster.servers():
+        b.cluster.resume(host)
+    runtime.run_for(300.0)
+    assert b.rows() == a.rows()
+
+
+def test_sink_server_that_is_killed_loses_no_edit(pair: tuple[Side, Side], runtime: SimRuntime) -> None:
+    a, b = pair
+    for number in range(30):
+        a.put(b"%02d" % number)
+        if number == 15:
+            b.cluster.kill(b.cluster.servers()[0])
+        runtime.run_for(1.0)
+    runtime.run_for(300.0)
+    assert b.rows() == a.rows()
+
+
+def test_tables_of_the_peer_select_what_arrives(side: MakeSide, runtime: SimRuntime) -> None:
+    a, b = side("a"), side("b")
+    for one in (a, b):
+        one.create(b"t", scopes="f1g1")
+        one.create(b"u")
+    a.replicates_to(b, replicate_all=False, tables={b"t": (b"g",)})
+    a.put(b"r", column=b"f:q")
+    a.put(b"r", column=b"g:q")
+    a.put(b"r", table=b"u")
+    runtime.run_for(10.0)
+    assert [list(row) for row in b.rows().values()] == [[b"g:q"]]
+    assert b.rows(b"u") == {}
+
+
+def test_rows_of_many_regions_and_rolled_logs_all_arrive(side: MakeSide, runtime: SimRuntime) -> None:
+    a, b = side("a", servers=3), side("b", servers=3)
+    splits = [b"%03d" % number for number in range(20, 200, 20)]
+    a.create(splits=splits)
+    b.create(splits=splits[::2])
+    a.replicates_to(b)
+    for number in range(200):
+        a.put(b"%03d" % number)
+        if number % 50 == 0:
+            for server in a.cluster.servers_by_host.values():
+                server.wal.roll()
+    runtime.run_for(60.0)
+    assert b.rows() == a.rows()
+    assert len(b.cells()) == 200
+    queued = {wal for queue in a.queues.all_queues() for wal in a.queues.positions(queue)}
+    assert queued == {server.wal.files[-1].name for server in a.cluster.servers_by_host.values()}
