@@ -32,6 +32,7 @@ from metaclient_fake.cluster.peers import ClusterPeers
 from metaclient_fake.cluster.regions import Regions, Rows
 from metaclient_fake.cluster.replication import Replication, sink_of
 from metaclient_fake.cluster.servers import Servers
+from metaclient_fake.cluster.shipping import Shipping
 from metaclient_fake.cluster.tables import TableAdmin
 from metaclient_fake.config.cluster import ClusterConfig
 from metaclient_fake.coordination.published import publish_cluster
@@ -75,6 +76,7 @@ _PARTS = (
     "_regions",
     "_replication",
     "_servers",
+    "_shipping",
     "_tables",
 )
 
@@ -209,6 +211,8 @@ class FakeCluster:
             znodes=self.znodes,
             master=master,
         )
+        self._shipping = Shipping(self.inside, config.peer_replication)
+        self.peer_replication.make_sources = self._shipping.make_sources
         self.filesystem.needed_wals = self.peer_replication.cleaner.needed
         self._servers = Servers(
             by_host,
@@ -303,6 +307,7 @@ class FakeCluster:
         self.registry_handlers.close()
         for server in self.servers_by_host.values():
             server.disconnect()
+        self._shipping.close()
         if closes_runtime:
             self.runtime.close()
 

@@ -114,14 +114,21 @@ class PeerReplication:
         return {name: server.sources for name, server in sorted(live.items()) if server.sources is not None}
 
     def statuses(self) -> Sequence[ReplicationStatus]:
-        """Return the sources of each live server."""
-        return [
-            ReplicationStatus(server=name, sources=tuple(manager.loads())) for name, manager in self.managers().items()
-        ]
+        """Return the sources and the sink of each live server."""
+        live = self._master.live
+        return [_status(server) for _, server in sorted(live.items())]
 
     def picture(self) -> dict[str, object]:
         """Return peers, queues and sources, for JSON."""
         return peers_picture(self.peers(), self.queues, self.statuses())
+
+
+def _status(server: RegionServer) -> ReplicationStatus:
+    return ReplicationStatus(
+        server=server.name,
+        sources=tuple(server.sources.loads()) if server.sources is not None else (),
+        sink=server.peer_sink.load() if server.peer_sink is not None else None,
+    )
 
 
 def _rolled(manager: SourceManager, file: WalFile) -> None:

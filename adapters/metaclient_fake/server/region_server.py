@@ -271,6 +271,8 @@ class RegionServer:
         self.is_listening = self.is_hung = False
         self._close_handlers()
         self.replication.close_all()
+        if self.sources is not None:
+            self.sources.stop()
 
     def _close_handlers(self) -> None:
         self.handlers.close()

@@ -8,7 +8,6 @@ from uuid import UUID
 import pytest
 
 from metaclient.model import CellType
-from metaclient.replication_peers import PeerState
 from metaclient.runtime import SimRuntime
 from tests.unit.fake_replication.cluster_rig import Side
 
@@ -26,7 +25,7 @@ def side(runtime: SimRuntime) -> Iterator[MakeSide]:
 
     yield make
     for one in made:
-        one.close()
+        one.cluster.close()
 
 
 @pytest.fixture
@@ -141,12 +140,12 @@ def test_edits_of_two_origins_in_one_batch_keep_their_own_clusters(side: MakeSid
     a.replicates_to(b)
     b.replicates_to(c)
     c.replicates_to(a)
-    c.set_state(PeerState.DISABLED)
+    c.disable()
     a.put(b"of a")
     runtime.run_for(60.0)
     c.put(b"of c")
     assert list(c.rows()) == [b"of a", b"of c"]
-    c.set_state(PeerState.ENABLED)
+    c.enable()
     runtime.run_for(60.0)
     assert list(a.rows()) == list(b.rows()) == [b"of a", b"of c"]
     assert [len(one.cells()) for one in (a, b, c)] == [2, 2, 2]
@@ -164,11 +163,11 @@ def test_log_of_the_sink_names_the_clusters_that_the_edit_has_passed(
 
 def test_disabled_peer_gets_its_edits_when_it_is_enabled(pair: tuple[Side, Side], runtime: SimRuntime) -> None:
     a, b = pair
-    a.set_state(PeerState.DISABLED)
+    a.disable()
     a.put(b"r")
     runtime.run_for(60.0)
     assert b.rows() == {}
-    a.set_state(PeerState.ENABLED)
+    a.enable()
     runtime.run_for(5.0)
     assert b.rows() == a.rows()
 
@@ -179,9 +178,9 @@ def test_recreated_source_ships_only_what_is_new(pair: tuple[Side, Side], runtim
     for number in range(40):
         a.put(b"%02d" % number)
     runtime.run_for(10.0)
-    a.set_state(PeerState.DISABLED)
+    a.disable()
     a.put(b"x")
-    a.set_state(PeerState.ENABLED)
+    a.enable()
     runtime.run_for(10.0)
     assert len(b.cells()) == 41
 
@@ -195,9 +194,9 @@ def test_recreated_source_of_hbase_2_6_ships_the_current_log_again(side: MakeSid
     for number in range(40):
         a.put(b"%02d" % number)
     runtime.run_for(10.0)
-    a.set_state(PeerState.DISABLED)
+    a.disable()
     a.put(b"x")
-    a.set_state(PeerState.ENABLED)
+    a.enable()
     runtime.run_for(10.0)
     assert len(b.cells()) == 40 + 41
     assert b.rows() == a.rows()
@@ -222,8 +221,7 @@ def test_missing_table_keeps_the_queue_until_it_is_made(side: MakeSide, runtime:
     a.replicates_to(b)
     a.put(b"r")
     runtime.run_for(60.0)
-    loads = [load for manager in a.managers.values() for load in manager.loads()]
-    assert max(load.lag_ms for load in loads) > 50_000
+    assert max(load.lag_ms for load in a.loads()) > 50_000
     b.create()
     runtime.run_for(60.0)
     assert b.rows() == a.rows()
@@ -294,5 +292,45 @@ def test_rows_of_many_regions_and_rolled_logs_all_arrive(side: MakeSide, runtime
     runtime.run_for(60.0)
     assert b.rows() == a.rows()
     assert len(b.cells()) == 200
-    queued = {wal for queue in a.queues.all_queues() for wal in a.queues.positions(queue)}
+    queues = a.cluster.peer_replication.queues
+    queued = {wal for queue in queues.all_queues() for wal in queues.positions(queue)}
     assert queued == {server.wal.files[-1].name for server in a.cluster.servers_by_host.values()}
+
+
+def test_killed_source_server_loses_no_edit(side: MakeSide, runtime: SimRuntime) -> None:
+    """Its queues are claimed by the others, which ship its logs to their end."""
+    a, b = side("a", servers=3), side("b")
+    splits = [b"%02d" % number for number in range(10, 60, 10)]
+    for one in (a, b):
+        one.create(splits=splits)
+    a.replicates_to(b)
+    cut = a.cluster.network.partition("a", "b")
+    for number in range(60):
+        a.put(b"%02d" % number)
+    a.cluster.kill(a.cluster.servers()[0])
+    runtime.run_for(120.0)
+    a.cluster.network.mend(cut)
+    runtime.run_for(600.0)
+    assert b.rows() == a.rows()
+    assert len(b.rows()) == 60
+    assert not any(load.is_recovered for load in a.loads())
+
+
+def test_status_shows_the_sink_that_applied_edits(pair: tuple[Side, Side], runtime: SimRuntime) -> None:
+    a, b = pair
+    a.put(b"r")
+    runtime.run_for(5.0)
+    sinks = [status.sink for status in b.cluster.peer_replication.statuses()]
+    assert sum(sink.edits_applied for sink in sinks if sink is not None) == 1
+    assert sum(load.edits_shipped for load in a.loads()) == 1
+
+
+def test_closed_cluster_ends_its_sources_and_the_other_goes_on(pair: tuple[Side, Side], runtime: SimRuntime) -> None:
+    a, b = pair
+    b.replicates_to(a)
+    a.put(b"r")
+    runtime.run_for(5.0)
+    a.cluster.close()
+    b.put(b"s")
+    runtime.run_for(100.0)
+    assert list(b.rows()) == [b"r", b"s"]
