@@ -127,7 +127,7 @@ def _status(server: RegionServer) -> ReplicationStatus:
     return ReplicationStatus(
         server=server.name,
         sources=tuple(server.sources.loads()) if server.sources is not None else (),
-        sink=server.peer_sink.load() if server.peer_sink is not None else None,
+        sink=server.replication_sink.load() if server.replication_sink is not None else None,
     )
 
 

@@ -46,7 +46,7 @@ class InProcessCluster:
 
     def sink_server(self, name: ServerName) -> SinkServer | None:
         server = self._cluster.master.live.get(name)
-        return None if server is None or server.peer_sink is None else cast(SinkServer, server)
+        return None if server is None or server.replication_sink is None else cast(SinkServer, server)
 
 
 class SinkClient:
@@ -99,7 +99,7 @@ class Shipping:
         cluster, config = self._cluster, self._config
         self._drop_dead_clients()
         client = self._clients[server.name] = SinkClient(cluster, server, config)
-        server.peer_sink = Sink(cluster.runtime, client, batch_rows=config.sink_batch_rows)
+        server.replication_sink = Sink(cluster.runtime, client, batch_rows=config.sink_batch_rows)
         return SourceHost(
             runtime=cluster.runtime,
             config=config,

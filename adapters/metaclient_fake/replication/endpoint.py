@@ -17,7 +17,7 @@ from metaclient.wire.rpc.replication import ShippedEntry
 from metaclient_fake.network.call import Call, Caller, Station
 from metaclient_fake.network.handlers import Handlers
 from metaclient_fake.network.network import Network
-from metaclient_fake.replication.sink import Sink
+from metaclient_fake.replication.sink import EntrySink
 
 __all__ = ["Endpoint", "InProcessEndpoint", "PeerCluster", "SinkServer"]
 
@@ -49,7 +49,7 @@ class SinkServer(Station, Protocol):
     """A region server of the peer cluster, in this process."""
 
     @property
-    def peer_sink(self) -> Sink: ...
+    def replication_sink(self) -> EntrySink: ...
 
     @property
     def replication_handlers(self) -> Handlers: ...
@@ -113,7 +113,7 @@ class InProcessEndpoint:
             self._runtime,
             self,
             target,
-            lambda: target.peer_sink.apply(entries),
+            lambda: target.replication_sink.apply(entries),
             handlers=target.replication_handlers,
             deadline=deadline,
             service_s=target.slow_s,

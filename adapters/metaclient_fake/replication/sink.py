@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from metaclient.errors import MetaClientError, NoSuchFamily, TableNotFound
 from metaclient.model import Cell, CellType, Delete, Put
@@ -20,7 +20,7 @@ from metaclient.replication_peers import SinkLoad
 from metaclient.runtime import Runtime
 from metaclient.wire.rpc.replication import ShippedEntry
 
-__all__ = ["ClusterIds", "Sink", "SinkClient", "mutations_of"]
+__all__ = ["ClusterIds", "EntrySink", "Sink", "SinkClient", "mutations_of"]
 
 ClusterIds: TypeAlias = tuple[uuid.UUID, ...]
 #: Returns True if the sink applies an entry (``WALEntrySinkFilter``).
@@ -28,6 +28,16 @@ SinkFilter: TypeAlias = Callable[[ShippedEntry], bool]
 #: Writes mutations of a table, in order; returns an outcome for each, a MetaClientError for those that failed. It is
 #: ``Engine.batch`` of a client of this cluster with ``sink_retries`` and ``sink_timeout_s``, which bound the call.
 SinkClient: TypeAlias = Callable[[bytes, Sequence[Put | Delete]], Sequence[object]]
+
+
+class EntrySink(Protocol):
+    """A sink as its callers see it."""
+
+    def apply(self, entries: Sequence[ShippedEntry]) -> None:
+        """Return when all entries are applied; after an error, some of them may be."""
+        ...
+
+    def load(self) -> SinkLoad: ...
 
 
 class Sink:

@@ -12,12 +12,10 @@ from __future__ import annotations
 import enum
 import logging
 from collections.abc import Callable
-from typing import Protocol
 
 from metaclient.errors import RequestRefused, ServerStopped
 from metaclient.model import ServerName
 from metaclient.runtime import Runtime
-from metaclient.wire.rpc.replication import ShippedEntry
 from metaclient.wording import counted
 from metaclient_fake.config.cluster import ClusterConfig
 from metaclient_fake.network.handlers import Handlers
@@ -25,7 +23,7 @@ from metaclient_fake.network.network import Network
 from metaclient_fake.region_replication import ServerReplication
 from metaclient_fake.region_replication.secondaries import Secondaries
 from metaclient_fake.replication.manager import SourceManager
-from metaclient_fake.replication.sink import Sink as PeerSink
+from metaclient_fake.replication.sink import EntrySink
 from metaclient_fake.server.assignments import Assignments
 from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.flusher import Flusher
@@ -37,7 +35,7 @@ from metaclient_fake.storage import FileSystem, Region, Wal
 from metaclient_fake.storage.meta_index import MetaIndex
 from metaclient_fake.storage.stand_ins import Hosted
 
-__all__ = ["EntrySink", "RegionServer", "ServerState"]
+__all__ = ["RegionServer", "ServerState"]
 
 logger = logging.getLogger(__name__)
 
@@ -63,14 +61,6 @@ _TRANSITIONS: dict[ServerState, frozenset[ServerState]] = {
     ServerState.ABORTING: frozenset({ServerState.DEAD}),
     ServerState.DEAD: frozenset(),
 }
-
-
-class EntrySink(Protocol):
-    """Applies the log entries of other clusters (ReplicationSink)."""
-
-    def apply(self, entries: list[ShippedEntry]) -> None:
-        """Return when all entries are applied; after an error, some of them may be."""
-        ...
 
 
 class RegionServer:
@@ -114,6 +104,8 @@ class RegionServer:
         self.knows_replicate_to_replica = True
         #: The sources that ship this server's logs to other clusters; set before the server gets its first region.
         self.sources: SourceManager | None = None
+        #: Applies what other clusters ship; None if the server does not take it. Set before the first region is opened.
+        self.replication_sink: EntrySink | None = None
         self._make_handlers()
         self._make_parts(filesystem, peers)
         #: True when no partition, delay or full queue affects calls: the backend then calls the method directly.
@@ -128,8 +120,6 @@ class RegionServer:
         self.admin_handlers = Handlers(runtime, config.meta_handlers, config.call_queue_max, host)
         #: For batches from primaries and from other clusters (hbase.regionserver.replication.handler.count).
         self.replication_handlers = Handlers(runtime, config.replication.handlers, config.call_queue_max, host)
-        #: Applies what other clusters ship, with the same handlers; set before the server gets its first region.
-        self.peer_sink: PeerSink | None = None
 
     def _make_parts(self, filesystem: FileSystem, peers: Peers) -> None:
         runtime, config = self._runtime, self.config

@@ -1,11 +1,12 @@
 """``ReplicateWALEntry`` at the fake's front: the entries reach the server's sink, and errors have HBase's classes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from metaclient.errors import TableNotFound
 from metaclient.model import Cell, FamilyDescriptor, TableDescriptor
+from metaclient.replication_peers import SinkLoad
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.replication import ShippedEntry, WalKey, encode_replicate
 from metaclient_fake import FakeCluster
@@ -22,10 +23,13 @@ class RecordingSink:
         self.batches: list[list[ShippedEntry]] = []
         self.error: Exception | None = None
 
-    def apply(self, entries: list[ShippedEntry]) -> None:
+    def apply(self, entries: Sequence[ShippedEntry]) -> None:
         if self.error is not None:
             raise self.error
-        self.batches.append(entries)
+        self.batches.append(list(entries))
+
+    def load(self) -> SinkLoad:
+        return SinkLoad(edits_applied=len(self.batches))
 
 
 @pytest.fixture
