@@ -237,3 +237,24 @@ def test_settings_are_taken_by_hbases_names_and_in_urls() -> None:
         ClusterConfig().replace(peer_replication_behaviour="1.0")
     with pytest.raises(ConfigError, match="is k=v;k=v"):
         ClusterConfig().replace(peer_replication_base_config="nonsense")
+
+
+def test_a_change_between_the_start_of_a_server_and_its_registration_reaches_it(
+    runtime: SimRuntime, east: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The master refreshes its live servers, and this one is not among them yet."""
+    east.replication.add("p", WEST)
+    register = east.master.server_started
+
+    def disable_first(server: Any) -> None:
+        east.peer_replication.procedures.set_state("p", PeerState.DISABLED)
+        east.peer_replication.procedures.add("q", east.replication.get("p").config)
+        register(server)
+
+    monkeypatch.setattr(east.master, "server_started", disable_first)
+    manager = east.server_named(east.add_server()).sources
+    assert manager is not None
+    peer = manager.peer("p")
+    assert peer is not None
+    assert peer.state is PeerState.DISABLED
+    assert [queue.text for queue in manager.queues()] == ["p", "q"]
