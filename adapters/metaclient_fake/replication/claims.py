@@ -4,6 +4,9 @@ The end of a server's recovery: its regions are open again and its logs are in t
 has no queue any more, as many queues as there are live servers are given to servers in random order, one each. The
 target waits ``replication.sleep.before.failover`` x 1..2 and claims; another server may have been faster. A target that
 dies leaves the queue for the next round. Without any live server the procedure waits.
+
+DIVERGENCE from 3.0: a peer that was added after the death of a server, and before the master noticed it, gets no queue
+for that server's logs, as in 2.6.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from metaclient.model import ServerName
-from metaclient.replication_peers import PeerState
+from metaclient.replication_peers import Peer, PeerState
 from metaclient.runtime import SimRuntime
 from metaclient_fake.config.replication import PeerReplicationConfig
 from metaclient_fake.replication.queues import QueueId
@@ -364,6 +364,19 @@ def test_a_stopped_server_claims_and_takes_over_nothing(rig: Rig) -> None:
     second.manager.refresh_all()
     assert second.running() == []
     assert rig.queues.queues(first.name) == [QueueId("p", first.name)]
+
+
+def test_a_server_that_does_not_know_the_peer_yet_leaves_its_queue_to_others(rig: Rig) -> None:
+    """The peer is stored, and its refresh has not reached this server."""
+    server = rig.start("rs1")
+    queue = QueueId("p", ServerName("rs9", 16020, 9))
+    rig.store.add(Peer("p", PeerState.ENABLED, CONFIG))
+    rig.queues.add_wal(queue, "rs9.1")
+    server.manager.claim(queue)
+    assert rig.queues.all_queues() == [queue]
+    server.manager.refresh("p")
+    server.manager.claim(queue)
+    assert sorted(source.queue.text for source in server.running()) == ["p", f"p-{queue.server}"]
 
 
 def test_a_log_is_needed_until_the_last_queue_has_left_it(rig: Rig) -> None:
