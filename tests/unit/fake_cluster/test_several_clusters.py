@@ -263,6 +263,20 @@ def test_call_in_the_queue_of_a_server_ends_when_its_cluster_is_closed(east: Any
     assert west.runtime.now() < 5
 
 
+def test_call_in_progress_at_a_server_of_its_own_closed_cluster_is_told_of_the_close(make: Callable[..., Any]) -> None:
+    """Not that the server is unreachable, which a client would retry. Sleeps as short as this are not interrupted."""
+    world = make(config={"latency_s_min": 0.0, "latency_s_max": 0.0})
+    world.create(b"t")
+    place = world.place(b"t")
+    world.cluster.slow(place.server.host, 0.04)
+    task = world.runtime.start(lambda: world.get(b"t", b"r", place=place))
+    world.runtime.sleep(0.02)
+    assert not task.is_done
+    world.cluster.close()
+    with pytest.raises(ConnectionClosed):
+        task.result()
+
+
 def test_healed_network_of_a_closed_cluster_serves_no_direct_calls(make: Callable[..., Any]) -> None:
     """A direct call does not look whether the cluster is closed: it takes place only on a quiet network."""
     cluster = make(config={"latency_s_min": 0.0, "latency_s_max": 0.0}).cluster
