@@ -9,6 +9,7 @@ from metaclient.model import ServerName
 from metaclient.replication_peers import Peer, ReplicationStatus
 from metaclient.runtime import Runtime
 from metaclient_fake.cluster.identity import ZNODE_PARENT
+from metaclient_fake.cluster.serial_regions import SerialRegions
 from metaclient_fake.config.replication import PeerReplicationConfig, parse_base_config
 from metaclient_fake.coordination.znodes import Znodes
 from metaclient_fake.master.master import Master
@@ -65,6 +66,7 @@ class PeerReplication:
             queues=self.queues,
             pushed=self.pushed,
             base_config=parse_base_config(config.base_config),
+            serial=SerialRegions(master),
         )
         master.after_recovery = self._claims.run
 

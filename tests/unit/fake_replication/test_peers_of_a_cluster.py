@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from metaclient.errors import ConfigError, ConnectionClosed, RequestRefused
+from metaclient.model import FamilyDescriptor, TableDescriptor
 from metaclient.replication_peers import PeerState
 from metaclient.runtime import SimRuntime, ThreadRuntime
 from metaclient_fake.cluster import FakeCluster
@@ -258,3 +259,65 @@ def test_a_change_between_the_start_of_a_server_and_its_registration_reaches_it(
     assert peer is not None
     assert peer.state is PeerState.DISABLED
     assert [queue.text for queue in manager.queues()] == ["p", "q"]
+
+
+# -- serial peers --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tables(east: FakeCluster) -> list[str]:
+    """Two replicated tables of one region each, and one that is not replicated; return the encoded names."""
+    for name, scope in ((b"t", 1), (b"u", 1), (b"local", 0)):
+        east.create_table(TableDescriptor(name, (FamilyDescriptor(b"f", replication_scope=scope),)), [])
+    return [east.regions(name)[0] for name in (b"t", b"u", b"local")]
+
+
+def pushed(cluster: FakeCluster, tables: list[str]) -> list[bool]:
+    """Return for each region whether the peer has a pushed id for it."""
+    return [cluster.peer_replication.pushed.get(region, "p") >= 0 for region in tables]
+
+
+def test_a_new_serial_peer_does_not_wait_for_edits_before_it(east: FakeCluster, tables: list[str]) -> None:
+    opened = [east.master.live_server_of(east.node_named(region)) for region in tables]
+    east.replication.add("p", WEST, serial=True)
+    assert pushed(east, tables) == [True, True, False]
+    assert east.replication.get("p").state is PeerState.ENABLED
+    assert [east.master.live_server_of(east.node_named(region)) for region in tables] == opened
+    with east.connect() as connection:
+        connection.table("t").put(b"r", {b"f:q": b"v"})
+
+
+@pytest.mark.parametrize("change", ["remove", "flag", "table"])
+def test_pushed_ids_go_with_the_peer_its_flag_or_its_table(east: FakeCluster, tables: list[str], change: str) -> None:
+    east.replication.add("p", WEST, serial=True)
+    if change == "remove":
+        east.replication.remove("p")
+    elif change == "flag":
+        east.replication.update("p", serial=False)
+    else:
+        east.replication.update("p", exclude_tables=["t"])
+    assert pushed(east, tables) == ([False, True, False] if change == "table" else [False, False, False])
+
+
+def test_a_table_that_joins_a_serial_peer_does_not_wait_for_its_old_edits(east: FakeCluster, tables: list[str]) -> None:
+    east.replication.add("p", WEST, serial=True, tables=["t"])
+    assert pushed(east, tables) == [True, False, False]
+    before = east.peer_replication.pushed.get(tables[0], "p")
+    east.replication.update("p", tables=["t", "u", "local"])
+    assert pushed(east, tables) == [True, True, False]
+    assert east.peer_replication.pushed.get(tables[0], "p") == before
+
+
+def test_a_peer_that_becomes_serial_does_not_wait_for_edits_before_it(east: FakeCluster, tables: list[str]) -> None:
+    east.replication.add("p", WEST)
+    assert pushed(east, tables) == [False, False, False]
+    east.replication.update("p", serial=True)
+    assert pushed(east, tables) == [True, True, False]
+    assert east.replication.get("p").state is PeerState.ENABLED
+
+
+def test_a_disabled_table_counts_as_pushed_and_stays_closed(east: FakeCluster, tables: list[str]) -> None:
+    east.disable_table("t")
+    east.replication.add("p", WEST, serial=True)
+    assert pushed(east, tables) == [True, True, False]
+    assert east.node_named(tables[0]).state.value == "CLOSED"
