@@ -41,7 +41,6 @@ from metaclient.runtime import Task
 from metaclient_fake.network.call import Call, Station
 from metaclient_fake.network.handlers import ONCE, Handler, Handlers
 from metaclient_fake.network.network import party_of
-from metaclient_fake.replication_admin import FakeReplicationAdmin
 from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.server.scanners import ScannerHandle
@@ -272,14 +271,6 @@ class FakeBackend:
     def at_master(self, function: Callable[[], T], *, deadline: float) -> T:
         """Beyond the SPI, for the fronts: a call to the master."""
         return self._ask_master(function, deadline)
-
-    def run_procedure(self, procedure: Callable[[], object], *, deadline: float) -> None:
-        """Beyond the SPI: run a procedure of the master and wait for its end."""
-        self._procedure(procedure, deadline)
-
-    @property
-    def replication_admin(self) -> FakeReplicationAdmin:
-        return FakeReplicationAdmin(self, self.cluster.peer_replication)
 
     def _long_way(
         self,

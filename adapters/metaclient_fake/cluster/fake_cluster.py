@@ -46,7 +46,7 @@ from metaclient_fake.network.handlers import Handlers
 from metaclient_fake.network.network import CLIENT, Network
 from metaclient_fake.region_replication import Sink
 from metaclient_fake.region_replication.observation import observe
-from metaclient_fake.replication_admin import FakeReplicationAdmin, administration_of
+from metaclient_fake.replication_admin import PeerAdmin, administration_of
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.status import cluster_status
 from metaclient_fake.storage import FileSystem
@@ -70,6 +70,7 @@ _PARTS = (
     "servers_by_host",
     "peers",
     "peer_replication",
+    "replication_admin",
     "_chores",
     "_housekeeping",
     "_names",
@@ -100,8 +101,6 @@ class FakeCluster:
     __slots__ = ("__dict__", "__weakref__", "_front")  # _front is the only attribute that the handle has for itself
 
     _is_closed = True  # until all parts are there
-    #: The replication peers of this cluster; None if it has no administration of peers.
-    replication_admin: ReplicationAdmin | None = None
 
     def __init__(
         self,
@@ -214,6 +213,8 @@ class FakeCluster:
         self._shipping = Shipping(self.inside, config.peer_replication)
         self.peer_replication.make_sources = self._shipping.make_sources
         self.filesystem.needed_wals = self.peer_replication.cleaner.needed
+        #: The replication peers as the master changes them, without a call; None if the cluster cannot have peers.
+        self.replication_admin: ReplicationAdmin | None = PeerAdmin(self.peer_replication)
         self._servers = Servers(
             by_host,
             runtime=runtime,
@@ -531,14 +532,9 @@ class FakeCluster:
         return cluster_status(self, znodes=znodes)
 
     @property
-    def replication_admin(self) -> FakeReplicationAdmin:
-        """The calls that change and list the replication peers, each with a deadline of the runtime's clock."""
-        return self.backend().replication_admin
-
-    @property
     def replication(self) -> PeerAdministration:
         """The peers to which this cluster replicates: add, remove, enable, disable, update, list, get, status."""
-        return administration_of(self.replication_admin, self.runtime)
+        return administration_of(self.backend().replication_admin, self.runtime)
 
     # -- names -------------------------------------------------------------------------------------------------
 

@@ -66,9 +66,6 @@ _TRANSITIONS: dict[ServerState, frozenset[ServerState]] = {
 class RegionServer:
     """One incarnation. Maps are changed entry by entry (atomic); ``_lock`` guards opening, closing and late calls."""
 
-    #: For ReplicateWALEntry; None if this server does not take entries of other clusters.
-    replication_sink: EntrySink | None = None
-
     def __init__(
         self,
         name: ServerName,
