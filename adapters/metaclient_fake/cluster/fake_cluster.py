@@ -508,12 +508,12 @@ class FakeCluster:
         """Add rows (row -> column -> value) as store files, without memstore and log; return the number of rows."""
         return self._regions.bulk_load(table, rows)
 
-    def wait_until_replicated(self, timeout_s: float = 10.0) -> None:
+    def wait_until_replicated(self, timeout: float = 10.0) -> None:
         """Return when every secondary has all that was written before; DeadlineExceeded names the others.
 
         A primary with failed replicas, or with edits that are not replicated, is flushed at most once per second.
         """
-        self._replication.wait(timeout_s)
+        self._replication.wait(timeout)
 
     def sink_of(self, primary: RegionNode) -> Sink | None:
         """Return the sink of a primary; None if it is on no live server or does not push."""

@@ -45,12 +45,12 @@ class Replication:
         self._servers_by_host = servers_by_host
         self._flush_primary_of = flush_primary_of
 
-    def wait(self, timeout_s: float) -> None:
+    def wait(self, timeout: float) -> None:
         """Return when every secondary has all that was written before; DeadlineExceeded names the others.
 
         A primary with failed replicas, or with edits that are not replicated, is flushed at most once per second.
         """
-        deadline = self._runtime.now() + timeout_s
+        deadline = self._runtime.now() + timeout
         wanted: dict[Sink, int] = {}
         asked: dict[Sink, float] = {}
         while True:
@@ -60,9 +60,9 @@ class Replication:
             if self._runtime.now() >= deadline:
                 shown = ", ".join(behind[:5]) + (", ..." if len(behind) > 5 else "")
                 raise DeadlineExceeded(
-                    f"not up to date after {timeout_s:g} s: {counted(len(behind), 'replica')}: {shown}"
+                    f"not up to date after {timeout:g} s: {counted(len(behind), 'replica')}: {shown}"
                 )
-            self._runtime.sleep(min(_REPLICATED_PAUSE_S, timeout_s))
+            self._runtime.sleep(min(_REPLICATED_PAUSE_S, timeout))
 
     def _behind(self, wanted: dict[Sink, int], asked: dict[Sink, float]) -> list[str]:
         """Return the secondaries that lack edits; ``wanted`` keeps the position that each primary had at the start."""
