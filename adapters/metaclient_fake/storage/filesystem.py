@@ -42,12 +42,15 @@ def row_order(table: bytes) -> RowOrder:
 class RegionDirectory:
     """The files of one region, by family, oldest first; the owner swaps a family's tuple as a whole."""
 
-    __slots__ = ("_archive", "_files", "complete_as_of", "info", "region", "sequence_id")
+    __slots__ = ("_archive", "_files", "complete_as_of", "info", "marker_sequence_id", "region", "sequence_id")
 
     def __init__(self, info: RegionInfo, region: str, archive: list[Archived]) -> None:
         self.info = info
         self.region = region  # the primary's encoded name
-        self.sequence_id = 0  # the seq-id file
+        self.sequence_id = 1  # the seq-id file; HBase's new regions open with 2
+        #: The highest sequence id of a logged marker. For primaries only: a secondary waits for the entries after its
+        #: files, and for it the markers are among them.
+        self.marker_sequence_id = -1
         #: The files have everything that was acknowledged before this instant of the runtime's clock; None when that is
         #: not known. Set by the primary after the files are listed here, read by secondaries before they list them.
         self.complete_as_of: float | None = None

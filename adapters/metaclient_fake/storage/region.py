@@ -113,6 +113,7 @@ class Region:
             on_commit=on_commit,
             time_ms=self.time_ms,
             scopes=replication_scopes(descriptor),
+            on_marker=self._marked if config.counts_markers_on_recovery else None,
         )
         # HBase keeps the stores in the order of the families' bytes; results follow it.
         families = sorted(descriptor.families, key=lambda family: family.name)
@@ -165,7 +166,8 @@ class Region:
     def _initialise(self, recovered: Sequence[WalEntry]) -> None:
         newest = max([store.file_sequence_id for store in self.stores], default=-1)
         newest = max(newest, self._replay_recovered(recovered))
-        next_id = max(newest, self._directory.sequence_id) + 1
+        marked = self._directory.marker_sequence_id if self.is_primary else -1
+        next_id = max(newest, self._directory.sequence_id, marked) + 1
         self.log.mvcc.advance_to(next_id)
         self.open_seqnum = next_id
         self._follower.opened(next_id, newest)
@@ -179,11 +181,20 @@ class Region:
         self.log.mark(self._event(MarkerKind.REGION_OPEN, self.open_seqnum))
 
     def _replay_recovered(self, recovered: Sequence[WalEntry]) -> int:
-        """Apply the entries that no file has (per family, as HBase does); return the highest sequence id."""
+        """Apply the entries that no file has (per family, as HBase does); return the highest sequence id.
+
+        Markers count by :meth:`_marked`. HBase does not write them to the recovered edits, except for those of bulk
+        loads (RecoveredEditsOutputSink.keepRegionEvent), so it gives their ids again.
+        """
         covered = {store.name: store.file_sequence_id for store in self.stores}
         for entry in sorted(recovered, key=lambda entry: entry.sequence_id):
             self.apply_replayed(entry, covered)
-        return max([entry.sequence_id for entry in recovered], default=-1)
+        kept = [one for one in recovered if one.marker is None or one.marker.kind is MarkerKind.BULK_LOAD]
+        return max([entry.sequence_id for entry in kept], default=-1)
+
+    def _marked(self, sequence_id: int) -> None:
+        """Store the id of a marker beside the region's files, because its log may be archived before a crash."""
+        self._directory.marker_sequence_id = max(self._directory.marker_sequence_id, sequence_id)
 
     def _event(self, kind: MarkerKind, sequence_id: int) -> Marker:
         """Return a marker that lists all families and files."""

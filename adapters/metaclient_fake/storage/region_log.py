@@ -45,11 +45,13 @@ class RegionLog:
         on_commit: CommitHook | None,
         time_ms: Callable[[], int],
         scopes: Scopes = (),
+        on_marker: Callable[[int], None] | None = None,
     ) -> None:
         self.region = region
         self.mvcc = Mvcc()
         self.wal = wal
         self.on_commit = on_commit
+        self._on_marker = on_marker
         self.table = table
         self.scopes = scopes
         if wal is not None:
@@ -85,6 +87,8 @@ class RegionLog:
         entry = WalEntry(self.region, self.table, sequence_id, now_ms, (), marker, scopes=self.scopes)
         try:
             if self.wal is not None and is_logged:
+                if self._on_marker is not None:  # before the append: a crash in between only leaves a gap
+                    self._on_marker(sequence_id)
                 self.wal.append(entry)
         finally:
             self.mvcc.complete(sequence_id, None if hook is None else partial(hook, entry, sequence_id, 0))
