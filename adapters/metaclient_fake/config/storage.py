@@ -21,7 +21,7 @@ class StorageConfig:
     #: Refuse SKIP_WAL writes to families that are replicated, as HBase 3.0 does (HBASE-21365). False: such writes are
     #: accepted and never replicated, as in 2.6.
     refuses_skip_wal_of_replicated: bool = True
-    #: Never give the sequence id of a region's marker again after a crash. False, as in HBase up to 3.0.0-beta-1
+    #: Never give the sequence id of a region's marker again after a crash. False, as in HBase 2.6.1 and 3.0.0-alpha-4
     #: (HBASE-29499, open): the ids of flush and open markers are given again, which can block a serial peer for ever.
     counts_markers_on_recovery: bool = True
 
