@@ -183,13 +183,13 @@ class Region:
     def _replay_recovered(self, recovered: Sequence[WalEntry]) -> int:
         """Apply the entries that no file has (per family, as HBase does); return the highest sequence id.
 
-        Markers count by :meth:`_marked`. HBase does not write them to the recovered edits, except for those of bulk
-        loads (RecoveredEditsOutputSink.keepRegionEvent), so it gives their ids again.
+        Markers count by :meth:`_marked`. HBase does not write them to the recovered edits, except for those of
+        compactions (AbstractRecoveredEditsOutputSink.keepRegionEvent), so it gives their ids again.
         """
         covered = {store.name: store.file_sequence_id for store in self.stores}
         for entry in sorted(recovered, key=lambda entry: entry.sequence_id):
             self.apply_replayed(entry, covered)
-        kept = [one for one in recovered if one.marker is None or one.marker.kind is MarkerKind.BULK_LOAD]
+        kept = [one for one in recovered if one.marker is None or one.marker.kind is MarkerKind.COMPACTION]
         return max([entry.sequence_id for entry in kept], default=-1)
 
     def _marked(self, sequence_id: int) -> None:
