@@ -10,7 +10,7 @@ from click.testing import Result
 import metaclient
 from metaclient import Connection, PeerConfig, PeerState, Replication, ReplicationStatus, SinkLoad, SourceLoad
 from metaclient.cli import main
-from metaclient.errors import Disposition, RequestRefused, Unsupported
+from metaclient.errors import BackendFault, Disposition, MetaClientError, RequestRefused, Unsupported
 from metaclient.replication import _changed
 from metaclient_fake import FakeCluster
 from tests.command_runner import command_runner
@@ -93,7 +93,24 @@ def test_refusals_of_procedures_have_hbases_text_and_are_not_retried(
         assert str(raised.value).endswith(text)
         assert raised.value.disposition is Disposition.FATAL
         assert not raised.value.may_have_applied
-    assert admin.calls == ["add", "add", "DISABLED", "remove"]
+    assert [call for call in admin.calls if call != "get"] == ["add", "add", "DISABLED", "remove"]
+
+
+@pytest.mark.parametrize("read", ["list", "get", "status"])
+def test_a_read_is_repeated_after_a_failure_and_a_change_is_not(
+    cluster: FakeCluster, admin: MemoryAdmin, read: str
+) -> None:
+    with cluster.connect(pause_s=0.001) as connection:
+        replication = connection.replication
+        replication.add("west", KEY)
+        admin.error = BackendFault("the answer was lost", may_have_applied=True)
+        assert getattr(replication, read)(*["west"][: read == "get"]) is not None
+        assert admin.calls == ["add", read, read]
+        admin.error = BackendFault("the answer was lost", may_have_applied=True)
+        with pytest.raises(MetaClientError, match="the answer was lost") as raised:
+            replication.disable("west")
+        assert raised.value.may_have_applied
+        assert admin.calls[3:] == ["DISABLED"]
 
 
 def test_an_update_keeps_what_it_does_not_name(replication: Replication) -> None:
@@ -162,7 +179,7 @@ def test_an_unknown_change_is_named(admin: MemoryAdmin) -> None:
     replication.add("p", KEY)
     with pytest.raises(TypeError, match="'table': known are"):
         replication.update("p", table=["t"])
-    assert admin.calls == ["add"]
+    assert admin.calls == ["add", "get"]
 
 
 def test_a_backend_without_peers_names_one_that_has_them() -> None:

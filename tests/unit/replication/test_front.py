@@ -1,6 +1,6 @@
 """``ReplicateWALEntry`` at the fake's front: the entries reach the server's sink, and errors have HBase's classes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -22,8 +22,10 @@ class RecordingSink:
     def __init__(self) -> None:
         self.batches: list[list[ShippedEntry]] = []
         self.error: Exception | None = None
+        self.on_apply: Callable[[], None] = lambda: None
 
     def apply(self, entries: Sequence[ShippedEntry]) -> None:
+        self.on_apply()
         if self.error is not None:
             raise self.error
         self.batches.append(list(entries))
@@ -60,6 +62,16 @@ def test_entries_reach_the_sink_in_order_and_the_answer_is_empty(cluster: FakeCl
 
     assert (answer.exception, answer.param) == (None, b"")
     assert sink.batches == [[ENTRY, ENTRY._replace(cells=())]]
+
+
+def test_entries_leave_the_handlers_for_clients_free(cluster: FakeCluster, sink: RecordingSink) -> None:
+    """The sink writes through a client: with the last handler taken by the entries, the write would wait for ever."""
+    server, free = cluster.servers_by_host["rs1"], []
+    sink.on_apply = lambda: free.append(len(server.handlers.free))
+
+    assert _ship(cluster, *encode_replicate([ENTRY])).exception is None
+
+    assert free == [server.config.handlers]
 
 
 def test_missing_cells_are_an_error_that_sources_retry_and_nothing_is_applied(

@@ -108,6 +108,17 @@ def test_fields_of_a_key_in_another_order_are_found() -> None:
             assert entry.key.nonce == ((0, 3) if "nonce" in order else None)
 
 
+def test_a_table_that_is_named_twice_does_not_change_later_keys() -> None:
+    """The last of two values counts; the bytes before it must not be remembered as those of that table."""
+    begin = f"0a20{b'twice'.ljust(32, b'0').hex()} 120174 1804 2005"
+    tables = []
+    for fields in (f"{begin} 120175", begin):
+        key = bytes.fromhex(fields)
+        (entry,) = decode_replicate(bytes([0x0A, len(key) + 2, 0x0A, len(key)]) + key, b"")
+        tables.append(entry.key.table)
+    assert tables == [b"u", b"t"]
+
+
 def test_tags_after_a_value_do_not_shift_the_next_cell() -> None:
     param, block = encode_replicate([_shipped(1, (b"r", Cell(b"cf:q", 7, b"v")), (b"s", Cell(b"cf:q", 7, b"w")))])
     first = encode_cells(b"r", [Cell(b"cf:q", 7, b"v")])
