@@ -108,15 +108,15 @@ def test_fields_of_a_key_in_another_order_are_found() -> None:
             assert entry.key.nonce == ((0, 3) if "nonce" in order else None)
 
 
-def test_a_table_that_is_named_twice_does_not_change_later_keys() -> None:
-    """The last of two values counts; the bytes before it must not be remembered as those of that table."""
+def test_a_field_that_comes_twice_does_not_change_later_keys() -> None:
+    """The bytes after the second write time are empty, as in a key without scopes: they must not stand for this one."""
     begin = f"0a20{b'twice'.ljust(32, b'0').hex()} 120174 1804 2005"
-    tables = []
-    for fields in (f"{begin} 120175", begin):
+    scopes = []
+    for fields in (f"{begin} 32060a0263661001 2006", begin, begin):
         key = bytes.fromhex(fields)
         (entry,) = decode_replicate(bytes([0x0A, len(key) + 2, 0x0A, len(key)]) + key, b"")
-        tables.append(entry.key.table)
-    assert tables == [b"u", b"t"]
+        scopes.append((entry.key.write_time_ms, entry.key.scopes))
+    assert scopes == [(6, ((b"cf", 1),)), (5, ()), (5, ())]
 
 
 def test_tags_after_a_value_do_not_shift_the_next_cell() -> None:
