@@ -18,6 +18,7 @@ import pytest
 from metaclient.config import Config
 from metaclient_fake.config.cluster import ClusterConfig
 from metaclient_fake.config.region_replication import ReplicationConfig
+from metaclient_fake.config.replication import PeerReplicationConfig
 from metaclient_fake.config.storage import StorageConfig
 from metaclient_fake.front.serving import FrontLimits
 from metaclient_native.url import NativeUrl
@@ -30,6 +31,7 @@ CONFIGURATIONS: list[tuple[type, set[str], str]] = [
     (Config, {"config", "_config"}, "metaclient"),
     (ClusterConfig, {"config", "_config", "settings"}, "adapters/metaclient_fake"),
     (ReplicationConfig, {"config", "_config", "replication"}, "adapters/metaclient_fake"),
+    (PeerReplicationConfig, {"config", "_config"}, "adapters/metaclient_fake"),
     (StorageConfig, {"config", "_config", "storage"}, "adapters/metaclient_fake"),
     (FrontLimits, {"limits", "_limits"}, "adapters/metaclient_fake"),
     (ThriftUrl, {"url", "_url", "parsed"}, "adapters/metaclient_thrift"),

@@ -208,7 +208,7 @@ def test_recovered_queue_that_was_stopped_is_not_finished(rig: ShippingRig) -> N
 
 def test_three_peers_hold_at_most_the_quota_and_all_of_it_arrives(runtime: SimRuntime) -> None:
     """TestGlobalReplicationThrottler: 3 peers, a tiny quota, 50 rows."""
-    rig = ShippingRig(runtime, buffer_bytes_max=5000, batch_bytes=2000)
+    rig = ShippingRig(runtime, buffer_bytes_max=5000)
     rig.peer.always = rig.peer.takes(0.5)
     sources = [rig.source() for _ in range(3)]
     rig.put(50, size=500)
@@ -639,6 +639,22 @@ def test_blocked_entry_is_read_again_after_a_stop(rig: ShippingRig) -> None:
     rig.source({wal: position})
     rig.run_for(5.0)
     assert rig.peer.numbers == [1, 2, 3, 4]
+
+
+def test_blocked_last_entry_of_a_rolled_log_is_not_skipped(rig: ShippingRig) -> None:
+    """The file is closed and read to its end, but its last entry is not shipped yet."""
+    rig.change(serial=True)
+    rig.blocked = {2}
+    rig.put(2)
+    source = rig.source()
+    rig.roll(source)
+    rig.put()
+    rig.run_for(5.0)
+    assert rig.peer.numbers == [1]
+    assert [is_end for _, _, _, is_end in rig.stored] == [False]
+    rig.blocked = set()
+    rig.run_for(10.0)
+    assert rig.peer.numbers == [1, 2, 3]
 
 
 # -- status ----------------------------------------------------------------------------------------------------
