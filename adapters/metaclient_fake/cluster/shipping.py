@@ -77,9 +77,9 @@ class SinkClient:
         )
 
     def close(self) -> None:
-        with self._lock:
-            if self._connection is not None:
-                self._connection.close()
+        """Close the connection, if one was made. The server has ended, so that no write makes one any more."""
+        if self._connection is not None:
+            self._connection.close()
 
 
 class Shipping:
