@@ -280,11 +280,10 @@ def test_processes_that_were_left_stay(tmp_path: Path) -> None:
     starter = subprocess.Popen([sys.executable, "-c", STARTER, str(tmp_path), "leave"], stdout=subprocess.PIPE)
     assert starter.stdout is not None
     with starter.stdout:
-        starter.stdout.readline()
+        assert starter.stdout.readline() == b"started\n"  # leave() has waited for the end of the watch
     assert wait_for(1, tmp_path)
     starter.kill()
     starter.wait(PATIENCE_S)
-    ThreadRuntime().sleep(0.3)
     assert list(running(marker(tmp_path))) == ["rs1"]
     assert kill_all(marker(tmp_path)) == ["rs1"]
 
