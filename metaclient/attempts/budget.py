@@ -53,8 +53,9 @@ class HedgeBudget:
             self._calls = self._extra + self._burst * BALANCE_BURSTS
 
     def is_low(self) -> bool:
-        """Return True if the remaining hedges should be kept for reads that wait much longer than usual."""
-        return self._extra >= self._burst and self._calls - self._extra < self._burst * RESERVE_BURSTS
+        """Return True if the remaining hedges should be kept for reads whose server has stopped answering."""
+        kept = self._burst / 2 if self._extra < self._burst else self._burst * RESERVE_BURSTS
+        return max(self._burst, self._calls) - self._extra < kept
 
     def allows(self, calls: int = 1, *, debt: int = 0) -> bool:
         """Return True if that many extra calls could be made now, without more than this debt."""

@@ -15,6 +15,9 @@ __all__ = ["HedgeDelay", "LatencyWindow"]
 WINDOW = 128
 #: The quantile is computed again after this many new samples: sorting at each read would cost more than the read.
 REFRESH = 16
+#: A sample counts at most as this many delays. A pause of a server delays every read in flight, which can be more than
+#: one in twenty of the window; the delay must not become as long as the pause.
+GROWTH = 2
 
 
 class LatencyWindow:
@@ -79,6 +82,10 @@ class HedgeDelay:
     @property
     def is_adaptive(self) -> bool:
         return self._adaptive
+
+    def add(self, latency_s: float) -> None:
+        """Record how long a read waited for its first replica; the delay grows at most by GROWTH at a time."""
+        self.window.add(min(latency_s, GROWTH * self.delay_s()))
 
     def delay_s(self) -> float:
         if not self._adaptive or len(self.window) < self._samples_min:

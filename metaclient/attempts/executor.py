@@ -28,11 +28,11 @@ where a leg makes one call per server).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from metaclient.attempts.plan import Leg
+from metaclient.attempts.plan import Leg, postponed
 from metaclient.backend import Answer, Capabilities
 from metaclient.errors import (
     CallTimeout,
@@ -281,8 +281,8 @@ class Executor:
         """Carry out a plan whose legs call ``function(place, *args, deadline)``; see the module's docstring.
 
         ``reorder`` may change the remaining legs after a failure. ``watch`` is called with each outrun call and its
-        start time, and returns True if the call shall continue. After a refused hedge, the budget is asked again
-        ``ask_again_s`` later.
+        start time, and returns True if the call shall continue. After a refused hedge, permission is requested again
+        after 1, 2, 4 and 8 delays and so on, at least every ``ask_again_s``; never if that is infinite.
         """
         contest: _FirstAnswer[P, T] = _FirstAnswer(
             self._runtime,
@@ -413,7 +413,7 @@ class _Race(Generic[L, C]):
             is_hedge = leg.is_hedge and not by_failure
             calls = self._contest.calls_of(leg, is_hedge=is_hedge)
             if calls and is_hedge and not self._contest.allow_hedge(len(calls)):
-                self._waiting[0] = replace(leg, after_s=now - begun + self._ask_again_s)
+                self._waiting = postponed(self._waiting, now - begun, wait_s_max=self._ask_again_s)
                 return
             self._waiting.pop(0)
             for call in calls:

@@ -50,6 +50,7 @@ class _Server:
 
     __slots__ = (
         "acquitted_at",
+        "answered_at",
         "calls",
         "compared_at",
         "fast_calls",
@@ -65,6 +66,7 @@ class _Server:
         self.fast_calls = 0  # in a row
         self.fast_calls_needed = FAST_CALLS
         self.acquitted_at = -RELAPSE_S
+        self.answered_at = -FRESH_S
         self.last_call = 0.0
         self.compared_at = -PROBE_S
         self.probe_at = 0.0
@@ -88,22 +90,27 @@ class ServerLatencies:
     False
     """
 
-    __slots__ = ("_servers", "_slow")
+    __slots__ = ("_servers", "slow")
 
     def __init__(self) -> None:
         self._servers: dict[Hashable, _Server] = {}
-        self._slow: dict[Hashable, _Server] = {}
+        self.slow: dict[Hashable, _Server] = {}
 
     def __bool__(self) -> bool:
         """Return True if any server is slow; usually False, which saves further checks."""
-        return bool(self._slow)
+        return bool(self.slow)
 
     def is_slow(self, server: Hashable) -> bool:
-        return server in self._slow
+        return server in self.slow
 
     def is_known(self, kind: str, servers: Iterable[Hashable], now: float) -> bool:
         """Return True if one of the servers has recent calls of this kind to compare with."""
         return self._quartile_s(kind, servers, now) is not None
+
+    def has_answered_since(self, server: Hashable, instant: float) -> bool:
+        """Return True if the server has answered a call after this instant: it is at work."""
+        found = self._servers.get(server)
+        return found is not None and found.answered_at > instant
 
     def add(
         self,
@@ -114,6 +121,7 @@ class ServerLatencies:
         now: float,
         rivals: Iterable[Hashable] = (),
         delay_s: float = 0.0,
+        is_answer: bool = True,
     ) -> bool:
         """Record a call; return True if the server became slow or has recovered.
 
@@ -121,6 +129,8 @@ class ServerLatencies:
         """
         found = self._servers.get(server) or self._insert(server)
         found.last_call = now
+        if is_answer and latency_s < OUTRUN:
+            found.answered_at = now
         calls = found.calls.get(kind)
         if calls is None:
             calls = found.calls[kind] = deque(maxlen=WINDOW)
@@ -141,7 +151,7 @@ class ServerLatencies:
         """Record a call of unknown latency that took at least this long; a bound below the usual latency is ignored."""
         quartile_s = self._quartile_s(kind, (server,), now)
         if not self.is_slow(server) and at_least_s > (delay_s if quartile_s is None else quartile_s):
-            self.add(server, kind, at_least_s, now=now, delay_s=OUTRUN)
+            self.add(server, kind, at_least_s, now=now, delay_s=OUTRUN, is_answer=False)
 
     def take_comparison(self, server: Hashable, now: float) -> bool:
         """Return True if a call of this server shall be hedged to measure how fast the replicas are."""
@@ -153,20 +163,20 @@ class ServerLatencies:
 
     def is_probe_due(self, server: Hashable, now: float) -> bool:
         """Return True if the next read shall call the server first although it is slow."""
-        found = self._slow.get(server)
+        found = self.slow.get(server)
         if found is not None and now - found.last_call > VERDICT_S:
             self._acquit(server, found, now)
         return found is not None and now >= found.probe_at
 
     def is_probe_overdue(self, server: Hashable, now: float, *, can_borrow: bool) -> bool:
         """Return True if a probe shall start without budget: the last call was fast, or the wait has been too long."""
-        found = self._slow.get(server)
+        found = self.slow.get(server)
         wait_s = OVERDUE_S if can_borrow else NEGLECTED_S
         return found is not None and (found.fast_calls > 0 or now - found.last_call >= wait_s)
 
     def begin_probe(self, server: Hashable, *, now: float, chance: float) -> None:
         """Record that a probe starts; ``chance``, a draw from [0, 1), decides when the next one is due."""
-        found = self._slow.get(server)
+        found = self.slow.get(server)
         if found is not None:
             found.probe_at = now + PROBE_S * (0.5 + chance)
 
@@ -187,12 +197,12 @@ class ServerLatencies:
         is_relapse = now - found.acquitted_at < RELAPSE_S
         found.fast_calls_needed = min(2 * found.fast_calls_needed, FAST_CALLS_MAX) if is_relapse else FAST_CALLS
         found.is_slow, found.fast_calls, found.probe_at = True, 0, now + PROBE_S
-        self._slow[server] = found
+        self.slow[server] = found
 
     def _acquit(self, server: Hashable, found: _Server, now: float) -> None:
         found.is_slow, found.acquitted_at = False, now
         found.calls = {}
-        self._slow.pop(server, None)
+        self.slow.pop(server, None)
 
     def _quartile_s(self, kind: str, servers: Iterable[Hashable], now: float) -> float | None:
         """Return the third quartile of the fastest of the servers, or of all together; None if they have few calls."""
@@ -204,7 +214,7 @@ class ServerLatencies:
         while len(self._servers) >= SERVERS_MAX:
             oldest = next(iter(self._servers), None)
             self._servers.pop(oldest, None)
-            self._slow.pop(oldest, None)
+            self.slow.pop(oldest, None)
         return self._servers.setdefault(server, _Server())
 
 

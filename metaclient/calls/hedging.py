@@ -38,7 +38,7 @@ from metaclient.model import RegionLocation, RegionLocations, ServerName
 from metaclient.runtime import Pending, Runtime
 from metaclient.telemetry import Telemetry
 
-__all__ = ["STALLED_S", "HedgePermit", "Hedging"]
+__all__ = ["ASK_AGAIN_S", "HedgePermit", "Hedging"]
 
 P = TypeVar("P")
 T = TypeVar("T")
@@ -49,6 +49,8 @@ SILENT_S = 0.05
 SILENT_DELAYS = 5
 #: After this time, and twice as many delays, a read whose hedge was refused may call another replica without budget.
 STALLED_S = 0.25
+#: A refused read asks again after 1, 2, 4 delays and so on, at least this often: five times per STALLED_S.
+ASK_AGAIN_S = 0.05
 
 
 class Hedging:
@@ -147,10 +149,10 @@ class Hedging:
                 deadline=deadline,
                 observer=_Observer(self, kind, self._locator, places),
                 accept=accept,
-                allow_hedge=HedgePermit(self, kind, places[:1]),
+                allow_hedge=HedgePermit(self, kind, places[:1], since=sent),
                 discard=discard,
                 watch=partial(self.is_witness, kind),
-                ask_again_s=STALLED_S,
+                ask_again_s=ASK_AGAIN_S,
             )
         except MetaClientError as error:
             if unplaced is None or error.ends_connection:
@@ -219,8 +221,6 @@ class Hedging:
         timeout_s = self._read_timeout_s if timeout_s is None else timeout_s
         delay = self._delays[kind]
         delay_s = delay.delay_s() if delay_s is None else delay_s
-        if delay.is_adaptive and self.budget.is_low():
-            delay_s *= 2  # hedges of ordinary reads would use up the hedges that reads need during a pause of a server
         legs = make(places, delay_s=delay_s, timeout_s=timeout_s)
         return [Leg(leg.place, max(0.0, leg.after_s - spent_s), leg.timeout_s, leg.is_hedge) for leg in legs]
 
@@ -229,7 +229,7 @@ class Hedging:
     @property
     def has_avoided(self) -> bool:
         """Return True if any server may be silent or slow; usually False, which saves further checks."""
-        return bool(self._silent) or bool(self.slow)
+        return bool(self._silent.witnesses or self.slow.servers)
 
     def is_avoided(self, kind: str, place: RegionLocation) -> bool:
         """Return True if reads should try another replica before this server."""
@@ -237,7 +237,7 @@ class Hedging:
 
     def _is_silent(self, kind: str, place: RegionLocation) -> bool:
         normal_s = max(SILENT_S, SILENT_DELAYS * self._delays[kind].delay_s())
-        return self._silent.waiting_s(place.server, self._now()) >= normal_s
+        return self._silent.is_silent(place.server, self._now(), normal_s)
 
     def answered(self, server: ServerName) -> None:
         """Record that the server answered: it is not silent."""
@@ -258,6 +258,15 @@ class Hedging:
             return False
         self._count_hedges(calls)
         return True
+
+    def can_wait(self, kind: str, places: Sequence[RegionLocation], since: float) -> bool:
+        """Return True if a read shall wait another delay, because the budget is low and its servers are at work.
+
+        Hedges of ordinary reads would use up the hedges that reads need when a server pauses. A server that has
+        answered another read since ``since`` does not pause. A delay that the user gave is not lengthened.
+        """
+        is_low = self._delays[kind].is_adaptive and self.budget.is_low()
+        return is_low and self.slow.have_answered_since(places, since)
 
     def turn_away(self, kind: str, places: Sequence[RegionLocation], calls: int) -> bool:
         """Return True if a read that waits for these locations may call another one, whatever the hedge budget is.
@@ -286,6 +295,7 @@ class Hedging:
 class _Stage(enum.Enum):
     """How far one read has used its permission to hedge."""
 
+    FIRST = "first"  # the read has not asked yet
     WITHIN_BUDGET = "within budget"
     REFUSED = "refused"  # one more hedge may be started if a server has stopped answering
     USED_UP = "used up"
@@ -294,19 +304,28 @@ class _Stage(enum.Enum):
 class HedgePermit:
     """Decides whether one read may start another hedge.
 
-    Hedges are started while the budget allows. After the first refusal, only a server that has stopped answering may
-    trigger one more. ``places`` are the locations that were called first.
+    1. The first request is refused if the read can wait another delay (:meth:`Hedging.can_wait`).
+    2. Hedges are started while the budget allows.
+    3. After the first refusal by the budget, only a server that has stopped answering may trigger one more. A read that
+       has waited long does not take the hedges of the reads after it: many reads would become slow instead of one.
+
+    ``places`` are the locations that were called first, at the instant ``since``.
     """
 
-    __slots__ = ("_hedging", "_kind", "_places", "_stage")
+    __slots__ = ("_hedging", "_kind", "_places", "_since", "_stage")
 
-    def __init__(self, hedging: Hedging, kind: str, places: Sequence[RegionLocation]) -> None:
+    def __init__(self, hedging: Hedging, kind: str, places: Sequence[RegionLocation], *, since: float) -> None:
         self._hedging = hedging
         self._kind = kind
         self._places = places
-        self._stage = _Stage.WITHIN_BUDGET
+        self._since = since
+        self._stage = _Stage.FIRST
 
     def __call__(self, calls: int) -> bool:
+        if self._stage is _Stage.FIRST:
+            self._stage = _Stage.WITHIN_BUDGET
+            if self._hedging.can_wait(self._kind, self._places, self._since):
+                return False
         if self._stage is _Stage.WITHIN_BUDGET:
             if self._hedging.allow_hedge(calls):
                 return True

@@ -14,7 +14,7 @@ from metaclient.attempts import Leg, ReadGuard, explained, told
 from metaclient.attempts.executor import RaceCall
 from metaclient.backend import Action, Outcome
 from metaclient.calls.answers import expect, wrong
-from metaclient.calls.hedging import STALLED_S, HedgePermit
+from metaclient.calls.hedging import ASK_AGAIN_S, HedgePermit
 from metaclient.calls.operations import Operation, Operations, Placed
 from metaclient.calls.staleness import StalenessLimit, refusal_of
 from metaclient.errors import (
@@ -195,9 +195,9 @@ class _Multi:
             self._run_here(self._first_groups[0])
             return
         places = [place for group in self._first_groups for place in group.places if place is not None]
-        self.allow_hedge = HedgePermit(self._hedging, "rows", places)
+        self.allow_hedge = HedgePermit(self._hedging, "rows", places, since=now())
         legs = self._hedging.legs((self.replica_id, *order), "rows", spent_s=now() - begun, timeout_s=timeout_s)
-        operations.executor.run_contest(legs, self, deadline=self._deadline, ask_again_s=STALLED_S)
+        operations.executor.run_contest(legs, self, deadline=self._deadline, ask_again_s=ASK_AGAIN_S)
 
     @property
     def is_over(self) -> bool:

@@ -189,14 +189,17 @@ class Operations:
             return self._get_again(table, get, place, told(raised), begun)
         self._on_success()
         if place is not None:
-            if self._slow and self._slow.contains(place.server):
+            if self.hedging.has_avoided:
                 self._learn_from_strong(place, self._now() - begun)
             if place.is_hint:  # saves a call
                 self.locator.confirm(place)
         return answer, place
 
     def _learn_from_strong(self, place: RegionLocation, latency_s: float) -> None:
-        """Record a STRONG read at a slow server, which may have recovered."""
+        """Record a STRONG read: its server is not silent, and if it is slow, it may have recovered."""
+        self.hedging.answered(place.server)
+        if not self._slow.contains(place.server):
+            return
         entry = self.locator.cache.cached_region(place.region.table, place.region.start_key)
         self._slow.add("get", place, latency_s, entry.replicas if entry is not None else ())
 

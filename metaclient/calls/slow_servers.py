@@ -40,6 +40,7 @@ class SlowServers:
         self._delays = delays
         self._telemetry = telemetry
         self._latencies = ServerLatencies()
+        self.servers = self._latencies.slow  # not bool(self): STRONG reads check this, and a method costs 50 ns
 
     def __bool__(self) -> bool:
         """Return True if any server is slow; usually False, which saves further checks."""
@@ -57,6 +58,10 @@ class SlowServers:
             chance=self._runtime.rng.random,
             budget=self._budget,
         )
+
+    def have_answered_since(self, places: Sequence[RegionLocation], instant: float) -> bool:
+        """Return True if the server of each location has answered a TIMELINE read after this instant."""
+        return all(self._latencies.has_answered_since(place.server, instant) for place in places)
 
     def borrow_hedge(self, kind: str, places: Sequence[RegionLocation], calls: int) -> bool:
         """Return True if a read that waits for these locations may call another one although the budget is spent.
@@ -88,7 +93,7 @@ class SlowServers:
     def add_first(self, kind: str, place: RegionLocation, latency_s: float) -> None:
         """Record how long a read waited for the location that it called first: the adaptive delay follows from this."""
         if not self.contains(place.server):  # the delay must not follow from the latencies of slow servers
-            self._delays[kind].window.add(latency_s)
+            self._delays[kind].add(latency_s)
 
     def add(
         self, kind: str, place: RegionLocation, latency_s: float, places: Iterable[RegionLocation | None] = ()

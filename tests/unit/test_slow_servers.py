@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from metaclient.attempts.budget import HedgeBudget
+from metaclient.attempts.delay import HedgeDelay
 from metaclient.attempts.latencies import FAST_CALLS, OUTRUN, PROBE_S, SERVERS_MAX, WINDOW, ServerLatencies
+from metaclient.calls.hedging import HedgePermit
 from metaclient.connection import Connection, connect_to
 from metaclient.errors import ServerUnreachable
 from metaclient.model import Row, ServerName
@@ -229,12 +231,76 @@ def test_verdicts_are_events(runtime: SimRuntime) -> None:
     events: list[Event] = []
     connection.on_event(events.append)
     server = slow_down(backend)
-    read(connection, 50)
+    read(connection, 200)
     backend.clear_rules()
     read(connection, 50, pause_s=0.05)
     found = [(event.kind, event.details["server"]) for event in events if event.kind.startswith("server_")]
     assert found == [("server_slow", str(server)), ("server_recovered", str(server))]
     assert connection.engine.telemetry.total("metaclient.diversions") > 40
+
+
+# -- pauses ------------------------------------------------------------------------------------------------------------
+
+
+def test_pause_of_a_server_does_not_become_the_hedge_delay() -> None:
+    """Eight reads in flight waited 80 ms for a server that paused: more than one in twenty of the window."""
+    delay = HedgeDelay(fixed_s=0.01, adaptive=True, quantile=0.95, min_s=0.001, max_s=1.0, samples_min=20)
+    for latency_s in [0.004] * 120 + [0.08] * 8:
+        delay.add(latency_s)
+    assert delay.delay_s() <= 2 * 0.01
+
+
+def test_delay_still_learns_a_cluster_that_is_slower_for_good() -> None:
+    delay = HedgeDelay(fixed_s=0.01, adaptive=True, quantile=0.95, min_s=0.001, max_s=1.0, samples_min=20)
+    for _ in range(128):
+        delay.add(0.1)
+    assert delay.delay_s() == 0.1
+
+
+def test_low_budget_is_kept_for_reads_whose_server_has_stopped_answering(runtime: SimRuntime) -> None:
+    """A read at a server that answers other reads waits twice the delay; one at a server that answers none does not."""
+    backend = cluster(runtime)
+    connection = connected(backend)
+    hedging, table = connection.engine.operations.hedging, connection.table("t")
+    while not hedging.budget.is_low():
+        hedging.budget.owe()
+    place = backend.region_of(b"t", b"a").replicas[0]
+    assert place is not None
+    begun = runtime.now()
+    assert HedgePermit(hedging, "get", [place], since=begun)(1)
+    runtime.run_for(0.001)
+    table.row(b"a", consistency="TIMELINE")
+    permit = HedgePermit(hedging, "get", [place], since=begun)
+    assert [permit(1), permit(1)] == [False, True]
+
+
+def test_new_client_keeps_hedges_for_a_server_that_pauses() -> None:
+    """Its burst is all it has: half of it is not for ordinary reads."""
+    budget = HedgeBudget(ratio=0.05, burst=10)
+    while not budget.is_low():
+        assert budget.take()
+    assert [budget.take() for _ in range(5)] == [True, True, True, True, False]
+
+
+def test_pausing_server_is_avoided_after_three_outrun_calls(runtime: SimRuntime) -> None:
+    """Each further read during the pause would need a hedge, and wait for it, until 50 ms have passed."""
+    backend = cluster(runtime)
+    connection = connected(backend)
+    read(connection, 20)
+    backend.on("get", replica=0).delays(5.0)
+    latencies = [latency_s for latency_s, _ in read(connection, 10)]
+    assert [latency_s > 1.5 * FAST_S for latency_s in latencies] == [True] * 3 + [False] * 7
+
+
+def test_answer_to_a_strong_read_ends_the_silence(runtime: SimRuntime) -> None:
+    """The witness of the silence is lost: without STRONG reads, TIMELINE reads would avoid the primary until it times
+    out."""
+    backend = cluster(runtime)
+    connection = connected(backend)
+    backend.on("get", replica=0, times=3).hangs()
+    assert {replica_id for _, replica_id in read(connection, 10)} == {1, 2}
+    connection.table("t").row(b"a")
+    assert read(connection, 1)[0][1] == 0
 
 
 # -- HBase's keys ------------------------------------------------------------------------------------------------------
