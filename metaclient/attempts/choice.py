@@ -6,8 +6,10 @@ them. Such a read makes no extra call and takes nothing from the hedge budget.
 
 A probe calls the primary first although it is slow. Probes start at most every half second, if the budget allows the
 hedge that the probe may need. After two seconds without a call of the server, the probe borrows the hedge; after ten
-seconds it starts without one. A client with ten reads per second or more, and a budget of 5 %, therefore probes at
-least every two seconds.
+seconds it starts without one. With ``r`` reads per second and a budget of ``b`` hedges per read, the longest time
+between two probes is therefore ``min(10, max(2, 1 / (b * r)))`` seconds: two seconds from ten reads per second on, and
+up to ten below that, because each probe of a server that is still slow costs a hedge. After the first probe that is
+fast, the next reads are probes too, and the fourth ends the verdict.
 
 >>> from metaclient.model import RegionInfo, RegionLocation, ServerName
 >>> places = [RegionLocation(RegionInfo(b"t").replica(n), ServerName(f"rs{n}", 16020)) for n in range(3)]

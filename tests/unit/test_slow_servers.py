@@ -239,6 +239,20 @@ def test_verdicts_are_events(runtime: SimRuntime) -> None:
     assert connection.engine.telemetry.total("metaclient.diversions") > 40
 
 
+@pytest.mark.parametrize("rate", [1.0, 2.0, 5.0, 10.0, 20.0])
+def test_recovery_is_noticed_within_its_bound_at_low_rates(runtime: SimRuntime, rate: float) -> None:
+    """Each probe of the slow server costs a hedge, and with few reads per second there is a hedge every few seconds."""
+    backend = cluster(runtime)
+    connection = connected(backend)
+    slow_down(backend)
+    read(connection, 400, pause_s=0.005)
+    read(connection, round(80 * rate), pause_s=1 / rate)
+    backend.clear_rules()
+    bound_s = min(10.0, max(2.0, 1 / (0.05 * rate))) + (FAST_CALLS + 1) / rate
+    read(connection, round(bound_s * rate), pause_s=1 / rate)
+    assert {replica_id for _, replica_id in read(connection, 20, pause_s=1 / rate)} == {0}
+
+
 # -- pauses ------------------------------------------------------------------------------------------------------------
 
 
