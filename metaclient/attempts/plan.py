@@ -37,14 +37,20 @@ def one_replica(place: P, *, timeout_s: float) -> tuple[Leg[P], ...]:
     return (Leg(place, 0.0, timeout_s),)
 
 
-def staged(places: Sequence[P], *, delay_s: float, timeout_s: float) -> tuple[Leg[P], ...]:
-    """Return a plan that calls the first place now and each further place one delay after the one before."""
-    return tuple(Leg(place, delay_s * index, timeout_s, index > 0) for index, place in enumerate(places))
+def staged(places: Sequence[P], *, delay_s: float, timeout_s: float, spent_s: float = 0.0) -> list[Leg[P]]:
+    """Return a plan that calls the first place now and each further place one delay after the one before.
+
+    ``spent_s`` is the part of the delay that has passed before the first call.
+    """
+    return [
+        Leg(place, max(0.0, delay_s * index - spent_s), timeout_s, index > 0) for index, place in enumerate(places)
+    ]
 
 
-def all_at_once(places: Sequence[P], *, delay_s: float, timeout_s: float) -> tuple[Leg[P], ...]:
+def all_at_once(places: Sequence[P], *, delay_s: float, timeout_s: float, spent_s: float = 0.0) -> list[Leg[P]]:
     """Return a plan that calls the first place now and all others together after one delay, as HBase does."""
-    return tuple(Leg(place, delay_s if index else 0.0, timeout_s, index > 0) for index, place in enumerate(places))
+    after_s = max(0.0, delay_s - spent_s)
+    return [Leg(place, after_s if index else 0.0, timeout_s, index > 0) for index, place in enumerate(places)]
 
 
 def postponed(legs: Sequence[Leg[P]], elapsed_s: float, *, wait_s_max: float) -> list[Leg[P]]:

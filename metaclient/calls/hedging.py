@@ -219,10 +219,8 @@ class Hedging:
         """Return the plan of a read; time spent on locating counts towards the hedge delay, as in HBase."""
         make = staged if self._is_staged else all_at_once
         timeout_s = self._read_timeout_s if timeout_s is None else timeout_s
-        delay = self._delays[kind]
-        delay_s = delay.delay_s() if delay_s is None else delay_s
-        legs = make(places, delay_s=delay_s, timeout_s=timeout_s)
-        return [Leg(leg.place, max(0.0, leg.after_s - spent_s), leg.timeout_s, leg.is_hedge) for leg in legs]
+        delay_s = self._delays[kind].delay_s() if delay_s is None else delay_s
+        return make(places, delay_s=delay_s, timeout_s=timeout_s, spent_s=spent_s)
 
     # -- silent and slow servers -----------------------------------------------------------------------------
 
