@@ -16,7 +16,9 @@ slow there is another remedy: reads that a replica may answer call the replica f
    that the server is slow again within ten seconds. A call is fast below the middle between quartile and bar. Both
    rules prevent that two servers take turns in being called first.
 5. Calls older than a minute do not count, and a verdict ends after a minute without a call.
-6. While the replicas have too few calls to compare with, slow calls of the server may borrow a hedge every half second.
+6. A server that has stopped answering five times within three seconds is slow, too. Between the pauses its calls are
+   fast, and reads avoid it during the pauses, so that less than half of its calls are slow.
+7. While the replicas have too few calls to compare with, slow calls of the server may borrow a hedge every half second.
 """
 
 from __future__ import annotations
@@ -35,6 +37,8 @@ FAST_CALLS, FAST_CALLS_MAX = 4, 32
 FRESH_S = 60.0
 RELAPSE_S = 10.0
 VERDICT_S = 60.0
+#: A server that pauses for a garbage collection every second is not slow; the scenario slow-server pauses seven times.
+SILENCES, SILENCES_S = 5, 3.0
 PROBE_S = 0.5
 #: After OVERDUE_S without a call a probe may borrow the hedge that it may need; after NEGLECTED_S it starts without it.
 OVERDUE_S, NEGLECTED_S = 2.0, 10.0
@@ -58,6 +62,7 @@ class _Server:
         "is_slow",
         "last_call",
         "probe_at",
+        "silences",
     )
 
     def __init__(self) -> None:
@@ -70,6 +75,7 @@ class _Server:
         self.last_call = 0.0
         self.compared_at = -PROBE_S
         self.probe_at = 0.0
+        self.silences: deque[float] = deque(maxlen=SILENCES)
 
 
 class ServerLatencies:
@@ -152,6 +158,21 @@ class ServerLatencies:
         quartile_s = self._quartile_s(kind, (server,), now)
         if not self.is_slow(server) and at_least_s > (delay_s if quartile_s is None else quartile_s):
             self.add(server, kind, at_least_s, now=now, delay_s=OUTRUN, is_answer=False)
+
+    def add_silence(self, server: Hashable, *, now: float) -> bool:
+        """Record that the server has stopped answering; return True if it became slow.
+
+        >>> servers = ServerLatencies()
+        >>> [servers.add_silence("rs1", now=at / 2) for at in range(5)]
+        [False, False, False, False, True]
+        """
+        found = self._servers.get(server) or self._insert(server)
+        found.silences.append(now)
+        if found.is_slow or len(found.silences) < SILENCES or now - found.silences[0] > SILENCES_S:
+            return False
+        found.last_call = now
+        self._convict(server, found, now)
+        return True
 
     def take_comparison(self, server: Hashable, now: float) -> bool:
         """Return True if a call of this server shall be hedged to measure how fast the replicas are."""

@@ -42,9 +42,7 @@ def staged(places: Sequence[P], *, delay_s: float, timeout_s: float, spent_s: fl
 
     ``spent_s`` is the part of the delay that has passed before the first call.
     """
-    return [
-        Leg(place, max(0.0, delay_s * index - spent_s), timeout_s, index > 0) for index, place in enumerate(places)
-    ]
+    return [Leg(place, max(0.0, delay_s * index - spent_s), timeout_s, index > 0) for index, place in enumerate(places)]
 
 
 def all_at_once(places: Sequence[P], *, delay_s: float, timeout_s: float, spent_s: float = 0.0) -> list[Leg[P]]:

@@ -70,6 +70,11 @@ class SilentServers:
         call.on_done(lambda _: self._end(server, call))
         return True
 
+    def has_just_stopped(self, server: Hashable) -> bool:
+        """Return True if the call recorded last was the one that shows the silence of the server."""
+        witness = self.witnesses.get(server)
+        return witness is not None and witness.outrun == OUTRUN_CALLS
+
     def answered(self, server: Hashable) -> None:
         """Record that another call was answered: the server is not silent, even if its witness still waits."""
         self.witnesses.pop(server, None)

@@ -245,8 +245,12 @@ class Hedging:
     def is_witness(self, kind: str, place: RegionLocation, call: Pending[Any], since: float) -> bool:
         """Return True if an outrun call continues as a witness; HBase's own plan (all at once) needs none."""
         is_late = self._now() - since >= self._delays[kind].delay_s()  # otherwise the call has only just been made
-        until = since + self._read_timeout_s
-        return is_late and self._is_staged and self._silent.outran(place.server, call, since, until)
+        if not is_late or not self._is_staged:
+            return False
+        is_witness = self._silent.outran(place.server, call, since, since + self._read_timeout_s)
+        if self._silent.has_just_stopped(place.server):
+            self.slow.add_silence(place)
+        return is_witness
 
     # -- permission and counters -----------------------------------------------------------------------------
 

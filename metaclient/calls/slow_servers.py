@@ -105,6 +105,11 @@ class SlowServers:
         """Record a call that had not been answered when a replica that was called later answered."""
         self._add(kind, place, OUTRUN, places)
 
+    def add_silence(self, place: RegionLocation) -> None:
+        """Record that a server has stopped answering."""
+        if self._is_on and self._latencies.add_silence(place.server, now=self._now()):
+            self._on_verdict(place.server)
+
     def add_race(
         self, kind: str, won: Won[RegionLocation, Any], legs: Sequence[Leg[RegionLocation]], elapsed_s: float
     ) -> None:

@@ -13,7 +13,8 @@ import pytest
 
 from metaclient.attempts.budget import HedgeBudget
 from metaclient.attempts.delay import HedgeDelay
-from metaclient.attempts.latencies import FAST_CALLS, OUTRUN, PROBE_S, SERVERS_MAX, WINDOW, ServerLatencies
+from metaclient.attempts.latencies import FAST_CALLS, OUTRUN, PROBE_S, SERVERS_MAX, SILENCES, WINDOW, ServerLatencies
+from metaclient.attempts.silence import OUTRUN_CALLS
 from metaclient.calls.hedging import HedgePermit
 from metaclient.connection import Connection, connect_to
 from metaclient.errors import ServerUnreachable
@@ -304,6 +305,21 @@ def test_pausing_server_is_avoided_after_three_outrun_calls(runtime: SimRuntime)
     backend.on("get", replica=0).delays(5.0)
     latencies = [latency_s for latency_s, _ in read(connection, 10)]
     assert [latency_s > 1.5 * FAST_S for latency_s in latencies] == [True] * 3 + [False] * 7
+
+
+def test_server_that_is_stopped_and_continued_in_turns_becomes_slow(runtime: SimRuntime) -> None:
+    """Each pause costs three hedges, more than the budget has, and reads whose hedge is refused wait for its end."""
+    backend = cluster(runtime)
+    hedging = connected(backend).engine.operations.hedging
+    place = backend.region_of(b"t", b"a").replicas[0]
+    assert place is not None
+    for _ in range(SILENCES):
+        assert not hedging.slow.contains(place.server)
+        runtime.run_for(0.15)
+        for _ in range(OUTRUN_CALLS):
+            hedging.is_witness("get", place, runtime.pending(), runtime.now() - 0.05)
+        hedging.answered(place.server)
+    assert hedging.slow.contains(place.server)
 
 
 def test_answer_to_a_strong_read_ends_the_silence(runtime: SimRuntime) -> None:
