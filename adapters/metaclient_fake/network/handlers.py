@@ -57,10 +57,17 @@ class Handlers:
         """
         if self.is_stuffed:
             raise self._full()
+        return self._is_taken(taken) or self._queued(deadline, taken)
+
+    def _is_taken(self, taken: list[Handler]) -> bool:
+        """Take a free handler; return False if there is none.
+
+        ``free`` is not looked at first: another call may take the last handler between the look and the ``pop``.
+        """
         try:
             taken.extend(starmap(self.free.pop, ONCE))
         except IndexError:
-            return self._queued(deadline, taken)
+            return False
         return True
 
     def _queued(self, deadline: float | None, taken: list[Handler]) -> bool:
@@ -69,13 +76,13 @@ class Handlers:
                 raise self._full()
             self.waiting += 1
             try:
-                # Counted as waiting first and only then looked again: a release between the two is not missed.
-                while not self.free and not self.is_closed:
-                    if not self._freed.wait(deadline):
-                        break
-                if self.free:
-                    taken.extend(starmap(self.free.pop, ONCE))
-                return bool(taken)
+                # Counted as waiting first and only then tried again: a release between the two is not missed.
+                is_over = False
+                while not self._is_taken(taken):
+                    if is_over:
+                        return False
+                    is_over = self.is_closed or not self._freed.wait(deadline)
+                return True
             finally:
                 self.waiting -= 1
 
