@@ -320,3 +320,13 @@ def test_any_scan_equals_the_sorted_rows(
         wanted = sorted(row for row in rows if row >= start and (not stop or row < stop))
         assert scanned(backend, scan, **how) == wanted[:limit]
         runtime.run_for(1.0)
+
+
+def test_pages_of_replicas_whose_lag_is_unknown_are_not_read_with_a_limit_of_staleness(runtime: SimRuntime) -> None:
+    backend = cluster(runtime)
+    connection = connected(backend, hedge_budget_burst=1000)
+    backend.on("scan_open", replica=0).delays(3.0)
+    for limit_s, is_at_primary in ((None, False), (60.0, True)):
+        pages = list(connection.engine.scan_cells(b"t", Scan(), Consistency.TIMELINE, max_staleness_s=limit_s))
+        assert rows_of(iter(pages)) == KEYS
+        assert {place is not None and place.replica_id == 0 for _, place in pages} == {is_at_primary}

@@ -12,7 +12,11 @@ import pytest
 pytest.importorskip("pyspark")
 
 from metaclient import Connection
+from metaclient.backend import Capabilities
+from metaclient.connection import connect_to
 from metaclient.errors import ConfigError
+from metaclient.runtime import SimRuntime
+from metaclient.testing import ScriptedBackend
 from metaclient_fake import FakeCluster
 from spark_connector import clients
 from spark_connector.conditions.sql_text import parse_where
@@ -331,6 +335,24 @@ def test_scans_and_gets_have_the_limit_of_staleness(connection: Connection, monk
     given.clear()
     rows(connection, query())
     assert set(given) == {None}
+
+
+@pytest.mark.parametrize("where", [None, "id IN ('r01', 'r11', 'r12')"], ids=["scan", "multi-get"])
+def test_executor_that_knows_nothing_of_the_lag_reads_the_slow_primaries(where: str | None) -> None:
+    """A task on a real HBase has no canary. Without the limit, the replicas answer for the slow primaries."""
+    with SimRuntime(seed=1) as runtime:
+        backend = ScriptedBackend(runtime, capabilities=Capabilities(filters=False), latency_s=0.001)
+        backend.add_table("t", splits=SPLITS, region_replication=2)
+        with connect_to(backend, runtime=runtime, hedge_delay="fixed", hedge_budget_burst=1000) as connection:
+            for key in (b"r01", b"r11", b"r12"):
+                connection.table("t").put(key, {b"cf:i": b"\0\0\0\1"})
+            backend.on("scan_open", replica=0).delays(3.0)
+            backend.on("batch", when=lambda call: not call.argument[0].place.replica_id).delays(3.0)  # type: ignore[index]  # a list of actions
+            options = {"hbase.spark.query.readreplica": "true", "hbase.spark.query.replicacolumn": "replica"}
+            unlimited = rows(connection, query(where, **options))
+            limited = rows(connection, query(where, **options, **{"hbase.spark.query.maxstaleness": "60"}))
+    assert [row["replica"] for row in unlimited] == [1] * 3
+    assert [row["replica"] for row in limited] == [0] * 3
 
 
 def test_a_query_can_be_pickled(connection: Connection) -> None:
