@@ -49,7 +49,9 @@ class Book:
         return made
 
     def world(self, **parts: Any) -> Any:
-        return SimpleNamespace(history=self.history, misled=set, clients=[], registers=(b"0-r",), cells=(), **parts)
+        return SimpleNamespace(
+            history=self.history, misled=set, unproven=set, clients=[], registers=(b"0-r",), cells=(), **parts
+        )
 
 
 # -- linearizability ---------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 
 from metaclient_fake.simulation.runner import Summary, cores, run_seeds
 from metaclient_fake.simulation.schedule import KINDS
-from metaclient_fake.simulation.spec import MIX, drawn
+from metaclient_fake.simulation.spec import LIMITED, MIX, drawn
 
 SEEDS = 200
 CHUNK = 25
@@ -36,7 +36,7 @@ def test_two_hundred_seeds_switch_each_kind_and_workload_on_and_off() -> None:
     specs = [drawn(seed) for seed in range(SEEDS)]
     for kind in KINDS:
         assert {kind in spec.kinds for spec in specs} == {True, False}, kind
-    for workload in MIX:
+    for workload in (*MIX, *LIMITED):
         assert {workload in [client.workload for client in spec.clients] for spec in specs} == {True, False}, workload
 
 

@@ -16,7 +16,9 @@ from metaclient.attempts.budget import CallBudget, HedgeBudget
 from metaclient.attempts.executor import _FirstAnswer, _Race, told
 from metaclient.attempts.retry import _FailedOperation
 from metaclient.calls.hedging import Hedging
+from metaclient.calls.staleness import StalenessLimit
 from metaclient.errors import ConfigError, Disposition, MetaClientError
+from metaclient.freshness.canary import CanaryReadings
 from metaclient.freshness.session_state import SessionState
 from metaclient.lookup.locator import Locator
 from metaclient.meta.reading import Reading
@@ -317,6 +319,26 @@ def pin_moves_back_too_early(right: Callable[..., Any]) -> Callable[..., Any]:
         return (True, since) if as_of is not None else (is_accepted, as_of)
 
     return accepted
+
+
+@_defect(StalenessLimit, "__init__", caught_by=("staleness",))
+def limit_counts_in_milliseconds(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A read takes its limit of staleness for milliseconds: older answers are returned, with their true age."""
+
+    def init(self: StalenessLimit, staleness: Any, max_s: float | None, runtime: Any) -> None:
+        right(self, staleness, None if max_s is None else 1000.0 * max_s, runtime)
+
+    return init
+
+
+@_defect(CanaryReadings, "complete_as_of", caught_by=("lag", "staleness"))
+def canary_counts_to_its_last_sight(right: Callable[..., Any]) -> Callable[..., Any]:
+    """A replica that shows the cell of its primary counts as complete up to the read of it, not up to its write."""
+
+    def complete_as_of(self: CanaryReadings, shown: int) -> Any:
+        return right(self, shown + 1)
+
+    return complete_as_of
 
 
 @_defect(Locator, "_lost", caught_by=("liveness",))

@@ -24,7 +24,7 @@ from metaclient_fake.simulation.defects import DEFECTS
 from metaclient_fake.simulation.lines import LinePreemption, drawn_lines, lines_of_race
 from metaclient_fake.simulation.schedule import KINDS, Fault, drawn_faults
 
-__all__ = ["DURATION_S", "ClientSpec", "Spec", "drawn"]
+__all__ = ["DURATION_S", "LIMITED", "ClientSpec", "Spec", "drawn"]
 
 #: Default of the simulated seconds with faults; about 0.4 s of real time.
 DURATION_S = 40.0
@@ -43,6 +43,18 @@ MIX: Mapping[str, int] = {
     "storm": 1,
     "sessions": 3,
 }
+#: The options of readers with a limit of staleness: replicas are called at once, so that replicas give many answers.
+EAGER: Mapping[str, object] = {
+    "hedge_delay_get_s": 0.0,
+    "hedge_delay_multiget_s": 0.0,
+    "hedge_delay_scan_s": 0.0,
+    "hedge_budget": 1.0,
+}
+#: The workloads whose reads have a limit.
+LIMITED = frozenset({"bounded", "canary"})
+#: The share of the ``timeline`` clients that read with a limit, in half of the seeds: with the lags that the cluster
+#: reports, and with the lags that a canary measures.
+BOUNDED_SHARE, CANARY_SHARE = 0.35, 0.35
 _META_MODES = ("None", "HedgedRead", "LoadBalance", "LoadBalance", "")
 
 
@@ -57,6 +69,11 @@ class ClientSpec:
     @property
     def name(self) -> str:
         return f"{self.workload}-{self.number}"
+
+    def with_limit(self, workload: str) -> ClientSpec:
+        """Return this client with another workload; one that has a limit of staleness calls replicas at once."""
+        eager = EAGER if workload in LIMITED else {}
+        return replace(self, workload=workload, options={**self.options, **eager})
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +144,7 @@ def drawn(seed: int, *, duration_s: float = DURATION_S, defect: str = "") -> Spe
         copies=copies,
         preempt=dice.choice((0.0, 0.0, 0.02, 0.2)),
         settings=settings,
-        clients=_clients(chance(seed, "clients")),
+        clients=_with_limits(chance(seed, "limits"), _clients(chance(seed, "clients"))),
         kinds=kinds,
         faults=drawn_faults(chance(seed, "faults"), kinds, duration_s),
         has_deletes=has_deletes,
@@ -209,6 +226,21 @@ def _clients(dice: Chance) -> tuple[ClientSpec, ...]:
     names = names or ["registers"]
     chosen = [names[number % len(names)] for number in range(CLIENTS)]
     return tuple(ClientSpec(number, name, _options(dice)) for number, name in enumerate(chosen))
+
+
+def _with_limits(dice: Chance, clients: tuple[ClientSpec, ...]) -> tuple[ClientSpec, ...]:
+    """Give some of the TIMELINE readers a limit of staleness, in half of the seeds."""
+    if dice.random() < 0.5:
+        return clients
+    return tuple(
+        client.with_limit(_limited(dice.random())) if client.workload == "timeline" else client for client in clients
+    )
+
+
+def _limited(turn: float) -> str:
+    if turn < BOUNDED_SHARE:
+        return "bounded"
+    return "canary" if turn < BOUNDED_SHARE + CANARY_SHARE else "timeline"
 
 
 def _options(dice: Chance) -> dict[str, object]:

@@ -13,7 +13,7 @@ The checkers use these records after the run; violations that are visible only d
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from unittest.mock import patch
@@ -24,7 +24,7 @@ from metaclient.runtime import Lock, SimRuntime, Task
 from metaclient.runtime.line_preemption import LinePauses
 from metaclient.runtime.simulation import _SimLock
 from metaclient_fake.cluster import FakeCluster
-from metaclient_fake.simulation.history import History
+from metaclient_fake.simulation.history import History, Operation
 from metaclient_fake.simulation.injector import Injector
 from metaclient_fake.simulation.spec import Spec
 from metaclient_fake.simulation.workloads import WORKLOADS, Workload
@@ -189,11 +189,18 @@ class World:
 
     def misled(self) -> set[int]:
         """Return the numbers of the operations in which a zombie took part; see ``observed``."""
-        by_name = {client.name: client for client in self.clients}
+        return self._numbers({client.name: client.was_misled for client in self.clients})
+
+    def unproven(self) -> set[int]:
+        """Return the numbers of the reads whose ``lag_s`` nothing proves; see ``workloads.canary``."""
+        return self._numbers({client.name: client.has_unproven_lag for client in self.clients})
+
+    def _numbers(self, conditions: Mapping[str, Callable[[Operation], bool]]) -> set[int]:
+        """Return the numbers of the operations for which the condition of their client holds."""
         return {
             operation.number
             for operation in self.history
-            if operation.client in by_name and by_name[operation.client].was_misled(operation)
+            if operation.client in conditions and conditions[operation.client](operation)
         }
 
     @property

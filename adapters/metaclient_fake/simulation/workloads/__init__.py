@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from metaclient_fake.simulation.workloads.base import Workload
 from metaclient_fake.simulation.workloads.bounded import Bounded
+from metaclient_fake.simulation.workloads.canary import Canary
 from metaclient_fake.simulation.workloads.cells import Cells
 from metaclient_fake.simulation.workloads.counters import Counters
 from metaclient_fake.simulation.workloads.cycle import Cycle
@@ -17,8 +18,8 @@ from metaclient_fake.simulation.workloads.timeline import Timeline
 
 __all__ = ["WORKLOADS", "Workload"]
 
-#: The workload classes by their names in ``spec.MIX``. ``bounded`` is for runs with limits of staleness.
+#: The workload classes by their names in ``spec.MIX`` and ``spec.LIMITED``.
 WORKLOADS: dict[str, type[Workload]] = {
     made.kind: made
-    for made in (Registers, Timeline, Scans, Inserts, Cells, Counters, Cycle, Tables, Storm, Bounded, Sessions)
+    for made in (Registers, Timeline, Scans, Inserts, Cells, Counters, Cycle, Tables, Storm, Bounded, Canary, Sessions)
 }

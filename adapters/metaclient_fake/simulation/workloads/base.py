@@ -41,7 +41,7 @@ class Workload(ABC):
         self.spec = spec
         self.name = spec.name
         self.dice = chance(world.spec.seed, f"client/{spec.number}")
-        self.backend = ObservedBackend(world.cluster, self.name, world.report)
+        self.backend = self.made_backend()
         self.connection: Connection = connect_to(
             self.backend,
             runtime=world.runtime,
@@ -71,7 +71,15 @@ class Workload(ABC):
         """Return True if a zombie answered a call of the operation (see ``observed``)."""
         return operation.group in self.backend.zombie_operations
 
+    def has_unproven_lag(self, operation: Operation) -> bool:
+        """Return True if nothing proves the ``lag_s`` of this answer, so that it may be wrong."""
+        return False
+
     # -- for subclasses ------------------------------------------------------------------------------------------
+
+    def made_backend(self) -> ObservedBackend:
+        """Return the backend of the client's connection."""
+        return ObservedBackend(self.world.cluster, self.name, self.world.report)
 
     def table(self, name: str) -> Table:
         """Return the client's table of this name; made once, as users do."""

@@ -1,16 +1,14 @@
 """Readers that accept stale data up to a limit: TIMELINE gets, multi-gets and scans with ``max_staleness``.
 
-No seed draws this workload by itself: :func:`with_bounded_reads` gives the readers of a drawn run a limit.
+Half of the seeds give some TIMELINE readers a limit; :func:`with_bounded_reads` gives one to all of them.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from metaclient.errors import MetaClientError
 from metaclient.model import Row
 from metaclient_fake.simulation.history import Operation
-from metaclient_fake.simulation.spec import Spec
+from metaclient_fake.simulation.spec import LIMITED, Spec
 from metaclient_fake.simulation.workloads.base import Workload
 from metaclient_fake.simulation.workloads.registers import COLUMN, TABLE
 from metaclient_fake.simulation.workloads.timeline import Timeline
@@ -19,8 +17,6 @@ __all__ = ["Bounded", "with_bounded_reads"]
 
 #: Limits in seconds: below the usual lag, about it, and far above it.
 LIMITS_S = (0.001, 0.02, 0.2, 1.0, 10.0)
-#: Options of such a client: the replicas are called at once, so that many answers are theirs.
-EAGER = {"hedge_delay_get_s": 0.0, "hedge_delay_multiget_s": 0.0, "hedge_delay_scan_s": 0.0, "hedge_budget": 1.0}
 
 
 class Bounded(Workload):
@@ -73,18 +69,16 @@ class Bounded(Workload):
             operation.kind = "bounded_missing"  # the replica that answered is not known; it has the limit all the same
 
 
-def with_bounded_reads(spec: Spec) -> Spec:
-    """Return the run of a seed in which every TIMELINE reader, and one writer at least, has a limit of staleness."""
+def with_bounded_reads(spec: Spec, kind: str = Bounded.kind) -> Spec:
+    """Return the run of a seed in which every TIMELINE reader has a limit of staleness; it has a writer, too.
+
+    ``kind`` is the workload of these readers: ``bounded``, or ``canary``.
+    """
     names = [client.workload for client in spec.clients]
-    wanted = {Timeline.kind, "storm", "cells"}
-    names = [Bounded.kind if name in wanted else name for name in names]
-    if Bounded.kind not in names:
-        names[-1] = Bounded.kind
+    wanted = {Timeline.kind, "storm", "cells", *LIMITED}
+    names = [kind if name in wanted else name for name in names]
+    if kind not in names:
+        names[-1] = kind
     if "registers" not in names:
         names[0] = "registers"
-    return spec.with_clients(
-        tuple(
-            replace(client, workload=name, options={**client.options, **(EAGER if name == Bounded.kind else {})})
-            for client, name in zip(spec.clients, names, strict=True)
-        )
-    )
+    return spec.with_clients(tuple(client.with_limit(name) for client, name in zip(spec.clients, names, strict=True)))
