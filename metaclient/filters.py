@@ -27,7 +27,6 @@ from metaclient.wire.filter_arguments import SIGNATURES, Comparison, FilterCall,
 from metaclient.wire.filter_language import Combined, FilterTree, Operator
 
 __all__ = [
-    "Column",
     "Comparable",
     "Filter",
     "FilterSyntaxError",
@@ -136,10 +135,10 @@ class Comparable:
         self._shown = shown
         self._call = call
 
-    def __eq__(self, other: object) -> Filter:  # type: ignore[override]
+    def __eq__(self, other: object) -> Filter:  # type: ignore[override]  # a comparison makes a filter
         return self._compared(b"=", b"binary", other)
 
-    def __ne__(self, other: object) -> Filter:  # type: ignore[override]
+    def __ne__(self, other: object) -> Filter:  # type: ignore[override]  # a comparison makes a filter
         return self._compared(b"!=", b"binary", other)
 
     def __lt__(self, other: _Operand) -> Filter:
@@ -193,19 +192,10 @@ class Comparable:
         return self._shown
 
 
-class Column(Comparable):
-    """One column of a row; its comparisons pass or drop whole rows by the newest value (SingleColumnValueFilter).
+def column(name: bytes | str, *, missing: bool = False, hide: bool = False) -> Comparable:
+    """Return a column, to be compared: rows are kept or dropped as a whole, by the newest value.
 
-    Rows without the column are dropped, unless the column was made with ``missing=True``. The column must be among
-    those that the read asks for: servers filter what they read.
-    """
-
-    __slots__ = ()
-
-
-def column(name: bytes | str, *, missing: bool = False, hide: bool = False) -> Column:
-    """Return a column, to be compared: rows are kept or dropped as a whole.
-
+    The column must be among those that the read asks for: servers filter what they read.
     ``missing``: keep rows that do not have the column. ``hide``: leave the column out of the rows that are returned.
 
     >>> column(b"d:name") == "Ann"
@@ -226,7 +216,7 @@ def column(name: bytes | str, *, missing: bool = False, hide: bool = False) -> C
             latest_version_only=True,
         )
 
-    return Column(f"column({name!r})", call)
+    return Comparable(f"column({name!r})", call)
 
 
 def cell(name: bytes | str) -> Comparable:

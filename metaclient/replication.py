@@ -14,7 +14,7 @@ __all__ = ["Replication"]
 
 Name: TypeAlias = bytes | str
 #: Table names, or a mapping of table names to the families that are meant (None or empty: all).
-Tables: TypeAlias = Iterable[Name] | Mapping[Name, Iterable[Name] | None] | Mapping[str, Iterable[Name] | None]
+TablesGiven: TypeAlias = Iterable[Name] | Mapping[Name, Iterable[Name] | None] | Mapping[str, Iterable[Name] | None]
 #: Makes an admin call: the name of the operation, the function, its arguments. The deadline is added as the last one.
 AdminCall: TypeAlias = Callable[..., Any]
 _Peers: TypeAlias = list[Peer]
@@ -37,9 +37,9 @@ class Replication:
         id: str,
         key: str,
         *,
-        tables: Tables | None = None,
+        tables: TablesGiven | None = None,
         namespaces: Iterable[Name] | None = None,
-        exclude_tables: Tables | None = None,
+        exclude_tables: TablesGiven | None = None,
         exclude_namespaces: Iterable[Name] | None = None,
         bandwidth: int = 0,
         serial: bool = False,
@@ -143,7 +143,7 @@ def _names(names: Iterable[Name] | None, argument: str) -> frozenset[bytes]:
     return frozenset(keys.as_bytes(name, argument) for name in names or ())
 
 
-def _tables(tables: Tables | None, argument: str) -> dict[bytes, tuple[bytes, ...]]:
+def _tables(tables: TablesGiven | None, argument: str) -> dict[bytes, tuple[bytes, ...]]:
     """
     >>> _tables({"t": ["cf"], "ns:u": None}, "tables")
     {b't': (b'cf',), b'ns:u': ()}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
-from metaclient.cli.session import Session, common, to_text
+from metaclient.cli.session import CommandSession, common, to_text
 from metaclient.config import Config
 from metaclient.config.cluster_url import chosen_url
 from metaclient.config.url_secrets import masked_url
@@ -54,7 +54,9 @@ def _job(command: F) -> F:
     @click.option("--option", "options", multiple=True, metavar="NAME=VALUE", help="An option of the data source.")
     @common
     @functools.wraps(command)
-    def wrapper(session: Session, master: str, confs: Sequence[str], options: Sequence[str], **arguments: Any) -> None:
+    def wrapper(
+        session: CommandSession, master: str, confs: Sequence[str], options: Sequence[str], **arguments: Any
+    ) -> None:
         need_pyspark()
         session = replace(session, url=chosen_url(session.url, Config.of(session.config).properties))
         given: dict[str, str] = {**_pairs("--option", options)}
@@ -129,7 +131,7 @@ def _range(command: F) -> F:
 @_range
 @click.option("--expected", type=click.IntRange(min=0), help="Fail if the number of rows is not this one.")
 @_job
-def row_count(session: Session, begin: Begin, table: str, **arguments: Any) -> None:
+def row_count(session: CommandSession, begin: Begin, table: str, **arguments: Any) -> None:
     """Count the rows of TABLE."""
     from spark_connector.jobs import row_count as job
 
@@ -152,7 +154,7 @@ def row_count(session: Session, begin: Begin, table: str, **arguments: Any) -> N
     "--create", is_flag=True, help="Create the target with the source's families and regions if it is missing."
 )
 @_job
-def copy_table(session: Session, begin: Begin, table: str, **arguments: Any) -> None:
+def copy_table(session: CommandSession, begin: Begin, table: str, **arguments: Any) -> None:
     """Copy TABLE, or a part of it, to another table."""
     from spark_connector.jobs import copy_table as job
 
@@ -187,7 +189,7 @@ def copy_table(session: Session, begin: Begin, table: str, **arguments: Any) -> 
 @click.option("--block-rows", type=click.IntRange(min=1), help="First compare digests of blocks of this many rows.")
 @click.option("--show", type=click.IntRange(min=0), default=SHOWN, show_default=True, help="Rows that differ to show.")
 @_job
-def verify_replication(session: Session, begin: Begin, table: str, show: int, **arguments: Any) -> None:
+def verify_replication(session: CommandSession, begin: Begin, table: str, show: int, **arguments: Any) -> None:
     """Compare TABLE with its copy, or with its replica; exit code 1 when rows differ."""
     from spark_connector.jobs import verify_replication as job
 
@@ -221,7 +223,7 @@ def verify_replication(session: Session, begin: Begin, table: str, show: int, **
 @click.option("--limit", type=click.IntRange(min=1), default=SHOWN, show_default=True, help="Rows at most.")
 @_job
 def read(
-    session: Session,
+    session: CommandSession,
     begin: Begin,
     table: str | None,
     catalog_file: Any,
@@ -244,7 +246,7 @@ def read(
         _show(session, df)
 
 
-def _show(session: Session, df: DataFrame) -> None:
+def _show(session: CommandSession, df: DataFrame) -> None:
     rows = [row.asDict() for row in df.collect()]
     session.document({"columns": df.columns, "rows": [{k: _plain(v) for k, v in row.items()} for row in rows]})
     session.table("", df.columns, [[_plain(value) for value in row.values()] for row in rows])
@@ -262,6 +264,6 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def _progress(session: Session) -> bool | None:
+def _progress(session: CommandSession) -> bool | None:
     """Return the argument ``progress`` of a job: no bar with ``--json``, otherwise a bar if stderr is a terminal."""
     return False if session.as_json else None

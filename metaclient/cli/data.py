@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from metaclient.cli.session import Session, common, from_text, to_text
+from metaclient.cli.session import CommandSession, common, from_text, to_text
 from metaclient.model import Row
 from metaclient.wording import counted
 
@@ -46,7 +46,7 @@ def _shown(row: Row) -> list[tuple[str, int, str]]:
 @_read_options
 @common
 def get(
-    session: Session, table: str, row: str, columns: Sequence[str], consistency: str | None, replica: int | None
+    session: CommandSession, table: str, row: str, columns: Sequence[str], consistency: str | None, replica: int | None
 ) -> None:
     """Read one ROW of TABLE; \\xNN is one byte in hexadecimal."""
     with session.connect() as connection:
@@ -69,7 +69,7 @@ def get(
 @click.argument("cells", nargs=-1, required=True, metavar="COLUMN=VALUE...")
 @click.option("--timestamp", type=click.IntRange(min=0), help="In milliseconds; default: the server's time.")
 @common
-def put(session: Session, table: str, row: str, cells: Sequence[str], timestamp: int | None) -> None:
+def put(session: CommandSession, table: str, row: str, cells: Sequence[str], timestamp: int | None) -> None:
     """Write cells to one ROW of TABLE."""
     data: dict[bytes | str, bytes | str] = {}
     for cell in cells:
@@ -88,7 +88,7 @@ def put(session: Session, table: str, row: str, cells: Sequence[str], timestamp:
 @click.argument("row")
 @click.argument("columns", nargs=-1)
 @common
-def delete(session: Session, table: str, row: str, columns: Sequence[str]) -> None:
+def delete(session: CommandSession, table: str, row: str, columns: Sequence[str]) -> None:
     """Delete one ROW of TABLE, or only some COLUMNS of it."""
     with session.connect() as connection:
         connection.table(table).delete(from_text(row), [from_text(column) for column in columns] or None)
@@ -108,7 +108,7 @@ def delete(session: Session, table: str, row: str, columns: Sequence[str]) -> No
 @_read_options
 @common
 def scan(
-    session: Session,
+    session: CommandSession,
     table: str,
     start: str,
     stop: str,

@@ -19,7 +19,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from metaclient.cli.picture import bar, sparkline
-from metaclient.cli.session import Session, common, refuse_options
+from metaclient.cli.session import CommandSession, common, refuse_options
 from metaclient.connection import Connection
 from metaclient.errors import MetaClientError
 from metaclient.runtime import SimRuntime
@@ -53,7 +53,7 @@ MODES = (
 
 
 @dataclass(slots=True)
-class _Seen:
+class _DemoReads:
     """The measurements of one mode."""
 
     mode: _Mode
@@ -94,7 +94,7 @@ class _Scenario:
     """The scenario in one mode, on its own cluster."""
 
     def __init__(self, mode: _Mode, cluster_type: Callable[..., Any]) -> None:
-        self.seen = _Seen(mode)
+        self.seen = _DemoReads(mode)
         self._runtime = SimRuntime(seed=SEED)
         self._cluster = cluster_type(servers=SERVERS, meta_replicas=META_REPLICAS, seed=SEED, runtime=self._runtime)
         self._clients: list[Connection] = []
@@ -185,12 +185,12 @@ class _Scenario:
 
 @click.command()
 @common
-def demo(session: Session) -> None:
+def demo(session: CommandSession) -> None:
     """Compare the meta modes on a fake cluster, in under a minute."""
     refuse_options("url", "config", "meta_mode")
     import_greenlet()  # virtual time needs it: fail before anything is drawn
     cluster_type = cluster_class("fake")
-    results = [_Seen(mode) for mode in MODES]
+    results = [_DemoReads(mode) for mode in MODES]
     if session.as_json:
         for number, mode in enumerate(MODES):
             results[number] = _run(mode, cluster_type, lambda seen: None)
@@ -204,7 +204,7 @@ def demo(session: Session) -> None:
     with Live(_picture(results, None), console=console, refresh_per_second=8, transient=False) as live:
         for number, mode in enumerate(MODES):
 
-            def show(seen: _Seen, number: int = number) -> None:
+            def show(seen: _DemoReads, number: int = number) -> None:
                 results[number] = seen
                 live.update(_picture(results, number))
 
@@ -213,7 +213,7 @@ def demo(session: Session) -> None:
     _print_summary(console, results)
 
 
-def _run(mode: _Mode, cluster_type: Callable[..., Any], show: Callable[[_Seen], None]) -> _Seen:
+def _run(mode: _Mode, cluster_type: Callable[..., Any], show: Callable[[_DemoReads], None]) -> _DemoReads:
     scenario = _Scenario(mode, cluster_type)
     try:
         show(scenario.seen)
@@ -226,7 +226,7 @@ def _run(mode: _Mode, cluster_type: Callable[..., Any], show: Callable[[_Seen], 
     return scenario.seen
 
 
-def _picture(results: list[_Seen], running: int | None) -> Group:
+def _picture(results: list[_DemoReads], running: int | None) -> Group:
     storm = _table("1. Start-up storm: share of the reads of hbase:meta per replica")
     for replica in range(META_REPLICAS):
         storm.add_column("primary" if replica == 0 else f"replica {replica}", width=18)
@@ -255,7 +255,7 @@ def _table(title: str) -> RichTable:
     return made
 
 
-def _print_summary(console: Console, results: list[_Seen]) -> None:
+def _print_summary(console: Console, results: list[_DemoReads]) -> None:
     ours = next(
         seen for seen in results if seen.mode.selector == "round_robin" and seen.mode.meta_mode == "LoadBalance"
     )

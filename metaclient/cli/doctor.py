@@ -8,7 +8,7 @@ from typing import Literal
 
 import click
 
-from metaclient.cli.session import Session, common
+from metaclient.cli.session import CommandSession, common
 from metaclient.config import MetaMode
 from metaclient.connection import Connection
 from metaclient.errors import MetaClientError
@@ -155,7 +155,7 @@ def _mode(mode: MetaMode) -> Verdict:
 
 @click.command()
 @common
-def doctor(session: Session) -> None:
+def doctor(session: CommandSession) -> None:
     """Check the meta replicas of a cluster and advise what to set; fails if something is broken."""
     with session.connect(operation_timeout_s=PATIENCE_S) as connection:
         verdicts = list(examine(connection))

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from metaclient.cli.session import Session, common, refuse_options
+from metaclient.cli.session import CommandSession, common, refuse_options
 from metaclient.config import Config
 from metaclient.testing.clusters import cluster_class
 from metaclient.wording import counted
@@ -56,7 +56,7 @@ def fake() -> None:
 @_port("--rpc-port", "none", "HBase's own RPC")
 @_port("--status-port", "0", "The status page")
 @common
-def serve(session: Session, servers: int, meta_replicas: int | None, host: str, **ports: int | None) -> None:
+def serve(session: CommandSession, servers: int, meta_replicas: int | None, host: str, **ports: int | None) -> None:
     """Serve a new cluster until Ctrl-C or SIGTERM; its data is not kept."""
     refuse_options("url", "meta_mode")
     properties = _properties(session.config)
@@ -72,7 +72,7 @@ def _properties(path: str | None) -> Mapping[str, object]:
     return {} if path is None else Config.of(path).properties
 
 
-def _show(session: Session, front: Any, servers: int, meta_replicas: int) -> None:
+def _show(session: CommandSession, front: Any, servers: int, meta_replicas: int) -> None:
     addresses: dict[str, str] = front.addresses()
     urls = {f"{name}_url": url for name, url in addresses.items()}
     ports = {f"{name}_port": getattr(front, f"{name}_port") for name in ("thrift1", "thrift2", "rpc", "status")}

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from metaclient.cli.session import Session, common, refuse_options
+from metaclient.cli.session import CommandSession, common, refuse_options
 from metaclient.testing.clusters import cluster_class
 from metaclient.wording import counted
 
@@ -45,7 +45,7 @@ def hbase() -> None:
 @click.option("--meta-replicas", type=click.IntRange(min=1), default=3, show_default=True)
 @_folder
 @common
-def up(session: Session, version: str, region_servers: int, meta_replicas: int, folder: str | None) -> None:
+def up(session: CommandSession, version: str, region_servers: int, meta_replicas: int, folder: str | None) -> None:
     """Start a cluster and keep it running; `down` ends it."""
     refuse_options(*_NOT_FOR_CLUSTERS)
     clusters = cluster_class("hbase")
@@ -62,7 +62,7 @@ def up(session: Session, version: str, region_servers: int, meta_replicas: int, 
 @hbase.command()
 @_folder
 @common
-def down(session: Session, folder: str | None) -> None:
+def down(session: CommandSession, folder: str | None) -> None:
     """End the cluster and remove its data; its logs are kept."""
     cluster = _running(folder)
     ended = [process["name"] for process in cluster.status()["processes"] if process["state"] != "down"]
@@ -74,14 +74,14 @@ def down(session: Session, folder: str | None) -> None:
 @hbase.command()
 @_folder
 @common
-def status(session: Session, folder: str | None) -> None:
+def status(session: CommandSession, folder: str | None) -> None:
     """Show the processes of the cluster and its addresses."""
     found = _running(folder).status()
     session.document(found)
     _show(session, found)
 
 
-def _show(session: Session, status: dict[str, Any]) -> None:
+def _show(session: CommandSession, status: dict[str, Any]) -> None:
     rows = [
         (process["name"], process["state"], process["port"], process["pid"], process["log"])
         for process in status["processes"]
@@ -98,7 +98,7 @@ def _fault(name: str, done: str, text: str) -> click.Command:
     @click.argument("process")
     @_folder
     @common
-    def fault(session: Session, process: str, folder: str | None) -> None:
+    def fault(session: CommandSession, process: str, folder: str | None) -> None:
         cluster = _running(folder)
         at = process
         if process.startswith("meta:"):

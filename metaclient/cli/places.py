@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from metaclient.cli.session import Session, common, from_text, to_text
+from metaclient.cli.session import CommandSession, common, from_text, to_text
 from metaclient.model import RegionLocation, ServerName
 from metaclient.wording import counted
 
@@ -33,7 +33,7 @@ def _as_json(location: RegionLocation) -> dict[str, object]:
     "--replica", type=click.IntRange(min=0), default=0, show_default=True, help="Which replica of the region."
 )
 @common
-def locate(session: Session, table: str, row: str, replica: int) -> None:
+def locate(session: CommandSession, table: str, row: str, replica: int) -> None:
     """Show the region of a ROW and its server."""
     with session.connect() as connection:
         location = connection.locate(table, from_text(row), replica_id=replica)
@@ -46,7 +46,7 @@ def locate(session: Session, table: str, row: str, replica: int) -> None:
 @click.command()
 @click.argument("table")
 @common
-def regions(session: Session, table: str) -> None:
+def regions(session: CommandSession, table: str) -> None:
     """List the regions of TABLE and their replicas."""
     with session.connect() as connection:
         found = [location for entry in connection.regions(table) for location in entry.placed()]
@@ -72,7 +72,7 @@ def regions(session: Session, table: str) -> None:
 @click.option("--lookups", type=click.IntRange(min=0), default=0, help="Make this many lookups first.")
 @click.option("--table", help="The table of these lookups; default: all tables in turn.")
 @common
-def meta(session: Session, lookups: int, table: str | None) -> None:
+def meta(session: CommandSession, lookups: int, table: str | None) -> None:
     """Show the replicas of hbase:meta, their health, and their shares of this client's lookups."""
     with session.connect() as connection:
         connection.meta_replicas()

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from metaclient.cli.session import F, Session, common, from_text, to_text
+from metaclient.cli.session import CommandSession, F, common, from_text, to_text
 from metaclient.replication_peers import Peer, PeerConfig, ReplicationStatus, SourceLoad
 from metaclient.wording import counted
 
@@ -56,7 +56,7 @@ _selection = _options(
 @replication.command("list")
 @click.argument("pattern", required=False)
 @common
-def list_peers(session: Session, pattern: str | None) -> None:
+def list_peers(session: CommandSession, pattern: str | None) -> None:
     """List the peers; PATTERN is a regular expression for the whole id.
 
     \b
@@ -78,7 +78,7 @@ def list_peers(session: Session, pattern: str | None) -> None:
 @click.option("--endpoint", help="A Java class of the servers that ships the edits.  [default: HBase's own]")
 @click.option("--disabled", is_flag=True, help="Keep the logs, and ship nothing until `replication enable`.")
 @common
-def add(session: Session, peer: str, key: str, endpoint: str | None, disabled: bool, **selection: Any) -> None:
+def add(session: CommandSession, peer: str, key: str, endpoint: str | None, disabled: bool, **selection: Any) -> None:
     """Add PEER, the cluster with the cluster KEY, to which all or some tables are shipped.
 
     KEY is the ZooKeeper quorum, port and parent of the other cluster, as in HBase's shell.
@@ -99,7 +99,7 @@ def add(session: Session, peer: str, key: str, endpoint: str | None, disabled: b
 @_selection
 @click.option("--all-tables", is_flag=True, help="Ship all tables again: forget --table and --namespace.")
 @common
-def update(session: Session, peer: str, all_tables: bool, **selection: Any) -> None:
+def update(session: CommandSession, peer: str, all_tables: bool, **selection: Any) -> None:
     """Change PEER. Options that are not given keep their values; a given list replaces the old one.
 
     \b
@@ -124,7 +124,7 @@ def update(session: Session, peer: str, all_tables: bool, **selection: Any) -> N
 @click.argument("peer")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @common
-def remove(session: Session, peer: str, yes: bool) -> None:
+def remove(session: CommandSession, peer: str, yes: bool) -> None:
     """Remove PEER. Edits that were not shipped yet are never shipped.
 
     \b
@@ -143,7 +143,7 @@ def remove(session: Session, peer: str, yes: bool) -> None:
 @replication.command()
 @click.argument("peer")
 @common
-def enable(session: Session, peer: str) -> None:
+def enable(session: CommandSession, peer: str) -> None:
     """Ship to PEER again. HBase 2.x ships the current log of each server from its start.
 
     \b
@@ -158,7 +158,7 @@ def enable(session: Session, peer: str) -> None:
 @replication.command()
 @click.argument("peer")
 @common
-def disable(session: Session, peer: str) -> None:
+def disable(session: CommandSession, peer: str) -> None:
     """Stop shipping to PEER. The servers keep the logs, which take space until the peer is enabled or removed.
 
     \b
@@ -173,7 +173,7 @@ def disable(session: Session, peer: str) -> None:
 @replication.command()
 @click.option("--peer", "wanted", help="Only this peer.")
 @common
-def status(session: Session, wanted: str | None) -> None:
+def status(session: CommandSession, wanted: str | None) -> None:
     """Show how far each server has shipped to each peer, and what it has applied as a sink.
 
     \b

@@ -20,13 +20,13 @@ from metaclient.config.url_secrets import masked_url
 from metaclient.connection import Connection, connect
 from metaclient.errors import MetaClientError
 
-__all__ = ["F", "Session", "common", "fail", "from_text", "refuse_options", "to_text"]
+__all__ = ["CommandSession", "F", "common", "fail", "from_text", "refuse_options", "to_text"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class CommandSession:
     """The common options of one run of a command, and its output."""
 
     url: str | None = field(repr=False)  # may hold a password; None: the cluster comes from the configuration
@@ -67,7 +67,7 @@ class Session:
 
 
 def common(command: F) -> F:
-    """Add the common options to a command, pass it a Session first, and report its errors by :func:`fail`."""
+    """Add the common options to a command, pass it a CommandSession first, and report its errors by :func:`fail`."""
 
     @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
     @click.option(
@@ -84,7 +84,7 @@ def common(command: F) -> F:
         as_json: bool, url: str | None, config: str | None, meta_mode: str | None, verbose: int, **arguments: Any
     ) -> None:
         _log_to_stderr(verbose)
-        session = Session(url, config, meta_mode, as_json)
+        session = CommandSession(url, config, meta_mode, as_json)
         try:
             command(session, **arguments)
         except MetaClientError as error:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from metaclient.cli.session import Session, common, from_text, to_text
+from metaclient.cli.session import CommandSession, common, from_text, to_text
 from metaclient.wording import counted
 
 __all__ = ["create", "drop", "tables"]
@@ -14,7 +14,7 @@ __all__ = ["create", "drop", "tables"]
 
 @click.command()
 @common
-def tables(session: Session) -> None:
+def tables(session: CommandSession) -> None:
     """List the tables."""
     with session.connect() as connection:
         names = [to_text(name) for name in connection.tables()]
@@ -32,7 +32,7 @@ def tables(session: Session) -> None:
 @click.option("--scope", type=click.IntRange(0, 2), default=0, show_default=True, help="1: replicated to peers.")
 @common
 def create(
-    session: Session,
+    session: CommandSession,
     table: str,
     families: Sequence[str],
     *,
@@ -62,7 +62,7 @@ def _family_options(versions: int, scope: int) -> dict[str, int]:
 @click.argument("table")
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @common
-def drop(session: Session, table: str, yes: bool) -> None:
+def drop(session: CommandSession, table: str, yes: bool) -> None:
     """Disable and delete TABLE with all its data."""
     if not yes and not session.as_json:
         click.confirm(f"Delete {table} and all its data?", abort=True)

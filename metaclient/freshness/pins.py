@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from metaclient import keys
 from metaclient.model import RegionLocation, ServerName
 
 __all__ = ["NEVER", "PINS_MAX", "Copy", "Pins", "Seen", "after_read", "after_write", "contains_all"]
@@ -127,7 +128,7 @@ class _Ranges:
             at = self.ends[index]
             if not at:
                 return False
-        return first == last or not end or at < end
+        return first == last or keys.earlier_end(at, end) != end
 
     def replace(self, first: int, last: int, ranges: Iterable[tuple[bytes, bytes, Seen]]) -> None:
         made = list(ranges)

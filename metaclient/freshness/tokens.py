@@ -27,6 +27,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from zlib import crc32
 
+from metaclient import keys
 from metaclient.errors import ConfigError
 from metaclient.freshness.pins import NEVER, PINS_MAX, Copy, Pins, Seen
 from metaclient.model import ServerName
@@ -96,7 +97,7 @@ def _ranges(reader: _Reader, now: float) -> Iterator[tuple[bytes, bytes, Seen]]:
     at: bytes | None = b""
     for _ in range(reader.varint()):
         start, end = reader.sized(), reader.sized()
-        if at is None or start < at or (end and end <= start):
+        if at is None or start < at or keys.ends_before_or_at(end, start):
             raise ValueError("ranges overlap or are empty")
         at = end or None
         yield start, end, _read_seen(reader, now)

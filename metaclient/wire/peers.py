@@ -12,7 +12,7 @@ import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Peer", "describe_peer", "probe_peer", "recognise_peer"]
+__all__ = ["ServerKind", "describe_peer", "probe_peer", "recognise_peer"]
 
 #: Per dialect. A gateway answers this call without HBase.
 PROBE_S_MAX = 0.5
@@ -27,7 +27,7 @@ _RPC_REFUSALS = (b"FatalConnectionException", b"BadAuthException", b"Expected HE
 _EXCEPTION_TYPE = 3
 
 
-class Peer(NamedTuple):
+class ServerKind(NamedTuple):
     """A server's protocol: its description, the schemes of fitting urls, their options, and the condition for them."""
 
     what: str
@@ -36,14 +36,16 @@ class Peer(NamedTuple):
     condition: str = ""
 
 
-_HTTP = Peer(
+_HTTP = ServerKind(
     "an HTTP server", ("thrift2+http",), condition=" if it is a Thrift gateway in HTTP mode, else another port"
 )
-_RPC = Peer("a master or region server of HBase", ("hbase+rpc",))
-_TLS = Peer("a server that wants TLS", ("thrift2+tls",), condition=" if it is a Thrift gateway, else another port")
+_RPC = ServerKind("a master or region server of HBase", ("hbase+rpc",))
+_TLS = ServerKind(
+    "a server that wants TLS", ("thrift2+tls",), condition=" if it is a Thrift gateway, else another port"
+)
 
 
-def recognise_peer(first: bytes) -> Peer | None:
+def recognise_peer(first: bytes) -> ServerKind | None:
     """Return the protocol of a server whose answer begins with these bytes; None if it is unknown.
 
     >>> recognise_peer(b"HTTP/1.1 400 Bad Request").what
@@ -58,7 +60,7 @@ def recognise_peer(first: bytes) -> Peer | None:
     return _recognise_gateway(first, "") or _recognise_gateway(first[4:], "transport=framed")
 
 
-def _recognise_gateway(message: bytes, transport: str) -> Peer | None:
+def _recognise_gateway(message: bytes, transport: str) -> ServerKind | None:
     """Return the kind of Thrift gateway that sent this message; None if it is no Thrift message."""
     if message.startswith(b"\x80\x01\x00"):
         protocol, kind, value = "", message[3], message[-2:-1]
@@ -71,17 +73,17 @@ def _recognise_gateway(message: bytes, transport: str) -> Peer | None:
     options = "&".join(option for option in (transport, protocol) if option)
     ways = " and ".join(option.partition("=")[2] for option in (transport, protocol) if option) or "unframed and binary"
     name = f"a Thrift {number} gateway" if number else "a Thrift gateway"
-    return Peer(f"{name} ({ways})", (f"thrift{number}",) if number else ("thrift1", "thrift2"), options)
+    return ServerKind(f"{name} ({ways})", (f"thrift{number}",) if number else ("thrift1", "thrift2"), options)
 
 
-def describe_peer(address: str, peer: Peer) -> str:
+def describe_peer(address: str, peer: ServerKind) -> str:
     """Return a sentence with the protocol of the server and the url to write."""
     query = f"?{peer.options}" if peer.options else ""
     urls = " or ".join(f"{scheme}://{address}{query}" for scheme in peer.schemes)
     return f"{address} is {peer.what}: write {urls}{peer.condition}"
 
 
-def probe_peer(host: str, port: int, *, now: Callable[[], float], deadline: float) -> Peer | None:
+def probe_peer(host: str, port: int, *, now: Callable[[], float], deadline: float) -> ServerKind | None:
     """Send requests of several protocols; return the server's, None if it is silent, unreachable or unknown."""
     calls = [framed(call) for call in (_BINARY_CALL, _COMPACT_CALL) for framed in (_leave_unframed, _prefix_length)]
     for request in (*calls, _HTTP_REQUEST):

@@ -20,7 +20,7 @@ from metaclient_fake.replication.batches import BufferQuota
 from metaclient_fake.replication.endpoint import InProcessEndpoint, SinkServer
 from metaclient_fake.replication.manager import SourceFactory
 from metaclient_fake.replication.reader import MayPush
-from metaclient_fake.replication.sink import Sink
+from metaclient_fake.replication.sink import PeerSink
 from metaclient_fake.replication.source import MakeMayPush, SourceHost
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.storage.wal import WalEntry
@@ -99,7 +99,7 @@ class Shipping:
         cluster, config = self._cluster, self._config
         self._drop_dead_clients()
         client = self._clients[server.name] = SinkClient(cluster, server, config)
-        server.replication_sink = Sink(cluster.runtime, client, batch_rows=config.sink_batch_rows)
+        server.replication_sink = PeerSink(cluster.runtime, client, batch_rows=config.sink_batch_rows)
         return SourceHost(
             runtime=cluster.runtime,
             config=config,

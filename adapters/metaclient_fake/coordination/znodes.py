@@ -163,7 +163,7 @@ class Znodes:
         #: The paths of the ephemeral nodes of each session.
         self._sessions: dict[Hashable, set[str]] = {}
         #: The watches of each path, in the order in which they were set.
-        self._watches: dict[str, list[_Watch]] = {}
+        self._watches: dict[str, list[_NodeWatch]] = {}
 
     # -- reading ------------------------------------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class Znodes:
         Returns a function that removes the watch if it has not been called yet.
         """
         _check_path(path)
-        watch = _Watch(callback)
+        watch = _NodeWatch(callback)
         with self._lock:
             self._watches.setdefault(path, []).append(watch)
 
@@ -262,7 +262,7 @@ class Znodes:
 
         return remove
 
-    def _take_watches(self, events: Sequence[WatchEvent]) -> list[tuple[_Watch, WatchEvent]]:
+    def _take_watches(self, events: Sequence[WatchEvent]) -> list[tuple[_NodeWatch, WatchEvent]]:
         return [(watch, event) for event in events for watch in self._watches.pop(event.path, ())]
 
     # -- the tree, under the lock -------------------------------------------------------------------------------
@@ -276,7 +276,7 @@ class Znodes:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Watch:
+class _NodeWatch:
     """A callback as it was set. Two watches with the same callback are two watches."""
 
     callback: Callback
@@ -419,7 +419,7 @@ def _below(nodes: dict[str, _Znode], path: str) -> list[str]:
     return found
 
 
-def _call(calls: Sequence[tuple[_Watch, WatchEvent]]) -> None:
+def _call(calls: Sequence[tuple[_NodeWatch, WatchEvent]]) -> None:
     for watch, event in calls:
         watch.callback(event)
 

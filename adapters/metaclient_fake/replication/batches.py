@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from metaclient.runtime import Runtime
 from metaclient.wire.rpc.replication import ShippedEntry
 
-__all__ = ["Batch", "BufferQuota"]
+__all__ = ["BufferQuota", "EntryBatch"]
 
 
 @dataclass(slots=True)
-class Batch:
+class EntryBatch:
     """Entries of one log file, in order, and the position behind them. The reader fills it, the shipper takes it."""
 
     wal: str

@@ -19,10 +19,10 @@ from metaclient_fake.network.handlers import Handlers
 from metaclient_fake.network.network import Network
 from metaclient_fake.replication.sink import EntrySink
 
-__all__ = ["Endpoint", "InProcessEndpoint", "PeerCluster", "SinkServer"]
+__all__ = ["InProcessEndpoint", "PeerEndpoint", "ReachedCluster", "SinkServer"]
 
 
-class Endpoint(Protocol):
+class PeerEndpoint(Protocol):
     """A peer cluster as its sources see it."""
 
     def cluster_id(self) -> uuid.UUID | None:
@@ -58,7 +58,7 @@ class SinkServer(Station, Protocol):
     def slow_s(self) -> float: ...
 
 
-class PeerCluster(Protocol):
+class ReachedCluster(Protocol):
     """The peer cluster, in this process."""
 
     @property
@@ -77,7 +77,7 @@ class InProcessEndpoint:
     """Calls the sinks of another cluster of the same network: partitions, delays and hangs apply."""
 
     def __init__(
-        self, runtime: Runtime, network: Network, caller: Caller, find_cluster: Callable[[], PeerCluster | None]
+        self, runtime: Runtime, network: Network, caller: Caller, find_cluster: Callable[[], ReachedCluster | None]
     ) -> None:
         """``network`` and ``caller`` belong to the source's server; ``find_cluster`` returns None if there is none."""
         self._runtime = runtime

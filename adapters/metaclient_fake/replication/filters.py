@@ -15,17 +15,14 @@ An entry without cells survives: its sequence id counts as pushed for a serial p
 from __future__ import annotations
 
 import uuid
-from typing import TypeAlias
 
 from metaclient.model import Cell
 from metaclient.replication_peers import PeerConfig
 from metaclient.wire.rpc.replication import Scope, ShippedEntry, WalKey
 from metaclient_fake.storage.packed_row import PackedRow
-from metaclient_fake.storage.wal import WalEntry
+from metaclient_fake.storage.wal import Scopes, WalEntry
 
 __all__ = ["EntryFilter", "wants_family", "wants_table"]
-
-Scopes: TypeAlias = tuple[tuple[bytes, int], ...]
 
 _SYSTEM = b"hbase"
 _SHIPPED_SYSTEM_TABLES = frozenset({b"hbase:acl", b"hbase:labels"})

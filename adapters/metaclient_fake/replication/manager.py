@@ -28,21 +28,14 @@ from metaclient_fake.coordination.znodes import NoNode
 from metaclient_fake.replication.peer_rules import is_key_config_equal
 from metaclient_fake.replication.peer_store import PeerStore
 from metaclient_fake.replication.queues import QueueId, QueueStore, is_meta_wal, wal_group
+from metaclient_fake.replication.shipper import StorePosition
 
-__all__ = ["Source", "SourceFactory", "SourceManager", "StorePosition"]
+__all__ = ["RunningSource", "SourceFactory", "SourceManager"]
 
 logger = logging.getLogger(__name__)
 
 
-class StorePosition(Protocol):
-    """Called by a source after the peer has acknowledged everything in ``wal`` before ``position``."""
-
-    def __call__(
-        self, wal: str, position: int, pushed_ids: Mapping[str, int] | None = None, *, is_end_of_file: bool = False
-    ) -> None: ...
-
-
-class Source(Protocol):
+class RunningSource(Protocol):
     """A source as the manager sees it."""
 
     def start(self) -> None:
@@ -75,7 +68,7 @@ class SourceFactory(Protocol):
         *,
         store: StorePosition,
         finished: Callable[[], None],
-    ) -> Source:
+    ) -> RunningSource:
         """``peer`` returns the peer as it is now; ``finished`` is for a claimed queue that has been read to its end."""
         ...
 
@@ -88,7 +81,7 @@ class _Running:
     def __init__(self, queue: QueueId, wals: list[str]) -> None:
         self.queue = queue
         self.wals = wals
-        self.source: Source | None = None
+        self.source: RunningSource | None = None
         self.is_stopped = False
 
 
@@ -223,7 +216,7 @@ class SourceManager:
         if late:
             logger.warning("%s: %d sources did not end in %g s", self.name, late, self._config.source_stop_timeout_s)
 
-    def _made(self, running: _Running) -> Source | None:
+    def _made(self, running: _Running) -> RunningSource | None:
         """Make the source of a queue. The caller holds the lock, and starts the source after it.
 
         Without a function that makes sources the queue is kept, and nothing is shipped.
@@ -334,7 +327,7 @@ class SourceManager:
         return [source.load() for source in sources if source is not None]
 
 
-def _start(source: Source | None) -> None:
+def _start(source: RunningSource | None) -> None:
     if source is not None:
         source.start()
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 
 from metaclient.runtime import Condition, Runtime
 from metaclient_fake.config.replication import PeerReplicationConfig
-from metaclient_fake.replication.batches import Batch, BufferQuota
+from metaclient_fake.replication.batches import BufferQuota, EntryBatch
 from metaclient_fake.replication.filters import EntryFilter
 from metaclient_fake.replication.metrics import SourceMetrics
 from metaclient_fake.storage.wal import WalEntry, WalFile
@@ -70,7 +70,7 @@ class WalTail:
         self._position = 0  # behind the last entry that is in a batch or was filtered out
         self._changed: Condition = runtime.condition()
         self._wals: deque[tuple[str, int]] = deque(positions)
-        self._batches: deque[Batch] = deque()
+        self._batches: deque[EntryBatch] = deque()
         self._is_stopped = False
         self._is_finished = False
 
@@ -97,7 +97,7 @@ class WalTail:
         if dropped:
             self._quota.release(dropped)
 
-    def take(self) -> Batch | None:
+    def take(self) -> EntryBatch | None:
         """Wait for the next batch; None after the stop, and when a queue that ends has no more logs."""
         with self._changed:
             while not self._batches:
@@ -137,7 +137,7 @@ class WalTail:
             while not self._is_stopped and self._changed.wait(until):
                 pass
 
-    def _put(self, batch: Batch) -> None:
+    def _put(self, batch: EntryBatch) -> None:
         with self._changed:
             while len(self._batches) >= self._config.batches_ahead and not self._is_stopped:
                 self._changed.wait(None)
@@ -147,12 +147,12 @@ class WalTail:
                 return
         self._quota.release(batch.size)
 
-    def _next_batch(self) -> Batch | None:
+    def _next_batch(self) -> EntryBatch | None:
         """Return a batch; None if there is nothing new and no file has ended."""
         reader = self._reader or self._open()
         if reader is None:
             return None
-        batch = Batch(reader.file.name, self._position)
+        batch = EntryBatch(reader.file.name, self._position)
         self._fill(batch, reader)
         is_moved, self._position = batch.position > self._position, batch.position
         if self._held is None and reader.is_at_end:
@@ -177,7 +177,7 @@ class WalTail:
         self._position = position
         return self._reader
 
-    def _fill(self, batch: Batch, reader: WalReader) -> None:
+    def _fill(self, batch: EntryBatch, reader: WalReader) -> None:
         """Add entries until a limit, the end of the data, or an entry that may not be pushed yet."""
         config, quota, keep = self._config, self._quota, self._filter.shipped
         read = filtered = 0

@@ -23,8 +23,8 @@ from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, No
 from metaclient.runtime import Runtime, Task
 from metaclient.wire.rpc.replication import ShippedEntry
 from metaclient_fake.config.replication import PeerReplicationConfig
-from metaclient_fake.replication.batches import Batch, BufferQuota
-from metaclient_fake.replication.endpoint import Endpoint
+from metaclient_fake.replication.batches import BufferQuota, EntryBatch
+from metaclient_fake.replication.endpoint import PeerEndpoint
 from metaclient_fake.replication.metrics import SourceMetrics
 from metaclient_fake.replication.reader import WalTail
 from metaclient_fake.replication.sinks import SinkPool
@@ -58,7 +58,7 @@ class Shipper:
         config: PeerReplicationConfig,
         tail: WalTail,
         *,
-        endpoint: Endpoint,
+        endpoint: PeerEndpoint,
         sinks: SinkPool,
         quota: BufferQuota,
         metrics: SourceMetrics,
@@ -101,7 +101,7 @@ class Shipper:
             finally:
                 self._quota.release(batch.size)
 
-    def _count(self, batch: Batch) -> None:
+    def _count(self, batch: EntryBatch) -> None:
         metrics = self._metrics
         metrics.last_error = ""
         if not batch.entries:
@@ -119,7 +119,7 @@ class Shipper:
             while not self._is_stopped and self._changed.wait(until):
                 pass
 
-    def _ship(self, batch: Batch) -> bool:
+    def _ship(self, batch: EntryBatch) -> bool:
         """Send a batch until the peer has all of it; return False after the stop."""
         if not batch.entries:
             return True

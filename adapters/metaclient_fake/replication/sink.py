@@ -20,14 +20,14 @@ from metaclient.replication_peers import SinkLoad
 from metaclient.runtime import Runtime
 from metaclient.wire.rpc.replication import ShippedEntry
 
-__all__ = ["ClusterIds", "EntrySink", "Sink", "SinkClient", "mutations_of"]
+__all__ = ["ApplyMutations", "ClusterIds", "EntrySink", "PeerSink", "mutations_of"]
 
 ClusterIds: TypeAlias = tuple[uuid.UUID, ...]
 #: Returns True if the sink applies an entry (``WALEntrySinkFilter``).
 SinkFilter: TypeAlias = Callable[[ShippedEntry], bool]
 #: Writes mutations of a table, in order; returns an outcome for each, a MetaClientError for those that failed. It is
 #: ``Engine.batch`` of a client of this cluster with ``sink_retries`` and ``sink_timeout_s``, which bound the call.
-SinkClient: TypeAlias = Callable[[bytes, Sequence[Put | Delete]], Sequence[object]]
+ApplyMutations: TypeAlias = Callable[[bytes, Sequence[Put | Delete]], Sequence[object]]
 
 
 class EntrySink(Protocol):
@@ -40,11 +40,11 @@ class EntrySink(Protocol):
     def load(self) -> SinkLoad: ...
 
 
-class Sink:
+class PeerSink:
     """The sink of one region server. ``_lock`` guards the counters: several sources send at the same time."""
 
     def __init__(
-        self, runtime: Runtime, client: SinkClient, *, batch_rows: int, sink_filter: SinkFilter | None = None
+        self, runtime: Runtime, client: ApplyMutations, *, batch_rows: int, sink_filter: SinkFilter | None = None
     ) -> None:
         self._runtime = runtime
         self._client = client

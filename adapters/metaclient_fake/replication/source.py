@@ -18,7 +18,7 @@ from metaclient.replication_peers import Peer, PeerState, SourceLoad
 from metaclient.runtime import Runtime, Task
 from metaclient_fake.config.replication import PeerReplicationConfig
 from metaclient_fake.replication.batches import BufferQuota
-from metaclient_fake.replication.endpoint import Endpoint
+from metaclient_fake.replication.endpoint import PeerEndpoint
 from metaclient_fake.replication.filters import EntryFilter
 from metaclient_fake.replication.metrics import SourceMetrics
 from metaclient_fake.replication.queues import QueueId, wal_group
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 class MakeEndpoint(Protocol):
     """Connects a source to the cluster of a peer; raises MetaClientError when that is not possible now."""
 
-    def __call__(self, peer: Peer) -> Endpoint: ...
+    def __call__(self, peer: Peer) -> PeerEndpoint: ...
 
 
 class MakeMayPush(Protocol):
@@ -74,7 +74,7 @@ class SourceHost:
 
 
 @dataclass(slots=True)
-class _Group:
+class _LogGroup:
     """The logs with one prefix: their reader, their shipper and what these have done."""
 
     tail: WalTail
@@ -114,9 +114,9 @@ class Source:
         self._throttle = Throttle(0, host.runtime.now())
         self._changed = host.runtime.condition()
         self._positions = dict(positions)  # of logs that no group reads yet
-        self._groups: dict[str, _Group] = {}
+        self._groups: dict[str, _LogGroup] = {}
         self._tasks: list[Task[None]] = []
-        self._endpoint: Endpoint | None = None
+        self._endpoint: PeerEndpoint | None = None
         self._filter: EntryFilter | None = None
         self._is_stopped = False
         self._unfinished = 0  # groups whose shippers run
@@ -252,7 +252,7 @@ class Source:
             self._start(group.tail.run, "reader")
             self._start(lambda group=group: self._ship(group), "shipper")  # type: ignore[misc]  # bound per group
 
-    def _make_group(self, logs: list[tuple[str, int]]) -> _Group:
+    def _make_group(self, logs: list[tuple[str, int]]) -> _LogGroup:
         assert self._filter is not None, "made after the peer's cluster id is known"
         assert self._endpoint is not None, "the cluster id came from the endpoint"
         host, metrics = self._host, SourceMetrics()
@@ -283,7 +283,7 @@ class Source:
             store=self._store,
             families_of=host.families_of,
         )
-        return _Group(tail, shipper, metrics)
+        return _LogGroup(tail, shipper, metrics)
 
     # -- while it runs -----------------------------------------------------------------------------------------
 
@@ -303,7 +303,7 @@ class Source:
                 self._throttle.pushed(size)
             return pause_s
 
-    def _ship(self, group: _Group) -> None:
+    def _ship(self, group: _LogGroup) -> None:
         group.shipper.run()
         with self._changed:
             self._unfinished -= 1

@@ -50,7 +50,7 @@ from metaclient_fake.storage.query_matcher import StoreQuery
 from metaclient_fake.storage.region_log import CommitHook, RegionLog, replication_scopes
 from metaclient_fake.storage.replica import Follower
 from metaclient_fake.storage.scanner import RegionScanner
-from metaclient_fake.storage.store import Sources, Store, read_row
+from metaclient_fake.storage.store import CellSources, Store, read_row
 from metaclient_fake.storage.store_file import StoreFile
 from metaclient_fake.storage.wal import LoggedEntry, Marker, MarkerKind, Wal, WalEntry, family_of
 from metaclient_fake.storage.writer import Writer
@@ -126,7 +126,7 @@ class Region:
         self._compactor = Compactor(self)
         self._follower = Follower(self)
         self._scanners: dict[int, RegionScanner] = {}
-        self._view: tuple[Sources, ...] = tuple(store.sources for store in self.stores)
+        self._view: tuple[CellSources, ...] = tuple(store.sources for store in self.stores)
 
     @classmethod
     def open(
@@ -288,7 +288,7 @@ class Region:
             return Result(row, (), not self.is_primary, exists=bool(cells))
         return Result(row, cells if type(cells) is tuple else tuple(cells), not self.is_primary)
 
-    def _read(self, sources: Sources, row: bytes, query: StoreQuery, read_point: int) -> Sequence[Cell]:
+    def _read(self, sources: CellSources, row: bytes, query: StoreQuery, read_point: int) -> Sequence[Cell]:
         now_ms = self.time_ms() if query.time_to_live_ms is not None else 0
         return read_row(sources, row, query, read_point=read_point, now_ms=now_ms, lock=self.update_lock)
 

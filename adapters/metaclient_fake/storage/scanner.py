@@ -13,7 +13,7 @@ from metaclient_fake.storage.filters import FamilyCells, Filter, RowFiltering, p
 from metaclient_fake.storage.memstore import RowOrder
 from metaclient_fake.storage.pieces import pieces_of
 from metaclient_fake.storage.query_matcher import StoreQuery
-from metaclient_fake.storage.store import Source, Sources, read_row, stored_columns
+from metaclient_fake.storage.store import CellSource, CellSources, read_row, stored_columns
 
 if TYPE_CHECKING:
     from metaclient_fake.storage.region import Region
@@ -40,7 +40,7 @@ class RegionScanner:
         region: Region,
         scan: Scan,
         families: Sequence[bytes],
-        queries: Sequence[tuple[Sources, StoreQuery]],
+        queries: Sequence[tuple[CellSources, StoreQuery]],
         read_point: int,
     ) -> None:
         """``families`` are the names of the families that are read, in the order of ``queries``."""
@@ -97,14 +97,14 @@ class RegionScanner:
                 room = self._take(results, max_rows, room)
         return False
 
-    def _plain_source(self) -> Source | None:
+    def _plain_source(self) -> CellSource | None:
         """Return the only source to read, if its plain rows can be returned unchanged; otherwise None."""
         if len(self._stores) != 1 or self._filter is not None or self._scan.batch is not None:
             return None
         sources, query = self._stores[0]
         return sources[0] if len(sources) == 1 and query.is_trivial else None
 
-    def _take_plain(self, source: Source, results: list[Result], max_rows: int, room: int) -> int:
+    def _take_plain(self, source: CellSource, results: list[Result], max_rows: int, room: int) -> int:
         """Append plain rows as they are, until a row is not plain; return the remaining bytes."""
         rows, waiting, read_point = source.rows, self._waiting, self.read_point
         is_stale, append = self._is_stale, results.append
@@ -166,10 +166,10 @@ class RegionScanner:
             for name, cells, (sources, _) in zip(self._families, families, self._stores, strict=True)
         ]
 
-    def _stored(self, sources: Sources, row: bytes) -> Columns:
+    def _stored(self, sources: CellSources, row: bytes) -> Columns:
         return stored_columns(sources, row, read_point=self.read_point, lock=self._region.update_lock)
 
-    def _read(self, sources: Sources, row: bytes, query: StoreQuery) -> Sequence[Cell]:
+    def _read(self, sources: CellSources, row: bytes, query: StoreQuery) -> Sequence[Cell]:
         return read_row(
             sources, row, query, read_point=self.read_point, now_ms=self._now_ms, lock=self._region.update_lock
         )
@@ -183,7 +183,7 @@ class RegionScanner:
             self._stores = []
 
 
-def _rows_of(stores: Sequence[tuple[Sources, StoreQuery]], scan: Scan, region: Region) -> Iterator[list[bytes]]:
+def _rows_of(stores: Sequence[tuple[CellSources, StoreQuery]], scan: Scan, region: Region) -> Iterator[list[bytes]]:
     """Yield the rows of the scan's range that some source has, in chunks that grow, in the scan's direction."""
     lists: list[tuple[list[bytes], int, int]] = []
     for sources, _ in stores:

@@ -13,17 +13,17 @@ from metaclient_fake.storage.memstore import MemStore, RowOrder, Segment
 from metaclient_fake.storage.query_matcher import StoreQuery, compacted, merged_plain, plain_cells, resolved
 from metaclient_fake.storage.store_file import StoreFile
 
-__all__ = ["Source", "Sources", "Store", "read_row", "stored_columns"]
+__all__ = ["CellSource", "CellSources", "Store", "read_row", "stored_columns"]
 
-Source: TypeAlias = Segment | StoreFile
+CellSource: TypeAlias = Segment | StoreFile
 #: All sources that a reader must read, oldest first; the tuple is replaced, never changed.
-Sources: TypeAlias = tuple[Source, ...]
+CellSources: TypeAlias = tuple[CellSource, ...]
 
 NO_CELLS: tuple[Cell, ...] = ()
 
 
 def read_row(
-    sources: Sequence[Source], row: bytes, query: StoreQuery, *, read_point: int, now_ms: int, lock: Lock
+    sources: Sequence[CellSource], row: bytes, query: StoreQuery, *, read_point: int, now_ms: int, lock: Lock
 ) -> Sequence[Cell]:
     """Return the cells of ``row`` that match ``query`` at ``read_point``; take ``lock`` only for rows being written."""
     found = [entry for source in sources if (entry := source.rows.get(row)) is not None]
@@ -47,7 +47,7 @@ def read_row(
     return resolved(columns, query, now_ms)
 
 
-def stored_columns(sources: Sequence[Source], row: bytes, *, read_point: int, lock: Lock) -> Columns:
+def stored_columns(sources: Sequence[CellSource], row: bytes, *, read_point: int, lock: Lock) -> Columns:
     """Return every version and delete marker of ``row`` that is stored at ``read_point``, visible or not."""
     columns: Columns = {}
     found = [entry for source in sources if (entry := source.rows.get(row)) is not None]
@@ -93,7 +93,7 @@ class Store:
         self.files: tuple[StoreFile, ...] = directory.files(family.name)
 
     @property
-    def sources(self) -> Sources:
+    def sources(self) -> CellSources:
         snapshot = self.memstore.snapshot
         if snapshot is None:
             return (*self.files, self.memstore.active)

@@ -11,7 +11,7 @@ from metaclient_fake.simulation.workloads.cycle import Cycle
 from metaclient_fake.simulation.workloads.inserts import Inserts
 from metaclient_fake.simulation.workloads.registers import Registers
 from metaclient_fake.simulation.workloads.scans import Scans
-from metaclient_fake.simulation.workloads.sessions import Sessions
+from metaclient_fake.simulation.workloads.sessions import SessionReads
 from metaclient_fake.simulation.workloads.storm import Storm
 from metaclient_fake.simulation.workloads.tables import Tables
 from metaclient_fake.simulation.workloads.timeline import Timeline
@@ -21,5 +21,18 @@ __all__ = ["WORKLOADS", "Workload"]
 #: The workload classes by their names in ``spec.MIX`` and ``spec.LIMITED``.
 WORKLOADS: dict[str, type[Workload]] = {
     made.kind: made
-    for made in (Registers, Timeline, Scans, Inserts, Cells, Counters, Cycle, Tables, Storm, Bounded, Canary, Sessions)
+    for made in (
+        Registers,
+        Timeline,
+        Scans,
+        Inserts,
+        Cells,
+        Counters,
+        Cycle,
+        Tables,
+        Storm,
+        Bounded,
+        Canary,
+        SessionReads,
+    )
 }

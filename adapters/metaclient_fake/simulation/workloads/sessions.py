@@ -18,10 +18,10 @@ from metaclient_fake.simulation.workloads.registers import COLUMN, TABLE, Regist
 if TYPE_CHECKING:
     from metaclient_fake.simulation.world import World
 
-__all__ = ["Sessions"]
+__all__ = ["SessionReads"]
 
 
-class Sessions(Registers):
+class SessionReads(Registers):
     """Puts, and reads by replicas, of one session after the other."""
 
     kind = "sessions"
