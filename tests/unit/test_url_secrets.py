@@ -17,7 +17,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import metaclient
 from metaclient.cli import main
-from metaclient.cli.session import Session
+from metaclient.cli.session import CommandSession
 from metaclient.config.refusals import refusal
 from metaclient.config.url_secrets import masked_url
 from metaclient.errors import CallTimeout, ConfigError, ServerStopped
@@ -163,7 +163,7 @@ def test_second_use_of_a_named_fake_does_not_show_its_options() -> None:
 
 
 def test_session_of_a_command_does_not_show_its_url() -> None:
-    assert SECRET not in repr(Session("thrift2://me:hunter2@host", None, None, as_json=False))
+    assert SECRET not in repr(CommandSession("thrift2://me:hunter2@host", None, None, as_json=False))
 
 
 # -- a backend of somebody else, which takes a password from its url

@@ -15,7 +15,7 @@ from metaclient.freshness.canary import CANARY, READINGS_MAX, CanaryReadings, ca
 from metaclient.model import Get, Put, RegionInfo, RegionLocation, Result, Row
 from metaclient.runtime import SimRuntime
 from metaclient.testing import Call, ScriptedBackend
-from metaclient.testing.scripted_cluster import _Table
+from metaclient.testing.scripted_cluster import _ScriptedTable
 from metaclient_fake.backend import FakeBackend
 from metaclient_fake.cluster import FakeCluster
 
@@ -30,7 +30,7 @@ class Behind(ScriptedBackend):
     lag_s = LAG_S
     frozen_at_s: float | None = None
 
-    def _read(self, known: _Table, get: Get, place: RegionLocation | None) -> Result:
+    def _read(self, known: _ScriptedTable, get: Get, place: RegionLocation | None) -> Result:
         if place is not None and place.replica_id:
             shown_ms = self.runtime.time_ms() - round(self.true_lag_s() * 1000)
             get = replace(get, max_timestamp=min(get.max_timestamp, shown_ms + 1))

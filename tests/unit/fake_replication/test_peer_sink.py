@@ -12,7 +12,7 @@ from metaclient.errors import CallTimeout, MetaClientError, NoSuchFamily, TableN
 from metaclient.model import Cell, CellType, Delete, Put
 from metaclient.runtime import SimRuntime
 from metaclient.wire.rpc.replication import ShippedEntry, WalKey
-from metaclient_fake.replication.sink import Sink, mutations_of
+from metaclient_fake.replication.sink import PeerSink, mutations_of
 
 A, B = uuid.UUID(int=1), uuid.UUID(int=2)
 PUT, DELETE_COLUMN, DELETE_FAMILY = CellType.PUT, CellType.DELETE_COLUMN, CellType.DELETE_FAMILY
@@ -37,7 +37,7 @@ class Rig:
         self.world = world
         self.connection = world.cluster.connect(retries=1, operation_timeout_s=10.0)
         self.batches: list[int] = []
-        self.sink = Sink(world.runtime, self.write, batch_rows=5000, **options)
+        self.sink = PeerSink(world.runtime, self.write, batch_rows=5000, **options)
 
     def write(self, table: bytes, mutations: Sequence[Put | Delete]) -> Sequence[object]:
         self.batches.append(len(mutations))
@@ -119,7 +119,7 @@ def test_disabled_table_fails_the_call_and_is_counted(rig: Rig) -> None:
 
 def test_missing_family_is_reported_before_other_errors(runtime: SimRuntime) -> None:
     errors = [CallTimeout("late"), NoSuchFamily("x"), None]
-    sink = Sink(runtime, lambda table, mutations: errors, batch_rows=5000)
+    sink = PeerSink(runtime, lambda table, mutations: errors, batch_rows=5000)
     with pytest.raises(NoSuchFamily):
         sink.apply([entry_of((row(1), PUT))])
 
