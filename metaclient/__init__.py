@@ -38,8 +38,13 @@ from metaclient.errors import TableNotDisabled as TableNotDisabled
 from metaclient.meta.health_tracker import MetaReplicaStatus
 from metaclient.model import Consistency, RegionLocation, RegionLocations, Row
 from metaclient.pool import ConnectionPool
-from metaclient.replication import Replication
-from metaclient.replication_peers import Peer, PeerConfig, PeerState, ReplicationStatus, SinkLoad, SourceLoad
+from metaclient.replication import Replication as Replication
+from metaclient.replication_peers import Peer as Peer
+from metaclient.replication_peers import PeerConfig as PeerConfig
+from metaclient.replication_peers import PeerState as PeerState
+from metaclient.replication_peers import ReplicationStatus as ReplicationStatus
+from metaclient.replication_peers import SinkLoad as SinkLoad
+from metaclient.replication_peers import SourceLoad as SourceLoad
 from metaclient.session import Session as Session
 from metaclient.table import Table
 
@@ -47,7 +52,7 @@ __version__ = "0.1.0"
 
 # This list is frozen. The module has further attributes: happybase's other names (DEFAULT_HOST, DEFAULT_PORT,
 # NoConnectionsAvailable), so that `import metaclient as happybase` works, errors that are rarely caught by name, and
-# Session, which Connection.session makes.
+# what connections return: Session, and the values of Connection.replication.
 __all__ = [
     "Batch",
     "BatchError",
@@ -63,18 +68,11 @@ __all__ = [
     "MetaReplicaStatus",
     "NoSuchFamily",
     "Overloaded",
-    "Peer",
-    "PeerConfig",
-    "PeerState",
     "RegionLocation",
     "RegionLocations",
     "RegionUnavailable",
-    "Replication",
-    "ReplicationStatus",
     "RetriesExhausted",
     "Row",
-    "SinkLoad",
-    "SourceLoad",
     "Table",
     "TableDisabled",
     "TableExists",
