@@ -12,7 +12,7 @@ from thriftpy2.thrift import TException, TMessageType
 from thriftpy2.transport import TMemoryBuffer
 
 from metaclient.errors import MetaClientError, RegionMoved, Throttled
-from metaclient.model import Append, Cell, Check, Delete, Durability, Get, Increment, Put, Scan
+from metaclient.model import Append, Cell, Check, Delete, Durability, Get, Increment, Put, Result, Scan
 from metaclient.protobuf import decode, encode
 from metaclient.replication_peers import PeerConfig
 from metaclient.runtime import ThreadRuntime
@@ -182,7 +182,7 @@ def _by_hand(service: Any, method: str, rows: Callable[[], Any], read: Any) -> C
     def run(data: bytes) -> None:
         link = Link(Gateway("h", 1), Peer(data), service, rows=rows())  # type: ignore[arg-type]  # what it uses
         answer = link.ask(method, b"", read)
-        for one in answer if isinstance(answer, list) else [answer]:
+        for one in answer if isinstance(answer, Sequence) and not isinstance(answer, Result) else [answer]:
             assert isinstance(one.row, bytes)
             assert all(isinstance(cell.value, bytes) and isinstance(cell.timestamp, int) for cell in one.cells)
 

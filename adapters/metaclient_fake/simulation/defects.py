@@ -268,8 +268,8 @@ def increment_takes_no_lock(right: Callable[..., Any]) -> Callable[..., Any]:
 def log_rolls_take_no_turns(right: Callable[..., Any]) -> Callable[..., Any]:
     """Two regions may roll their server's log at once: one of the two new files is lost with its entries."""
 
-    def init(self: Wal, name: str = "wal", *, roll_bytes: int = 0) -> None:
-        right(self, name, roll_bytes=0)  # each write rolls: a seed has few others
+    def init(self: Wal, name: str, *, roll_bytes: int, time_ms: Callable[[], int]) -> None:
+        right(self, name, roll_bytes=0, time_ms=time_ms)  # each write rolls: a seed has few others
         self._roll_turns = _AlwaysTheirTurn([None])
 
     return init

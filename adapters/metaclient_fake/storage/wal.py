@@ -384,9 +384,8 @@ class Wal:
         file = self._file
         edits = file.regions.get(region) or file.edits_of(region, table, self._scopes.get(region, ()))
         if logged.marker is None:
-            edits.highest = (
-                sequence_id  # before ``order``: a roll that counts this entry must see that it needs a flush
-            )
+            # Before ``order``: a roll that counts this entry must see that the entry needs a flush.
+            edits.highest = sequence_id
         edits.entries.append(logged)
         edits.times.append(now_ms)
         file.order.append(edits)
