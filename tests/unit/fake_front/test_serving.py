@@ -119,6 +119,7 @@ def test_gateway_takes_hbases_properties() -> None:
             front = cluster.serve(thrift1_port=None, gateway=properties)
             with metaclient.connect(str(front.thrift2_url)) as connection:
                 connection.create_table("t", {"cf": {}})
+                cluster.wait_until_replicated(60)  # HBase's client believes a secondary that does not know the table
                 before = cluster.meta_reads
                 connection.table("t").row(b"r")
             grown = {at for at, reads in cluster.meta_reads.items() if reads > before.get(at, 0)}
