@@ -576,8 +576,8 @@ class FakeCluster:
 class _Inside(FakeCluster):
     """A cluster as its own parts and fronts refer to it: all attributes are the handle's, and it may be dropped.
 
-    ``_front`` is None in this class. The front holds a reference to the handle, so that the cluster stays open for a
-    user who kept only the front. With a reference from ``inside`` to the front, the handle would never be collected.
+    ``_front`` is None in this class. The front refers to the handle, so that the cluster stays open while a program
+    keeps only the front. If ``inside`` referred to the front, Python could never collect the handle.
     """
 
     __slots__ = ()

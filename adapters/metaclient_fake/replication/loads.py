@@ -14,7 +14,7 @@ Picture = dict[str, object]
 
 
 def peers_picture(peers: Iterable[Peer], queues: QueueStore, statuses: Iterable[ReplicationStatus]) -> Picture:
-    """Return a JSON-able picture. Queues without a source are those of dead servers that nobody has claimed yet."""
+    """Return peers, queues and sources as JSON values. A queue of a dead server has no source until it is claimed."""
     return {
         "peers": {peer.id: {"state": peer.state.name, **_config(peer.config)} for peer in peers},
         "queues": {
@@ -32,7 +32,7 @@ def peers_picture(peers: Iterable[Peer], queues: QueueStore, statuses: Iterable[
 
 
 def _config(config: PeerConfig) -> Picture:
-    """Return the settings of a peer that say something; a table without families stands for all of them."""
+    """Return the settings of a peer as JSON values; a table without families stands for all of its families."""
     return {
         "cluster_key": config.cluster_key,
         "replicate_all": config.replicate_all,

@@ -210,7 +210,7 @@ class PeerProcedures:
         self._know(peer)
 
     def _retry(self, step: Callable[[], None]) -> None:
-        """Repeat a step until it succeeds. A final error is a mistake of ours and ends the procedure."""
+        """Repeat a step until it succeeds. An error that no repetition can cure (FATAL) ends the procedure."""
         pause_s = _PAUSE_S
         while True:
             try:

@@ -94,7 +94,7 @@ class PeerSink:
 
 
 def _most_telling(errors: Sequence[MetaClientError]) -> MetaClientError:
-    """Return the error that the source is told: a missing table or family, else the first."""
+    """Return the error for the source: that of a missing table or family if there is one, else the first error."""
     for error in errors:
         if isinstance(error, TableNotFound | NoSuchFamily):
             return error
