@@ -6,6 +6,7 @@ client of its own cluster, which is a party of the network under the name of the
 
 from __future__ import annotations
 
+import logging
 import uuid
 from collections.abc import Sequence
 from functools import partial
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from metaclient_fake.cluster.fake_cluster import FakeCluster
 
 __all__ = ["InProcessCluster", "Shipping"]
+
+logger = logging.getLogger(__name__)
 
 
 class InProcessCluster:
@@ -139,7 +142,8 @@ class Shipping:
 
 
 def _unordered(peer_id: str) -> MayPush:
-    """The check of serial sources in a cluster that has no barriers: every entry may be pushed."""
+    """The check of serial sources, which does not wait for the order between servers yet: every entry may be pushed."""
+    logger.warning("peer %s is serial: the fake ships each region by itself, but not in order over moves yet", peer_id)
 
     def may_push(entry: WalEntry) -> bool:
         return True
