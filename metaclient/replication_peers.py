@@ -10,7 +10,7 @@ from typing import Any
 
 from metaclient.model import ServerName
 
-__all__ = ["Peer", "PeerConfig", "PeerState", "ReplicationStatus", "SinkLoad", "SourceLoad"]
+__all__ = ["BlockedRegion", "Peer", "PeerConfig", "PeerState", "ReplicationStatus", "SinkLoad", "SourceLoad"]
 
 
 class PeerState(enum.Enum):
@@ -84,6 +84,15 @@ class Peer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BlockedRegion:
+    """A region whose next edit a serial peer may not get yet. Every later edit of the same log waits, too."""
+
+    region: str  # its encoded name
+    sequence_id: int  # of the edit that waits
+    waits_for: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLoad:
     """One queue of logs on one server (ReplicationLoadSource). Times are milliseconds since the epoch, 0 if unknown."""
 
@@ -100,6 +109,7 @@ class SourceLoad:
     has_edits_since_restart: bool = False
     edits_read: int = 0
     edits_shipped: int = 0  # HBase counts shipped operations here
+    blocked: tuple[BlockedRegion, ...] = ()  # of a serial peer, one per log at most; a real HBase does not report it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

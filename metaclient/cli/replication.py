@@ -297,6 +297,8 @@ def _load_document(load: SourceLoad) -> dict[str, Any]:
 def _source_line(load: SourceLoad) -> tuple[object, ...]:
     queue = load.queue_id if load.is_recovered else ""
     state = "running" if load.is_running else "not running"
+    if load.blocked:
+        state = f"blocked: {load.blocked[0].region} waits for {load.blocked[0].waits_for}"
     return (
         load.server.address,
         load.peer_id,

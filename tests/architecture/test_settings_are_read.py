@@ -31,7 +31,7 @@ CONFIGURATIONS: list[tuple[type, set[str], str]] = [
     (Config, {"config", "_config"}, "metaclient"),
     (ClusterConfig, {"config", "_config", "settings"}, "adapters/metaclient_fake"),
     (ReplicationConfig, {"config", "_config", "replication"}, "adapters/metaclient_fake"),
-    (PeerReplicationConfig, {"config", "_config"}, "adapters/metaclient_fake"),
+    (PeerReplicationConfig, {"config", "_config", "peer_replication"}, "adapters/metaclient_fake"),
     (StorageConfig, {"config", "_config", "storage"}, "adapters/metaclient_fake"),
     (FrontLimits, {"limits", "_limits"}, "adapters/metaclient_fake"),
     (ThriftUrl, {"url", "_url", "parsed"}, "adapters/metaclient_thrift"),

@@ -241,6 +241,7 @@ class FakeCluster:
             master=master,
             servers=self._servers,
             balance=self._regions.balance,
+            clean_barriers=self.peer_replication.barrier_cleaner.run,
             expire_front=self.inside._expire_front,
         )
         self._chores = Chores(runtime, self._housekeeping.chores())

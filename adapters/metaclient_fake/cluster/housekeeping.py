@@ -37,6 +37,7 @@ class Housekeeping:
         master: Master,
         servers: Servers,
         balance: Callable[[], int],
+        clean_barriers: Callable[[], object],
         expire_front: Callable[[], None],
     ) -> None:
         self._servers_by_host = servers_by_host
@@ -47,6 +48,7 @@ class Housekeeping:
         self._master = master
         self._servers = servers
         self._balance = balance
+        self._clean_barriers = clean_barriers
         self._expire_front = expire_front
 
     def chores(self) -> list[Chore]:
@@ -60,6 +62,7 @@ class Housekeeping:
             Chore("housekeeping", _HOUSEKEEPING_S, self._clean),
             Chore("catalog-janitor", config.catalog_janitor_s, self._janitor),
             Chore("balancer", config.balancer_period_s, self._balance),
+            Chore("barrier-cleaner", config.peer_replication.barrier_cleaner_s, self._barrier_cleaner),
         ]
 
     def _look_at_sessions(self) -> None:
@@ -102,11 +105,22 @@ class Housekeeping:
         self._filesystem.clean_old_wals(now, self._config.old_wal_ttl_s)
 
     def _janitor(self) -> None:
-        """Run CatalogJanitor as a task, because it writes to hbase:meta and may have to wait for it."""
-
-        def clean() -> None:
-            with suppress(ConnectionClosed):
-                self._master.run(lambda: region_procedures.clean_parents(self._master, self._config.catalog_janitor_s))
-
+        """Delete split parents that are not needed any more (CatalogJanitor)."""
         if self._master.states.parents:
-            self._runtime.start(clean, name="catalog-janitor")
+            self._start(
+                "catalog-janitor",
+                lambda: region_procedures.clean_parents(self._master, self._config.catalog_janitor_s),
+            )
+
+    def _barrier_cleaner(self) -> None:
+        """Delete the barriers of hbase:meta that no serial peer needs any more (ReplicationBarrierCleaner)."""
+        self._start("barrier-cleaner", self._clean_barriers)
+
+    def _start(self, name: str, function: Callable[[], object]) -> None:
+        """Run a procedure of the master as a task, because it writes to hbase:meta and may have to wait for it."""
+
+        def run() -> None:
+            with suppress(ConnectionClosed):
+                self._master.run(function)
+
+        self._runtime.start(run, name=name)

@@ -12,9 +12,12 @@ from metaclient_fake.cluster.identity import ZNODE_PARENT
 from metaclient_fake.cluster.serial_regions import SerialRegions
 from metaclient_fake.config.replication import PeerReplicationConfig, parse_base_config
 from metaclient_fake.coordination.znodes import Znodes
+from metaclient_fake.master.barrier_rows import MetaBarrierRows
 from metaclient_fake.master.master import Master
 from metaclient_fake.network.network import Network
+from metaclient_fake.replication.barrier_cleaner import BarrierCleaner
 from metaclient_fake.replication.claims import QueueClaims
+from metaclient_fake.replication.filters import wants_table
 from metaclient_fake.replication.loads import peers_picture
 from metaclient_fake.replication.log_cleaner import LogCleaner
 from metaclient_fake.replication.manager import SourceFactory, SourceManager
@@ -68,6 +71,12 @@ class PeerReplication:
             base_config=parse_base_config(config.base_config),
             serial=SerialRegions(master),
         )
+        self.barrier_cleaner = BarrierCleaner(
+            MetaBarrierRows(master.meta),
+            serial_peers_of=self._serial_peers_of,
+            pushed=self.pushed.get,
+            forget_pushed=lambda region, peer: self.pushed.remove(peer, [region]),
+        )
         master.after_recovery = self._claims.run
 
     # -- servers -----------------------------------------------------------------------------------------------
@@ -109,6 +118,9 @@ class PeerReplication:
 
     def peers(self) -> list[Peer]:
         return self.procedures.peers()
+
+    def _serial_peers_of(self, table: bytes) -> list[str]:
+        return [peer.id for peer in self.peers() if peer.config.serial and wants_table(peer.config, table)]
 
     def managers(self) -> Mapping[ServerName, SourceManager]:
         """Return the source managers of the live servers."""

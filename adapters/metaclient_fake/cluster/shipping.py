@@ -20,11 +20,12 @@ from metaclient_fake.config.replication import PeerReplicationConfig
 from metaclient_fake.replication.batches import BufferQuota
 from metaclient_fake.replication.endpoint import InProcessEndpoint, SinkServer
 from metaclient_fake.replication.manager import SourceFactory
-from metaclient_fake.replication.reader import MayPush
+from metaclient_fake.replication.reader import OrderCheck
+from metaclient_fake.replication.serial import SerialChecker
 from metaclient_fake.replication.sink import PeerSink
-from metaclient_fake.replication.source import MakeMayPush, SourceHost
+from metaclient_fake.replication.source import SourceHost
+from metaclient_fake.server.barrier_reads import barriers_for
 from metaclient_fake.server.region_server import RegionServer
-from metaclient_fake.storage.wal import WalEntry
 
 if TYPE_CHECKING:
     from metaclient_fake.cluster.fake_cluster import FakeCluster
@@ -88,13 +89,10 @@ class SinkClient:
 class Shipping:
     """The sources and sinks of one cluster. ``_clients`` has the clients of the sinks of live servers."""
 
-    def __init__(
-        self, cluster: FakeCluster, config: PeerReplicationConfig, make_may_push: MakeMayPush | None = None
-    ) -> None:
+    def __init__(self, cluster: FakeCluster, config: PeerReplicationConfig) -> None:
         """``cluster`` is the object without the handle (``FakeCluster.inside``)."""
         self._cluster = cluster
         self._config = config
-        self._make_may_push = make_may_push or _unordered
         self._clients: dict[ServerName, SinkClient] = {}
 
     def make_sources(self, server: RegionServer) -> SourceFactory:
@@ -110,7 +108,7 @@ class Shipping:
             quota=BufferQuota(cluster.runtime, config.buffer_bytes_max),
             find_wal=cluster.filesystem.find_wal_file,
             make_endpoint=partial(self._endpoint, server),
-            make_may_push=self._make_may_push,
+            make_order_check=partial(self._order_check, server),
             families_of=self._families_of,
             is_running=lambda: server.is_running,
             abort=server.abort,
@@ -132,6 +130,18 @@ class Shipping:
         cluster, key = self._cluster, peer.config.cluster_key
         return InProcessEndpoint(cluster.runtime, cluster.network, server, partial(self._find, key))
 
+    def _order_check(self, server: RegionServer, peer_id: str) -> OrderCheck:
+        """Return the check of one log group of a serial peer."""
+        cluster, pushed = self._cluster, self._cluster.peer_replication.pushed
+        barriers = barriers_for(
+            server,
+            cluster.network,
+            cluster.runtime,
+            meta_server=cluster.master.meta_primary_server,
+            timeout_s=cluster.config.master_rpc_timeout_s,
+        )
+        return SerialChecker(barriers, lambda region: pushed.get(region, peer_id)).blocked_by
+
     def _find(self, key: str) -> InProcessCluster | None:
         found = self._cluster.network.cluster(key)
         return None if found is None else InProcessCluster(cast("FakeCluster", found))
@@ -139,13 +149,3 @@ class Shipping:
     def _families_of(self, table: bytes) -> frozenset[bytes] | None:
         record = self._cluster.master.tables.get(table)
         return None if record is None else frozenset(family.name for family in record.descriptor.families)
-
-
-def _unordered(peer_id: str) -> MayPush:
-    """The check of serial sources, which does not wait for the order between servers yet: every entry may be pushed."""
-    logger.warning("peer %s is serial: the fake ships each region by itself, but not in order over moves yet", peer_id)
-
-    def may_push(entry: WalEntry) -> bool:
-        return True
-
-    return may_push

@@ -36,7 +36,7 @@ from metaclient.config.hbase_properties import (
 )
 from metaclient.errors import ConfigError, ConfigWarning
 from metaclient_fake.config.region_replication import ReplicationConfig
-from metaclient_fake.config.replication import PeerReplicationConfig
+from metaclient_fake.config.replication import PeerReplicationConfig, SerialBug
 from metaclient_fake.config.storage import StorageConfig
 
 __all__ = ["SIMPLE_BALANCER", "STOCHASTIC_BALANCER", "ClusterConfig", "honoured_names", "nearest", "setting_names"]
@@ -142,13 +142,23 @@ class ClusterConfig:
         return self.refresh_s or self.meta_refresh_s
 
     def settled(self, is_virtual: bool) -> ClusterConfig:
-        """Return the same with every ``None`` decided for this kind of runtime."""
+        """Return the same with every ``None`` decided for this kind of runtime, and the storage for HBase's version."""
         chosen = {name: (lifelike if is_virtual else 0.0) for name, lifelike in _LIFELIKE.items()}
         if self.latency_s_max is not None:
             chosen["latency_s_min"] = min(chosen["latency_s_min"], self.latency_s_max)
         chosen["latency_s_max"] = max(chosen["latency_s_max"], self.latency_s_min or 0.0)
         undecided = {name: value for name, value in chosen.items() if getattr(self, name) is None}
-        return dataclasses.replace(self, **undecided)  # type: ignore[arg-type]  # all of them are floats
+        return dataclasses.replace(self, storage=self._storage_of_version(), **undecided)  # type: ignore[arg-type]  # all of them are floats
+
+    def _storage_of_version(self) -> StorageConfig:
+        """Return the storage as the version of HBase has it that replication between clusters is to behave like."""
+        storage, replication = self.storage, self.peer_replication
+        return dataclasses.replace(
+            storage,
+            refuses_skip_wal_of_replicated=storage.refuses_skip_wal_of_replicated and replication.behaviour != "2.6",
+            counts_markers_on_recovery=storage.counts_markers_on_recovery
+            and SerialBug.MARKER_IDS_REUSED not in replication.serial_bugs,
+        )
 
     def warn_of_settings_without_effect(self) -> None:
         """Warn of settings that others overrule, as HBase's servers do in silence."""
@@ -303,6 +313,7 @@ _PEER_REPLICATION_KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     "hbase.replication.drop.on.deleted.columnfamily": ("drops_deleted_families", _boolean),
     "hbase.replication.peer.base.config": ("base_config", str),
     "hbase.serial.replication.waiting.ms": ("serial_pause_s", _milliseconds),
+    "hbase.master.cleaner.replication.barrier.interval": ("barrier_cleaner_s", _milliseconds),
     "hbase.rpc.rows.warning.threshold": ("sink_batch_rows", _integer),
     "replication.bad.sink.threshold": ("bad_sink_threshold", _integer),
     "replication.sink.client.ops.timeout": ("sink_timeout_s", _milliseconds),

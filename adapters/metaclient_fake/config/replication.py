@@ -6,14 +6,34 @@ The first settings are those of the server that ships (source), the last ones of
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from metaclient.errors import ConfigError
 
-__all__ = ["BEHAVIOURS", "PeerReplicationConfig", "parse_base_config"]
+__all__ = ["BEHAVIOURS", "SERIAL_BUGS", "PeerReplicationConfig", "SerialBug", "parse_base_config"]
 
 #: The versions of HBase whose behaviours differ: 2.6 ships the whole current log again after a source was recreated,
 #: and lets SKIP_WAL lose edits of replicated families silently.
 BEHAVIOURS = ("2.6", "3.0")
+
+
+class SerialBug(Enum):
+    """A bug of HBase that breaks the order of a serial peer, or that blocks the peer for ever."""
+
+    UNCHECKED_AFTER_ERROR = "HBASE-29501"  # an entry whose check failed is pushed after a pause, without a check
+    RETURNED_EDITS_UNCOUNTED = "HBASE-29463"  # an edit that came from the peer does not count as pushed
+    MARKER_IDS_REUSED = "HBASE-29499"  # ids of flush and open markers are given again after a crash
+
+
+#: The bugs of a version of HBase. 2.6.4 has repaired HBASE-29463, 2.6.5 and 3.0.0-beta-2 HBASE-29501, too.
+SERIAL_BUGS: dict[str, frozenset[SerialBug]] = {
+    "": frozenset(),
+    "2.6.1": frozenset(SerialBug),
+    "2.6.4": frozenset({SerialBug.UNCHECKED_AFTER_ERROR, SerialBug.MARKER_IDS_REUSED}),
+    "2.6.5": frozenset({SerialBug.MARKER_IDS_REUSED}),
+    "3.0.0-alpha-4": frozenset(SerialBug),
+    "3.0.0-beta-2": frozenset({SerialBug.MARKER_IDS_REUSED}),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +41,7 @@ class PeerReplicationConfig:
     """How a cluster ships its logs to its peers, and how it applies what its peers ship."""
 
     behaviour: str = "3.0"  # one of BEHAVIOURS
+    serial_bugs_of: str = ""  # a version of SERIAL_BUGS whose bugs serial peers have; "": none
 
     # -- reading ----------------------------------------------------------------------------------------------
     batch_bytes: int = 64 * 1024 * 1024  # replication.source.size.capacity
@@ -30,6 +51,7 @@ class PeerReplicationConfig:
     retry_pause_s: float = 1.0  # replication.source.sleepforretries
     retry_multiplier_max: int = 300  # replication.source.maxretriesmultiplier: the longest pause, in retry_pause_s
     serial_pause_s: float = 10.0  # hbase.serial.replication.waiting.ms
+    barrier_cleaner_s: float = 12 * 3600.0  # hbase.master.cleaner.replication.barrier.interval; 0 = off
 
     # -- shipping ---------------------------------------------------------------------------------------------
     ship_timeout_s: float = 60.0  # replication.source.shipedits.timeout, of one call; it grows after each failure
@@ -53,6 +75,9 @@ class PeerReplicationConfig:
         parse_base_config(self.base_config)
         if self.behaviour not in BEHAVIOURS:
             raise ConfigError(f"replication behaves as HBase {' or '.join(BEHAVIOURS)}, not {self.behaviour!r}")
+        if self.serial_bugs_of not in SERIAL_BUGS:
+            known = ", ".join(filter(None, SERIAL_BUGS))
+            raise ConfigError(f"bugs of serial peers are known of HBase {known}, not of {self.serial_bugs_of!r}")
         if not 0.0 < self.sink_ratio <= 1.0:
             raise ConfigError(f"replication.source.ratio is above 0 and at most 1, not {self.sink_ratio}")
         for name in (
@@ -67,6 +92,10 @@ class PeerReplicationConfig:
                 raise ConfigError(f"{name} of cluster replication is at least 1, not {getattr(self, name)}")
         if self.retry_pause_s <= 0.0 or self.retry_multiplier_max < 1:
             raise ConfigError("pauses of cluster replication are above 0: a source that never pauses is a busy loop")
+
+    @property
+    def serial_bugs(self) -> frozenset[SerialBug]:
+        return SERIAL_BUGS[self.serial_bugs_of]
 
 
 def parse_base_config(text: str) -> dict[str, str]:

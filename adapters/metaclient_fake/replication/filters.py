@@ -5,7 +5,8 @@ Mirrors the filters of HBase 2.6.1, in their order: whole entries first, then ce
 1. ``SystemTableWALEntryFilter``: entries of ``hbase:*`` are dropped, except ``hbase:acl`` and ``hbase:labels``.
 2. ``NamespaceTableCfWALEntryFilter``: entries of tables that the peer does not want are dropped.
 3. ``ClusterMarkingEntryFilter``: entries that have passed the peer are dropped. The source adds its own cluster id to
-   all others. This ends every cycle of clusters.
+   all others. This ends every cycle of clusters. For a serial peer a dropped entry counts as pushed, as in HBase 2.6.4
+   (HBASE-29463). Otherwise the edits after it would wait for ever when the region moves.
 4. ``ScopeWALEntryFilter`` and the families of 2.: cells of families that are not GLOBAL in the entry's own scopes, or
    that the peer does not want, are left out. Markers and replayed edits have no scopes, and so no cells.
 
@@ -64,8 +65,12 @@ def wants_family(config: PeerConfig, table: bytes, family: bytes) -> bool:
 class EntryFilter:
     """The filters of one source. Used by the readers of its log groups at once: decisions are only added."""
 
-    def __init__(self, config: PeerConfig, *, cluster_id: uuid.UUID, peer_cluster_id: uuid.UUID) -> None:
+    def __init__(
+        self, config: PeerConfig, *, cluster_id: uuid.UUID, peer_cluster_id: uuid.UUID, counts_returned: bool = True
+    ) -> None:
+        """``counts_returned``: edits that a serial peer has made or passed count as pushed."""
         self._config = config
+        self._counts_returned = counts_returned and config.serial
         self._cluster_id = cluster_id
         self._peer_cluster_id = peer_cluster_id
         self._own = (cluster_id,)
@@ -78,10 +83,13 @@ class EntryFilter:
         wanted = self._tables.get(table)
         if wanted is None:
             wanted = self._decide_table(table)
-        if not wanted or self._peer_cluster_id in cluster_ids:
+        if not wanted:
+            return None
+        is_returned = self._peer_cluster_id in cluster_ids
+        if is_returned and not self._counts_returned:
             return None
         cells: tuple[tuple[bytes, Cell], ...] = ()
-        if scopes and entry.marker is None:
+        if scopes and entry.marker is None and not is_returned:
             families = self._families.get((table, scopes))
             if families is None:
                 families = self._decide_families(table, scopes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from metaclient.replication_peers import BlockedRegion
+
 __all__ = ["SourceMetrics"]
 
 
@@ -13,7 +15,7 @@ class SourceMetrics:
 
     edits_read: int = 0  # entries of the log
     edits_filtered: int = 0  # of those: entries of which the peer gets nothing
-    blocked_region: str | None = None  # the region whose next entry a serial peer may not get yet
+    blocked: BlockedRegion | None = None  # the region whose next entry a serial peer may not get yet
 
     edits_shipped: int = 0  # rows of entries, as HBase counts operations
     batches_shipped: int = 0

@@ -8,6 +8,8 @@ Mirrors ``ReplicationSourceWALReader``, ``SerialReplicationSourceWALReader`` and
 - It does not begin a batch while the peer is disabled, or while all sources of the server hold too many bytes.
 - Serial peers: an entry that may not be pushed yet ends the batch; at the beginning of a batch the reader asks again
   every ``serial_pause_s``. Entries behind it wait, too.
+- A check that fails is repeated with growing pauses. With the bugs of HBase 2.6.1 the entry is pushed without a check
+  after the first pause (HBASE-29501).
 
 DIVERGENCE: the reader waits, with growing pauses, for a log that is in the queue and in no folder (HBase aborts).
 """
@@ -18,20 +20,23 @@ import logging
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from metaclient.errors import ConnectionClosed, MetaClientError
+from metaclient.replication_peers import BlockedRegion
 from metaclient.runtime import Condition, Runtime
-from metaclient_fake.config.replication import PeerReplicationConfig
+from metaclient_fake.config.replication import PeerReplicationConfig, SerialBug
 from metaclient_fake.replication.batches import BufferQuota, EntryBatch
 from metaclient_fake.replication.filters import EntryFilter
 from metaclient_fake.replication.metrics import SourceMetrics
 from metaclient_fake.storage.wal import WalEntry, WalFile
 from metaclient_fake.storage.wal_reader import WalReader
 
-__all__ = ["MayPush", "WalTail"]
+__all__ = ["OrderCheck", "WalTail"]
 
 logger = logging.getLogger(__name__)
 
-#: Returns True if an entry may be pushed to a serial peer now. Asked for entries that survive the entry filters.
-MayPush = Callable[[WalEntry], bool]
+#: Returns None if an entry may be pushed to a serial peer now, and otherwise what it waits for. Asked for entries that
+#: survive the entry filters.
+OrderCheck = Callable[[WalEntry], BlockedRegion | None]
 
 
 class WalTail:
@@ -52,7 +57,7 @@ class WalTail:
         metrics: SourceMetrics,
         find_wal: Callable[[str], WalFile | None],
         is_enabled: Callable[[], bool],
-        may_push: MayPush | None = None,
+        order_check: OrderCheck | None = None,
         ends: bool = False,
     ) -> None:
         """``positions``: the logs, oldest first, and where to begin in each. ``ends``: a claimed queue has an end."""
@@ -63,7 +68,7 @@ class WalTail:
         self._metrics = metrics
         self._find_wal = find_wal
         self._is_enabled = is_enabled
-        self._may_push = may_push
+        self._order_check = order_check
         self._ends = ends
         self._reader: WalReader | None = None
         self._held: WalEntry | None = None  # read, and not allowed to be pushed yet
@@ -187,8 +192,8 @@ class WalTail:
             if entry is None:
                 break
             shipped = keep(entry)
-            if shipped is not None and self._may_push is not None:
-                if not self._is_allowed(entry, self._may_push, waits=batch.position == self._position):
+            if shipped is not None and self._order_check is not None:
+                if not self._is_allowed(entry, self._order_check, waits=batch.position == self._position):
                     self._held = entry
                     break
                 batch.pushed_ids[entry.region] = entry.sequence_id
@@ -204,12 +209,28 @@ class WalTail:
                 break
         self._metrics.count_read(read, filtered)
 
-    def _is_allowed(self, entry: WalEntry, may_push: MayPush, *, waits: bool) -> bool:
+    def _is_allowed(self, entry: WalEntry, check: OrderCheck, *, waits: bool) -> bool:
         """Ask if an entry may be pushed; if ``waits`` (at the beginning of a batch), until it may or until the stop."""
-        while not may_push(entry):
-            if not waits or self._is_stopped:
+        config, multiplier = self._config, 1
+        while not self._is_stopped:
+            try:
+                blocked, pause_s = check(entry), config.serial_pause_s
+            except ConnectionClosed:
+                raise
+            except MetaClientError as error:
+                logger.warning("the order of an entry of region %s cannot be checked now: %s", entry.region, error)
+                waits_for = f"hbase:meta to be read: {type(error).__name__}: {error}"
+                blocked = BlockedRegion(region=entry.region, sequence_id=entry.sequence_id, waits_for=waits_for)
+                pause_s = config.retry_pause_s * multiplier
+                multiplier = min(multiplier + 1, config.retry_multiplier_max)
+                if SerialBug.UNCHECKED_AFTER_ERROR in config.serial_bugs:
+                    self._pause(pause_s)
+                    blocked = None
+            if blocked is None:
+                self._metrics.blocked = None
+                return True
+            self._metrics.blocked = blocked
+            if not waits:
                 return False
-            self._metrics.blocked_region = entry.region
-            self._pause(self._config.serial_pause_s)
-        self._metrics.blocked_region = None
-        return True
+            self._pause(pause_s)
+        return False

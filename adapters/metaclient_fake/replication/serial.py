@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from metaclient import keys
+from metaclient.replication_peers import BlockedRegion
 from metaclient_fake.replication.barriers import Barriers
 from metaclient_fake.storage.wal import WalEntry
 
@@ -65,7 +66,14 @@ class SerialChecker:
 
     def may_push(self, entry: WalEntry) -> bool:
         """Return True if the entry may be pushed now. Errors of the reads are raised: the caller asks again later."""
-        return self._is_known_to_follow(entry) or self._check(entry)
+        return self.blocked_by(entry) is None
+
+    def blocked_by(self, entry: WalEntry) -> BlockedRegion | None:
+        """Return what the entry waits for; None if it may be pushed now. Raises as :meth:`may_push`."""
+        waits_for = None if self._is_known_to_follow(entry) else self._check(entry)
+        if waits_for is None:
+            return None
+        return BlockedRegion(region=entry.region, sequence_id=entry.sequence_id, waits_for=waits_for)
 
     def _is_known_to_follow(self, entry: WalEntry) -> bool:
         known = self._known.get(entry.region)
@@ -80,29 +88,33 @@ class SerialChecker:
             return True
         return False
 
-    def _check(self, entry: WalEntry) -> bool:
+    def _check(self, entry: WalEntry) -> str | None:
         found = self._barriers.of_entry(entry)
         barriers = found.barriers
         index = bisect_right(barriers, entry.sequence_id)
         if index == 0:
-            return True
+            return None
         if index == 1:
-            is_finished = all(self._is_parent_finished(name) for name in found.parents)
+            waits_for = next(filter(None, map(self._unfinished_parent, found.parents)), None)
         else:
-            is_finished = self._is_range_finished(entry.region, barriers[index - 1])
+            waits_for = self._unfinished_range(entry.region, barriers[index - 1])
         is_last = index == len(barriers)
-        if not is_finished or (is_last and found.state == _OPENING):
-            return False
-        self._remember(entry, None if is_last else barriers[index])
-        return True
+        if waits_for is None and is_last and found.state == _OPENING:
+            waits_for = f"region {entry.region} to be OPEN; it is OPENING"
+        if waits_for is None:
+            self._remember(entry, None if is_last else barriers[index])
+        return waits_for
 
-    def _is_parent_finished(self, name: bytes) -> bool:
+    def _unfinished_parent(self, name: bytes) -> str | None:
         barriers = self._barriers.of_region(name).barriers
-        return not barriers or self._is_range_finished(keys.encoded_region_name(name), barriers[-1])
+        return self._unfinished_range(keys.encoded_region_name(name), barriers[-1]) if barriers else None
 
-    def _is_range_finished(self, region: str, end: int) -> bool:
-        """Return True if everything before the barrier ``end`` is pushed: a region opens with its last id + 1."""
-        return self._pushed(region) >= end - 1
+    def _unfinished_range(self, region: str, end: int) -> str | None:
+        """Return None if everything before the barrier ``end`` is pushed: a region opens with its last id + 1."""
+        pushed = self._pushed(region)
+        if pushed >= end - 1:
+            return None
+        return f"region {region} to be shipped up to sequence id {end - 1}; it is shipped up to {pushed}"
 
     def _remember(self, entry: WalEntry, under: int | None) -> None:
         self._known[entry.region] = _Known(entry.sequence_id, under)

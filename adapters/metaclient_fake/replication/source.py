@@ -16,13 +16,13 @@ from typing import Protocol
 from metaclient.errors import ConnectionClosed, MetaClientError
 from metaclient.replication_peers import Peer, PeerState, SourceLoad
 from metaclient.runtime import Runtime, Task
-from metaclient_fake.config.replication import PeerReplicationConfig
+from metaclient_fake.config.replication import PeerReplicationConfig, SerialBug
 from metaclient_fake.replication.batches import BufferQuota
 from metaclient_fake.replication.endpoint import PeerEndpoint
 from metaclient_fake.replication.filters import EntryFilter
 from metaclient_fake.replication.metrics import SourceMetrics
 from metaclient_fake.replication.queues import QueueId, wal_group
-from metaclient_fake.replication.reader import MayPush, WalTail
+from metaclient_fake.replication.reader import OrderCheck, WalTail
 from metaclient_fake.replication.shipper import FamiliesOf, Shipper, StorePosition
 from metaclient_fake.replication.sinks import SinkPool
 from metaclient_fake.replication.throttle import CYCLES_PER_SECOND, Throttle
@@ -39,10 +39,10 @@ class MakeEndpoint(Protocol):
     def __call__(self, peer: Peer) -> PeerEndpoint: ...
 
 
-class MakeMayPush(Protocol):
+class MakeOrderCheck(Protocol):
     """Makes the check of a serial source: may this entry be pushed to the peer now?"""
 
-    def __call__(self, peer_id: str) -> MayPush: ...
+    def __call__(self, peer_id: str) -> OrderCheck: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class SourceHost:
     quota: BufferQuota
     find_wal: Callable[[str], WalFile | None]
     make_endpoint: MakeEndpoint
-    make_may_push: MakeMayPush
+    make_order_check: MakeOrderCheck
     families_of: FamiliesOf
     is_running: Callable[[], bool]  # False while the server hangs: its sources stand still, too
     abort: Callable[[str], None]  # ends the server, because a source had an error of our own (a bug)
@@ -182,6 +182,7 @@ class Source:
             has_edits_since_restart=any(one.edits_shipped for one in metrics),
             edits_read=sum(one.edits_read for one in metrics),
             edits_shipped=sum(one.edits_shipped for one in metrics),
+            blocked=tuple(one.blocked for one in metrics if one.blocked is not None),
         )
 
     @property
@@ -217,7 +218,12 @@ class Source:
         with self._changed:
             if self._is_stopped:
                 return
-            self._filter = EntryFilter(self._peer().config, cluster_id=self._host.cluster_id, peer_cluster_id=found)
+            self._filter = EntryFilter(
+                self._peer().config,
+                cluster_id=self._host.cluster_id,
+                peer_cluster_id=found,
+                counts_returned=SerialBug.RETURNED_EDITS_UNCOUNTED not in self._config.serial_bugs,
+            )
             self._start_groups()
 
     def _peer_cluster_id(self) -> uuid.UUID | None:
@@ -266,7 +272,7 @@ class Source:
             metrics=metrics,
             find_wal=host.find_wal,
             is_enabled=self._is_enabled,
-            may_push=host.make_may_push(self.queue.peer) if is_serial else None,
+            order_check=host.make_order_check(self.queue.peer) if is_serial else None,
             ends=self.queue.is_recovered,
         )
         shipper = Shipper(

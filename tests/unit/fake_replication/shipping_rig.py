@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from metaclient.errors import CallTimeout, MetaClientError
 from metaclient.model import Cell, ServerName
-from metaclient.replication_peers import Peer, PeerConfig, PeerState
+from metaclient.replication_peers import BlockedRegion, Peer, PeerConfig, PeerState
 from metaclient.runtime import SimRuntime
 from metaclient.wire.rpc.replication import ShippedEntry
 from metaclient_fake.config.replication import PeerReplicationConfig
@@ -111,6 +111,7 @@ class ShippingRig:
         self.aborts: list[str] = []
         self.blocked: set[int] = set()  # sequence ids that a serial peer may not get yet
         self.asked: list[int] = []
+        self.order_errors: dict[int, list[MetaClientError]] = {}  # raised by the next checks of a sequence id
         self.tables: dict[bytes, frozenset[bytes]] = {b"t": frozenset({b"f"})}
         self.is_running = True
         self._number = 0
@@ -124,15 +125,19 @@ class ShippingRig:
             quota=self.quota,
             find_wal=self.filesystem.find_wal_file,
             make_endpoint=lambda peer: self.peer,
-            make_may_push=lambda peer_id: self.may_push,
+            make_order_check=lambda peer_id: self.check_order,
             families_of=self.tables.get,
             is_running=lambda: self.is_running,
             abort=self.aborts.append,
         )
 
-    def may_push(self, entry: WalEntry) -> bool:
+    def check_order(self, entry: WalEntry) -> BlockedRegion | None:
         self.asked.append(entry.sequence_id)
-        return entry.sequence_id not in self.blocked
+        if self.order_errors.get(entry.sequence_id):
+            raise self.order_errors[entry.sequence_id].pop(0)
+        if entry.sequence_id not in self.blocked:
+            return None
+        return BlockedRegion(region=entry.region, sequence_id=entry.sequence_id, waits_for="the test")
 
     @property
     def file(self) -> str:

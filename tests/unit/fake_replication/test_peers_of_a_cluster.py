@@ -240,6 +240,34 @@ def test_settings_are_taken_by_hbases_names_and_in_urls() -> None:
         ClusterConfig().replace(peer_replication_base_config="nonsense")
 
 
+@pytest.mark.parametrize("behaviour", ["2.6", "3.0"])
+def test_write_without_a_log_is_refused_by_the_version_that_refuses_it(runtime: SimRuntime, behaviour: str) -> None:
+    """HBASE-21365: a SKIP_WAL write to a replicated family never reaches a peer; 3.0 refuses it."""
+    config = {"peer_replication_behaviour": behaviour}
+    with FakeCluster(servers=1, runtime=runtime, config=config) as cluster:
+        cluster.create_table(TableDescriptor(b"t", (FamilyDescriptor(b"f", replication_scope=1),)))
+        table = cluster.connect().table("t")
+        if behaviour == "3.0":
+            with pytest.raises(RequestRefused):
+                table.put(b"r", {b"f:q": b"v"}, wal=False)
+        else:
+            table.put(b"r", {b"f:q": b"v"}, wal=False)
+
+
+@pytest.mark.parametrize(
+    ("version", "counts_markers"), [("", True), ("2.6.1", False), ("2.6.5", False), ("3.0.0-beta-2", False)]
+)
+def test_storage_gives_ids_of_markers_again_only_as_a_version_of_hbase(version: str, counts_markers: bool) -> None:
+    settled = ClusterConfig().replace(peer_replication_serial_bugs_of=version).settled(is_virtual=True)
+    assert settled.storage.counts_markers_on_recovery is counts_markers
+    assert settled.storage.refuses_skip_wal_of_replicated
+
+
+def test_bugs_of_an_unknown_version_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"known of HBase 2\.6\.1, .* not of '2\.6\.0'"):
+        ClusterConfig().replace(peer_replication_serial_bugs_of="2.6.0")
+
+
 def test_a_change_between_the_start_of_a_server_and_its_registration_reaches_it(
     runtime: SimRuntime, east: FakeCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:

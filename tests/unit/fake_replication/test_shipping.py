@@ -617,12 +617,12 @@ def test_blocked_entry_ends_the_batch_and_blocks_every_entry_behind_it(rig: Ship
     rig.run_for(25.0)
     assert rig.peer.numbers == [1, 2]
     assert rig.asked == [1, 2, 3, 3, 3, 3]  # ends the batch; then at 0, 10 and 20 s
-    assert source.metrics[0].blocked_region == "blocked"
+    assert [(one.region, one.sequence_id) for one in source.load().blocked] == [("blocked", 3)]
     stored = rig.stored[-1][1]
     rig.blocked = set()
     rig.run_for(6.0)
     assert rig.peer.numbers == [1, 2, 3, 4, 5]
-    assert source.metrics[0].blocked_region is None
+    assert source.load().blocked == ()
     assert stored < rig.stored[-1][1]
 
 
