@@ -5,7 +5,7 @@ of HBase's exception.
 
 DIVERGENCES: Java classes of endpoints and entry filters cannot be loaded, so a name is accepted when it is one of
 HBase's own or one that the cluster was given (:class:`KnownClasses`). The text of ReplicationPeerNotFoundException is a
-sentence; HBase sends the bare id of the peer.
+sentence here; over RPC it is the bare id of the peer, as in HBase (``front/rpc/replication_service.py``).
 """
 
 from __future__ import annotations

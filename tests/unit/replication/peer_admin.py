@@ -9,7 +9,7 @@ from metaclient.replication_peers import Peer, PeerConfig, PeerState, Replicatio
 
 __all__ = ["MemoryAdmin"]
 
-NOT_FOUND = "org.apache.hadoop.hbase.replication.ReplicationPeerNotFoundException"
+NOT_FOUND = "org.apache.hadoop.hbase.ReplicationPeerNotFoundException"
 
 
 class MemoryAdmin:

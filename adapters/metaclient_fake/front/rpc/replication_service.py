@@ -1,15 +1,16 @@
 """The calls of MasterService for replication peers, and ``ReplicateWALEntry`` of AdminService.
 
-A change of a peer is a procedure, and HBase checks it there: the call itself is never refused.
+A change of a peer is a procedure, and HBase checks it there: the call itself is never refused. The text of a refusal is
+HBase's: for an unknown peer, the bare id.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from metaclient.backend import ReplicationAdmin
-from metaclient.errors import BackendFault, Unsupported
+from metaclient.errors import BackendFault, RequestRefused, Unsupported
 from metaclient.model import ServerName
 from metaclient.protobuf import Message, encode
 from metaclient.replication_peers import PeerState, ReplicationStatus
@@ -25,11 +26,13 @@ from metaclient.wire.rpc.replication_peers import (
     state_from,
 )
 from metaclient_fake.front.java_text import IO_EXCEPTION
+from metaclient_fake.replication.peer_rules import PEER_NOT_FOUND
 from metaclient_fake.server.region_server import RegionServer
 
 __all__ = ["PeerMethods", "replicate_wal_entry", "replication_load"]
 
 Fields = Mapping[str, Any]
+T = TypeVar("T")
 #: hbase.client.operation.timeout: a procedure that takes longer has no client any more that waits for it.
 PROCEDURE_S = 1200.0
 
@@ -78,28 +81,38 @@ class PeerMethods:
 
     def _remove(self, request: Fields) -> bytes:
         admin = self._admin()
-        return self._start(lambda: admin.remove_peer(request["peer_id"], self._deadline()))
+        return self._start(lambda: _in_hbases_words(admin.remove_peer, request["peer_id"], self._deadline()))
 
     def _set_state(self, request: Fields, state: PeerState) -> bytes:
         admin = self._admin()
-        return self._start(lambda: admin.set_peer_state(request["peer_id"], state, self._deadline()))
+        return self._start(lambda: _in_hbases_words(admin.set_peer_state, request["peer_id"], state, self._deadline()))
 
     def _update(self, request: Fields) -> bytes:
         admin, config = self._admin(), config_from(request["peer_config"])
-        return self._start(lambda: admin.update_peer(request["peer_id"], config, self._deadline()))
+        return self._start(lambda: _in_hbases_words(admin.update_peer, request["peer_id"], config, self._deadline()))
 
     def _list(self, request: Fields) -> bytes:
         peers = self._admin().peers(request.get("regex") or None, self._deadline())
         return encode(m.LIST_PEERS_RESPONSE, {"peer_desc": [peer_message(peer) for peer in peers]})
 
     def _get_config(self, request: Fields) -> bytes:
-        peer = self._admin().peer(request["peer_id"], self._deadline())
+        peer = _in_hbases_words(self._admin().peer, request["peer_id"], self._deadline())
         message = {"peer_id": peer.id, "peer_config": config_message(peer.config)}
         return encode(m.GET_PEER_CONFIG_RESPONSE, message)
 
     def _is_enabled(self, request: Fields) -> bytes:
-        peer = self._admin().peer(request["peer_id"], self._deadline())
+        peer = _in_hbases_words(self._admin().peer, request["peer_id"], self._deadline())
         return encode(m.GET_PEER_STATE_RESPONSE, {"is_enabled": peer.state is PeerState.ENABLED})
+
+
+def _in_hbases_words(function: Callable[..., T], peer_id: str, *arguments: object) -> T:
+    """Call a function of the administration; an unknown peer is ReplicationPeerNotFoundException with the bare id."""
+    try:
+        return function(peer_id, *arguments)
+    except RequestRefused as error:
+        if error.detail != PEER_NOT_FOUND:
+            raise
+        raise RequestRefused(peer_id, detail=PEER_NOT_FOUND) from error
 
 
 def replication_load(status: ReplicationStatus | None) -> dict[str, Any]:
