@@ -17,7 +17,6 @@ from metaclient_fake.master.master import Master
 from metaclient_fake.network.network import Network
 from metaclient_fake.replication.barrier_cleaner import BarrierCleaner
 from metaclient_fake.replication.claims import QueueClaims
-from metaclient_fake.replication.filters import wants_table
 from metaclient_fake.replication.loads import peers_picture
 from metaclient_fake.replication.log_cleaner import LogCleaner
 from metaclient_fake.replication.manager import SourceFactory, SourceManager
@@ -62,6 +61,7 @@ class PeerReplication:
         self.make_sources: MakeSources | None = None
         self._tasks: ServerTasks[RegionServer] = ServerTasks(runtime, master)
         self._claims: QueueClaims[RegionServer] = QueueClaims(runtime, self.queues, master, _claim)
+        self._serial = SerialRegions(master)
         self.procedures = PeerProcedures(
             runtime,
             self,
@@ -69,7 +69,7 @@ class PeerReplication:
             queues=self.queues,
             pushed=self.pushed,
             base_config=parse_base_config(config.base_config),
-            serial=SerialRegions(master),
+            serial=self._serial,
         )
         self.barrier_cleaner = BarrierCleaner(
             MetaBarrierRows(master.meta),
@@ -120,7 +120,7 @@ class PeerReplication:
         return self.procedures.peers()
 
     def _serial_peers_of(self, table: bytes) -> list[str]:
-        return [peer.id for peer in self.peers() if peer.config.serial and wants_table(peer.config, table)]
+        return [peer.id for peer in self.peers() if self._serial.is_table_serial(peer.config, table)]
 
     def managers(self) -> Mapping[ServerName, SourceManager]:
         """Return the source managers of the live servers."""

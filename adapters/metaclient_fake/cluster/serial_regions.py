@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from metaclient.replication_peers import PeerConfig
 from metaclient_fake.master.master import Master
 from metaclient_fake.master.serial_tables import make_serial, regions_with_barriers
+from metaclient_fake.replication.barriers import has_serial_scope
 from metaclient_fake.replication.filters import wants_table
 
 __all__ = ["SerialRegions"]
@@ -20,15 +21,26 @@ class SerialRegions:
 
     def prepare(self, old: PeerConfig | None, new: PeerConfig) -> Mapping[str, int]:
         """Reopen the tables that become serial with ``new``; return the ids of their regions that count as pushed."""
-        was_serial = old if old is not None and old.serial else None
-        tables = [
-            table
-            for table in self._master.table_names()
-            if wants_table(new, table) and not (was_serial is not None and wants_table(was_serial, table))
-        ]
-        return make_serial(self._master, tables)
+        known = [] if old is None else self._tables(old)
+        return make_serial(self._master, [table for table in self._tables(new) if table not in known])
 
     def removed(self, old: PeerConfig, new: PeerConfig) -> list[str]:
-        """Return the regions of the tables of ``old`` that ``new`` does not replicate any more."""
-        tables = [t for t in self._master.table_names() if wants_table(old, t) and not wants_table(new, t)]
-        return regions_with_barriers(self._master, tables)
+        """Return the regions of the tables that are serial with ``old`` and not with ``new``."""
+        kept = self._tables(new)
+        return regions_with_barriers(self._master, [table for table in self._tables(old) if table not in kept])
+
+    def is_serial(self, config: PeerConfig) -> bool:
+        """Return True if a peer has serial tables, or gets them when they are made."""
+        return config.serial or bool(self._tables(config))
+
+    def is_table_serial(self, config: PeerConfig, table: bytes) -> bool:
+        """Return True if a peer gets the edits of a table in order."""
+        if not wants_table(config, table):
+            return False
+        if config.serial or not self._master.config.peer_replication.scope_2_is_serial:
+            return config.serial
+        record = self._master.tables.get(table)
+        return record is not None and has_serial_scope(record.descriptor)
+
+    def _tables(self, config: PeerConfig) -> list[bytes]:
+        return [table for table in self._master.table_names() if self.is_table_serial(config, table)]

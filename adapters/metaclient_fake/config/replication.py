@@ -41,6 +41,7 @@ class PeerReplicationConfig:
     """How a cluster ships its logs to its peers, and how it applies what its peers ship."""
 
     behaviour: str = "3.0"  # one of BEHAVIOURS
+    scope_2_is_serial: bool = False  # ship families of scope 2, their tables in order; False: never, as HBase does
     serial_bugs_of: str = ""  # a version of SERIAL_BUGS whose bugs serial peers have; "": none
 
     # -- reading ----------------------------------------------------------------------------------------------

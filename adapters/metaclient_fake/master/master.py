@@ -37,7 +37,7 @@ from metaclient_fake.master.region_states import RegionGroup, RegionNode, Region
 from metaclient_fake.network.call import Call
 from metaclient_fake.network.handlers import Handlers
 from metaclient_fake.network.network import MASTER, Network
-from metaclient_fake.replication.barriers import has_global_scope
+from metaclient_fake.replication.barriers import has_global_scope, has_serial_scope
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.storage import FileSystem
 
@@ -258,7 +258,9 @@ class Master:
 
     def has_barriers(self, table: bytes) -> bool:
         """Return True if a family of the table is replicated: its regions then have barriers in hbase:meta."""
-        return has_global_scope(self.descriptor_of(table))
+        descriptor = self.descriptor_of(table)
+        ships_scope_2 = self.config.peer_replication.scope_2_is_serial
+        return has_global_scope(descriptor) or (ships_scope_2 and has_serial_scope(descriptor))
 
     def check_new(self, table: bytes) -> None:
         if table in self.tables:

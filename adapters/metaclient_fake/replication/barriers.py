@@ -32,6 +32,7 @@ __all__ = [
     "barrier_column",
     "barriers_in",
     "has_global_scope",
+    "has_serial_scope",
     "parent_column",
     "parents_from",
 ]
@@ -44,6 +45,8 @@ STATE = b"info:state"
 NO_SEQUENCE_ID = -1
 #: HConstants.REPLICATION_SCOPE_GLOBAL
 _GLOBAL = 1
+#: HConstants.REPLICATION_SCOPE_SERIAL
+_SERIAL = 2
 _ALL_VERSIONS = 0x7FFFFFFF
 _ESCAPE, _SEPARATOR = b"\xff", b"\xff\x00"
 #: Rows that are remembered; a row that is not is found by a scan of its table's rows.
@@ -61,6 +64,11 @@ class Barriers(NamedTuple):
 def has_global_scope(descriptor: TableDescriptor) -> bool:
     """Return True if a family of the table is replicated: only such tables have barriers."""
     return any(family.replication_scope == _GLOBAL for family in descriptor.families)
+
+
+def has_serial_scope(descriptor: TableDescriptor) -> bool:
+    """Return True if a family of the table has scope 2, which ``scope_2_is_serial`` replicates in order."""
+    return any(family.replication_scope == _SERIAL for family in descriptor.families)
 
 
 def barrier_column(sequence_id: int) -> dict[bytes, bytes]:

@@ -8,7 +8,8 @@ Mirrors the filters of HBase 2.6.1, in their order: whole entries first, then ce
    all others. This ends every cycle of clusters. For a serial peer a dropped entry counts as pushed, as in HBase 2.6.4
    (HBASE-29463). Otherwise the edits after it would wait for ever when the region moves.
 4. ``ScopeWALEntryFilter`` and the families of 2.: cells of families that are not GLOBAL in the entry's own scopes, or
-   that the peer does not want, are left out. Markers and replayed edits have no scopes, and so no cells.
+   that the peer does not want, are left out. Scope 2 is shipped only with ``scope_2_is_serial``. Markers and replayed
+   edits have no cells.
 
 An entry without cells survives: its sequence id counts as pushed for a serial peer. It is not sent.
 """
@@ -23,7 +24,7 @@ from metaclient.wire.rpc.replication import Scope, ShippedEntry, WalKey
 from metaclient_fake.storage.packed_row import PackedRow
 from metaclient_fake.storage.wal import Scopes, WalEntry
 
-__all__ = ["EntryFilter", "wants_family", "wants_table"]
+__all__ = ["EntryFilter", "has_scope_2", "wants_family", "wants_table"]
 
 _SYSTEM = b"hbase"
 _SHIPPED_SYSTEM_TABLES = frozenset({b"hbase:acl", b"hbase:labels"})
@@ -50,6 +51,11 @@ def wants_table(config: PeerConfig, table: bytes) -> bool:
     return namespace_of(table) in config.namespaces or table in config.tables
 
 
+def has_scope_2(scopes: Scopes) -> bool:
+    """Return True if a family has scope 2; with ``scope_2_is_serial`` such entries are shipped in order."""
+    return any(scope == Scope.SERIAL for _, scope in scopes)
+
+
 def wants_family(config: PeerConfig, table: bytes, family: bytes) -> bool:
     """Return True if the peer gets this family of the table."""
     if not wants_table(config, table):
@@ -66,11 +72,18 @@ class EntryFilter:
     """The filters of one source. Used by the readers of its log groups at once: decisions are only added."""
 
     def __init__(
-        self, config: PeerConfig, *, cluster_id: uuid.UUID, peer_cluster_id: uuid.UUID, counts_returned: bool = True
+        self,
+        config: PeerConfig,
+        *,
+        cluster_id: uuid.UUID,
+        peer_cluster_id: uuid.UUID,
+        counts_returned: bool = True,
+        scope_2_is_serial: bool = False,
     ) -> None:
         """``counts_returned``: edits that a serial peer has made or passed count as pushed."""
         self._config = config
-        self._counts_returned = counts_returned and config.serial
+        self._counts_returned = counts_returned and (config.serial or scope_2_is_serial)
+        self._shipped_scopes = (Scope.GLOBAL, Scope.SERIAL) if scope_2_is_serial else (Scope.GLOBAL,)
         self._cluster_id = cluster_id
         self._peer_cluster_id = peer_cluster_id
         self._own = (cluster_id,)
@@ -109,7 +122,9 @@ class EntryFilter:
 
     def _decide_families(self, table: bytes, scopes: Scopes) -> frozenset[bytes]:
         families = frozenset(
-            family for family, scope in scopes if scope == Scope.GLOBAL and wants_family(self._config, table, family)
+            family
+            for family, scope in scopes
+            if scope in self._shipped_scopes and wants_family(self._config, table, family)
         )
         if len(self._families) >= _DECISIONS_MAX:
             self._families.clear()

@@ -64,7 +64,11 @@ class SerialTables(Protocol):
         ...
 
     def removed(self, old: PeerConfig, new: PeerConfig) -> list[str]:
-        """Return the regions of ``old`` that ``new`` does not replicate any more."""
+        """Return the regions that are serial with ``old`` and not with ``new``."""
+        ...
+
+    def is_serial(self, config: PeerConfig) -> bool:
+        """Return True if a peer gets the edits of some tables in order."""
         ...
 
 
@@ -128,7 +132,7 @@ class PeerProcedures:
                 other = self._cluster.cluster_id_of(config.cluster_key)
                 peer_rules.check_other_cluster(config, other, self._cluster.cluster_id)
             self._check_queues_deleted(peer_id)
-            is_serial = config.serial and self._serial is not None
+            is_serial = self._is_serial(config)
             first = Peer(peer_id, PeerState.DISABLED if is_serial else state, config)
             self._write(first, self._store.add, first)
             self._cluster.refresh(peer_id)
@@ -140,13 +144,12 @@ class PeerProcedures:
 
     def remove(self, peer_id: str) -> None:
         with self._turn:
-            peer = peer_rules.check_removal(peer_id, self._peers)
+            peer_rules.check_removal(peer_id, self._peers)
             self._retry(lambda: self._store.remove(peer_id))
             self._forget(peer_id)
             self._cluster.refresh(peer_id)
             self._retry(lambda: self._queues.remove_peer(peer_id))
-            if peer.config.serial:
-                self._retry(lambda: self._pushed.remove(peer_id))
+            self._retry(lambda: self._pushed.remove(peer_id))
             logger.info("replication peer %s was removed", peer_id)
 
     def set_state(self, peer_id: str, state: PeerState) -> None:
@@ -160,7 +163,7 @@ class PeerProcedures:
         with self._turn:
             old = peer_rules.check_update(peer_id, config, self._peers, self._known)
             new = replace(old, config=peer_rules.merged_update(old.config, config))
-            needs_ids = self._serial is not None and _has_new_serial_tables(old.config, new.config)
+            needs_ids = self._is_serial(new.config) and not peer_rules.is_key_config_equal(old.config, new.config)
             # A peer that becomes serial is disabled until its ids are stored: nothing is shipped without order.
             becomes_serial = needs_ids and not old.config.serial and old.state is PeerState.ENABLED
             if becomes_serial:
@@ -174,6 +177,9 @@ class PeerProcedures:
             if becomes_serial:
                 self._change_state(new, PeerState.ENABLED)
             logger.info("replication peer %s was updated", peer_id)
+
+    def _is_serial(self, config: PeerConfig) -> bool:
+        return self._serial is not None and self._serial.is_serial(config)
 
     # -- steps -------------------------------------------------------------------------------------------------
 
@@ -197,9 +203,7 @@ class PeerProcedures:
 
     def _drop_ids(self, old: PeerConfig, peer: Peer) -> None:
         """Remove the pushed ids that no table of the peer needs any more."""
-        if not old.serial:
-            return
-        if not peer.config.serial:
+        if old.serial and not self._is_serial(peer.config):
             self._retry(lambda: self._pushed.remove(peer.id))
         elif self._serial is not None and not peer_rules.is_key_config_equal(old, peer.config):
             regions = self._serial.removed(old, peer.config)
@@ -231,7 +235,3 @@ class PeerProcedures:
 
     def _forget(self, peer_id: str) -> None:
         self._peers = {known: peer for known, peer in self._peers.items() if known != peer_id}
-
-
-def _has_new_serial_tables(old: PeerConfig, new: PeerConfig) -> bool:
-    return new.serial and (not old.serial or not peer_rules.is_key_config_equal(old, new))

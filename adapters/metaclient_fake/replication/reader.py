@@ -27,6 +27,7 @@ from metaclient_fake.config.replication import PeerReplicationConfig, SerialBug
 from metaclient_fake.replication.batches import BufferQuota, EntryBatch
 from metaclient_fake.replication.filters import EntryFilter
 from metaclient_fake.replication.metrics import SourceMetrics
+from metaclient_fake.replication.splitting import IsOrdered
 from metaclient_fake.storage.wal import WalEntry, WalFile
 from metaclient_fake.storage.wal_reader import WalReader
 
@@ -58,9 +59,14 @@ class WalTail:
         find_wal: Callable[[str], WalFile | None],
         is_enabled: Callable[[], bool],
         order_check: OrderCheck | None = None,
+        is_ordered: IsOrdered | None = None,
         ends: bool = False,
     ) -> None:
-        """``positions``: the logs, oldest first, and where to begin in each. ``ends``: a claimed queue has an end."""
+        """``positions``: the logs, oldest first, and where to begin in each. ``ends``: a claimed queue has an end.
+
+        ``is_ordered`` selects the entries, by their scopes, that ``order_check`` is asked for; None: all of them. The
+        pushed ids count all entries, because a table may become serial later.
+        """
         self._runtime = runtime
         self._config = config
         self._filter = entry_filter
@@ -69,6 +75,7 @@ class WalTail:
         self._find_wal = find_wal
         self._is_enabled = is_enabled
         self._order_check = order_check
+        self._is_ordered = is_ordered
         self._ends = ends
         self._reader: WalReader | None = None
         self._held: WalEntry | None = None  # read, and not allowed to be pushed yet
@@ -193,7 +200,9 @@ class WalTail:
                 break
             shipped = keep(entry)
             if shipped is not None and self._order_check is not None:
-                if not self._is_allowed(entry, self._order_check, waits=batch.position == self._position):
+                is_ordered = self._is_ordered is None or self._is_ordered(entry.scopes)
+                waits = batch.position == self._position
+                if is_ordered and not self._is_allowed(entry, self._order_check, waits=waits):
                     self._held = entry
                     break
                 batch.pushed_ids[entry.region] = entry.sequence_id
@@ -218,7 +227,8 @@ class WalTail:
             except ConnectionClosed:
                 raise
             except MetaClientError as error:
-                logger.warning("the order of an entry of region %s cannot be checked now: %s", entry.region, error)
+                level = logging.WARNING if multiplier == 1 else logging.DEBUG
+                logger.log(level, "the order of an entry of region %s cannot be checked now: %s", entry.region, error)
                 waits_for = f"hbase:meta to be read: {type(error).__name__}: {error}"
                 blocked = BlockedRegion(region=entry.region, sequence_id=entry.sequence_id, waits_for=waits_for)
                 pause_s = config.retry_pause_s * multiplier

@@ -28,7 +28,7 @@ from metaclient_fake.replication.endpoint import PeerEndpoint
 from metaclient_fake.replication.metrics import SourceMetrics
 from metaclient_fake.replication.reader import WalTail
 from metaclient_fake.replication.sinks import SinkPool
-from metaclient_fake.replication.splitting import Job, jobs_of, without
+from metaclient_fake.replication.splitting import IsOrdered, Job, jobs_of, without
 
 __all__ = ["FamiliesOf", "Shipper", "StorePosition"]
 
@@ -62,7 +62,7 @@ class Shipper:
         sinks: SinkPool,
         quota: BufferQuota,
         metrics: SourceMetrics,
-        is_serial: bool,
+        is_ordered: IsOrdered | None,
         is_enabled: Callable[[], bool],
         throttle: Callable[[int], float],
         store: StorePosition,
@@ -76,7 +76,7 @@ class Shipper:
         self._sinks = sinks
         self._quota = quota
         self._metrics = metrics
-        self._is_serial = is_serial
+        self._is_ordered = is_ordered
         self._is_enabled = is_enabled
         self._throttle = throttle
         self._store = store
@@ -156,7 +156,7 @@ class Shipper:
         config = self._config
         return jobs_of(
             entries,
-            is_serial=self._is_serial,
+            is_ordered=self._is_ordered,
             sinks=sinks,
             calls_max=config.calls_max,
             request_bytes_max=config.request_bytes_max,

@@ -19,12 +19,13 @@ from metaclient.runtime import Runtime, Task
 from metaclient_fake.config.replication import PeerReplicationConfig, SerialBug
 from metaclient_fake.replication.batches import BufferQuota
 from metaclient_fake.replication.endpoint import PeerEndpoint
-from metaclient_fake.replication.filters import EntryFilter
+from metaclient_fake.replication.filters import EntryFilter, has_scope_2
 from metaclient_fake.replication.metrics import SourceMetrics
 from metaclient_fake.replication.queues import QueueId, wal_group
 from metaclient_fake.replication.reader import OrderCheck, WalTail
 from metaclient_fake.replication.shipper import FamiliesOf, Shipper, StorePosition
 from metaclient_fake.replication.sinks import SinkPool
+from metaclient_fake.replication.splitting import IsOrdered
 from metaclient_fake.replication.throttle import CYCLES_PER_SECOND, Throttle
 from metaclient_fake.storage.wal import WalFile
 
@@ -223,6 +224,7 @@ class Source:
                 cluster_id=self._host.cluster_id,
                 peer_cluster_id=found,
                 counts_returned=SerialBug.RETURNED_EDITS_UNCOUNTED not in self._config.serial_bugs,
+                scope_2_is_serial=self._config.scope_2_is_serial,
             )
             self._start_groups()
 
@@ -262,7 +264,7 @@ class Source:
         assert self._filter is not None, "made after the peer's cluster id is known"
         assert self._endpoint is not None, "the cluster id came from the endpoint"
         host, metrics = self._host, SourceMetrics()
-        is_serial = self._peer().config.serial
+        is_ordered = self._ordered_scopes()
         tail = WalTail(
             host.runtime,
             host.config,
@@ -272,7 +274,8 @@ class Source:
             metrics=metrics,
             find_wal=host.find_wal,
             is_enabled=self._is_enabled,
-            order_check=host.make_order_check(self.queue.peer) if is_serial else None,
+            order_check=host.make_order_check(self.queue.peer) if is_ordered is not None else None,
+            is_ordered=is_ordered,
             ends=self.queue.is_recovered,
         )
         shipper = Shipper(
@@ -283,13 +286,19 @@ class Source:
             sinks=self._sinks,
             quota=host.quota,
             metrics=metrics,
-            is_serial=is_serial,
+            is_ordered=is_ordered,
             is_enabled=self._is_enabled,
             throttle=self._throttle_s,
             store=self._store,
             families_of=host.families_of,
         )
         return _LogGroup(tail, shipper, metrics)
+
+    def _ordered_scopes(self) -> IsOrdered | None:
+        """Return the test for entries that the peer gets in order, by their scopes; None if there are none."""
+        if self._peer().config.serial:
+            return lambda scopes: True
+        return has_scope_2 if self._config.scope_2_is_serial else None
 
     # -- while it runs -----------------------------------------------------------------------------------------
 

@@ -4,7 +4,8 @@ Mirrors ``HBaseInterClusterReplicationEndpoint.createBatches`` (HBase 2.6.1):
 
 - A plain peer: n = min(``calls_max``, entries / 100 + 1, sinks) lists by the hash of the region's name. The entries of
   a region stay in order within a batch, because they are in one list.
-- A serial peer: one list per region. The calls of a list are made one after the other.
+- A serial peer: one list per region. The calls of a list are made one after the other. The same holds for entries of
+  scope 2 with ``scope_2_is_serial``, also of a plain peer.
 - A call takes at most 95 % of ``hbase.ipc.max.request.size``; a list that is larger is cut into several calls.
 """
 
@@ -14,10 +15,12 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from metaclient.wire.rpc.replication import ShippedEntry
-from metaclient_fake.storage.wal import entry_overhead_bytes
+from metaclient_fake.storage.wal import Scopes, entry_overhead_bytes
 
-__all__ = ["Job", "Request", "jobs_of", "shipped_size", "without"]
+__all__ = ["IsOrdered", "Job", "Request", "jobs_of", "shipped_size", "without"]
 
+#: Returns True if the peer gets the entries with these scopes in order.
+IsOrdered: TypeAlias = Callable[[Scopes], bool]
 #: The entries of one call.
 Request: TypeAlias = list[ShippedEntry]
 #: Calls that are made one after the other. After a failure all of them are made again.
@@ -29,15 +32,17 @@ _CELL_OVERHEAD_BYTES = 20
 
 
 def jobs_of(
-    entries: Sequence[ShippedEntry], *, is_serial: bool, sinks: int, calls_max: int, request_bytes_max: int
+    entries: Sequence[ShippedEntry], *, is_ordered: IsOrdered | None, sinks: int, calls_max: int, request_bytes_max: int
 ) -> list[Job]:
-    """Return the jobs for a batch; different jobs may run at the same time."""
+    """Return the jobs for a batch; different jobs may run at the same time. ``is_ordered=None``: nothing is ordered."""
     limit = int(request_bytes_max * _REQUEST_SHARE)
-    if is_serial:
-        return [_requests(entries_of_region, limit) for entries_of_region in _by(entries, lambda region: region)]
+    ordered = [] if is_ordered is None else [entry for entry in entries if is_ordered(entry.key.scopes)]
+    jobs = [_requests(entries_of_region, limit) for entries_of_region in _by(ordered, lambda region: region)]
+    if is_ordered is not None:
+        entries = [entry for entry in entries if not is_ordered(entry.key.scopes)]
     count = min(calls_max, len(entries) // _ENTRIES_PER_LIST + 1, max(sinks, 1))
     lists = [list(entries)] if count == 1 else _by(entries, lambda region: _java_hash(region) % count)
-    return [[request] for one in lists for request in _requests(one, limit)]
+    return jobs + [[request] for one in lists if one for request in _requests(one, limit)]
 
 
 def _by(entries: Sequence[ShippedEntry], key: Callable[[str], object]) -> list[Request]:

@@ -228,6 +228,9 @@ class ScriptedTables:
         self.states.append(self.rig.procedures.peer("p").state)
         return {"aa" * 16: 27, "bb" * 16: -1}
 
+    def is_serial(self, config: PeerConfig) -> bool:
+        return config.serial
+
     def removed(self, old: PeerConfig, new: PeerConfig) -> list[str]:
         return self.gone
 
