@@ -215,6 +215,30 @@ def test_new_peer_gets_the_current_log_and_not_the_rolled_one(side: MakeSide, ru
     assert list(b.rows()) == [b"current"]
 
 
+def test_new_peer_is_not_stuck_after_many_rolls_of_the_log(side: MakeSide, runtime: SimRuntime) -> None:
+    """It gets what is in the current log, which may be nothing, and everything that is written later.
+
+    Rolled logs are not shipped, as in HBase: only edits since the last roll of each server reach a new peer.
+    """
+    a, b = side("a", servers=1, retry_multiplier_max=5), side("b")
+    for one in (a, b):
+        one.create()
+    server = a.cluster.server_named("rs1")
+    for number in range(1000):
+        a.put(b"%04d" % number)
+        server.flusher.roll_logs(100)
+    assert len(server.wal.files) > 5
+    current = len(server.wal.files[-1])
+    a.replicates_to(b)
+    runtime.run_for(20.0)
+    assert len(b.rows()) == current
+    for number in range(1000, 1500):
+        a.put(b"%04d" % number)
+        server.flusher.roll_logs(100)
+    runtime.run_for(60.0)
+    assert list(b.rows()) == [b"%04d" % number for number in range(1000 - current, 1500)]
+
+
 def test_missing_table_keeps_the_queue_until_it_is_made(side: MakeSide, runtime: SimRuntime) -> None:
     a, b = side("a"), side("b")
     a.create()

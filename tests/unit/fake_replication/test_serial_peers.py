@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 
+from metaclient.errors import RequestRefused
 from metaclient.model import Get
+from metaclient.replication_peers import PeerState
 from metaclient.runtime import SimRuntime
 from metaclient_fake.replication.barriers import BARRIER_FAMILY, barriers_in
 from tests.unit.fake_replication.cluster_rig import Side
@@ -478,3 +481,68 @@ def test_cleaner_drops_a_split_parent_once_it_is_pushed(side: MakeSide, runtime:
     put_all(a, range(20, 30))
     runtime.sleep(60.0)
     assert sorted(arrived(b)) == list(range(30))
+
+
+# -- all of it at once -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_moves_splits_merges_crashes_and_cuts_keep_the_order_of_each_row(seed: int) -> None:
+    """25 faults or changes with puts between them, then rest: the peer has every edit, each row's in order."""
+    with SimRuntime(seed=seed) as runtime:
+        settings = {"sleep_before_failover_s": 2.0, "retry_multiplier_max": 5, "serial_pause_s": 1.0}
+        a = Side(runtime, "a", servers=3, barrier_cleaner_s=7.0, batch_entries=5, **settings)
+        b = Side(runtime, "b", a, servers=2, **settings)
+        a.create(splits=(b"5",))
+        b.create()
+        a.replicates_to(b, serial=True)
+        for step in range(25):
+            put_all(a, range(5 * step, 5 * step + 5), rows=7)
+            disturb(a, runtime)
+        a.cluster.heal()
+        if a.cluster.replication.get("p").state is PeerState.DISABLED:
+            a.enable()
+        runtime.sleep(600.0)
+        assert blocked(a) == []
+        assert b.rows() == a.rows()
+        firsts = list(dict.fromkeys(arrived(b)))
+        assert [[one for one in firsts if one % 7 == row] for row in range(7)] == [
+            list(range(row, 125, 7)) for row in range(7)
+        ]
+        a.cluster.close()
+        b.cluster.close()
+
+
+def disturb(side: Side, runtime: SimRuntime) -> None:
+    """Do one of the things that change where edits are logged, or when they are shipped."""
+    cluster, choose = side.cluster, runtime.rng.choice
+    regions = cluster.regions("t")
+    running = [host for host in cluster.servers() if cluster.server_named(host).is_running]
+    what = choose(["move", "split", "merge", "kill", "restart", "flush", "roll", "cut", "heal", "state", "rest"])
+    if what == "move":
+        cluster.move(choose(regions), choose(running))
+    elif what == "split":
+        with suppress(RequestRefused):  # the key is the start of a region, or outside of it
+            cluster.split(choose(regions), b"%d" % choose(range(1, 7)))
+    elif what == "merge" and len(regions) > 1:
+        first = choose(range(len(regions) - 1))
+        cluster.merge(regions[first], regions[first + 1])
+    elif what == "kill" and len(running) > 1:
+        cluster.kill(choose(running))
+    elif what == "restart":
+        for host in [host for host in cluster.servers() if host not in running]:
+            cluster.restart(host)
+    elif what == "flush":
+        cluster.flush()
+    elif what == "roll":
+        for host in running:
+            cluster.server_named(host).wal.roll()
+    elif what == "cut":
+        cluster.network.partition(f"a/{choose(running)}", "b")
+    elif what == "heal":
+        cluster.heal()
+    elif what == "state":
+        is_enabled = cluster.replication.get("p").state is PeerState.ENABLED
+        (side.disable if is_enabled else side.enable)()
+    else:
+        runtime.sleep(20.0 * runtime.rng.random())
