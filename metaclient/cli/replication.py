@@ -186,6 +186,9 @@ def status(session: CommandSession, wanted: str | None) -> None:
     session.document({"sources": [_load_document(load) for load in sources], "sinks": _sinks(servers)})
     columns = ("server", "peer", "queue", "lag ms", "logs", "age of last ms", "shipped", "state")
     session.table("sources", columns, [_source_line(load) for load in sources])
+    for load in sources:
+        for one in load.blocked:
+            session.say(f"{load.peer_id} on {load.server.address}: region {one.region} waits for {one.waits_for}")
     if wanted is None:
         sinks = [(one.server.address, one.sink) for one in servers if one.sink is not None]
         rows = [(address, sink.age_of_last_applied_ms, sink.edits_applied) for address, sink in sinks]
@@ -298,7 +301,7 @@ def _source_line(load: SourceLoad) -> tuple[object, ...]:
     queue = load.queue_id if load.is_recovered else ""
     state = "running" if load.is_running else "not running"
     if load.blocked:
-        state = f"blocked: {load.blocked[0].region} waits for {load.blocked[0].waits_for}"
+        state = "blocked"
     return (
         load.server.address,
         load.peer_id,

@@ -6,7 +6,8 @@ Mirrors the filters of HBase 2.6.1, in their order: whole entries first, then ce
 2. ``NamespaceTableCfWALEntryFilter``: entries of tables that the peer does not want are dropped.
 3. ``ClusterMarkingEntryFilter``: entries that have passed the peer are dropped. The source adds its own cluster id to
    all others. This ends every cycle of clusters. For a serial peer a dropped entry counts as pushed, as in HBase 2.6.4
-   (HBASE-29463). Otherwise the edits after it would wait for ever when the region moves.
+   (HBASE-29463). Otherwise the edits after it would wait for ever when the region moves. DIVERGENCE: such an entry
+   waits for its turn as others do. HBase counts it at once, so that its id can be stored before older edits are pushed.
 4. ``ScopeWALEntryFilter`` and the families of 2.: cells of families that are not GLOBAL in the entry's own scopes, or
    that the peer does not want, are left out. Scope 2 is shipped only with ``scope_2_is_serial``. Markers and replayed
    edits have no cells.

@@ -8,8 +8,8 @@ Mirrors ``ReplicationSourceWALReader``, ``SerialReplicationSourceWALReader`` and
 - It does not begin a batch while the peer is disabled, or while all sources of the server hold too many bytes.
 - Serial peers: an entry that may not be pushed yet ends the batch; at the beginning of a batch the reader asks again
   every ``serial_pause_s``. Entries behind it wait, too.
-- A check that fails is repeated with growing pauses. With the bugs of HBase 2.6.1 the entry is pushed without a check
-  after the first pause (HBASE-29501).
+- A check that fails ends the batch, too, and is repeated with growing pauses. With the bugs of HBase 2.6.1 an entry at
+  the beginning of a batch is pushed without a check after the first pause (HBASE-29501).
 
 DIVERGENCE: the reader waits, with growing pauses, for a log that is in the queue and in no folder (HBase aborts).
 """
@@ -233,7 +233,7 @@ class WalTail:
                 blocked = BlockedRegion(region=entry.region, sequence_id=entry.sequence_id, waits_for=waits_for)
                 pause_s = config.retry_pause_s * multiplier
                 multiplier = min(multiplier + 1, config.retry_multiplier_max)
-                if SerialBug.UNCHECKED_AFTER_ERROR in config.serial_bugs:
+                if waits and SerialBug.UNCHECKED_AFTER_ERROR in config.serial_bugs:
                     self._pause(pause_s)
                     blocked = None
             if blocked is None:

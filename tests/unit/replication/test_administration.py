@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -11,7 +12,9 @@ import metaclient
 from metaclient import Connection, PeerConfig, PeerState, Replication, ReplicationStatus, SinkLoad, SourceLoad
 from metaclient.cli import main
 from metaclient.errors import BackendFault, Disposition, MetaClientError, RequestRefused, Unsupported
+from metaclient.model import ServerName
 from metaclient.replication import _changed
+from metaclient.replication_peers import BlockedRegion
 from metaclient_fake import FakeCluster
 from tests.command_runner import command_runner
 from tests.unit.replication.peer_admin import MemoryAdmin
@@ -243,6 +246,17 @@ def test_status_command_shows_lag_per_server(url: str, cluster: FakeCluster, adm
     assert "1234" in text
     assert "44" in text
     assert text.endswith("2 servers, 2 sources\n")
+
+
+def test_status_command_shows_what_a_blocked_region_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a fake cluster only: HBase's ServerLoad has no field for it."""
+    blocked = BlockedRegion(region="ab12", sequence_id=7, waits_for="region cd34")
+    load = SourceLoad(peer_id="west", server=ServerName("rs1", 16020, 1), blocked=(blocked,))
+    status = ReplicationStatus(server=load.server, sources=(load,))
+    monkeypatch.setattr(Replication, "status", lambda self: [status])
+    assert _document("fake:", "status")["sources"][0]["blocked"] == [asdict(blocked)]
+    text = _run("fake:", "status").stdout
+    assert "west on rs1:16020: region ab12 waits for region cd34\n" in text
 
 
 @pytest.mark.parametrize(
