@@ -24,10 +24,11 @@ from metaclient_fake.simulation.workloads.base import Workload
 from metaclient_fake.simulation.workloads.registers import COLUMN, TABLE
 
 if TYPE_CHECKING:
+    from metaclient_fake.cluster import FakeCluster
     from metaclient_fake.simulation.world import World
     from metaclient_fake.storage import Region
 
-__all__ = ["calm_down"]
+__all__ = ["calm_down", "heal", "start_all", "unsettled"]
 
 #: Simulated seconds until the cluster must be healthy: several sessions, recoveries and flush intervals (30 s).
 SETTLE_S = 180.0
@@ -44,7 +45,7 @@ _REFRESH_S = 2.0
 def calm_down(world: World) -> None:
     """Heal the cluster, wait, and check it; violations are reported to the world."""
     world.pauses.stop()
-    _heal(world)
+    heal(world.cluster)
     if not _wait_for(world, lambda: _unsettled(world)):
         return
     _read_again(world)
@@ -66,8 +67,8 @@ def _look(world: World) -> None:
 # -- all is healed -----------------------------------------------------------------------------------------------------
 
 
-def _heal(world: World) -> None:
-    cluster = world.cluster
+def heal(cluster: FakeCluster) -> None:
+    """End all faults, and start the servers that are down."""
     cluster.heal()
     cluster.faults.release_registry()
     for host, server in list(cluster.servers_by_host.items()):
@@ -76,15 +77,16 @@ def _heal(world: World) -> None:
         cluster.faults.fail_refresh(host, False)
         cluster.slow(host, 0.0)
         server.clock_skew_ms = 0
-    _start_all(world)
+    start_all(cluster)
 
 
-def _start_all(world: World) -> None:
-    for host, server in list(world.cluster.servers_by_host.items()):
+def start_all(cluster: FakeCluster) -> None:
+    """Start the servers that are down."""
+    for host, server in list(cluster.servers_by_host.items()):
         if server.state is ServerState.PAUSED:
-            world.cluster.resume(host)
+            cluster.resume(host)
         elif server.state is ServerState.DEAD:
-            world.cluster.restart(host)
+            cluster.restart(host)
 
 
 def _wait_for(world: World, left: Callable[[], list[str]]) -> bool:
@@ -96,14 +98,17 @@ def _wait_for(world: World, left: Callable[[], list[str]]) -> bool:
             world.report("convergence", f"{SETTLE_S:g} s after the heal it is not well: {shown}")
             return False
         world.runtime.sleep(0.5)
-        _start_all(world)
+        start_all(world.cluster)
     return True
 
 
 def _unsettled(world: World) -> list[str]:
-    cluster = world.cluster
-    found = [f"{name} is under way" for name in world.injector.running()]
-    found += [f"{host} is {s.state.value}" for host, s in cluster.servers_by_host.items() if not s.is_running]
+    return [f"{name} is under way" for name in world.injector.running()] + unsettled(world.cluster)
+
+
+def unsettled(cluster: FakeCluster) -> list[str]:
+    """Return what a cluster has not recovered from yet, as text."""
+    found = [f"{host} is {s.state.value}" for host, s in cluster.servers_by_host.items() if not s.is_running]
     if cluster.master.is_recovering:
         found.append("a dead server's regions are not recovered")
     for node in cluster.master.states.nodes():

@@ -7,22 +7,20 @@ in the coverage.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from metaclient.errors import ConnectionClosed, MetaClientError, RequestRefused
 from metaclient.model import META_TABLE
-from metaclient.runtime import Task
+from metaclient.runtime import Runtime, Task
+from metaclient_fake.cluster import FakeCluster
 from metaclient_fake.network.network import Partition
 from metaclient_fake.server.region_server import RegionServer, ServerState
 from metaclient_fake.simulation.replica_counts import ReplicaCounts
 from metaclient_fake.simulation.schedule import KINDS, Fault
 
-if TYPE_CHECKING:
-    from metaclient_fake.simulation.world import World
-
-__all__ = ["Injector", "Struck"]
+__all__ = ["Afflicted", "Injector", "Struck", "Undo"]
 
 #: The number of servers that always stay up: with fewer, two copies of a region would share a server.
 _SERVERS_UP_MIN = 2
@@ -53,13 +51,45 @@ Undo = Callable[[], object]
 _NOTHING: Undo = lambda: None  # noqa: E731  # a value, not a function with a name
 
 
+class NamedClient(Protocol):
+    """A client that faults can name as a party of the network."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class Afflicted(Protocol):
+    """A cluster with its clients and tables, as the injector sees it."""
+
+    @property
+    def cluster(self) -> FakeCluster: ...
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+    @property
+    def clients(self) -> Sequence[NamedClient]: ...
+
+    @property
+    def tables(self) -> Sequence[str]: ...
+
+    @property
+    def border_rows(self) -> Sequence[bytes]:
+        """The rows at which regions may be split, sorted."""
+        ...
+
+    def burst(self, pick: int, count: int, size: int) -> None:
+        """Put big values in quick succession."""
+        ...
+
+
 class Injector:
     """The faults of one run.
 
     It has more than 30 methods because each kind of fault has its own, of a few lines.
     """
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: Afflicted) -> None:
         self._world = world
         self._cluster = world.cluster
         self._runtime = world.runtime
@@ -81,7 +111,7 @@ class Injector:
     def _strike(self, struck: Struck) -> None:
         fault = struck.fault
         try:
-            undo = getattr(self, f"_{fault.kind}")(fault, struck) or _NOTHING
+            undo = self.inject(fault, struck)
             if undo is not _NOTHING:
                 self._runtime.sleep(fault.lasts_s)
                 undo()
@@ -90,6 +120,11 @@ class Injector:
         except MetaClientError as error:
             struck.refusal = f"{type(error).__name__}: {error}"
         struck.ended_at = self._runtime.now()
+
+    def inject(self, fault: Fault, struck: Struck) -> Undo:
+        """Apply one fault now and note its target; return the function that undoes it. Raises MetaClientError."""
+        undo: Undo | None = getattr(self, f"_{fault.kind}")(fault, struck)
+        return undo or _NOTHING
 
     def running(self) -> list[str]:
         """Return the names of the faults that have not ended."""
@@ -108,6 +143,10 @@ class Injector:
         clients = [f"client/{client.name}" for client in self._world.clients]
         parties = [*self._cluster.servers(), "client", "registry", "master", *clients[:3]]
         return parties[pick % len(parties)]
+
+    def _named(self, party: str) -> str:
+        """Return the name on the network of a party; in a cluster without a name they are the same."""
+        return self._cluster.party_named(party) if self._cluster.name else party
 
     def _table(self, pick: int) -> str:
         return self._world.tables[pick % len(self._world.tables)]
@@ -200,7 +239,7 @@ class Injector:
         if one == other:
             other = self._server(fault.other).host
         struck.detail = f"{one} -> {other}" if is_one_way else f"{one} and {other}"
-        made = self._cluster.network.partition(one, other, is_one_way=is_one_way)
+        made = self._cluster.network.partition(self._named(one), self._named(other), is_one_way=is_one_way)
         return lambda: self._mend(made)
 
     def _mend(self, partition: Partition) -> None:
@@ -249,7 +288,7 @@ class Injector:
     def _registry_gone(self, fault: Fault, struck: Struck) -> Undo:
         party = "*" if fault.amount < 0.3 else "client"
         struck.detail = "for everybody" if party == "*" else "for clients"
-        made = self._cluster.network.partition("registry", party)
+        made = self._cluster.network.partition(self._named("registry"), self._named(party))
         return lambda: self._mend(made)
 
     def _registry_held(self, fault: Fault, struck: Struck) -> Undo:

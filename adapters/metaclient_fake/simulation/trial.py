@@ -17,7 +17,7 @@ from metaclient_fake.simulation.lines import preempting
 from metaclient_fake.simulation.spec import Spec
 from metaclient_fake.simulation.world import Violation, World
 
-__all__ = ["Report", "run"]
+__all__ = ["Report", "run", "silenced"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Report:
 
 def run(spec: Spec, *, keep: list[World] | None = None) -> Report:
     """Run a spec. ``keep`` is called with the world, for example to draw it."""
-    with _silence(), defects.planted(spec.defect), coverage.watching() as watch:
+    with silenced(), defects.planted(spec.defect), coverage.watching() as watch:
         world = World(spec)
         if keep is not None:
             keep.append(world)
@@ -94,7 +94,7 @@ def _check(world: World, checkers: Mapping[str, Checker]) -> None:
 
 
 @contextmanager
-def _silence() -> Iterator[None]:
+def silenced() -> Iterator[None]:
     """Silence the logs of the cluster: the timeline has the same events."""
     logger = logging.getLogger("metaclient_fake")
     client = logging.getLogger("metaclient")

@@ -32,7 +32,7 @@ from metaclient_fake.simulation.workloads.cycle import whole_cycle
 from metaclient_fake.simulation.workloads.registers import COLUMN
 from metaclient_fake.storage import StorageConfig
 
-__all__ = ["Violation", "World"]
+__all__ = ["RunRecord", "Violation", "WatchedRuntime", "World", "cluster_config"]
 
 #: The number of violations that are kept per checker: the first ones are the most useful.
 _REPORTS_MAX = 20
@@ -75,38 +75,12 @@ class WatchedRuntime(SimRuntime):
         return [task.name for task in self._tasks.values() if not task.is_daemon and task is not self._current]
 
 
-class World:
-    """One run. ``spec`` decides all of it."""
+class RunRecord:
+    """The violations that are visible during a run, and the tasks that die in it."""
 
-    #: Tables that are there from the beginning to the end.
-    tables = ("t", "log")
-
-    def __init__(self, spec: Spec) -> None:
-        self.spec = spec
+    def __init__(self, runtime: WatchedRuntime) -> None:
+        self.runtime = runtime
         self.violations: list[Violation] = []
-        self.runtime = WatchedRuntime(spec.seed, preempt=spec.preempt)
-        #: Of tasks that are preempted between statements; stopped when the calm begins.
-        self.pauses = spec.lines.pauses() if spec.lines else LinePauses(0.0, 0.0)
-        self.history = History(self.runtime)
-        self.registers = tuple(b"%d-r" % shard for shard in range(10))
-        self.register_set = frozenset(self.registers)
-        self.statics = tuple(sorted((*(b"%d-s" % shard for shard in range(10)), b"3-t", b"6-t")))
-        self.cells = (b"1-c", b"4-c", b"6-c")
-        self.counters = (b"2-n", b"5-n", b"9-n")
-        self.cycles = (b"0-y", b"5-y")
-        self.border_rows = tuple(sorted((*self.registers, *self.statics, *self.cells, b"5", b"8-x")))
-        self.acknowledged: list[bytes] = []
-        self.is_over = False
-        self.chaos_from_s = self.chaos_until_s = 0.0
-        self._timestamp = 1_000_000
-        self.cluster = FakeCluster(
-            servers=spec.servers, meta_replicas=spec.meta_replicas, runtime=self.runtime, config=_config(spec)
-        )
-        self.injector = Injector(self)
-        self.clients: list[Workload] = []
-        self._helper: Connection | None = None
-
-    # -- reports -------------------------------------------------------------------------------------------------
 
     def report(self, checker: str, message: str, operations: tuple[int, ...] = ()) -> None:
         """Record a violation at the current instant."""
@@ -125,6 +99,40 @@ class World:
 
         with patch.object(Task, "_fail_aloud", fail_aloud):
             yield
+
+
+class World(RunRecord):
+    """One run. ``spec`` decides all of it."""
+
+    #: Tables that are there from the beginning to the end.
+    tables = ("t", "log")
+
+    def __init__(self, spec: Spec) -> None:
+        super().__init__(WatchedRuntime(spec.seed, preempt=spec.preempt))
+        self.spec = spec
+        #: Of tasks that are preempted between statements; stopped when the calm begins.
+        self.pauses = spec.lines.pauses() if spec.lines else LinePauses(0.0, 0.0)
+        self.history = History(self.runtime)
+        self.registers = tuple(b"%d-r" % shard for shard in range(10))
+        self.register_set = frozenset(self.registers)
+        self.statics = tuple(sorted((*(b"%d-s" % shard for shard in range(10)), b"3-t", b"6-t")))
+        self.cells = (b"1-c", b"4-c", b"6-c")
+        self.counters = (b"2-n", b"5-n", b"9-n")
+        self.cycles = (b"0-y", b"5-y")
+        self.border_rows = tuple(sorted((*self.registers, *self.statics, *self.cells, b"5", b"8-x")))
+        self.acknowledged: list[bytes] = []
+        self.is_over = False
+        self.chaos_from_s = self.chaos_until_s = 0.0
+        self._timestamp = 1_000_000
+        self.cluster = FakeCluster(
+            servers=spec.servers,
+            meta_replicas=spec.meta_replicas,
+            runtime=self.runtime,
+            config=cluster_config(spec.settings),
+        )
+        self.injector = Injector(self)
+        self.clients: list[Workload] = []
+        self._helper: Connection | None = None
 
     # -- the run -------------------------------------------------------------------------------------------------
 
@@ -225,8 +233,8 @@ def _timeout_s(client: Workload) -> float:
     return client.connection.config.operation_timeout_s
 
 
-def _config(spec: Spec) -> dict[str, object]:
+def cluster_config(settings: Mapping[str, object]) -> dict[str, object]:
     """Return the cluster's settings; those of the storage are a value of their own."""
-    storage = {name: value for name, value in spec.settings.items() if name in _STORAGE}
-    rest = {name: value for name, value in spec.settings.items() if name not in _STORAGE}
+    storage = {name: value for name, value in settings.items() if name in _STORAGE}
+    rest = {name: value for name, value in settings.items() if name not in _STORAGE}
     return {**rest, "storage": StorageConfig(**storage)}  # type: ignore[arg-type]  # numbers, by name
