@@ -167,12 +167,12 @@ def _show(done: Summary, start: int) -> None:
     console.print(f"transitions never seen: {shown or 'none'}", soft_wrap=True)
 
 
-def _replayed(spec: Spec) -> tuple[Report, World]:
+def _replayed(spec: Spec) -> tuple[Report[Spec], World]:
     worlds: list[World] = []
     return run(spec, keep=worlds), worlds[0]
 
 
-def _smallest(report: Report, console: Console) -> Report:
+def _smallest(report: Report[Spec], console: Console) -> Report[Spec]:
     with console.status("shrinking") as status:
         return shrunk(
             report,
@@ -192,7 +192,7 @@ def _explain(spec: Spec, console: Console) -> None:
     _tell(smallest, world)
 
 
-def _tell(report: Report, world: World) -> None:
+def _tell(report: Report[Spec], world: World) -> None:
     console = Console(highlight=False, soft_wrap=True)
     spec = report.spec
     console.print(

@@ -6,9 +6,10 @@ names the checkers that should report it; ``tests/simulation/test_defects.py`` h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, SupportsIndex
 from unittest.mock import patch
 
@@ -39,7 +40,7 @@ from metaclient_fake.storage.region import Region
 from metaclient_fake.storage.replica import Follower
 from metaclient_fake.storage.wal import Wal
 
-__all__ = ["DEFECTS", "Defect", "planted"]
+__all__ = ["DEFECTS", "Defect", "planted", "registered"]
 
 #: Returns the broken method for a correct one.
 Breaker = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -65,26 +66,31 @@ DEFECTS: dict[str, Defect] = {}
 
 
 @contextmanager
-def planted(name: str) -> Iterator[None]:
+def planted(name: str, among: Mapping[str, Defect] = DEFECTS) -> Iterator[None]:
     """Plant the defect until the end of the block; an empty name plants none."""
     if not name:
         yield
         return
-    defect = DEFECTS.get(name)
+    defect = among.get(name)
     if defect is None:
-        raise ConfigError(f"there is no defect {name!r}; known are {', '.join(sorted(DEFECTS))}")
+        raise ConfigError(f"there is no defect {name!r}; known are {', '.join(sorted(among))}")
     with patch.object(defect.owner, defect.method, defect.broken(getattr(defect.owner, defect.method))):
         yield
 
 
-def _defect(owner: Any, method: str, *, caught_by: Sequence[str], race_in: str = "") -> Callable[[Breaker], None]:
+def registered(
+    defects: dict[str, Defect], owner: Any, method: str, *, caught_by: Sequence[str], race_in: str = ""
+) -> Callable[[Breaker], None]:
     """Register a function that returns the broken method for a correct one; its docstring is the story."""
 
     def register(broken: Breaker) -> None:
         name, story = broken.__name__, (broken.__doc__ or "").strip()
-        DEFECTS[name] = Defect(name, story, tuple(caught_by), owner, method, broken, race_in)
+        defects[name] = Defect(name, story, tuple(caught_by), owner, method, broken, race_in)
 
     return register
+
+
+_defect = partial(registered, DEFECTS)
 
 
 # -- region replication ------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ in the coverage.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -20,7 +21,7 @@ from metaclient_fake.server.region_server import RegionServer, ServerState
 from metaclient_fake.simulation.replica_counts import ReplicaCounts
 from metaclient_fake.simulation.schedule import KINDS, Fault
 
-__all__ = ["Afflicted", "Injector", "Struck", "Undo"]
+__all__ = ["NO_UNDO", "Afflicted", "FaultRunner", "Injector", "Struck", "Undo"]
 
 #: The number of servers that always stay up: with fewer, two copies of a region would share a server.
 _SERVERS_UP_MIN = 2
@@ -48,7 +49,8 @@ class Struck:
 
 
 Undo = Callable[[], object]
-_NOTHING: Undo = lambda: None  # noqa: E731  # a value, not a function with a name
+#: Returned for a fault that needs no undoing.
+NO_UNDO: Undo = lambda: None  # noqa: E731  # a value, not a function with a name
 
 
 class NamedClient(Protocol):
@@ -83,19 +85,17 @@ class Afflicted(Protocol):
         ...
 
 
-class Injector:
-    """The faults of one run.
+class FaultRunner(ABC):
+    """Starts the faults of a run at their times, each in its own task, and undoes each after its time."""
 
-    It has more than 30 methods because each kind of fault has its own, of a few lines.
-    """
-
-    def __init__(self, world: Afflicted) -> None:
-        self._world = world
-        self._cluster = world.cluster
-        self._runtime = world.runtime
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
         self.struck: list[Struck] = []
-        self.replica_counts = ReplicaCounts()
         self._tasks: list[Task[None]] = []
+
+    @abstractmethod
+    def inject(self, fault: Fault, struck: Struck) -> Undo:
+        """Apply one fault now and note its target; return the function that undoes it. Raises MetaClientError."""
 
     def run(self, faults: tuple[Fault, ...]) -> None:
         """Start the faults at their times; return after the last has begun."""
@@ -109,11 +109,10 @@ class Injector:
             self._tasks.append(self._runtime.start(self._strike, struck, name=f"fault-{fault.kind}"))
 
     def _strike(self, struck: Struck) -> None:
-        fault = struck.fault
         try:
-            undo = self.inject(fault, struck)
-            if undo is not _NOTHING:
-                self._runtime.sleep(fault.lasts_s)
+            undo = self.inject(struck.fault, struck)
+            if undo is not NO_UNDO:
+                self._runtime.sleep(struck.fault.lasts_s)
                 undo()
         except ConnectionClosed:
             raise
@@ -121,14 +120,26 @@ class Injector:
             struck.refusal = f"{type(error).__name__}: {error}"
         struck.ended_at = self._runtime.now()
 
-    def inject(self, fault: Fault, struck: Struck) -> Undo:
-        """Apply one fault now and note its target; return the function that undoes it. Raises MetaClientError."""
-        undo: Undo | None = getattr(self, f"_{fault.kind}")(fault, struck)
-        return undo or _NOTHING
-
     def running(self) -> list[str]:
         """Return the names of the faults that have not ended."""
         return [task.name for task in self._tasks if not task.is_done]
+
+
+class Injector(FaultRunner):
+    """The faults of one cluster.
+
+    It has more than 30 methods because each kind of fault has its own, of a few lines.
+    """
+
+    def __init__(self, world: Afflicted) -> None:
+        super().__init__(world.runtime)
+        self._world = world
+        self._cluster = world.cluster
+        self.replica_counts = ReplicaCounts()
+
+    def inject(self, fault: Fault, struck: Struck) -> Undo:
+        undo: Undo | None = getattr(self, f"_{fault.kind}")(fault, struck)
+        return undo or NO_UNDO
 
     # -- whom? ---------------------------------------------------------------------------------------------------
 

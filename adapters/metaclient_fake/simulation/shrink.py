@@ -46,7 +46,9 @@ def minimised(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[
     return kept
 
 
-def shrunk(report: Report, *, runs_max: int = RUNS_MAX, on_run: Callable[[int, Spec], None] | None = None) -> Report:
+def shrunk(
+    report: Report[Spec], *, runs_max: int = RUNS_MAX, on_run: Callable[[int, Spec], None] | None = None
+) -> Report[Spec]:
     """Return the smallest run found that breaks one of the same promises; the report itself when nothing can go."""
     wanted = {violation.checker for violation in report.violations}
     search = _Search(report, wanted, runs_max, on_run)
@@ -58,7 +60,7 @@ def shrunk(report: Report, *, runs_max: int = RUNS_MAX, on_run: Callable[[int, S
 
 class _Search:
     def __init__(
-        self, report: Report, wanted: set[str], runs_max: int, on_run: Callable[[int, Spec], None] | None
+        self, report: Report[Spec], wanted: set[str], runs_max: int, on_run: Callable[[int, Spec], None] | None
     ) -> None:
         self.best = report
         self._wanted = wanted

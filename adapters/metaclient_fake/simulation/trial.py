@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from metaclient.errors import MetaClientError
 from metaclient.runtime import SimDeadlock
@@ -20,14 +21,27 @@ from metaclient_fake.simulation.world import Violation, World
 __all__ = ["Report", "run", "silenced"]
 
 
+class AnySpec(Protocol):
+    """The part of a spec that a report shows."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def replay_line(self) -> str: ...
+
+
+S_co = TypeVar("S_co", bound=AnySpec, covariant=True)
+
+
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(Generic[S_co]):
     """One run: its spec, what was broken, its digest, and how much was done.
 
     ``simulated_s`` is the time in which the clients worked: what is set up before and waited for after is not counted.
     """
 
-    spec: Spec
+    spec: S_co
     violations: tuple[Violation, ...]
     digest: str
     simulated_s: float
@@ -52,7 +66,7 @@ class Report:
         }
 
 
-def run(spec: Spec, *, keep: list[World] | None = None) -> Report:
+def run(spec: Spec, *, keep: list[World] | None = None) -> Report[Spec]:
     """Run a spec. ``keep`` is called with the world, for example to draw it."""
     with silenced(), defects.planted(spec.defect), coverage.watching() as watch:
         world = World(spec)
