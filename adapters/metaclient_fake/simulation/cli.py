@@ -14,13 +14,12 @@ from rich.table import Table
 
 from metaclient.runtime.simulation import import_greenlet
 from metaclient.wording import counted
-from metaclient_fake.simulation.defects import DEFECTS
+from metaclient_fake.simulation.kinds import SeedSpec, SeedWorld, defects_of, drawn_spec, run_spec
 from metaclient_fake.simulation.runner import SeedResult, Summary, cores, run_seeds
 from metaclient_fake.simulation.shrink import shrunk
-from metaclient_fake.simulation.spec import DURATION_S, Spec, drawn
+from metaclient_fake.simulation.spec import DURATION_S
 from metaclient_fake.simulation.timeline import picture, text
-from metaclient_fake.simulation.trial import Report, run
-from metaclient_fake.simulation.world import World
+from metaclient_fake.simulation.trial import Report
 
 __all__ = ["sim"]
 
@@ -33,6 +32,9 @@ _duration = click.option(
     "--duration", default=DURATION_S, show_default=True, type=click.FloatRange(1.0, 86_400.0), help="Simulated seconds."
 )
 _defect = click.option("--defect", default="", help="Plant a bug: 'metaclient sim defects' lists them.")
+_clusters = click.option(
+    "--clusters", "has_clusters", is_flag=True, help="Seeds of two or three clusters that replicate to each other."
+)
 _as_json = click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
 
 
@@ -48,14 +50,22 @@ def sim() -> None:
 @_duration
 @click.option("--until-failure", is_flag=True, help="Stop at the first seed that fails.")
 @_defect
+@_clusters
 @_as_json
 def run_command(
-    seeds: int, start: int, jobs: int, duration: float, until_failure: bool, defect: str, as_json: bool
+    seeds: int,
+    start: int,
+    jobs: int,
+    duration: float,
+    until_failure: bool,
+    defect: str,
+    has_clusters: bool,
+    as_json: bool,
 ) -> None:
     """Run many seeds on all cores; exit code 1 when one of them breaks a promise."""
     import_greenlet()  # virtual time needs it: refuse before anything is drawn
-    _check_defect(defect)
-    console = Console(stderr=True)
+    _check_defect(defect, has_clusters=has_clusters)
+    console = Console(stderr=True, emoji=False)
     jobs = min(jobs or cores(), seeds)
     with _progress(console) as progress:
         bar = progress.add_task("seeds", total=seeds, failures=0, speed=0.0)
@@ -74,6 +84,7 @@ def run_command(
             jobs=jobs,
             duration_s=duration,
             defect=defect,
+            has_clusters=has_clusters,
             until_failure=until_failure,
             on_result=tell,
         )
@@ -83,7 +94,8 @@ def run_command(
         _show(done, start)
     if done.failures and not as_json:
         first = min(done.failures, key=lambda failure: failure.seed)
-        _explain(drawn(first.seed, duration_s=duration, defect=defect), console)
+        spec = drawn_spec(first.seed, duration_s=duration, defect=defect, has_clusters=has_clusters)
+        _explain(spec, console)
     sys.exit(1 if done.failures else 0)
 
 
@@ -93,15 +105,22 @@ def run_command(
 @click.option("--shrink", is_flag=True, help="Remove every fault and client that the failure does not need.")
 @click.option("--picture", "picture_file", type=click.Path(dir_okay=False, path_type=Path), help="Write it as SVG.")
 @_defect
+@_clusters
 @_as_json
 def replay_command(
-    seed: int, duration: float, shrink: bool, picture_file: Path | None, defect: str, as_json: bool
+    seed: int,
+    duration: float,
+    shrink: bool,
+    picture_file: Path | None,
+    defect: str,
+    has_clusters: bool,
+    as_json: bool,
 ) -> None:
     """Run SEED again and tell what happened; exit code 1 when it breaks a promise."""
     import_greenlet()  # virtual time needs it: refuse before anything is drawn
-    _check_defect(defect)
-    console = Console(stderr=True)
-    report, world = _replayed(drawn(seed, duration_s=duration, defect=defect))
+    _check_defect(defect, has_clusters=has_clusters)
+    console = Console(stderr=True, emoji=False)
+    report, world = _replayed(drawn_spec(seed, duration_s=duration, defect=defect, has_clusters=has_clusters))
     if shrink and not report.is_good:
         report, world = _replayed(_smallest(report, console).spec)
     if picture_file is not None:
@@ -116,15 +135,19 @@ def replay_command(
 
 
 @sim.command("defects")
+@_clusters
 @_as_json
-def defects_command(as_json: bool) -> None:
+def defects_command(has_clusters: bool, as_json: bool) -> None:
     """List the bugs that can be planted, to see the checkers fire."""
     if as_json:
-        known = [{"name": one.name, "story": one.story, "caught_by": list(one.caught_by)} for one in DEFECTS.values()]
+        known = [
+            {"name": one.name, "story": one.story, "caught_by": list(one.caught_by)}
+            for one in defects_of(has_clusters=has_clusters).values()
+        ]
         click.echo(json.dumps({"defects": known}))
         return
     table = Table("defect", "story", "caught by")
-    for one in DEFECTS.values():
+    for one in defects_of(has_clusters=has_clusters).values():
         table.add_row(one.name, escape(one.story), ", ".join(one.caught_by))
     Console().print(table)
 
@@ -132,9 +155,10 @@ def defects_command(as_json: bool) -> None:
 # -- output ------------------------------------------------------------------------------------------------------------
 
 
-def _check_defect(name: str) -> None:
-    if name and name not in DEFECTS:
-        known = ", ".join(sorted(DEFECTS))
+def _check_defect(name: str, *, has_clusters: bool) -> None:
+    defects = defects_of(has_clusters=has_clusters)
+    if name and name not in defects:
+        known = ", ".join(sorted(defects))
         raise click.BadParameter(f"there is no defect {name!r}; known are {known}", param_hint="--defect")
 
 
@@ -150,7 +174,7 @@ def _progress(console: Console) -> Progress:
 
 
 def _show(done: Summary, start: int) -> None:
-    console = Console()
+    console = Console(emoji=False)
     verdict = f"[red]{len(done.failures)} failed[/]" if done.failures else "[green]no violation[/]"
     last = start + done.seeds - 1
     console.print(
@@ -167,12 +191,12 @@ def _show(done: Summary, start: int) -> None:
     console.print(f"transitions never seen: {shown or 'none'}", soft_wrap=True)
 
 
-def _replayed(spec: Spec) -> tuple[Report[Spec], World]:
-    worlds: list[World] = []
-    return run(spec, keep=worlds), worlds[0]
+def _replayed(spec: SeedSpec) -> tuple[Report[SeedSpec], SeedWorld]:
+    worlds: list[SeedWorld] = []
+    return run_spec(spec, keep=worlds), worlds[0]
 
 
-def _smallest(report: Report[Spec], console: Console) -> Report[Spec]:
+def _smallest(report: Report[SeedSpec], console: Console) -> Report[SeedSpec]:
     with console.status("shrinking") as status:
         return shrunk(
             report,
@@ -182,7 +206,7 @@ def _smallest(report: Report[Spec], console: Console) -> Report[Spec]:
         )
 
 
-def _explain(spec: Spec, console: Console) -> None:
+def _explain(spec: SeedSpec, console: Console) -> None:
     """Print a failing seed: the command that repeats it, the smallest schedule, the timeline."""
     report, _ = _replayed(spec)
     if report.is_good:
@@ -192,8 +216,8 @@ def _explain(spec: Spec, console: Console) -> None:
     _tell(smallest, world)
 
 
-def _tell(report: Report[Spec], world: World) -> None:
-    console = Console(highlight=False, soft_wrap=True)
+def _tell(report: Report[SeedSpec], world: SeedWorld) -> None:
+    console = Console(highlight=False, soft_wrap=True, emoji=False)
     spec = report.spec
     console.print(
         f"seed {spec.seed}, digest {report.digest}: {counted(len(report.violations), 'violation')}", markup=False

@@ -7,7 +7,7 @@ the machines' tables allow and no run has recorded are not covered.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,21 +63,23 @@ class Coverage:
     faults: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     transitions: Counter[Transition] = field(default_factory=Counter)
+    kinds: tuple[str, ...] = tuple(KINDS)  # of the faults that could have been injected
 
     def add(self, other: Coverage) -> None:
+        self.kinds = other.kinds
         self.faults.update(other.faults)
         self.refused.update(other.refused)
         self.transitions.update(other.transitions)
 
     def faults_never_tried(self) -> list[str]:
-        return [kind for kind in KINDS if not self.faults[kind]]
+        return [kind for kind in self.kinds if not self.faults[kind]]
 
     def transitions_never_seen(self) -> list[Transition]:
         return [transition for transition in known_transitions() if not self.transitions[transition]]
 
     def as_json(self) -> dict[str, object]:
         return {
-            "faults": {kind: {"struck": self.faults[kind], "refused": self.refused[kind]} for kind in KINDS},
+            "faults": {kind: {"struck": self.faults[kind], "refused": self.refused[kind]} for kind in self.kinds},
             "faults_never_tried": self.faults_never_tried(),
             "transitions": [
                 {"machine": machine, "from": before, "to": after, "seen": self.transitions[machine, before, after]}
@@ -102,9 +104,9 @@ class _Watch:
     def struck(self, struck: Struck) -> None:
         (self._refused if struck.refusal else self._faults)[struck.fault.kind] += 1
 
-    def coverage(self) -> Coverage:
+    def coverage(self, kinds: Iterable[str] = KINDS) -> Coverage:
         named = {(machine, old.value, new.value): seen for (machine, old, new), seen in self._transitions.items()}
-        return Coverage(self._faults, self._refused, Counter(named))
+        return Coverage(self._faults, self._refused, Counter(named), tuple(kinds))
 
 
 @contextmanager

@@ -16,10 +16,11 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from metaclient_fake.simulation.coverage import Coverage
-from metaclient_fake.simulation.spec import DURATION_S, drawn
-from metaclient_fake.simulation.trial import run
+from metaclient_fake.simulation.kinds import drawn_spec, run_spec
+from metaclient_fake.simulation.spec import DURATION_S
 from metaclient_fake.simulation.world import Violation
 
 __all__ = ["SeedResult", "Summary", "cores", "run_seeds"]
@@ -101,13 +102,18 @@ def run_seeds(
     jobs: int = 1,
     duration_s: float = DURATION_S,
     defect: str = "",
+    has_clusters: bool = False,
     until_failure: bool = False,
     on_result: Callable[[SeedResult], None] | None = None,
 ) -> Summary:
-    """Run all seeds, or until one fails; results are reported as they complete, in any order."""
+    """Run all seeds, or until one fails; results are reported as they complete, in any order.
+
+    ``has_clusters``: each seed is a run of several clusters (:mod:`metaclient_fake.simulation.clusters`).
+    """
     summary = Summary()
     began = time.perf_counter()
-    results = _here(seeds, duration_s, defect) if jobs <= 1 else _spread(seeds, jobs, duration_s, defect)
+    kind = _Kind(duration_s, defect, has_clusters)
+    results = _here(seeds, kind) if jobs <= 1 else _spread(seeds, jobs, kind)
     for result in results:
         summary.add(result)
         if on_result is not None:
@@ -118,15 +124,23 @@ def run_seeds(
     return summary
 
 
-def _here(seeds: Iterable[int], duration_s: float, defect: str) -> Iterator[SeedResult]:
+class _Kind(NamedTuple):
+    """What all seeds of a run have in common."""
+
+    duration_s: float
+    defect: str
+    has_clusters: bool
+
+
+def _here(seeds: Iterable[int], kind: _Kind) -> Iterator[SeedResult]:
     for seed in seeds:
-        yield _one(seed, duration_s, defect)
+        yield _one(seed, kind)
 
 
-def _one(seed: int, duration_s: float, defect: str) -> SeedResult:
+def _one(seed: int, kind: _Kind) -> SeedResult:
     began = time.process_time()
     with _garbage_at_the_end():
-        report = run(drawn(seed, duration_s=duration_s, defect=defect))
+        report = run_spec(drawn_spec(seed, **kind._asdict()))
     return SeedResult(
         seed,
         report.violations,
@@ -158,16 +172,16 @@ def _garbage_at_the_end() -> Iterator[None]:
             gc.enable()
 
 
-def _watched(seed: int, duration_s: float, defect: str) -> SeedResult:
+def _watched(seed: int, kind: _Kind) -> SeedResult:
     """Run a seed in a process of the pool; a seed that does not end kills the process, with a traceback."""
     faulthandler.dump_traceback_later(SEED_S_MAX, exit=True)
     try:
-        return _one(seed, duration_s, defect)
+        return _one(seed, kind)
     finally:
         faulthandler.cancel_dump_traceback_later()
 
 
-def _spread(seeds: Iterable[int], jobs: int, duration_s: float, defect: str) -> Iterator[SeedResult]:
+def _spread(seeds: Iterable[int], jobs: int, kind: _Kind) -> Iterator[SeedResult]:
     # Spawned, not forked: the calling process may have threads.
     context = multiprocessing.get_context("spawn")
     waiting = iter(seeds)
@@ -176,7 +190,7 @@ def _spread(seeds: Iterable[int], jobs: int, duration_s: float, defect: str) -> 
         try:
             while True:
                 while len(running) < jobs * _AHEAD and (seed := next(waiting, None)) is not None:
-                    running[pool.submit(_watched, seed, duration_s, defect)] = seed
+                    running[pool.submit(_watched, seed, kind)] = seed
                 if not running:
                     return
                 done, _ = wait(running, timeout=2 * SEED_S_MAX, return_when=FIRST_COMPLETED)

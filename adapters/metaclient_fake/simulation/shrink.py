@@ -8,10 +8,10 @@ and faults keep their random numbers when others are removed (:mod:`metaclient_f
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from metaclient_fake.simulation.spec import Spec
-from metaclient_fake.simulation.trial import Report, run
+from metaclient_fake.simulation.kinds import SeedSpec, run_spec
+from metaclient_fake.simulation.trial import Report
 
 __all__ = ["minimised", "shrunk"]
 
@@ -47,8 +47,8 @@ def minimised(items: Sequence[T], fails: Callable[[Sequence[T]], bool]) -> list[
 
 
 def shrunk(
-    report: Report[Spec], *, runs_max: int = RUNS_MAX, on_run: Callable[[int, Spec], None] | None = None
-) -> Report[Spec]:
+    report: Report[SeedSpec], *, runs_max: int = RUNS_MAX, on_run: Callable[[int, SeedSpec], None] | None = None
+) -> Report[SeedSpec]:
     """Return the smallest run found that breaks one of the same promises; the report itself when nothing can go."""
     wanted = {violation.checker for violation in report.violations}
     search = _Search(report, wanted, runs_max, on_run)
@@ -60,7 +60,7 @@ def shrunk(
 
 class _Search:
     def __init__(
-        self, report: Report[Spec], wanted: set[str], runs_max: int, on_run: Callable[[int, Spec], None] | None
+        self, report: Report[SeedSpec], wanted: set[str], runs_max: int, on_run: Callable[[int, SeedSpec], None] | None
     ) -> None:
         self.best = report
         self._wanted = wanted
@@ -72,18 +72,16 @@ class _Search:
         minimised(self.best.spec.faults, lambda kept: self._fails(self.best.spec.with_faults(tuple(kept))))
 
     def over_clients(self) -> None:
-        minimised(
-            self.best.spec.clients,
-            lambda kept: bool(kept) and self._fails(self.best.spec.with_clients(tuple(kept))),
-        )
+        clients: Sequence[Any] = self.best.spec.clients
+        minimised(clients, lambda kept: bool(kept) and self._fails(self.best.spec.with_clients(tuple(kept))))
 
-    def _fails(self, spec: Spec) -> bool:
+    def _fails(self, spec: SeedSpec) -> bool:
         if self._runs_left <= 0:
             return False
         self._runs_left -= 1
         if self._on_run is not None:
             self._on_run(self._runs_max - self._runs_left, spec)
-        found = run(spec)
+        found = run_spec(spec)
         if not self._wanted & {violation.checker for violation in found.violations}:
             return False
         self.best = found

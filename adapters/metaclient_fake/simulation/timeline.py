@@ -12,7 +12,8 @@ from xml.sax.saxutils import escape
 from metaclient.wording import counted
 from metaclient_fake.simulation.history import NEVER, Operation, Status
 from metaclient_fake.simulation.injector import Struck
-from metaclient_fake.simulation.world import Violation, World
+from metaclient_fake.simulation.kinds import SeedWorld
+from metaclient_fake.simulation.world import Violation
 
 __all__ = ["picture", "text"]
 
@@ -22,7 +23,7 @@ _OPERATIONS_MAX = 40
 _NEAR_S = 3.0
 
 
-def text(world: World, violations: Sequence[Violation]) -> str:
+def text(world: SeedWorld, violations: Sequence[Violation]) -> str:
     """Return the relevant faults and operations, in order of time."""
     entries: list[tuple[float, str]] = [(struck.began_at, str(struck)) for struck in world.injector.struck]
     entries += [(one.called_at, one.describe()) for one in relevant(world, violations)]
@@ -34,7 +35,7 @@ def _first_line(violation: Violation) -> str:
     return str(violation).partition("\n")[0]
 
 
-def relevant(world: World, violations: Sequence[Violation]) -> list[Operation]:
+def relevant(world: SeedWorld, violations: Sequence[Violation]) -> list[Operation]:
     """Return the operations that the violations name, then those on the same rows near them, up to a bound."""
     by_number = {operation.number: operation for operation in world.history}
     named = {number: by_number[number] for one in violations for number in one.operations if number in by_number}
@@ -63,7 +64,7 @@ _COLOURS = {
 _FAULT, _REFUSED, _BROKEN = "#c0392b", "#e6b8b2", "#000000"
 
 
-def picture(world: World, violations: Sequence[Violation]) -> str:
+def picture(world: SeedWorld, violations: Sequence[Violation]) -> str:
     """Return an SVG document: faults above, clients below, time from left to right, violations as vertical lines."""
     end_s = max(world.runtime.now(), 1.0)
     kinds = list(dict.fromkeys(struck.fault.kind for struck in world.injector.struck))

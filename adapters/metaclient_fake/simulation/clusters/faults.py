@@ -49,7 +49,10 @@ LINK_KINDS: Mapping[str, str] = {
     "peer_disabled": "a peer is disabled, and enabled again later",
     "peer_changed": "the tables that a peer excludes change, so that its sources are made anew",
     "logs_rolled": "all servers of a cluster roll their logs",
+    "write_burst": "some hundred puts in quick succession: a batch of a source is cut into several calls",
 }
+#: Up to 100 entries are one call (``HBaseInterClusterReplicationEndpoint``), and each of the servers gets a part.
+_BURST_PUTS_MAX = 900
 
 
 class ClustersInjector(FaultRunner):
@@ -125,6 +128,9 @@ class ClustersInjector(FaultRunner):
         for server in list(source.cluster.servers_by_host.values()):
             if server.is_running:
                 server.flusher.roll_logs(1)
+
+    def _write_burst(self, fault: Fault, source: Side, target: str) -> None:
+        self._world.write_burst(source, round(_BURST_PUTS_MAX * fault.amount))
 
 
 assert set(SIDE_KINDS) <= set(KINDS), "each fault of one cluster is one that its injector has"

@@ -33,6 +33,8 @@ TOPOLOGIES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "chain": (("east", "west"), ("west", "north")),
     "chain both ways": (("east", "west"), ("west", "east"), ("west", "north"), ("north", "west")),
 }
+#: A limit that no run reaches.
+_MANY_BYTES = 64 * 1024 * 1024
 #: How often each is drawn.
 _DRAWN = ("one way", "both ways", "both ways", "ring", "ring", "chain", "chain both ways")
 
@@ -143,7 +145,7 @@ def drawn(seed: int, *, duration_s: float = DURATION_S, defect: str = "") -> Clu
         versions=dice.choice((1, 3)),
         preempt=dice.choice((0.0, 0.0, 0.02, 0.2)),
         settings=settings,
-        splits={name: dice.choice(((), (b"5",), (b"3", b"7"))) for name in clusters},
+        splits={name: dice.choice(((), (b"3", b"7"), (b"2", b"4", b"6", b"8"))) for name in clusters},
         clients=_writers(chance(seed, "writers"), clusters),
         kinds=kinds,
         faults=drawn_faults(chance(seed, "clusters/faults"), kinds, duration_s),
@@ -178,19 +180,20 @@ def _settings(dice: Chance) -> dict[str, object]:
 def _peer_replication(dice: Chance) -> dict[str, object]:
     settings = {
         "behaviour": dice.choice(("3.0", "3.0", "2.6")),
-        "batch_entries": dice.choice((1, 3, 25_000)),
-        "batch_bytes": dice.choice((200, 64 * 1024 * 1024)),
-        "buffer_bytes_max": dice.choice((500, 256 * 1024 * 1024)),
+        "batch_entries": dice.choice((1, 3, 25_000, 25_000)),
+        "batch_bytes": dice.choice((200, _MANY_BYTES, _MANY_BYTES)),
+        "buffer_bytes_max": dice.choice((500, _MANY_BYTES, _MANY_BYTES)),
         "retry_pause_s": dice.choice((0.1, 0.3, 1.0)),
         "retry_multiplier_max": dice.choice((3, 10)),
         "serial_pause_s": dice.choice((0.2, 2.0)),
         "ship_timeout_s": dice.choice((1.0, 5.0, 60.0)),
+        "request_bytes_max": dice.choice((1_000, _MANY_BYTES)),
         "calls_max": dice.choice((1, 3, 10)),
         "sink_ratio": dice.choice((0.5, 1.0)),
         "bad_sink_threshold": dice.choice((0, 3)),
         "sleep_before_failover_s": dice.choice((0.2, 2.0)),
         "source_stop_timeout_s": dice.choice((2.0, 300.0)),
-        "sink_batch_rows": dice.choice((1, 5_000)),
+        "sink_batch_rows": dice.choice((10, 5_000)),  # with 1, a sink behind a slow network takes minutes for a burst
     }
     return {f"peer_replication_{name}": value for name, value in settings.items()}
 

@@ -10,6 +10,7 @@ from metaclient.runtime import SimDeadlock
 from metaclient_fake.simulation import coverage
 from metaclient_fake.simulation.clusters.checkers import CLUSTERS_CHECKERS, check_leaks
 from metaclient_fake.simulation.clusters.defects import CLUSTERS_DEFECTS
+from metaclient_fake.simulation.clusters.faults import LINK_KINDS, SIDE_KINDS
 from metaclient_fake.simulation.clusters.shipments import Shipments
 from metaclient_fake.simulation.clusters.spec import ClustersSpec
 from metaclient_fake.simulation.clusters.world import ClustersWorld
@@ -44,7 +45,9 @@ def run(spec: ClustersSpec, *, keep: list[ClustersWorld] | None = None) -> Repor
     for struck in world.injector.struck:
         watch.struck(struck)
     operations = sum(writer.calls for writer in world.clients)
-    return Report(spec, tuple(world.violations), digest, world.active_s, operations, watch.coverage())
+    return Report(
+        spec, tuple(world.violations), digest, world.active_s, operations, watch.coverage((*SIDE_KINDS, *LINK_KINDS))
+    )
 
 
 def _live(world: ClustersWorld) -> None:

@@ -25,8 +25,8 @@ from metaclient_fake.simulation.calm import heal, start_all, unsettled
 from metaclient_fake.simulation.clusters.contents import Contents, contents_of, differences
 from metaclient_fake.simulation.clusters.faults import ClustersInjector
 from metaclient_fake.simulation.clusters.shipments import Shipments
-from metaclient_fake.simulation.clusters.spec import ClustersSpec
-from metaclient_fake.simulation.clusters.writers import LOCAL_FAMILY, TABLE, UNREPLICATED_TABLE, Mutation, Writer
+from metaclient_fake.simulation.clusters.spec import ClustersSpec, WriterSpec
+from metaclient_fake.simulation.clusters.writers import LOCAL_FAMILY, TABLE, UNREPLICATED_TABLE, ClusterWriter, Mutation
 from metaclient_fake.simulation.history import History
 from metaclient_fake.simulation.injector import Injector
 from metaclient_fake.simulation.world import RunRecord, WatchedRuntime, cluster_config
@@ -52,7 +52,7 @@ class Side:
         self.name = name
         self.cluster = cluster
         self.runtime = runtime
-        self.clients: Sequence[Writer] = ()
+        self.clients: Sequence[ClusterWriter] = ()
         self.helper: Connection = cluster.connect(client="helper", operation_timeout_s=30.0, rpc_timeout_s=2.0)
         assert cluster.replication_admin is not None, "a cluster that was just made can have peers"
         #: The peers, as the master changes them: a lost answer of the master would take up to 20 minutes to notice.
@@ -93,7 +93,8 @@ class ClustersWorld(RunRecord):
         for name in spec.clusters:
             self.sides[name] = self._made_side(name)
         self.injector = ClustersInjector(self)
-        self.clients: list[Writer] = []
+        self.clients: list[ClusterWriter] = []
+        self.bursts: list[ClusterWriter] = []  # writers that faults have made
 
     def _made_side(self, name: str) -> Side:
         first = next(iter(self.sides.values()), None)
@@ -119,7 +120,7 @@ class ClustersWorld(RunRecord):
     def run(self) -> None:
         """Run the first two parts."""
         self._fill()
-        self.clients = [Writer(self, writer) for writer in self.spec.clients]
+        self.clients = [ClusterWriter(self, writer) for writer in self.spec.clients]
         for side in self.sides.values():
             side.clients = [writer for writer in self.clients if writer.spec.cluster == side.name]
         tasks = [self.runtime.start(writer.run, name=writer.name) for writer in self.clients]
@@ -149,6 +150,13 @@ class ClustersWorld(RunRecord):
         for source, target in self.spec.links:
             key = self.sides[target].cluster.cluster_key
             self.sides[source].peers.add(target, key, serial=self.spec.is_serial)
+
+    def write_burst(self, side: Side, count: int) -> None:
+        """Have a client of its own put many rows of a cluster in quick succession."""
+        number = len(self.spec.clients) + len(self.bursts)
+        writer = ClusterWriter(self, WriterSpec(number, side.name, {"operation_timeout_s": 6.0, "rpc_timeout_s": 2.0}))
+        self.bursts.append(writer)
+        writer.put_quickly(count)
 
     # -- the heal ------------------------------------------------------------------------------------------------
 
@@ -210,7 +218,7 @@ class ClustersWorld(RunRecord):
 
     def close(self) -> None:
         """Close the clients; what remains is a leak."""
-        for writer in self.clients:
+        for writer in (*self.clients, *self.bursts):
             writer.connection.close()
         for side in self.sides.values():
             side.helper.close()

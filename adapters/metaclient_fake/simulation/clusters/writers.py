@@ -17,7 +17,7 @@ from metaclient_fake.simulation.history import Operation
 if TYPE_CHECKING:
     from metaclient_fake.simulation.clusters.world import ClustersWorld
 
-__all__ = ["LOCAL_FAMILY", "REPLICATED", "TABLE", "UNREPLICATED_TABLE", "Mutation", "Writer"]
+__all__ = ["LOCAL_FAMILY", "REPLICATED", "TABLE", "UNREPLICATED_TABLE", "ClusterWriter", "Mutation"]
 
 TABLE, UNREPLICATED_TABLE = "t", "u"
 #: The columns of TABLE in families of scope 1, and its family of scope 0.
@@ -42,7 +42,7 @@ class Mutation(NamedTuple):
     operation: Operation
 
 
-class Writer:
+class ClusterWriter:
     """One client of one cluster."""
 
     def __init__(self, world: ClustersWorld, spec: WriterSpec) -> None:
@@ -67,6 +67,13 @@ class Writer:
             self.calls += 1
             self.step()
             runtime.sleep(self.dice.uniform(*_PAUSE_S))
+
+    def put_quickly(self, count: int) -> None:
+        """Put many rows, one call each, without pauses; stop at the first that fails, or when the run is over."""
+        for _ in range(count):
+            operation = self._put(self._row())
+            if operation.error is not None or self.world.is_over:
+                return
 
     def step(self) -> None:
         """Do and record one call."""
@@ -104,7 +111,7 @@ class Writer:
     def _value(self, timestamp: int) -> bytes:
         return b"%s %d" % (self.spec.cluster.encode(), timestamp)
 
-    def _put(self, row: bytes) -> None:
+    def _put(self, row: bytes) -> Operation:
         columns, timestamp = self._columns(), self._timestamp()
         operation = self._begin("put", row, columns, timestamp)
         data = dict.fromkeys(columns, self._value(timestamp))
@@ -114,6 +121,7 @@ class Writer:
             self.world.history.failed(operation, error)
         else:
             self.world.history.ok(operation)
+        return operation
 
     def _put_unreplicated(self, row: bytes) -> None:
         timestamp = self._timestamp()
