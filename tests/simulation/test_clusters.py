@@ -297,3 +297,12 @@ def test_row_state_that_the_source_never_had_is_noticed_in_the_log_of_a_serial_p
     found = texts(serial_order(made_world("one way", logs=logs[1], is_serial=True)))
     assert found == ["serial_order: west: 1-east1 of east: @9 arrived when @8 was next"]
     assert texts(serial_order(made_world("one way", logs=logs[1]))) == []
+
+
+def test_edits_that_a_sink_logged_as_one_entry_keep_their_order() -> None:
+    """A later put with an older timestamp, both in one call: one batch of the sink's client, one entry of its log."""
+    source = [logged("east", 5, 8), logged("east", 6, 7)]
+    together = tuple((b"1-east1", (Cell(b"f:v", timestamp, b"x"),)) for timestamp in (8, 7))
+    sink = LoggedEdit("west", WAL, 100, WalEntry("r", b"t", 20, 0, together, cluster_ids=(IDS["east"],)))
+    world = made_world("one way", logs={"east": source, "west": [sink]}, is_serial=True)
+    assert texts(serial_order(world)) == []

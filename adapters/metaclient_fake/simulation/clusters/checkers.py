@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from metaclient.keys import printable
@@ -196,7 +197,9 @@ def _history(world: ClustersWorld, cluster: str, writer: str) -> Mapping[bytes, 
             for row, cell in edit.entry.edits:
                 if cell.family != LOCAL_FAMILY and writers_of(world.spec, row) == (writer,):
                     found.setdefault(row, []).append((edit.entry.sequence_id, cell.timestamp))
-    return {row: list(dict.fromkeys(timestamp for _, timestamp in sorted(edits))) for row, edits in found.items()}
+    for edits in found.values():
+        edits.sort(key=itemgetter(0))  # the cells of one entry keep their order
+    return {row: list(dict.fromkeys(timestamp for _, timestamp in edits)) for row, edits in found.items()}
 
 
 def out_of_order(written: Sequence[int], arrived: Sequence[int]) -> str:

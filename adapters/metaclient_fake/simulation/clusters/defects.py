@@ -12,6 +12,7 @@ from metaclient_fake.replication.batches import EntryBatch
 from metaclient_fake.replication.filters import EntryFilter
 from metaclient_fake.replication.log_cleaner import LogCleaner
 from metaclient_fake.replication.queues import ClaimedQueue, QueueStore
+from metaclient_fake.replication.serial import SerialChecker
 from metaclient_fake.replication.shipper import Shipper
 from metaclient_fake.replication.splitting import Job
 from metaclient_fake.simulation.clusters.writers import LOCAL_FAMILY
@@ -115,3 +116,23 @@ def stored_position_is_ignored(right: Callable[..., Any]) -> Callable[..., Any]:
         return dict.fromkeys(right(self, *arguments), 0)
 
     return positions
+
+
+@_defect(SerialChecker, "_unfinished_range", caught_by=("serial_order",))
+def serial_peer_does_not_wait_for_the_old_server(right: Callable[..., Any]) -> Callable[..., Any]:
+    """The edits of a region that has moved are pushed before those in the log of its old server."""
+
+    def unfinished(self: SerialChecker, region: str, end: int) -> str | None:
+        return None
+
+    return unfinished
+
+
+@_defect(SerialChecker, "_unfinished_parent", caught_by=("serial_order",))
+def serial_peer_does_not_wait_for_parents(right: Callable[..., Any]) -> Callable[..., Any]:
+    """The edits of a daughter are pushed before those of the region that was split or merged."""
+
+    def unfinished(self: SerialChecker, name: bytes) -> str | None:
+        return None
+
+    return unfinished

@@ -20,7 +20,7 @@ from metaclient_fake.simulation.schedule import Fault, drawn_faults
 __all__ = ["DRAWS_SERIAL_PEERS", "TOPOLOGIES", "ClustersSpec", "WriterSpec", "drawn"]
 
 #: Switch for serial peers: with True, a third of the seeds makes all of its peers serial.
-DRAWS_SERIAL_PEERS = False
+DRAWS_SERIAL_PEERS = True
 DURATION_S = 40.0
 SERVERS = 3
 WRITERS_PER_CLUSTER = 3
