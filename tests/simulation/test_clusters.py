@@ -245,6 +245,14 @@ def test_source_that_sends_again_what_was_acknowledged_is_noticed() -> None:
     assert texts(repeats(made_world(events=after_a_crash, logs=log))) == []
 
 
+def test_serial_source_sends_a_region_again_only_after_one_of_its_calls_has_failed() -> None:
+    log = {"east": [logged("east", 5, 7), logged("east", 6, 8)]}
+    after_a_failure = [sent(5), sent(6, is_acknowledged=False), sent(5), sent(6)]
+    assert texts(repeats(made_world(events=after_a_failure, logs=log, is_serial=True))) == []
+    for_nothing = [sent(5), sent(6), sent(5)]
+    assert len(texts(repeats(made_world(events=for_nothing, logs=log, is_serial=True)))) == 1
+
+
 @pytest.mark.parametrize("position", [100, END_OF_LOG])
 def test_entry_whose_position_was_stored_is_not_sent_by_another_source(position: int) -> None:
     log = {"east": [logged("east", 5, 7, end=100)]}

@@ -131,7 +131,8 @@ def _is_way(names: Sequence[str], links: set[tuple[str, str]]) -> bool:
 def repeats(world: ClustersWorld) -> Iterator[Violation]:
     """Yield a violation for each entry that was sent again although the source knew that the peer had it.
 
-    A source never sends again what was acknowledged to it. Another source sends an entry only while the stored position
+    A source never sends again what was acknowledged to it; only a serial source sends the calls of a region again from
+    the first when one of them has failed. Another source sends an entry only while the stored position
     is before it, with two exceptions: with behaviour "2.6" a source that is made anew for its server's own logs begins
     at the start of the first, and a server that does not know yet that it was declared dead goes on.
     """
@@ -142,8 +143,9 @@ def repeats(world: ClustersWorld) -> Iterator[Violation]:
     }
     begins_anew = world.spec.settings["peer_replication_behaviour"] == "2.6"
     stored: dict[tuple[str, str, str], int] = {}
-    acknowledged: set[tuple[int, str, int]] = set()
-    for event in world.shipments.events:
+    acknowledged: dict[tuple[int, str, int], int] = {}  # entry of a source -> number of the event
+    failed: dict[tuple[int, str], int] = {}  # region of a serial source -> number of the event
+    for number, event in enumerate(world.shipments.events):
         if isinstance(event, StoredPosition):
             stored[event.source, event.target, event.wal] = event.position
             continue
@@ -153,10 +155,13 @@ def repeats(world: ClustersWorld) -> Iterator[Violation]:
             if edit is None:
                 yield Violation("repeats", f"{event.source} sent an entry that is in none of its logs", event.at_s)
                 continue
-            if key in acknowledged and not world.spec.is_serial:
+            last_failed = failed.get(key[:2], -1) if world.spec.is_serial else -1
+            if acknowledged.get(key, -1) > last_failed:
                 yield Violation("repeats", f"a source sent {_shown(edit)} again after its answer", event.at_s)
             if event.is_acknowledged:
-                acknowledged.add(key)
+                acknowledged[key] = number
+            else:
+                failed[key[:2]] = number
             is_own = wal_group(edit.wal) == str(event.server).replace(",", "%2C")
             if not event.is_live or (begins_anew and is_own):
                 continue

@@ -187,7 +187,7 @@ def _peer_replication(dice: Chance) -> dict[str, object]:
         "retry_multiplier_max": dice.choice((3, 10)),
         "serial_pause_s": dice.choice((0.2, 2.0)),
         "ship_timeout_s": dice.choice((1.0, 5.0, 60.0)),
-        "request_bytes_max": dice.choice((1_000, _MANY_BYTES)),
+        "request_bytes_max": dice.choice((500, 500, _MANY_BYTES)),
         "calls_max": dice.choice((1, 3, 10)),
         "sink_ratio": dice.choice((0.5, 1.0)),
         "bad_sink_threshold": dice.choice((0, 3)),
