@@ -27,11 +27,12 @@ from metaclient.errors import (
 from metaclient.model import FamilyDescriptor, MetaReplica, ServerName, TableDescriptor
 from metaclient.protobuf import Message, encode
 from metaclient.runtime import ThreadRuntime
+from metaclient.wire import zookeeper
 from metaclient.wire.rpc import admin_messages, messages
 from metaclient.wire.rpc.framing import ReceivedRequest
 from metaclient.wire.rpc.names import server_message, table_message
 from metaclient.wire.rpc.schemas import table_schema_message
-from metaclient_native import NativeBackend, native_factory, registry_zk
+from metaclient_native import NativeBackend, native_factory
 from metaclient_native.connections import Connections
 from metaclient_native.registry_rpc import RpcRegistry
 from metaclient_native.registry_zk import ZooKeeperRegistry
@@ -440,7 +441,7 @@ def test_zookeeper_that_breaks_off_later_does_not_hold_a_call_beyond_its_deadlin
     runtime: ThreadRuntime, silenced: list[SilencedKazoo], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client of kazoo that was connected once is not started again: that waits for a silent server."""
-    monkeypatch.setattr(registry_zk, "SILENT_S", float("inf"))
+    monkeypatch.setattr(zookeeper, "SILENT_S", float("inf"))
     asked = ZooKeeperRegistry([Endpoint("zk", 1)], "/hbase", runtime)
     with pytest.raises(CallTimeout, match="did not return /hbase"):
         asked.meta_replicas(runtime.now() + WAIT_S)
@@ -462,7 +463,7 @@ def test_session_of_a_swallowed_flow_is_replaced(
     runtime: ThreadRuntime, silenced: list[SilencedKazoo], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A session that did not answer for long is not asked again; a call with little time left does not end it."""
-    monkeypatch.setattr(registry_zk, "SILENT_S", WAIT_S / 2)
+    monkeypatch.setattr(zookeeper, "SILENT_S", WAIT_S / 2)
     asked = ZooKeeperRegistry([Endpoint("zk", 1)], "/hbase", runtime)
     for seconds, sessions in ((WAIT_S / 3, 1), (WAIT_S, 1), (WAIT_S / 3, 2)):
         with pytest.raises(CallTimeout):
