@@ -49,6 +49,8 @@ from metaclient.runtime import Pending, Runtime
 if TYPE_CHECKING:
     import pyarrow
 
+    from metaclient.wire.rpc.replication import ShippedEntry
+
 __all__ = [
     "Action",
     "Addressing",
@@ -69,6 +71,7 @@ __all__ = [
     "PutPageBackend",
     "ReplicatingBackend",
     "ReplicationAdmin",
+    "ReplicationSinks",
     "ScanPage",
 ]
 
@@ -413,6 +416,27 @@ class ReplicationAdmin(Protocol):
 
     def replication_status(self, deadline: float) -> Sequence[ReplicationStatus]:
         """Return the sources and the sink of each live server."""
+        ...
+
+
+@runtime_checkable
+class ReplicationSinks(Protocol):
+    """The further calls of a ``replication_admin`` whose cluster can be the peer of another cluster."""
+
+    def cluster_id(self, deadline: float) -> str | None:
+        """Return the id of the cluster; None if it has none yet."""
+        ...
+
+    def live_servers(self, deadline: float) -> Sequence[ServerName]:
+        """Return the live region servers. May be called for each batch of entries."""
+        ...
+
+    def replicate(self, server: ServerName, entries: Sequence[ShippedEntry], deadline: float) -> None:
+        """Ship log entries to a region server, which applies them to its cluster.
+
+        Any server takes the entries of any region. After an error, some of them may have been applied; it is safe to
+        ship them again, because their cells have timestamps.
+        """
         ...
 
 

@@ -95,6 +95,10 @@ class Registry(Protocol):
 
     def cluster_id(self, deadline: float) -> str | None: ...
 
+    def live_servers(self, deadline: float) -> list[ServerName] | None:
+        """Return the live region servers; None if only the master knows them."""
+        ...
+
     def explain(self, error: MetaClientError) -> MetaClientError:
         """Return the error to raise for a first contact that failed: this one, or one that names the right url."""
         ...
@@ -143,7 +147,7 @@ class NativeBackend:
             self._registry = ZooKeeperRegistry(parsed.endpoints, parsed.znode_parent, runtime)
         self._call_server = self._ask_server = self._connections.call_server
         self.admin = Admin(self._registry, self._connections, runtime, self._meta_rows)
-        self.replication_admin = ReplicationCalls(self.admin, self._connections)
+        self.replication_admin = ReplicationCalls(self.admin, self._connections, self._registry)
         self._scanners = ScannerCalls(self._connections, runtime)
         self.direct = copy(self)
         self.direct._ask_server = self._connections.ask_server  # type: ignore[assignment]  # may return the result itself

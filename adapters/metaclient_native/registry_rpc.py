@@ -66,6 +66,9 @@ class RpcRegistry:
     def cluster_id(self, deadline: float) -> str | None:
         return self._ask(b"GetClusterId", _cluster_id, deadline)
 
+    def live_servers(self, deadline: float) -> None:
+        """Return None: GetBootstrapNodes returns only some of the servers."""
+
     def explain(self, error: MetaClientError) -> MetaClientError:
         """Return the error of a first contact: a ConfigError with the right url if a server of the url is not HBase."""
         until = self._runtime.now() + PROBES_S_MAX

@@ -21,8 +21,23 @@ from metaclient_native.url import Endpoint
 
 __all__ = ["ZooKeeperRegistry"]
 
+#: A list of servers is read again after this time, too: a watch is lost when its session is replaced.
+SERVERS_S_MAX = 10.0
 _META = re.compile(r"meta-region-server(?:-(\d{1,5}))?")
+_SERVER = re.compile(r"[^,]+,\d{1,5},\d{1,19}")
 _MAGIC = b"PBUF"
+
+
+class _ServerList:
+    """The servers that ZooKeeper listed. ``is_old`` is set by the watch, which may fire before the list is stored."""
+
+    def __init__(self, until: float) -> None:
+        self.until = until
+        self.is_old = False
+        self.servers: list[ServerName] = []
+
+    def expire(self) -> None:
+        self.is_old = True
 
 
 class ZooKeeperRegistry:
@@ -31,6 +46,8 @@ class ZooKeeperRegistry:
     def __init__(self, endpoints: Sequence[Endpoint], parent: str, runtime: Runtime) -> None:
         self._hosts = ",".join(map(str, endpoints))
         self._parent = parent
+        self._runtime = runtime
+        self._listed: _ServerList | None = None
         self._client = ZooKeeperClient(
             self._hosts, runtime, needed_by="hbase:// asks ZooKeeper (hbase+rpc://MASTER:16000 does not), which"
         )
@@ -78,3 +95,13 @@ class ZooKeeperRegistry:
             rb"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", self._client.get(f"{self._parent}/hbaseid", deadline)
         )
         return found[0].decode() if found else None
+
+    def live_servers(self, deadline: float) -> list[ServerName]:
+        """Return the servers that have a node below ``<parent>/rs``, from memory until ZooKeeper reports a change."""
+        listed, now = self._listed, self._runtime.now()
+        if listed is None or listed.is_old or now >= listed.until:
+            listed = _ServerList(now + SERVERS_S_MAX)
+            names = self._client.children(f"{self._parent}/rs", deadline, on_change=listed.expire)
+            listed.servers = sorted(ServerName.parse(name) for name in names if _SERVER.fullmatch(name))
+            self._listed = listed
+        return listed.servers

@@ -6,7 +6,9 @@ Changes are procedures. HBase checks a change inside of the procedure, so that a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, Protocol
 
+from metaclient.errors import MetaClientError, NoSuchFamily
 from metaclient.model import ServerName
 from metaclient.replication_peers import Peer, PeerConfig, PeerState, ReplicationStatus
 from metaclient.wire.rpc import admin_messages
@@ -31,12 +33,25 @@ __all__ = ["ReplicationCalls"]
 _STATE_METHODS = {PeerState.ENABLED: "EnableReplicationPeer", PeerState.DISABLED: "DisableReplicationPeer"}
 
 
-class ReplicationCalls:
-    """A :class:`~metaclient.backend.ReplicationAdmin` over HBase's RPC."""
+#: HBase's sink retries a missing family inside, so that the class of its error is another one.
+_NO_SUCH_FAMILY = "NoSuchColumnFamilyException"
 
-    def __init__(self, admin: Admin, connections: Connections) -> None:
+
+class ClusterRegistry(Protocol):
+    """What the calls need of the registry."""
+
+    def cluster_id(self, deadline: float) -> str | None: ...
+
+    def live_servers(self, deadline: float) -> list[ServerName] | None: ...
+
+
+class ReplicationCalls:
+    """A :class:`~metaclient.backend.ReplicationAdmin` and its ``ReplicationSinks`` over HBase's RPC."""
+
+    def __init__(self, admin: Admin, connections: Connections, registry: ClusterRegistry) -> None:
         self._admin = admin
         self._connections = connections
+        self._registry = registry
 
     def add_peer(self, peer_id: str, config: PeerConfig, state: PeerState, deadline: float) -> None:
         request = {"peer_id": peer_id, "peer_config": config_message(config), "peer_state": state_message(state)}
@@ -72,15 +87,8 @@ class ReplicationCalls:
         )
 
     def replication_status(self, deadline: float) -> list[ReplicationStatus]:
-        status = self._admin.ask(
-            "GetClusterStatus",
-            admin_messages.GET_CLUSTER_STATUS_REQUEST,
-            {"options": [admin_messages.OPTION_LIVE_SERVERS]},
-            admin_messages.GET_CLUSTER_STATUS_RESPONSE,
-            deadline,
-        )["cluster_status"]
         made = []
-        for one in status.get("live_servers", ()):
+        for one in self._server_loads(deadline):
             server, load = server_from(one["server"]), one["server_load"]
             sink = load.get("replLoadSink")
             made.append(
@@ -92,15 +100,35 @@ class ReplicationCalls:
             )
         return sorted(made, key=lambda status: status.server)
 
-    def replicate(self, server: ServerName, entries: Sequence[ShippedEntry], deadline: float) -> None:
-        """Ship log entries to a region server, which applies them to its cluster. Beyond the SPI.
+    def _server_loads(self, deadline: float) -> Sequence[Any]:
+        status = self._admin.ask(
+            "GetClusterStatus",
+            admin_messages.GET_CLUSTER_STATUS_REQUEST,
+            {"options": [admin_messages.OPTION_LIVE_SERVERS]},
+            admin_messages.GET_CLUSTER_STATUS_RESPONSE,
+            deadline,
+        )["cluster_status"]
+        found: Sequence[Any] = status.get("live_servers", ())
+        return found
 
-        Any server takes the entries of any region. After an error, some of them may have been applied; it is safe to
-        ship them again, because their cells have timestamps.
-        """
+    # -- the cluster as the peer of another one ------------------------------------------------------------------------
+
+    def cluster_id(self, deadline: float) -> str | None:
+        return self._registry.cluster_id(deadline)
+
+    def live_servers(self, deadline: float) -> list[ServerName]:
+        known = self._registry.live_servers(deadline)
+        return known if known is not None else [server_from(one["server"]) for one in self._server_loads(deadline)]
+
+    def replicate(self, server: ServerName, entries: Sequence[ShippedEntry], deadline: float) -> None:
         param, cells = encode_replicate(entries)
         request: Request[None] = Request(
             REPLICATE_WAL_ENTRY.encode(), param, decode_nothing, deadline, REPLICATE_WAL_ENTRY, cells, is_write=True
         )
         call = self._connections.call(ServiceAddress(server.host, server.port, ADMIN_SERVICE), request)
-        wait_for(call, deadline)
+        try:
+            wait_for(call, deadline)
+        except MetaClientError as error:
+            if _NO_SUCH_FAMILY in f"{error}{error.detail or ''}" and not isinstance(error, NoSuchFamily):
+                raise NoSuchFamily(str(error), may_have_applied=True, detail=error.detail) from error
+            raise

@@ -43,7 +43,7 @@ CLOSE_S = 0.25
 SILENT_S = 1.0
 
 
-class _Session:
+class _KazooSession:
     """One client of kazoo, the event that is set while it is connected, and the sockets that it has opened."""
 
     def __init__(self, kazoo: Any, hosts: str, *, read_only: bool) -> None:
@@ -95,9 +95,9 @@ class ZooKeeperClient:
         self._kazoo = _import_kazoo(needed_by)  # first: if it is not installed, fail before any request waits
         self._lock = runtime.lock()
         # Guarded by the lock:
-        self._session: _Session | None = None
+        self._session: _KazooSession | None = None
         self._is_closed = False
-        self._ending: WeakSet[_Session] = WeakSet()
+        self._ending: WeakSet[_KazooSession] = WeakSet()
         runtime.on_fork(self._renew)
 
     def _renew(self) -> None:
@@ -188,14 +188,14 @@ class ZooKeeperClient:
 
     # -- the session ---------------------------------------------------------------------------------------------------
 
-    def _connected(self, deadline: float) -> _Session:
+    def _connected(self, deadline: float) -> _KazooSession:
         """Return the connected session; create it if there is none."""
         with self._lock:
             if self._is_closed:
                 raise ConnectionClosed("the connection to HBase is closed")
             session = self._session
             if session is None:
-                session = self._session = _Session(self._kazoo, self._hosts, read_only=self._read_only)
+                session = self._session = _KazooSession(self._kazoo, self._hosts, read_only=self._read_only)
         if not session.client.connected:
             session.connected.wait(self._left_s(deadline, "hbase:meta"))
             if not session.client.connected:
@@ -205,14 +205,14 @@ class ZooKeeperClient:
                 )
         return session
 
-    def _drop(self, session: _Session) -> None:
+    def _drop(self, session: _KazooSession) -> None:
         with self._lock:
             if self._session is session:
                 self._session = None
         session.cut()
         self._end(session)
 
-    def _end(self, session: _Session) -> Pending[None] | None:
+    def _end(self, session: _KazooSession) -> Pending[None] | None:
         """End a session in the background: kazoo waits for its threads, which wait for a silent server.
 
         Return None if the runtime is closed; the session was then ended by this call.

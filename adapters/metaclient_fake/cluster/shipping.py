@@ -1,6 +1,7 @@
 """Connects the sources and the sinks of a cluster's servers with the rest of the cluster, and with other clusters.
 
-A source reaches a peer that is another cluster of the same network, found by its cluster key. A sink writes with a
+The cluster key of a peer decides how its sources reach it: another cluster of the same network is called in process;
+any other key is that of a real cluster, over TCP, which a cluster on virtual time cannot reach. A sink writes with a
 client of its own cluster, which is a party of the network under the name of the sink's server.
 """
 
@@ -12,15 +13,21 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, cast
 
-from metaclient.connection import Connection, connect_to
+from metaclient.backend import ReplicatingBackend, ReplicationSinks
+from metaclient.config import Config
+from metaclient.connection import Connection, backend_for, connect_to
+from metaclient.errors import Unsupported
 from metaclient.model import Delete, Put, ServerName
 from metaclient.replication_peers import Peer
+from metaclient.runtime import SimRuntime
 from metaclient_fake.backend import FakeBackend
 from metaclient_fake.config.replication import PeerReplicationConfig
+from metaclient_fake.coordination.cluster_keys import ClusterKey
 from metaclient_fake.replication.batches import BufferQuota
-from metaclient_fake.replication.endpoint import InProcessEndpoint, SinkServer
+from metaclient_fake.replication.endpoint import InProcessEndpoint, PeerEndpoint, SinkServer
 from metaclient_fake.replication.manager import SourceFactory
 from metaclient_fake.replication.reader import OrderCheck
+from metaclient_fake.replication.remote_endpoint import RemoteEndpoint
 from metaclient_fake.replication.serial import SerialChecker
 from metaclient_fake.replication.sink import PeerSink
 from metaclient_fake.replication.source import SourceHost
@@ -126,9 +133,33 @@ class Shipping:
             if server is None or server.name != name or not server.is_listening:
                 self._clients.pop(name).close()
 
-    def _endpoint(self, server: RegionServer, peer: Peer) -> InProcessEndpoint:
+    def _endpoint(self, server: RegionServer, peer: Peer) -> PeerEndpoint:
+        """Return the way to a peer. A peer that does not answer yet is an error: it may still join this network."""
         cluster, key = self._cluster, peer.config.cluster_key
-        return InProcessEndpoint(cluster.runtime, cluster.network, server, partial(self._find, key))
+        if self._find(key) is not None:
+            return InProcessEndpoint(cluster.runtime, cluster.network, server, partial(self._find, key))
+        if isinstance(cluster.runtime, SimRuntime):
+            raise Unsupported(
+                f"no cluster of this network has the cluster key {key}, and a cluster on virtual time cannot replicate "
+                "to a real one: make both clusters with the same network, or this one with a ThreadRuntime"
+            )
+        endpoint = self._remote_endpoint(key)
+        try:
+            endpoint.cluster_id()
+        except BaseException:
+            endpoint.close()
+            raise
+        return endpoint
+
+    def _remote_endpoint(self, key: str) -> RemoteEndpoint:
+        cluster = self._cluster
+        backend = backend_for(ClusterKey.parse(key).url, cluster.runtime, Config())
+        sinks: object = backend.replication_admin if isinstance(backend, ReplicatingBackend) else None
+        if not isinstance(sinks, ReplicationSinks):
+            backend.close()
+            raise Unsupported(f"the backend {backend.name!r} cannot ship log entries to the cluster {key}")
+        own_id = uuid.UUID(cluster.cluster_id)
+        return RemoteEndpoint(cluster.runtime, sinks, key=key, own_id=own_id, disconnect=backend.close)
 
     def _order_check(self, server: RegionServer, peer_id: str) -> OrderCheck:
         """Return the check of one log group of a serial peer."""

@@ -18,7 +18,7 @@ from metaclient.wire.rpc.messages import ZK_MASTER
 from metaclient.wire.rpc.names import server_message
 from metaclient_fake.coordination.znodes import Znodes
 
-__all__ = ["publish_cluster", "publish_server"]
+__all__ = ["cluster_id_node", "master_node", "publish_cluster", "publish_server", "server_node"]
 
 _MAGIC = b"PBUF"
 _CLUSTER_ID = Message("ClusterId", (1, "cluster_id!", TEXT))
@@ -28,15 +28,29 @@ _REGION_SERVER_INFO = Message("RegionServerInfo", (1, "info_port", UNSIGNED))
 _MASTER_INFO_PORT, _SERVER_INFO_PORT = 16010, 16030
 
 
+def cluster_id_node(cluster_id: str) -> bytes:
+    """Return the data of ``hbaseid``."""
+    return _MAGIC + encode(_CLUSTER_ID, {"cluster_id": cluster_id})
+
+
+def master_node(master: ServerName) -> bytes:
+    """Return the data of ``master``."""
+    message = {"master": server_message(master), "rpc_version": 0, "info_port": _MASTER_INFO_PORT}
+    return _MAGIC + encode(ZK_MASTER, message)
+
+
+def server_node() -> bytes:
+    """Return the data of a node below ``rs``."""
+    return _MAGIC + encode(_REGION_SERVER_INFO, {"info_port": _SERVER_INFO_PORT})
+
+
 def publish_cluster(znodes: Znodes, parent: str, cluster_id: str, master: ServerName) -> None:
     """Create the nodes of a new cluster. ``parent`` is its ``zookeeper.znode.parent``."""
-    znodes.create(f"{parent}/hbaseid", _MAGIC + encode(_CLUSTER_ID, {"cluster_id": cluster_id}), make_parents=True)
+    znodes.create(f"{parent}/hbaseid", cluster_id_node(cluster_id), make_parents=True)
     znodes.create(f"{parent}/rs")
-    message = {"master": server_message(master), "rpc_version": 0, "info_port": _MASTER_INFO_PORT}
-    znodes.create(f"{parent}/master", _MAGIC + encode(ZK_MASTER, message), ephemeral=master)
+    znodes.create(f"{parent}/master", master_node(master), ephemeral=master)
 
 
 def publish_server(znodes: Znodes, parent: str, server: ServerName) -> None:
     """Create the node of a new server. It vanishes with the server's session (``znodes.end_session(server)``)."""
-    info = encode(_REGION_SERVER_INFO, {"info_port": _SERVER_INFO_PORT})
-    znodes.create(f"{parent}/rs/{server}", _MAGIC + info, ephemeral=server)
+    znodes.create(f"{parent}/rs/{server}", server_node(), ephemeral=server)

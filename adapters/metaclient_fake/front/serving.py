@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from metaclient.errors import ConfigError, Unsupported
+from metaclient.errors import ConfigError, RequestRefused, Unsupported
 from metaclient.runtime import SimRuntime
 from metaclient_fake.front.gateway import GatewayClient
 from metaclient_fake.front.listener import CONNECTIONS_MAX, IDLE_TIMEOUT_S, Listener, Listening
 from metaclient_fake.front.pending_bytes import PendingBytes
+from metaclient_fake.front.publication import Publication
 from metaclient_fake.front.scanners import SCANNERS_MAX, GatewayScanners
 from metaclient_fake.front.service import Service
 from metaclient_fake.front.status_page import StatusPage
@@ -19,6 +20,7 @@ from metaclient_fake.front.wire import MESSAGE_BYTES_MAX
 
 if TYPE_CHECKING:
     from metaclient_fake.cluster import FakeCluster
+    from metaclient_fake.front.rpc import RpcFront
 
 __all__ = ["Front", "FrontLimits"]
 
@@ -73,6 +75,8 @@ class Front:
         self._lease_s = limits.scanner_lease_s or cluster.config.scanner_lease_s
         self._scanners: dict[str, GatewayScanners[Any]] = {}
         self._closers: list[Callable[[], None]] = []
+        self._rpc: RpcFront | None = None
+        self._publications: list[Publication] = []
         self._listeners: dict[str, Listening] = {}
         try:
             for name, port in ports.items():
@@ -145,6 +149,27 @@ class Front:
             for name, listener in self._listeners.items()
         }
 
+    # -- in a real ZooKeeper -------------------------------------------------------------------------------------
+
+    def publish(self, cluster_key: str) -> None:
+        """Publish the cluster in a real ZooKeeper, until :meth:`close`: a real HBase can then add it as a peer.
+
+        ``cluster_key`` is the key of that peer, such as ``zk1:2181:/fake``. Its parent must not belong to another
+        cluster. ZooKeeper holds the addresses of the RPC front, so the servers of the real HBase must reach ``host``.
+        """
+        rpc = self._rpc
+        if rpc is None or "rpc" not in self._listeners:
+            raise RequestRefused("only a cluster that is served by HBase's RPC can be published: serve(rpc_port=0)")
+        made = Publication(
+            self.cluster.runtime,
+            cluster_key,
+            cluster_id=self.cluster.cluster_id,
+            master=rpc.master_name(),
+            servers=rpc.live_servers,
+        )
+        made.start()
+        self._publications.append(made)
+
     # -- life --------------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
@@ -158,6 +183,9 @@ class Front:
             return
         if self.cluster.front is self:
             self.cluster.front = None
+        for publication in self._publications:
+            publication.close()
+        self._publications.clear()
         listeners, self._listeners = list(self._listeners.values()), {}
         for listener in listeners:
             listener.close()
@@ -207,6 +235,7 @@ class Front:
             connections_max=limits.connections_max,
             pending=self._pending,
         )
+        self._rpc = front
         self._listeners["rpc"] = front.listener
         self._closers.append(front.close)
 

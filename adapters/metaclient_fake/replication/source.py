@@ -233,6 +233,10 @@ class Source:
             endpoint = self._endpoint or self._host.make_endpoint(self._peer())
             with self._changed:
                 self._endpoint = endpoint
+                is_stopped = self._is_stopped
+            if is_stopped:  # meanwhile: stop() did not know the endpoint
+                endpoint.close()
+                return None
             return endpoint.cluster_id()
         except ConnectionClosed:
             raise
@@ -323,5 +327,8 @@ class Source:
         with self._changed:
             self._unfinished -= 1
             is_done = not self._unfinished and not self._is_stopped and self.queue.is_recovered
+            endpoint = self._endpoint
         if is_done:
             self._finished()
+            if endpoint is not None:
+                endpoint.close()

@@ -91,7 +91,7 @@ class RpcFront:
         self._servers: dict[int, tuple[str, int]] = {}
         self.addresses = Addresses(host, self._port_of, self._servers.get)
         registry = self._registry(self._backend.meta_replicas, lambda _: list(cluster.master.live))
-        master = MasterService(self._backend, self._master_name, self.addresses)
+        master = MasterService(self._backend, self.master_name, self.addresses)
         self.listener = self._listen(
             "rpc-master", port, _MasterEndpoint({"ClientMetaService": registry, "MasterService": master})
         )
@@ -101,6 +101,14 @@ class RpcFront:
         with self._lock:
             return sum(one.stats()["clients"] for one in (self.listener, *self._listeners.values()))
 
+    def master_name(self) -> ServerName:
+        """Return the address at which clients outside reach the master."""
+        return ServerName(self._host, self.listener.port, self._start_code)
+
+    def live_servers(self) -> list[ServerName]:
+        """Return the addresses at which clients outside reach the live servers."""
+        return [self.addresses.outside(server) for server in list(self._cluster.master.live)]
+
     def close(self) -> None:
         """Close all listeners and connections, also the master's. Idempotent."""
         self._backend.close()
@@ -108,9 +116,6 @@ class RpcFront:
             listeners, self._listeners = list(self._listeners.values()), {}
         for listener in (self.listener, *listeners):
             listener.close()
-
-    def _master_name(self) -> ServerName:
-        return ServerName(self._host, self.listener.port, self._start_code)
 
     def _port_of(self, host: str) -> int:
         """Return the port of a server; 1, where no server listens, for one that never existed (a move's bad target)."""
@@ -149,7 +154,7 @@ class RpcFront:
     ) -> RegistryService:
         return RegistryService(
             cluster_id=self._cluster.cluster_id,
-            master=self._master_name,
+            master=self.master_name,
             replicas=replicas,
             servers=servers,
             addresses=self.addresses,
