@@ -84,6 +84,10 @@ def _common(layout: Layout) -> dict[str, str]:
         # A region server of 3.0 that gets edits of another cluster writes them through a client of its own, which asks
         # the masters for the registry: without this, the one at port 16000.
         "hbase.masters": f"localhost:{layout.process('master').port}",
+        # Replication to other clusters reacts in seconds: by default HBase waits up to five minutes after a rest, and a
+        # minute before the queues of a dead server are taken over.
+        "replication.source.maxretriesmultiplier": "5",
+        "replication.sleep.before.failover": "2000",
         "hbase.master.ipc.address": LOOPBACK,
         "hbase.regionserver.ipc.address": LOOPBACK,
         "hbase.master.hostname": "localhost",

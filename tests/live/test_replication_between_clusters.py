@@ -1,0 +1,203 @@
+"""A real HBase ships to a fake cluster, and a fake cluster to a real HBase, while regions move and servers die.
+
+The fake is published in the real cluster's ZooKeeper under a parent of its own. At the end every row is compared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from metaclient import Connection, MetaClientError, Table
+from metaclient.errors import RequestRefused
+from metaclient.model import FamilyDescriptor, TableDescriptor
+from metaclient.runtime import Runtime
+from metaclient_fake import FakeCluster
+from metaclient_local_hbase import LocalHBase
+from metaclient_native import NativeBackend
+from tests.live.load import WAIT_S_MAX, wait_until
+
+PEER = "between"
+SPLITS = [b"4", b"8"]
+#: Sources of the fake look again soon, and the death of a server is noticed in seconds.
+SETTINGS = {
+    "session_timeout_s": 3.0,
+    "peer_replication_retry_multiplier_max": 3,
+    "peer_replication_sleep_before_failover_s": 1.0,
+}
+#: Rows that are written before the next fault.
+ROWS_BETWEEN = 60
+
+Rows = dict[bytes, dict[bytes, tuple[bytes, int]]]
+
+
+class Writer:
+    """Writes, overwrites and deletes rows in all regions until it is stopped. Each call is retried by the client."""
+
+    def __init__(self, table: Table, runtime: Runtime) -> None:
+        self._table = table
+        self._runtime = runtime
+        self.done = 0
+        self._is_stopped = False
+        self._task = runtime.start(self._run, name="writer")
+
+    def _run(self) -> None:
+        while not self._is_stopped:
+            self._write(self.done)
+            self.done += 1
+
+    def _write(self, number: int) -> None:
+        row, value = b"%x-%06d" % (number % 16, number), b"%d" % number
+        self._table.put(row, {b"cf:a": value, b"cf:b": value, b"local:c": value})
+        if number % 7 == 0:
+            self._table.put(row, {b"cf:a": value + b"again"})
+        if number % 5 == 0:
+            self._table.delete(row, [b"cf:b"])
+        if number % 11 == 0:
+            self._table.delete(row)
+        if number % 13 == 0:
+            self._table.counter_inc(row, b"cf:n")
+
+    def write_more(self) -> None:
+        """Return when more rows have been written; raise the error of the writer, if it has failed."""
+        target = self.done + ROWS_BETWEEN
+        wait_until(lambda: self.done >= target or self._task.is_done, "rows to be written", self._runtime)
+        if self._task.is_done:
+            self._task.result()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._task.result(self._runtime.now() + WAIT_S_MAX)
+
+
+def replicated(table: Table) -> Rows:
+    """Return all rows with their replicated columns, values and timestamps."""
+    found = {row: {c: v for c, v in data.items() if c.startswith(b"cf:")} for row, data in _scan(table)}
+    return {row: data for row, data in found.items() if data}
+
+
+def _scan(table: Table) -> Iterator[tuple[bytes, Any]]:
+    return table.scan(include_timestamp=True)
+
+
+def same(source: Table, sink: Table) -> Callable[[], bool]:
+    def is_so() -> bool:
+        try:
+            return replicated(source) == replicated(sink)
+        except MetaClientError:  # a server is on its way back
+            return False
+
+    return is_so
+
+
+def expect_equal(source: Table, sink: Table, runtime: Runtime) -> None:
+    """Wait until both have the same rows; then show that the comparison has compared something."""
+    with contextlib.suppress(AssertionError):
+        wait_until(same(source, sink), "the sink to have all rows", runtime)
+    expected, found = replicated(source), replicated(sink)
+    missing, extra = sorted(expected.keys() - found.keys()), sorted(found.keys() - expected.keys())
+    assert (missing, extra) == ([], [])
+    assert found == expected
+    assert len(expected) > 3 * ROWS_BETWEEN
+    assert not [row for row, data in _scan(sink) if any(column.startswith(b"local:") for column in data)]
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCluster]:
+    with FakeCluster(servers=3, meta_replicas=1, name="fake", config=SETTINGS) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def patient(fake: FakeCluster) -> Iterator[Connection]:
+    with fake.connect(operation_timeout_s=WAIT_S_MAX, retries=200) as connection:
+        yield connection
+
+
+@pytest.fixture
+def name(native: Connection, fake: FakeCluster) -> Iterator[bytes]:
+    """A table in both clusters."""
+    made = f"between_{native.engine.runtime.time_ms()}".encode()
+    native.create_table(made, {"cf": {"replication_scope": 1, "max_versions": 1}, "local": {}}, splits=SPLITS)
+    families = (FamilyDescriptor(b"cf", max_versions=1, replication_scope=1), FamilyDescriptor(b"local"))
+    fake.create_table(TableDescriptor(made, families), SPLITS)
+    yield made
+    native.delete_table(made, disable=True)
+
+
+@pytest.fixture
+def peers(native: Connection) -> Iterator[None]:
+    """No peer of the real cluster outlives the test."""
+    yield
+    with contextlib.suppress(RequestRefused):  # it was never added
+        native.replication.remove(PEER)
+
+
+def move_and_split(native: Connection, name: bytes, writer: Writer) -> None:
+    """Move each region of the real table to another server, and split the first one, while rows are written."""
+    backend, now = native.engine.backend, native.engine.runtime.now
+    assert isinstance(backend, NativeBackend)
+    for location in native.regions(name):
+        servers = [load.server for load in backend.admin.cluster_status(now() + WAIT_S_MAX).live_servers]
+        others = [server for server in servers if location.primary is None or server != location.primary.server]
+        backend.admin.move_region(location.region.encoded_name, now() + WAIT_S_MAX, server=others[0])
+        writer.write_more()
+    backend.admin.split_region(native.locate(name, b"2", reload=True), b"2", now() + WAIT_S_MAX)
+    writer.write_more()
+
+
+def kill_and_start(hbase: LocalHBase, native: Connection, name: bytes, writer: Writer) -> None:
+    """Kill -9 the server of the first region and start it again: the master notices the death at the latest then."""
+    server = native.locate(name, b"0", reload=True).server
+    killed = f"{server.host}:{server.port}"
+    hbase.kill(killed)
+    hbase.start(killed)
+    hbase.wait_until_ready()
+    writer.write_more()
+
+
+def test_real_cluster_that_ships_to_the_fake_loses_no_edit(
+    hbase: LocalHBase, native: Connection, fake: FakeCluster, patient: Connection, name: bytes, peers: None
+) -> None:
+    runtime = native.engine.runtime
+    key = f"{hbase.zookeeper}:/fake-{runtime.time_ms()}"
+    fake.serve(thrift1_port=None, thrift2_port=None, rpc_port=0).publish(key)
+    native.replication.add(PEER, key, tables=[name])
+    writer = Writer(native.table(name), runtime)
+    writer.write_more()
+    move_and_split(native, name, writer)
+    fake.restart("rs1")  # a sink dies, too
+    writer.write_more()
+    kill_and_start(hbase, native, name, writer)
+    writer.stop()
+    expect_equal(native.table(name), patient.table(name), runtime)
+    sinks = [status.sink for status in fake.replication.status() if status.sink is not None]
+    assert sum(sink.edits_applied for sink in sinks) > 0
+
+
+def test_fake_that_ships_to_a_real_cluster_loses_no_edit(
+    hbase: LocalHBase, native: Connection, fake: FakeCluster, patient: Connection, name: bytes
+) -> None:
+    runtime = native.engine.runtime
+    fake.replication.add(PEER, f"{hbase.zookeeper}:/hbase", tables=[name])
+    writer = Writer(patient.table(name), runtime)
+    writer.write_more()
+    for region in fake.regions(name):
+        fake.move(region)
+        writer.write_more()
+    fake.split(fake.regions(name)[0], b"2")
+    writer.write_more()
+    victim = fake.server_of(fake.regions(name)[0])
+    assert victim is not None
+    fake.kill(victim)
+    writer.write_more()
+    fake.restart(victim)
+    move_and_split(native, name, writer)
+    kill_and_start(hbase, native, name, writer)
+    writer.stop()
+    expect_equal(patient.table(name), native.table(name), runtime)
+    loads = [load for status in fake.replication.status() for load in status.sources]
+    assert sum(load.edits_shipped for load in loads) > 0
