@@ -7,7 +7,6 @@ client of its own cluster, which is a party of the network under the name of the
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Sequence
 from functools import partial
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from metaclient_fake.cluster.fake_cluster import FakeCluster
 
 __all__ = ["InProcessCluster", "Shipping"]
-
-logger = logging.getLogger(__name__)
 
 
 class InProcessCluster:

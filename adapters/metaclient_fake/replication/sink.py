@@ -5,6 +5,8 @@ are grouped by table and by list of cluster ids, and written in batches of ``sin
 timestamps, and the mutations keep the cluster ids, so that the logs of this cluster name every cluster that the edit
 has passed. A failure leaves other mutations of the call applied; the source sends all of them again.
 
+Cells of METAFAMILY are not data but markers: those of ``ReplicationMarkerChore`` and of bulk loads are skipped.
+
 DIVERGENCE: batches are written one after the other (HBase: side by side), so that edits of a row keep their order.
 """
 
@@ -21,6 +23,9 @@ from metaclient.runtime import Runtime
 from metaclient.wire.rpc.replication import ShippedEntry
 
 __all__ = ["ApplyMutations", "ClusterIds", "EntrySink", "PeerSink", "mutations_of"]
+
+#: WALEdit.METAFAMILY; its entries have no other cells.
+_MARKERS = b"METAFAMILY"
 
 ClusterIds: TypeAlias = tuple[uuid.UUID, ...]
 #: Returns True if the sink applies an entry (``WALEntrySinkFilter``).
@@ -110,6 +115,8 @@ def mutations_of(
         if sink_filter is not None and not sink_filter(entry):
             continue
         cluster_ids, cells = entry.key.cluster_ids, entry.cells
+        if cells and cells[0][1].family == _MARKERS:
+            continue
         group = made.setdefault((entry.key.table, cluster_ids), [])
         start = 0
         for index in range(1, len(cells) + 1):

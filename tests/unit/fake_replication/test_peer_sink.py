@@ -174,3 +174,13 @@ def test_load_shows_the_age_of_the_last_applied_edit(rig: Rig) -> None:
     rig.sink.apply([entry_of((row(1), PUT), at_ms=written_ms)])
     load, age_ms = rig.sink.load(), rig.world.runtime.time_ms() - written_ms
     assert (load.age_of_last_applied_ms, load.last_applied_ms, load.edits_applied) == (age_ms, written_ms, 1)
+
+
+def test_markers_of_a_real_cluster_do_not_stop_the_queue() -> None:
+    """ReplicationMarkerChore and bulk loads write cells of METAFAMILY, for tables that have no such family."""
+    marker = ShippedEntry(
+        WalKey("0" * 32, b"t", 1, 1000), ((b"rs1_7", Cell(b"METAFAMILY:HBASE::REPLICATION_MARKER", 7, b"x")),)
+    )
+    edit = entry_of((b"r", PUT))
+    assert [[one.row for one in found] for found in mutations_of([marker, edit]).values()] == [[b"r"]]
+    assert mutations_of([marker]) == {}
