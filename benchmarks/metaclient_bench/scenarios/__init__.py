@@ -7,6 +7,7 @@ from typing import Final
 from metaclient_bench.scenario import Scenario
 from metaclient_bench.scenarios import (
     cached_locate,
+    cluster_replication,
     cold_start,
     fake_calls,
     fake_size,
@@ -51,6 +52,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     fake_calls.SCENARIO,
     fake_size.SCENARIO,
     replication.SCENARIO,
+    cluster_replication.SCENARIO,
     meta_load.SCENARIO,
     meta_failover.SCENARIO,
     peers.SCENARIO,
