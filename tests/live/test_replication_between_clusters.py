@@ -31,6 +31,9 @@ SETTINGS = {
 #: Rows that are written before the next fault.
 ROWS_BETWEEN = 60
 
+#: Between two rows: a fake takes 100,000 per second, and all of them are compared.
+PAUSE_S = 0.005
+
 Rows = dict[bytes, dict[bytes, tuple[bytes, int]]]
 
 
@@ -48,6 +51,7 @@ class Writer:
         while not self._is_stopped:
             self._write(self.done)
             self.done += 1
+            self._runtime.sleep(PAUSE_S)
 
     def _write(self, number: int) -> None:
         row, value = b"%x-%06d" % (number % 16, number), b"%d" % number
