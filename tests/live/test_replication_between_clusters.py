@@ -97,8 +97,8 @@ def same(source: Table, sink: Table) -> Callable[[], bool]:
     return is_so
 
 
-def expect_equal(source: Table, sink: Table, runtime: Runtime) -> None:
-    """Wait until both have the same rows; then show that the comparison has compared something."""
+def expect_equal(source: Table, sink: Table, runtime: Runtime) -> int:
+    """Wait until both have the same rows; return how many were compared, which must not be few."""
     with contextlib.suppress(AssertionError):
         wait_until(same(source, sink), "the sink to have all rows", runtime)
     expected, found = replicated(source), replicated(sink)
@@ -107,6 +107,12 @@ def expect_equal(source: Table, sink: Table, runtime: Runtime) -> None:
     assert found == expected
     assert len(expected) > 3 * ROWS_BETWEEN
     assert not [row for row, data in _scan(sink) if any(column.startswith(b"local:") for column in data)]
+    return len(expected)
+
+
+def show(capsys: Any, text: str) -> None:
+    with capsys.disabled():
+        print(f"\n{text}")
 
 
 @pytest.fixture
@@ -164,7 +170,7 @@ def kill_and_start(hbase: LocalHBase, native: Connection, name: bytes, writer: W
 
 
 def test_real_cluster_that_ships_to_the_fake_loses_no_edit(
-    hbase: LocalHBase, native: Connection, fake: FakeCluster, patient: Connection, name: bytes, peers: None
+    hbase: LocalHBase, native: Connection, fake: FakeCluster, patient: Connection, name: bytes, peers: None, capsys: Any
 ) -> None:
     runtime = native.engine.runtime
     key = f"{hbase.zookeeper}:/fake-{runtime.time_ms()}"
@@ -177,13 +183,16 @@ def test_real_cluster_that_ships_to_the_fake_loses_no_edit(
     writer.write_more()
     kill_and_start(hbase, native, name, writer)
     writer.stop()
-    expect_equal(native.table(name), patient.table(name), runtime)
-    sinks = [status.sink for status in fake.replication.status() if status.sink is not None]
-    assert sum(sink.edits_applied for sink in sinks) > 0
+    compared = expect_equal(native.table(name), patient.table(name), runtime)
+    applied = sum(status.sink.edits_applied for status in fake.replication.status() if status.sink is not None)
+    assert applied > 0
+    show(
+        capsys, f"HBase {hbase.version} to the fake: {writer.done} rows written, {compared} compared, {applied} applied"
+    )
 
 
 def test_fake_that_ships_to_a_real_cluster_loses_no_edit(
-    hbase: LocalHBase, native: Connection, fake: FakeCluster, patient: Connection, name: bytes
+    hbase: LocalHBase, native: Connection, fake: FakeCluster, patient: Connection, name: bytes, capsys: Any
 ) -> None:
     runtime = native.engine.runtime
     fake.replication.add(PEER, f"{hbase.zookeeper}:/hbase", tables=[name])
@@ -202,6 +211,9 @@ def test_fake_that_ships_to_a_real_cluster_loses_no_edit(
     move_and_split(native, name, writer)
     kill_and_start(hbase, native, name, writer)
     writer.stop()
-    expect_equal(patient.table(name), native.table(name), runtime)
-    loads = [load for status in fake.replication.status() for load in status.sources]
-    assert sum(load.edits_shipped for load in loads) > 0
+    compared = expect_equal(patient.table(name), native.table(name), runtime)
+    shipped = sum(load.edits_shipped for status in fake.replication.status() for load in status.sources)
+    assert shipped > 0
+    show(
+        capsys, f"the fake to HBase {hbase.version}: {writer.done} rows written, {compared} compared, {shipped} shipped"
+    )
