@@ -106,7 +106,7 @@ class SourceManager:
         self._store = peers
         self._queues = queues
         self._current_wals = current_wals
-        self._make_source = make_source
+        self.make_source = make_source
         self._abort = abort
         self._changes = runtime.lock()
         self._lock = runtime.lock()
@@ -221,7 +221,7 @@ class SourceManager:
 
         Without a function that makes sources the queue is kept, and nothing is shipped.
         """
-        if self._make_source is None:
+        if self.make_source is None:
             return None
         queue = running.queue
         peer = self._peers[queue.peer]
@@ -234,7 +234,7 @@ class SourceManager:
         ) -> None:
             self._store_position(running, wal, position, pushed_ids, is_end_of_file)
 
-        running.source = self._make_source(
+        running.source = self.make_source(
             queue,
             lambda: self._peers.get(queue.peer, peer),
             positions,

@@ -299,7 +299,7 @@ def held_bytes(edits: int) -> dict[str, float]:
                 runtime.sleep(5.0)
         runtime.sleep(300.0)
         assert all(_shipped(source, cluster.name) == 0 for cluster in others)
-        quota: Any = server.sources._make_source.__self__.quota  # type: ignore[union-attr]  # a bound method
+        quota: Any = server.sources.make_source.__self__.quota  # type: ignore[union-attr]  # a bound method
         assert isinstance(quota, BufferQuota)
         return {"peak_share": quota.peak / quota.limit, "backlog": float(sum(file.size for file in server.wal.files))}
 
