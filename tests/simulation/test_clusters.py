@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import uuid
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,10 +24,12 @@ from metaclient_fake.simulation.clusters.shipments import END_OF_LOG, LoggedEdit
 from metaclient_fake.simulation.clusters.spec import DRAWS_SERIAL_PEERS, TOPOLOGIES
 from metaclient_fake.simulation.clusters.writers import Mutation
 from metaclient_fake.simulation.history import Operation, Status
+from metaclient_fake.simulation.lines import CLUSTERS_GROUPS
 from metaclient_fake.simulation.runner import cores, run_seeds
 from metaclient_fake.storage.wal import WalEntry
 from tests.command_runner import command_runner
 
+ROOT = Path(__file__).resolve().parents[2]
 SEEDS = 200
 CHUNK = 25
 SHORT = 8.0
@@ -48,6 +54,31 @@ def test_same_seed_gives_the_same_run() -> None:
     assert first.operations > 50
 
 
+def test_digests_of_clusters_do_not_depend_on_the_hashes_of_a_process() -> None:
+    """One of the seeds is preempted between statements, and one has serial peers."""
+    preempted = next(seed for seed in range(SEEDS) if drawn(seed).lines)
+    serial = next(seed for seed in range(SEEDS) if drawn(seed).is_serial)
+    code = (
+        "from metaclient_fake.simulation.clusters import drawn, run;"
+        f"print(*(run(drawn(seed, duration_s={SHORT})).digest for seed in ({preempted}, {serial})))"
+    )
+    roots = os.pathsep.join(str(ROOT / folder) for folder in (".", "adapters"))
+    printed = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": roots},
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=280,
+            check=True,
+        ).stdout
+        for hash_seed in ("0", "4242")
+    ]
+    assert printed[0] == printed[1]
+    assert len(set(printed[0].split())) == 2
+
+
 def test_two_hundred_seeds_draw_every_topology_and_every_kind_of_fault() -> None:
     specs = [drawn(seed) for seed in range(SEEDS)]
     assert {spec.topology for spec in specs} == set(TOPOLOGIES)
@@ -55,6 +86,7 @@ def test_two_hundred_seeds_draw_every_topology_and_every_kind_of_fault() -> None
     assert {spec.has_deletes for spec in specs} == {True, False}
     assert {spec.settings["peer_replication_behaviour"] for spec in specs} == {"2.6", "3.0"}
     assert {spec.is_serial for spec in specs} == ({True, False} if DRAWS_SERIAL_PEERS else {False})
+    assert {spec.lines.group for spec in specs if spec.lines} == set(CLUSTERS_GROUPS)
 
 
 def test_deletes_are_drawn_only_without_splits_and_merges_which_compact_them_away() -> None:

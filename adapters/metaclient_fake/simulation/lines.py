@@ -14,7 +14,7 @@ from metaclient.runtime import SimRuntime
 from metaclient.runtime.line_preemption import LinePauses, modules_below, preempted_lines
 from metaclient_fake.simulation.chance import Chance
 
-__all__ = ["GROUPS", "LinePreemption", "drawn_lines", "lines_of_race", "preempting"]
+__all__ = ["CLUSTERS_GROUPS", "GROUPS", "LinePreemption", "drawn_lines", "lines_of_race", "preempting"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +58,16 @@ GROUPS: Mapping[str, _Group] = {
     ),
 }
 
+#: The groups of runs with several clusters.
+CLUSTERS_GROUPS: Mapping[str, _Group] = {
+    "log": GROUPS["log"],
+    "peer replication": _Group(("metaclient_fake.replication",)),
+    "queues": _Group(
+        ("metaclient_fake.replication.queues", "metaclient_fake.replication.manager", "metaclient_fake.coordination"),
+        pause_shares=(0.0, 0.003, 0.01),
+    ),
+}
+
 #: The share of seeds that are preempted between statements.
 _SEEDS_SHARE = 0.25
 #: A client works once per second: only a pause of some tenths of a second often meets another client's operation.
@@ -77,12 +87,12 @@ class LinePreemption:
         return LinePauses(self.pause_share, _PAUSE_S_MAX)
 
 
-def drawn_lines(dice: Chance) -> LinePreemption | None:
+def drawn_lines(dice: Chance, groups: Mapping[str, _Group] = GROUPS) -> LinePreemption | None:
     """Draw what a seed preempts; None for most seeds."""
     if dice.random() >= _SEEDS_SHARE:
         return None
-    group = dice.choice(tuple(GROUPS))
-    return LinePreemption(group, dice.choice((0.03, 0.1, 0.3)), dice.choice(GROUPS[group].pause_shares))
+    group = dice.choice(tuple(groups))
+    return LinePreemption(group, dice.choice((0.03, 0.1, 0.3)), dice.choice(groups[group].pause_shares))
 
 
 def lines_of_race(dice: Chance, group: str) -> LinePreemption:
@@ -96,7 +106,7 @@ def preempting(runtime: SimRuntime, lines: LinePreemption | None, pauses: LinePa
     if lines is None:
         yield
         return
-    group = GROUPS[lines.group]
+    group = {**GROUPS, **CLUSTERS_GROUPS}[lines.group]
     modules = modules_below(*group.packages, leave_out=group.leave_out)
     with preempted_lines(runtime, modules, lines.share, pauses):
         yield

@@ -11,10 +11,11 @@ Rules that keep a run checkable; each is a property of HBase:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 
 from metaclient_fake.simulation.chance import Chance, chance
 from metaclient_fake.simulation.clusters.faults import LINK_KINDS, SIDE_KINDS
+from metaclient_fake.simulation.lines import CLUSTERS_GROUPS, LinePreemption, drawn_lines
 from metaclient_fake.simulation.schedule import Fault, drawn_faults
 
 __all__ = ["DRAWS_SERIAL_PEERS", "TOPOLOGIES", "ClustersSpec", "WriterSpec", "drawn"]
@@ -70,6 +71,7 @@ class ClustersSpec:
     faults: tuple[Fault, ...]
     has_deletes: bool
     defect: str = ""
+    lines: LinePreemption | None = None  # which modules are preempted between statements
 
     @property
     def links(self) -> tuple[tuple[str, str], ...]:
@@ -118,6 +120,7 @@ class ClustersSpec:
             "clients": [{"name": client.name, "options": dict(client.options)} for client in self.clients],
             "kinds": list(self.kinds),
             "faults": [fault.as_json() for fault in self.faults],
+            "lines": asdict(self.lines) if self.lines else None,
         }
 
 
@@ -151,6 +154,7 @@ def drawn(seed: int, *, duration_s: float = DURATION_S, defect: str = "") -> Clu
         faults=drawn_faults(chance(seed, "clusters/faults"), kinds, duration_s),
         has_deletes=has_deletes,
         defect=defect,
+        lines=drawn_lines(chance(seed, "clusters/lines"), CLUSTERS_GROUPS),
     )
 
 

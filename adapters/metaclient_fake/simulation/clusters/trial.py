@@ -15,6 +15,7 @@ from metaclient_fake.simulation.clusters.shipments import Shipments
 from metaclient_fake.simulation.clusters.spec import ClustersSpec
 from metaclient_fake.simulation.clusters.world import ClustersWorld
 from metaclient_fake.simulation.defects import planted
+from metaclient_fake.simulation.lines import preempting
 from metaclient_fake.simulation.trial import Report, silenced
 from metaclient_fake.simulation.world import Violation
 
@@ -37,7 +38,7 @@ def run(spec: ClustersSpec, *, keep: list[ClustersWorld] | None = None) -> Repor
         if keep is not None:
             keep.append(world)
         try:
-            with world.watching_tasks():
+            with world.watching_tasks(), preempting(world.runtime, spec.lines, world.pauses):
                 _live(world)
         finally:
             digest = world.history.digest([world.runtime.digest(), *map(str, world.violations)])

@@ -19,6 +19,7 @@ from metaclient.errors import MetaClientError
 from metaclient.model import FamilyDescriptor, TableDescriptor
 from metaclient.replication_peers import PeerState
 from metaclient.runtime import SimRuntime, Task
+from metaclient.runtime.line_preemption import LinePauses
 from metaclient_fake.cluster import FakeCluster
 from metaclient_fake.replication_admin import administration_of
 from metaclient_fake.simulation.calm import heal, start_all, unsettled
@@ -82,6 +83,8 @@ class ClustersWorld(RunRecord):
         super().__init__(WatchedRuntime(spec.seed, preempt=spec.preempt))
         self.spec = spec
         self.shipments = shipments
+        #: Of tasks that are preempted between statements; stopped when the heal begins.
+        self.pauses = spec.lines.pauses() if spec.lines else LinePauses(0.0, 0.0)
         self.history = History(self.runtime)
         self.mutations: list[Mutation] = []
         self.origins: dict[int, str] = {}  # timestamp -> the cluster whose writer drew it
@@ -162,6 +165,7 @@ class ClustersWorld(RunRecord):
 
     def calm_down(self) -> None:
         """Run the third and the fourth part; violations are reported at once."""
+        self.pauses.stop()
         for side in self.sides.values():
             heal(side.cluster)
         if not self._wait_until_equal():
