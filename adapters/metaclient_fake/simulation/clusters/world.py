@@ -34,9 +34,9 @@ from metaclient_fake.simulation.world import RunRecord, WatchedRuntime, cluster_
 
 __all__ = ["ClustersWorld", "Side"]
 
-#: Simulated seconds until all clusters must be equal after the heal: a call that waits for a lost message may take
-#: 60 s, then sessions, recoveries and claims follow, and the longest pauses of sources are 10 s.
-SETTLE_S = 400.0
+#: Simulated seconds until all clusters must be equal after the heal. A source whose quota holds three entries and that
+#: pauses for a second after each batch needs 400 s for the bursts of a run; a lost message adds its timeout (60 s).
+SETTLE_S = 900.0
 #: Longer than the longest pause of a source (10 s), so that an edit that goes round would move again.
 QUIET_S = 30.0
 _LOOK_S = 2.0
