@@ -30,17 +30,12 @@ from metaclient.errors import (
 )
 from metaclient.freshness.canary import FreshnessWatcher
 from metaclient.meta.health_tracker import MetaReplicaStatus
-from metaclient.model import (
-    TTL_FOREVER,
-    FamilyDescriptor,
-    RegionLocation,
-    RegionLocations,
-    TableDescriptor,
-)
+from metaclient.model import RegionLocation, RegionLocations, TableDescriptor
 from metaclient.replication import Replication
 from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime, close_dropped, refuse_green_threads
 from metaclient.session import Session
 from metaclient.table import Table
+from metaclient.table_schema import family_from_options, split_points
 from metaclient.telemetry import Listener
 
 __all__ = ["Connection", "backend_for", "connect", "connect_to"]
@@ -51,29 +46,11 @@ BACKENDS = "metaclient.backends"
 COMPAT_MODES = ("0.90", "0.92", "0.94", "0.96", "0.98")
 TRANSPORTS = ("buffered", "framed")
 PROTOCOLS = ("binary", "compact")
-#: Versions per family by default: happybase's default, which its programs rely on (HBase's own default is 1).
-HAPPYBASE_MAX_VERSIONS = 3
 #: How long close() waits for threads. close() takes at most a second; the rest of the second is for the other parts.
 CLOSE_S = 0.8
 #: The longest interval of a watcher of freshness: a day. Beyond it, replicas would be unknown most of the time.
 INTERVAL_S_MAX = 86_400.0
 ConfigSource = str | PathLike[str] | Mapping[str, object] | Config | None
-
-#: The options of column families, happybase's and others: argument -> field of FamilyDescriptor.
-_FAMILY_OPTIONS = {
-    "max_versions": "max_versions",
-    "min_versions": "min_versions",
-    "time_to_live": "time_to_live_s",
-    "compression": "compression",
-    "in_memory": "in_memory",
-    "bloom_filter_type": "bloom_filter_type",
-    "block_cache_enabled": "block_cache_enabled",
-    "keep_deleted_cells": "keep_deleted_cells",
-    "replication_scope": "replication_scope",
-    # Accepted and without effect since HBase 0.92, as in happybase:
-    "bloom_filter_vector_size": None,
-    "bloom_filter_nb_hashes": None,
-}
 
 
 def connect(
@@ -334,14 +311,14 @@ class Connection:
             raise ValueError(f"cannot create table {name!r}: no column families are given")
         if not isinstance(region_replication, int) or region_replication < 1:
             raise ValueError(f"'region_replication' must be a number from 1 on, got {region_replication!r}")
-        points = _split_points(splits)
+        points = split_points(splits)
         if points and not self.capabilities.create_with_splits:
             raise Unsupported(f"the backend {self._backend.name!r} cannot create a table with splits")
         if region_replication > 1 and not self.capabilities.region_replication:
             raise Unsupported(f"the backend {self._backend.name!r} cannot set region_replication")
         descriptor = TableDescriptor(
             self._table_name(name),
-            tuple(_family(family, options or {}) for family, options in families.items()),
+            tuple(family_from_options(family, options or {}) for family, options in families.items()),
             region_replication,
         )
         self.engine.create_table(descriptor, points)
@@ -562,31 +539,3 @@ def _refuse_gateway_arguments(host: str | None, port: int | None, transport: str
 def _check_one_of(name: str, value: object, allowed: Sequence[str]) -> None:
     if value not in allowed:
         raise ValueError(f"{name!r} must be one of {', '.join(allowed)}, got {value!r}")
-
-
-def _split_points(splits: Sequence[bytes | str] | None) -> list[bytes]:
-    if splits is None:
-        return []
-    if isinstance(splits, bytes | str):
-        raise TypeError("'splits' must be a list of row keys, got one")
-    points = [keys.row_key(point, "splits") for point in splits]
-    if len(set(points)) != len(points):
-        raise ValueError("'splits' names a row key twice")
-    return sorted(points)
-
-
-def _family(name: bytes | str, options: Mapping[str, Any]) -> FamilyDescriptor:
-    plain = keys.column_name(keys.as_bytes(name, "families").rstrip(b":"), "families", family_only_ok=True)
-    fields: dict[str, Any] = {}
-    for option, value in options.items():
-        if option not in _FAMILY_OPTIONS:
-            near = difflib.get_close_matches(str(option), _FAMILY_OPTIONS, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(_FAMILY_OPTIONS)}"
-            raise ConfigError(f"family {keys.printable(plain)!r} has an unknown option {option!r}: {hint}")
-        field = _FAMILY_OPTIONS[option]
-        if field is not None:
-            fields[field] = value.decode() if isinstance(value, bytes) else value
-    fields.setdefault("max_versions", HAPPYBASE_MAX_VERSIONS)
-    if fields.get("time_to_live_s") in (-1, 0, TTL_FOREVER):  # happybase's and HBase's values for "for ever"
-        fields["time_to_live_s"] = None
-    return FamilyDescriptor(plain, **fields)
