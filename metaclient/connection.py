@@ -7,16 +7,15 @@ A connection converts and checks the arguments of users, and owns a backend and 
 
 from __future__ import annotations
 
-import difflib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from importlib.metadata import entry_points
 from os import PathLike
 from types import TracebackType
 from typing import Any, NoReturn
 
 from metaclient import keys
-from metaclient.backend import Backend, BackendFactory, Capabilities, ReplicatingBackend
+from metaclient.backend import Backend, Capabilities, ReplicatingBackend
+from metaclient.backends import backend_for
 from metaclient.config import Config, MetaMode
 from metaclient.config.cluster_url import chosen_url
 from metaclient.config.url_secrets import masked_url
@@ -38,11 +37,10 @@ from metaclient.table import Table
 from metaclient.table_schema import family_from_options, split_points
 from metaclient.telemetry import Listener
 
-__all__ = ["Connection", "backend_for", "connect", "connect_to"]
+__all__ = ["Connection", "connect", "connect_to"]
 
 DEFAULT_HOST = "localhost"
 DEFAULT_PORT = 9090
-BACKENDS = "metaclient.backends"
 COMPAT_MODES = ("0.90", "0.92", "0.94", "0.96", "0.98")
 TRANSPORTS = ("buffered", "framed")
 PROTOCOLS = ("binary", "compact")
@@ -472,40 +470,6 @@ class Connection:
     def stats(self) -> dict[str, Any]:
         """Return the counters of this connection, ready for ``json.dumps``."""
         return self.engine.stats()
-
-
-def backend_for(url: object, runtime: Runtime, config: Config) -> Backend:
-    """Return the backend that is registered for the url's scheme; ConfigError when there is none."""
-    if not isinstance(url, str):
-        hint = "; HBase's properties are given as config=" if isinstance(url, Mapping | Config) else ""
-        raise ConfigError(f"'url' must be text such as 'thrift2://gateway:9090', got {type(url).__name__}{hint}")
-    scheme = url.partition(":")[0]
-    known = {point.name: point for point in entry_points(group=BACKENDS)}
-    if ":" not in url or scheme not in known:
-        shown = masked_url(url)
-        hint = _scheme_hint(shown, shown.partition(":")[0], sorted(known))
-        raise ConfigError(f"no backend is registered for the url {shown!r}: {hint}")
-    try:
-        factory: BackendFactory = known[scheme].load()
-    except ImportError as error:
-        raise ConfigError(f"the backend {scheme}: cannot be loaded: {error}") from error
-    return factory(url, runtime=runtime, properties=config.properties)
-
-
-def _scheme_hint(url: str, scheme: str, known: Sequence[str]) -> str:
-    """Return what to write instead of a url whose scheme is unknown, or missing as in ``host:9090``."""
-    near = difflib.get_close_matches(scheme, known, n=1)
-    if url.endswith(".xml"):
-        return f"a configuration is given as config={url!r}"
-    if "://" not in url and not near:
-        address = url.lstrip("/") or "HOST:PORT"
-        return (
-            f"it has no scheme; write thrift2://{address} or thrift1://{address} for a Thrift gateway, "
-            f"hbase://{address} for ZooKeeper, or hbase+rpc://{address} for a master"
-        )
-    if scheme == "hbase+zk":  # HBase 3's own name
-        return "write hbase:// for ZooKeeper"
-    return f"did you mean {near[0]}:?" if near else f"known are {', '.join(f'{name}:' for name in known)}"
 
 
 def _gateway_url(host: str, port: int) -> str:

@@ -26,8 +26,8 @@ from typing import Any
 
 from metaclient import keys
 from metaclient.backend import Backend, MetaScan
+from metaclient.backends import backend_for
 from metaclient.config import Config
-from metaclient.connection import backend_for
 from metaclient.errors import ConfigError, MetaClientError, Unsupported
 from metaclient.model import MetaReplica, ServerName
 from metaclient.runtime import Pending, Runtime, ThreadRuntime

@@ -13,8 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING, cast
 
 from metaclient.backend import ReplicatingBackend, ReplicationSinks
+from metaclient.backends import backend_for
 from metaclient.config import Config
-from metaclient.connection import Connection, backend_for, connect_to
+from metaclient.connection import Connection, connect_to
 from metaclient.errors import Unsupported
 from metaclient.model import Delete, Put, ServerName
 from metaclient.replication_peers import Peer
