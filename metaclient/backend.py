@@ -45,6 +45,7 @@ from metaclient.model import (
 )
 from metaclient.replication_peers import Peer, PeerConfig, PeerState, ReplicationStatus
 from metaclient.runtime import Pending, Runtime
+from metaclient.table_schema import TableChange
 
 if TYPE_CHECKING:
     import pyarrow
@@ -73,6 +74,7 @@ __all__ = [
     "ReplicationAdmin",
     "ReplicationSinks",
     "ScanPage",
+    "SchemaBackend",
 ]
 
 T = TypeVar("T")
@@ -120,6 +122,7 @@ class Capabilities:
     cell_pages: bool = False  # a CellBackend, too: scans can be read as cells in Arrow
     put_pages: bool = False  # a PutPageBackend, too: puts can be given in Arrow
     replica_lag: bool = False  # results and pages of secondaries have ``lag_s``, measured before the read
+    schema: bool = False  # a SchemaBackend, too: tables can be altered and truncated, namespaces listed and changed
     replication: bool = False  # a ReplicatingBackend, too: the peers of the cluster can be listed and changed
 
 
@@ -366,6 +369,28 @@ class PutPageBackend(Protocol):
         An error may leave some rows written and others not.
         """
         ...
+
+
+@runtime_checkable
+class SchemaBackend(Protocol):
+    """The additional calls of a backend with ``Capabilities.schema``. The rules of :class:`Backend` hold.
+
+    A change returns when the cluster has made it; RequestRefused has HBase's text.
+    """
+
+    def alter_table(self, table: bytes, change: TableChange, deadline: float) -> None:
+        """Change a table. Settings that the change does not name stay, also those that the client does not know."""
+        ...
+
+    def truncate_table(self, table: bytes, preserve_splits: bool, deadline: float) -> None:
+        """Delete all rows of a disabled table, and enable it."""
+        ...
+
+    def namespaces(self, deadline: float) -> Sequence[str]: ...
+
+    def create_namespace(self, name: str, deadline: float) -> None: ...
+
+    def delete_namespace(self, name: str, deadline: float) -> None: ...
 
 
 class Direct(Protocol):

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from metaclient import keys
-from metaclient.backend import Backend, Capabilities, ReplicatingBackend
+from metaclient.backend import Backend, Capabilities, ReplicatingBackend, SchemaBackend
 from metaclient.backends import backend_for
 from metaclient.config import Config, MetaMode
 from metaclient.config.cluster_url import chosen_url
@@ -23,6 +23,7 @@ from metaclient.engine import Engine, Life
 from metaclient.errors import (
     CallTimeout,
     ConfigError,
+    MetaClientError,
     NoSuchFamily,
     TableNotDisabled,
     Unsupported,
@@ -34,7 +35,13 @@ from metaclient.replication import Replication
 from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime, close_dropped, refuse_green_threads
 from metaclient.session import Session
 from metaclient.table import Table
-from metaclient.table_schema import family_from_options, split_points
+from metaclient.table_schema import (
+    check_region_replication,
+    family_from_options,
+    namespace_name,
+    split_points,
+    table_change,
+)
 from metaclient.telemetry import Listener
 
 __all__ = ["Connection", "connect", "connect_to"]
@@ -307,8 +314,7 @@ class Connection:
             raise TypeError(f"'families' must map family names to options, got {type(families).__name__}")
         if not families:
             raise ValueError(f"cannot create table {name!r}: no column families are given")
-        if not isinstance(region_replication, int) or region_replication < 1:
-            raise ValueError(f"'region_replication' must be a number from 1 on, got {region_replication!r}")
+        check_region_replication(region_replication)
         points = split_points(splits)
         if points and not self.capabilities.create_with_splits:
             raise Unsupported(f"the backend {self._backend.name!r} cannot create a table with splits")
@@ -349,6 +355,66 @@ class Connection:
     def compact_table(self, name: bytes | str, major: bool = False) -> None:
         """Request a compaction; HBase performs it in the background."""
         self.engine.admin("compact_table", self._backend.compact_table, self._table_name(name), bool(major))
+
+    def describe_table(self, name: bytes | str) -> TableDescriptor:
+        """Return the settings of a table: its families, its region replication and other attributes."""
+        return self.engine.describe(self._table_name(name))
+
+    def alter_table(
+        self,
+        name: bytes | str,
+        families: Mapping[str, Mapping[str, Any] | None] | Mapping[bytes, Mapping[str, Any] | None] | None = None,
+        *,
+        drop_families: Sequence[bytes | str] = (),
+        region_replication: int | None = None,
+    ) -> None:
+        """Change settings of a table; returns when its regions have them. All other settings stay.
+
+        ``families`` maps names to the options of :meth:`create_table` that change; a family that the table does not
+        have is added. ``drop_families`` are deleted with their data. ``alter_table("hbase:meta",
+        region_replication=3)`` gives HBase 2.4 and later three copies of hbase:meta.
+        """
+        table = self._table_name(name)
+        change = table_change(table, families, drop_families, region_replication)
+        self.engine.admin("alter_table", self._schema("alter_table").alter_table, table, change)
+        self.engine.locator.cache.clear(table)
+
+    def truncate_table(self, name: bytes | str, *, preserve_splits: bool = True) -> None:
+        """Delete all rows of a table and keep its settings, and its regions unless ``preserve_splits`` is False.
+
+        An enabled table is disabled first. The table is enabled afterwards.
+        """
+        backend = self._schema("truncate_table")
+        table = self._table_name(name)
+        if self.is_table_enabled(name):
+            self.disable_table(name)
+        try:
+            self.engine.admin("truncate_table", backend.truncate_table, table, bool(preserve_splits))
+        except MetaClientError as error:
+            error.add_note(f"table {keys.printable(table)!r} is disabled: call enable_table(), or truncate it again")
+            raise
+        finally:
+            self.engine.locator.cache.clear(table)
+
+    def namespaces(self) -> list[str]:
+        """Return the names of the namespaces, sorted."""
+        return sorted(self.engine.admin("namespaces", self._schema("namespaces").namespaces))
+
+    def create_namespace(self, name: str) -> None:
+        """Create a namespace; its tables have names such as ``name:table``."""
+        self.engine.admin("create_namespace", self._schema("create_namespace").create_namespace, namespace_name(name))
+
+    def delete_namespace(self, name: str) -> None:
+        """Delete a namespace, which must have no tables."""
+        self.engine.admin("delete_namespace", self._schema("delete_namespace").delete_namespace, namespace_name(name))
+
+    def _schema(self, what: str) -> SchemaBackend:
+        if not self.capabilities.schema or not isinstance(self._backend, SchemaBackend):
+            raise Unsupported(
+                f"the backend {self._backend.name!r} has no call for {what}(): connect with thrift2://, hbase:// "
+                "(ZooKeeper) or hbase+rpc:// (a master) to the same cluster, or use HBase's shell"
+            )
+        return self._backend
 
     @property
     def replication(self) -> Replication:

@@ -38,6 +38,7 @@ from metaclient.model import (
 )
 from metaclient.replication_peers import Peer, PeerConfig, PeerState, ReplicationStatus
 from metaclient.runtime import Task
+from metaclient.table_schema import TableChange
 from metaclient_fake.network.call import Call, Station
 from metaclient_fake.network.handlers import ONCE, Handler, Handlers
 from metaclient_fake.network.network import party_of
@@ -63,7 +64,7 @@ class FakeBackend:
     """
 
     name = "fake"
-    capabilities = Capabilities(replica_lag=True, replication=True)
+    capabilities = Capabilities(replica_lag=True, schema=True, replication=True)
 
     def __init__(self, cluster: FakeCluster, *, party: str = "client", owns_cluster: bool = False) -> None:
         self.cluster = cluster
@@ -161,10 +162,6 @@ class FakeBackend:
     def table_names(self, deadline: float) -> Sequence[bytes]:
         return self._ask_master(self.cluster.master.table_names, deadline)
 
-    def namespaces(self, deadline: float) -> Sequence[bytes]:
-        """Beyond the SPI, for the fronts."""
-        return self._ask_master(lambda: tuple(self.cluster.master.namespaces), deadline)
-
     def describe_table(self, table: bytes, deadline: float) -> TableDescriptor:
         return self._ask_master(lambda: self.cluster.master.descriptor_of(table), deadline)
 
@@ -186,6 +183,23 @@ class FakeBackend:
 
     def compact_table(self, table: bytes, major: bool, deadline: float) -> None:
         self._procedure(lambda: self.cluster.compact(table, major), deadline)
+
+    def alter_table(self, table: bytes, change: TableChange, deadline: float) -> None:
+        cluster = self.cluster
+        self._procedure(lambda: cluster.alter_table(change.applied_to(cluster.master.descriptor_of(table))), deadline)
+
+    def truncate_table(self, table: bytes, preserve_splits: bool, deadline: float) -> None:
+        self._procedure(lambda: self.cluster.truncate_table(table, preserve_splits=preserve_splits), deadline)
+
+    def namespaces(self, deadline: float) -> Sequence[str]:
+        found = self._ask_master(lambda: tuple(self.cluster.master.namespaces), deadline)
+        return [name.decode() for name in found]
+
+    def create_namespace(self, name: str, deadline: float) -> None:
+        self._procedure(lambda: self.cluster.create_namespace(name), deadline)
+
+    def delete_namespace(self, name: str, deadline: float) -> None:
+        self._procedure(lambda: self.cluster.delete_namespace(name), deadline)
 
     @property
     def replication_admin(self) -> ReplicationAdmin:

@@ -24,6 +24,7 @@ from metaclient.errors import (
 from metaclient.model import FamilyDescriptor, RegionLocation, RegionLocations, ServerName, TableDescriptor
 from metaclient.protobuf import Message, decode, encode
 from metaclient.runtime import Runtime
+from metaclient.table_schema import TableChange
 from metaclient.wire.rpc import admin_messages as m
 from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.messages import EMPTY
@@ -36,7 +37,7 @@ from metaclient.wire.rpc.names import (
     table_from,
     table_message,
 )
-from metaclient.wire.rpc.schemas import family_message, table_schema_from, table_schema_message
+from metaclient.wire.rpc.schemas import changed_schema, family_message, table_schema_from, table_schema_message
 from metaclient_native import errors
 from metaclient_native.connections import Connections
 from metaclient_native.in_flight import PendingCall
@@ -122,6 +123,9 @@ class Admin:
         return sorted(table_from(name) for name in answer.get("table_names", ()))
 
     def describe_table(self, table: bytes, deadline: float) -> TableDescriptor:
+        return table_schema_from(self._schema_of(table, deadline))
+
+    def _schema_of(self, table: bytes, deadline: float) -> Mapping[str, Any]:
         request = {"table_names": [table_message(table)], "include_sys_tables": True}
         answer = self.ask(
             "GetTableDescriptors", m.GET_TABLE_DESCRIPTORS_REQUEST, request, m.GET_TABLE_DESCRIPTORS_RESPONSE, deadline
@@ -129,7 +133,8 @@ class Admin:
         found = answer.get("table_schema", ())
         if not found:
             raise _no_table(table)
-        return table_schema_from(found[0])
+        schema: Mapping[str, Any] = found[0]
+        return schema
 
     def is_table_enabled(self, table: bytes, deadline: float) -> bool:
         request = {"table_name": table_message(table)}
@@ -153,6 +158,12 @@ class Admin:
         """Delete all rows; the table must be disabled and is enabled afterwards."""
         request = {"tableName": table_message(table), "preserveSplits": preserve_splits}
         self.run_procedure("truncateTable", m.TRUNCATE_TABLE_REQUEST, request, deadline)
+
+    def alter_table(self, change: TableChange, deadline: float) -> None:
+        """Read the table's schema and write it with the change. A change by another client in between is lost."""
+        schema = changed_schema(self._schema_of(change.table, deadline), change)
+        request = {"table_name": table_message(change.table), "table_schema": schema}
+        self.run_procedure("ModifyTable", m.MODIFY_TABLE_REQUEST, request, deadline)
 
     def modify_table(self, descriptor: TableDescriptor, deadline: float) -> None:
         """Change the table to the descriptor; families that are not in it are deleted with their data."""

@@ -50,6 +50,7 @@ from metaclient.model import (
 from metaclient.protobuf import ProtocolError, decode, encode
 from metaclient.row_limit import row_limit
 from metaclient.runtime import Pending, Runtime
+from metaclient.table_schema import TableChange
 from metaclient.wire.reply_limit import read_reply_bytes_max
 from metaclient.wire.rpc.cellblock import decode_results
 from metaclient.wire.rpc.framing import Response
@@ -109,7 +110,7 @@ class Registry(Protocol):
 class NativeBackend:
     """HBase's own RPC; see the module's docstring.
 
-    ``admin`` has the calls of the master beyond the SPI: namespaces, moves, splits, merges, flushes, sizes of regions.
+    ``admin`` has the calls of the master beyond the SPI: moves, splits, merges, flushes, sizes of regions.
     ``dial`` makes the streams of the connections: plain TCP unless it is given.
     """
 
@@ -123,6 +124,7 @@ class NativeBackend:
         cell_pages=True,
         put_pages=True,
         direct=True,
+        schema=True,
         replication=True,
     )
 
@@ -357,6 +359,21 @@ class NativeBackend:
 
     def compact_table(self, table: bytes, major: bool, deadline: float) -> None:
         self.admin.compact_table(table, major, deadline)
+
+    def alter_table(self, table: bytes, change: TableChange, deadline: float) -> None:
+        self.admin.alter_table(change, deadline)
+
+    def truncate_table(self, table: bytes, preserve_splits: bool, deadline: float) -> None:
+        self.admin.truncate_table(table, deadline, preserve_splits=preserve_splits)
+
+    def namespaces(self, deadline: float) -> Sequence[str]:
+        return self.admin.namespaces(deadline)
+
+    def create_namespace(self, name: str, deadline: float) -> None:
+        self.admin.create_namespace(name, deadline)
+
+    def delete_namespace(self, name: str, deadline: float) -> None:
+        self.admin.delete_namespace(name, deadline)
 
     def region_sizes(self, table: bytes, deadline: float) -> dict[bytes, int]:
         """Return the bytes of each region by its name, for Spark's planning. Beyond the SPI."""

@@ -37,6 +37,7 @@ from metaclient.model import (
     TableDescriptor,
 )
 from metaclient.row_runs import RowRuns
+from metaclient.table_schema import TableChange
 from metaclient.wire.thrift import structs as cells
 from metaclient.wire.thrift.idl import thrift2
 from metaclient.wire.thrift.structs import meta_row
@@ -82,7 +83,7 @@ class Thrift2Backend(GatewayBackend):
     _decodes_text = True
     _reader = Rows2
     #: The time to live is an attribute of the put.
-    _abilities: ClassVar = {"cell_ttl": True, "cell_pages": True, "put_pages": True}
+    _abilities: ClassVar = {"cell_ttl": True, "cell_pages": True, "put_pages": True, "schema": True}
 
     def _result_of(self, wire: Any) -> Result:
         return cells.result_of(b"", wire)
@@ -377,7 +378,15 @@ class Thrift2Backend(GatewayBackend):
     def compact_table(self, table: bytes, major: bool, deadline: float) -> None:
         raise Unsupported("Thrift 2 has no call for compactions: use thrift1:, hbase:, or HBase's shell")
 
-    # -- namespaces: beyond the SPI ----------------------------------------------------------------------------
+    def alter_table(self, table: bytes, change: TableChange, deadline: float) -> None:
+        """Read the table's descriptor and write it with the change. A change by another client in between is lost."""
+        descriptor = self._admin("getTableDescriptor", table, deadline, is_write=False)
+        changed = cells.changed_descriptor(descriptor, change)
+        self._call("modifyTable", changed, deadline=deadline, table=table, is_write=True)
+
+    def truncate_table(self, table: bytes, preserve_splits: bool, deadline: float) -> None:
+        name = cells.table_name_of(table)
+        self._call("truncateTable", name, preserve_splits, deadline=deadline, table=table, is_write=True)
 
     def namespaces(self, deadline: float) -> list[str]:
         return sorted(self._call("listNamespaces", deadline=deadline))

@@ -189,8 +189,7 @@ class GatewayClient:
 
     def namespaces(self) -> list[str]:
         """Ask the master for the namespaces: over the network, with retries."""
-        found = self._engine.admin("namespaces", self.backend.namespaces)
-        return sorted(name.decode() for name in found)
+        return self.connection.namespaces()
 
     def _change(self, what: str, table: bytes, procedure: object) -> None:
         """Run a procedure of the master over the network, wait for it, and clear the table's cached locations."""

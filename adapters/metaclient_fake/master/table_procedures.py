@@ -109,7 +109,6 @@ def _alter(master: Master, record: TableRecord, old: TableDescriptor, new: Table
     master.assignment.close_for_good(excess)
     _forget_copies(master, groups, new, excess)
     record.descriptor = new
-    _drop_families(master, groups, old, new)
     if is_open and new.name != META_TABLE:
         nodes = _nodes(master, new.name)
         places = _retained(nodes)
@@ -121,6 +120,7 @@ def _alter(master: Master, record: TableRecord, old: TableDescriptor, new: Table
         master.meta.add_replicas(added)
     if is_open:
         master.assignment.assign(added)
+    _drop_families(master, groups, old, new)  # after the regions were closed, which flushed them
 
 
 def _forget_copies(master: Master, groups: list[RegionGroup], new: TableDescriptor, excess: list[RegionNode]) -> None:

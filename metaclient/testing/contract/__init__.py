@@ -39,6 +39,7 @@ from metaclient.testing.contract.regions import Regions
 from metaclient.testing.contract.replicas import Replicas
 from metaclient.testing.contract.rows import Rows
 from metaclient.testing.contract.scans import Scans
+from metaclient.testing.contract.schemas import Schemas
 from metaclient.testing.contract.suite import FAMILIES, LETTER_SPLITS, LETTERS, TableMaker, fill
 from metaclient.testing.contract.tables import Tables
 from metaclient.testing.contract.versions import Versions
@@ -58,6 +59,7 @@ class BackendContract(
     Scans,
     Filters,
     Tables,
+    Schemas,
     Regions,
     Replicas,
 ):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from metaclient.model import TTL_FOREVER, FamilyDescriptor, TableDescriptor
+from metaclient.table_schema import TableChange
 from metaclient.wire.rpc.names import table_from, table_message
 
-__all__ = ["family_from", "family_message", "table_schema_from", "table_schema_message"]
+__all__ = ["changed_schema", "family_from", "family_message", "table_schema_from", "table_schema_message"]
 
 #: The attributes that HBase writes into every family; only other values are kept.
 _FAMILY_DEFAULTS = {
@@ -40,24 +41,36 @@ def _flag(value: bool) -> str:
     return "true" if value else "false"
 
 
+#: Field of FamilyDescriptor -> HBase's attribute, and its text.
+_SETTINGS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
+    "max_versions": ("VERSIONS", str),
+    "min_versions": ("MIN_VERSIONS", str),
+    "time_to_live_s": ("TTL", lambda seconds: str(TTL_FOREVER if seconds is None else seconds)),
+    "keep_deleted_cells": ("KEEP_DELETED_CELLS", str.upper),
+    "compression": ("COMPRESSION", str.upper),
+    "bloom_filter_type": ("BLOOMFILTER", str.upper),
+    "in_memory": ("IN_MEMORY", _flag),
+    "block_cache_enabled": ("BLOCKCACHE", _flag),
+    "replication_scope": ("REPLICATION_SCOPE", str),
+}
+
+
 def family_message(family: FamilyDescriptor) -> dict[str, Any]:
     """
     >>> family_from(family_message(FamilyDescriptor(b"cf", max_versions=3))) == FamilyDescriptor(b"cf", max_versions=3)
     True
     """
-    attributes = {
-        "VERSIONS": str(family.max_versions),
-        "MIN_VERSIONS": str(family.min_versions),
-        "TTL": str(TTL_FOREVER if family.time_to_live_s is None else family.time_to_live_s),
-        "KEEP_DELETED_CELLS": family.keep_deleted_cells.upper(),
-        "COMPRESSION": family.compression.upper(),
-        "BLOOMFILTER": family.bloom_filter_type.upper(),
-        "IN_MEMORY": _flag(family.in_memory),
-        "BLOCKCACHE": _flag(family.block_cache_enabled),
-        "REPLICATION_SCOPE": str(family.replication_scope),
-        **dict(family.attributes),
-    }
-    return {"name": family.name, "attributes": _pairs(attributes)}
+    settings = _attributes_of({field: getattr(family, field) for field in _SETTINGS})
+    return {"name": family.name, "attributes": _pairs({**settings, **dict(family.attributes)})}
+
+
+def _attributes_of(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return fields of FamilyDescriptor as HBase's attributes."""
+    made = {}
+    for field, value in settings.items():
+        name, as_text = _SETTINGS[field]
+        made[name] = as_text(value)
+    return made
 
 
 def family_from(message: Mapping[str, Any]) -> FamilyDescriptor:
@@ -109,3 +122,28 @@ def table_schema_from(message: Mapping[str, Any]) -> TableDescriptor:
         is_read_only=found.pop("READONLY", "false").lower() == "true",
         attributes=tuple(sorted((name, value) for name, value in found.items() if name not in _TABLE_NOTES)),
     )
+
+
+def changed_schema(schema: Mapping[str, Any], change: TableChange) -> dict[str, Any]:
+    """Return a table schema with the change; every attribute that the change does not name stays, byte for byte."""
+    families = schema.get("column_families", ())
+    change.check(family["name"] for family in families)
+    kept = [_changed_family(family, change) for family in families if family["name"] not in change.dropped]
+    known = {family["name"] for family in kept}
+    added = [family_message(change.new_family(name)) for name in change.families if name not in known]
+    attributes = schema.get("attributes", ())
+    if change.region_replication is not None:
+        attributes = _with_values(attributes, {"REGION_REPLICATION": str(change.region_replication)})
+    return {**schema, "attributes": attributes, "column_families": [*kept, *added]}
+
+
+def _changed_family(family: Mapping[str, Any], change: TableChange) -> Mapping[str, Any]:
+    settings = change.families.get(family["name"])
+    if not settings:
+        return family
+    return {**family, "attributes": _with_values(family.get("attributes", ()), _attributes_of(settings))}
+
+
+def _with_values(pairs: Iterable[Mapping[str, Any]], values: Mapping[str, str]) -> list[Mapping[str, Any]]:
+    new = {name.encode() for name in values}
+    return [*(one for one in pairs if one["first"] not in new), *_pairs(values)]

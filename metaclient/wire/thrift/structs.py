@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from metaclient.backend import MetaRow
@@ -27,11 +27,13 @@ from metaclient.model import (
     Scan,
     TableDescriptor,
 )
+from metaclient.table_schema import TableChange
 from metaclient.wire.thrift.idl import thrift2
 
 __all__ = [
     "COMPARE",
     "append_of",
+    "changed_descriptor",
     "deletes_of",
     "family_from",
     "get_of",
@@ -282,20 +284,49 @@ def table_descriptor_of(descriptor: TableDescriptor) -> Any:
     )
 
 
+#: Field of FamilyDescriptor -> field of TColumnFamilyDescriptor, and the function that converts its value.
+_SETTINGS: Mapping[str, tuple[str, Callable[[Any], Any]]] = {
+    "max_versions": ("maxVersions", int),
+    "min_versions": ("minVersions", int),
+    "time_to_live_s": ("timeToLive", lambda seconds: TTL_FOREVER if seconds is None else seconds),
+    "keep_deleted_cells": ("keepDeletedCells", lambda name: _enum(T.TKeepDeletedCells, name)),
+    "compression": ("compressionType", lambda name: _enum(T.TCompressionAlgorithm, name)),
+    "bloom_filter_type": ("bloomnFilterType", lambda name: _enum(T.TBloomFilterType, name)),  # Thrift's spelling
+    "in_memory": ("inMemory", bool),
+    "block_cache_enabled": ("blockCacheEnabled", bool),
+    "replication_scope": ("scope", int),
+}
+
+
 def _family_of(family: FamilyDescriptor) -> Any:
-    return T.TColumnFamilyDescriptor(
-        name=family.name,
-        attributes={name.encode(): value.encode() for name, value in family.attributes} or None,
-        bloomnFilterType=_enum(T.TBloomFilterType, family.bloom_filter_type),
-        compressionType=_enum(T.TCompressionAlgorithm, family.compression),
-        keepDeletedCells=_enum(T.TKeepDeletedCells, family.keep_deleted_cells),
-        maxVersions=family.max_versions,
-        minVersions=family.min_versions,
-        scope=family.replication_scope,
-        timeToLive=TTL_FOREVER if family.time_to_live_s is None else family.time_to_live_s,
-        blockCacheEnabled=family.block_cache_enabled,
-        inMemory=family.in_memory,
-    )
+    attributes = {name.encode(): value.encode() for name, value in family.attributes} or None
+    wire = T.TColumnFamilyDescriptor(name=family.name, attributes=attributes)
+    _set_family(wire, {field: getattr(family, field) for field in _SETTINGS})
+    return wire
+
+
+def _set_family(wire: Any, settings: Mapping[str, Any]) -> None:
+    for field, value in settings.items():
+        name, convert = _SETTINGS[field]
+        setattr(wire, name, convert(value))
+
+
+def changed_descriptor(descriptor: Any, change: TableChange) -> Any:
+    """Change a descriptor from a gateway in place and return it; what the change does not name stays."""
+    families = descriptor.columns or []
+    change.check(family.name for family in families)
+    kept = [family for family in families if family.name not in change.dropped]
+    for family in kept:
+        _set_family(family, change.families.get(family.name, {}))
+    known = {family.name for family in kept}
+    descriptor.columns = [
+        *kept,
+        *(_family_of(change.new_family(name)) for name in change.families if name not in known),
+    ]
+    if change.region_replication is not None:
+        attributes = descriptor.attributes or {}
+        descriptor.attributes = {**attributes, _REGION_REPLICATION: str(change.region_replication).encode()}
+    return descriptor
 
 
 def _enum(enum: Any, name: str) -> int:
