@@ -99,7 +99,10 @@ class ClusterStatus:
 
 
 class Admin:
-    """Admin calls; see the module's docstring. ``NativeBackend.admin`` is one."""
+    """Admin calls; see the module's docstring. ``NativeBackend.admin`` is one.
+
+    It has more than 30 methods because each call of the master has its own, most of them of a few lines.
+    """
 
     def __init__(
         self,

@@ -112,6 +112,8 @@ class NativeBackend:
 
     ``admin`` has the calls of the master beyond the SPI: moves, splits, merges, flushes, sizes of regions.
     ``dial`` makes the streams of the connections: plain TCP unless it is given.
+
+    It has more than 30 methods because it implements the whole SPI of backends, most of them in a line or two.
     """
 
     name = "hbase"

@@ -21,6 +21,7 @@ from metaclient.cli.fake import fake
 from metaclient.cli.hbase import hbase
 from metaclient.cli.places import locate, meta, regions
 from metaclient.cli.replication import replication
+from metaclient.cli.schemas import alter, count, describe, namespaces, truncate
 from metaclient.cli.session import fail
 from metaclient.cli.tables import create, drop, tables
 from metaclient.errors import ConfigError, MetaClientError
@@ -82,9 +83,12 @@ def main() -> None:
 
 
 for _command in (
+    alter,
+    count,
     create,
     delete,
     demo,
+    describe,
     doctor,
     drop,
     fake,
@@ -92,10 +96,12 @@ for _command in (
     hbase,
     locate,
     meta,
+    namespaces,
     put,
     regions,
     replication,
     scan,
     tables,
+    truncate,
 ):
     main.add_command(_command)

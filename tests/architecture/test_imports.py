@@ -41,6 +41,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
                 "replication_peers",
                 "row_limit",
                 "row_runs",
+                "table_schema",
                 "wording",
             ),
         ),
@@ -56,6 +57,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
             "client",
             (
                 "arguments",
+                "backends",
                 "batch",
                 "connection",
                 "engine",
