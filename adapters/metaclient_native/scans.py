@@ -23,12 +23,12 @@ from metaclient.model import Result, Scan, ServerName
 from metaclient.protobuf import ProtocolError, delimited, encode, varint
 from metaclient.row_limit import RowLimit
 from metaclient.runtime import Pending
+from metaclient.wire.rpc.arrow import cells_to_arrow
 from metaclient.wire.rpc.cellblock import decode_results, skip_cells
 from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.messages import SCAN, SCAN_REQUEST
 from metaclient.wire.rpc.queries import scan_message
 from metaclient.wire.rpc.row_layout import decode_page
-from metaclient_native.arrow import cells_to_arrow
 from metaclient_native.calls import ScanResponse, decode_scan, encode_region
 
 __all__ = [

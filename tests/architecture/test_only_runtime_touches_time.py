@@ -91,7 +91,7 @@ class Allowance:
 # Sockets of network adapters are the one expected kind of entry. One that is no longer needed fails the test.
 ALLOWED: tuple[Allowance, ...] = (
     Allowance(
-        "adapters/metaclient_fake/front/listener.py",
+        "metaclient/wire/listener.py",
         frozenset({"selectors", "socket"}),
         "accepts TCP clients of the fake",
     ),

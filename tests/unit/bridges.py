@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from metaclient.runtime import ThreadRuntime
-from metaclient_fake.front.listener import Listener
+from metaclient.wire.listener import Listener
 
 __all__ = ["ZooKeeper", "http_bridge", "tls_bridge"]
 

@@ -16,9 +16,9 @@ import pytest
 import metaclient
 from metaclient import Connection, ConnectionPool
 from metaclient.runtime import SimRuntime, ThreadRuntime, forks
+from metaclient.wire.listener import Listener
 from metaclient_fake import FakeCluster
 from metaclient_fake.factory import close_named_clusters
-from metaclient_fake.front.listener import Listener
 from metaclient_local_hbase import LocalHBase
 from metaclient_local_hbase import cluster as local_cluster
 from spark_connector import clients, lookup_counts

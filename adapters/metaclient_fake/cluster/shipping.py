@@ -20,9 +20,9 @@ from metaclient.errors import Unsupported
 from metaclient.model import Delete, Put, ServerName
 from metaclient.replication_peers import Peer
 from metaclient.runtime import SimRuntime
+from metaclient.wire.cluster_keys import ClusterKey
 from metaclient_fake.backend import FakeBackend
 from metaclient_fake.config.replication import PeerReplicationConfig
-from metaclient_fake.coordination.cluster_keys import ClusterKey
 from metaclient_fake.replication.batches import BufferQuota
 from metaclient_fake.replication.endpoint import InProcessEndpoint, PeerEndpoint, SinkServer
 from metaclient_fake.replication.manager import SourceFactory

@@ -6,7 +6,7 @@ The size of each message is bounded, but many clients may each send all of a mes
 from __future__ import annotations
 
 from metaclient.runtime import Runtime
-from metaclient_fake.front.listener import Client, shut_down
+from metaclient.wire.listener import Client, shut_down
 
 __all__ = ["PendingBytes"]
 

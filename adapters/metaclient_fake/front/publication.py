@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from metaclient.errors import ConnectionClosed, MetaClientError, RequestRefused, ServerNotRunning
 from metaclient.model import ServerName
 from metaclient.runtime import Runtime
+from metaclient.wire.cluster_keys import ClusterKey
 from metaclient.wire.zookeeper import ZooKeeperClient
-from metaclient_fake.coordination.cluster_keys import ClusterKey
 from metaclient_fake.coordination.published import cluster_id_node, master_node, server_node
 
 __all__ = ["Publication"]

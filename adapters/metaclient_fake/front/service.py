@@ -22,7 +22,7 @@ from typing import Any
 from thriftpy2.thrift import TApplicationException, TException, TMessageType, TType
 
 from metaclient.errors import ConnectionClosed, MetaClientError
-from metaclient_fake.front.listener import Client
+from metaclient.wire.listener import Client
 from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.wire import MESSAGE_BYTES_MAX, MESSAGE_S, BadMessage, ClientTransport, check_dialect
 

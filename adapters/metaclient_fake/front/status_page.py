@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from html import escape
 from http import HTTPStatus
 
-from metaclient_fake.front.listener import Client
+from metaclient.wire.listener import Client
 
 __all__ = ["StatusPage"]
 

@@ -29,8 +29,8 @@ from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.transport import TBufferedTransport
 
 from metaclient.errors import ConfigError
+from metaclient.wire.listener import Client
 from metaclient.wire.thrift.message_walk import MalformedMessage, walk_of
-from metaclient_fake.front.listener import Client
 from metaclient_fake.front.pending_bytes import PendingBytes
 
 __all__ = [

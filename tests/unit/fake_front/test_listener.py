@@ -7,7 +7,7 @@ import pytest
 
 from metaclient.errors import ConfigError, Unsupported
 from metaclient.runtime import SimRuntime, ThreadRuntime
-from metaclient_fake.front.listener import Listener
+from metaclient.wire.listener import Listener
 from tests.unit.fake_front.gateway_client import WAIT_S, raw, rest_of, wait_until
 
 

@@ -37,6 +37,7 @@ from metaclient.protobuf import Message, ProtocolError, decode, encode, read_var
 from metaclient.wire.filter_arguments import SIGNATURES
 from metaclient.wire.filter_language import FilterSyntaxError
 from metaclient.wire.rpc import admin_messages, filters, framing, messages, mutations, names, queries, schemas
+from metaclient.wire.rpc.arrow import cells_to_arrow
 from metaclient.wire.rpc.cellblock import (
     PutWriter,
     decode_cells,
@@ -46,7 +47,6 @@ from metaclient.wire.rpc.cellblock import (
     encode_results,
 )
 from metaclient_native import calls
-from metaclient_native.arrow import cells_to_arrow
 
 ALL = [one for module in (messages, admin_messages) for one in vars(module).values() if isinstance(one, Message)]
 names_ = st.binary(min_size=1, max_size=8).filter(lambda name: b":" not in name)

@@ -7,8 +7,8 @@ import socket
 import struct
 
 from metaclient.runtime import Lock, Runtime
+from metaclient.wire.listener import Listener
 from metaclient_fake.coordination.znodes import NodeExists, NoNode, WatchEvent, Znodes
-from metaclient_fake.front.listener import Listener
 
 _CREATE, _DELETE, _EXISTS, _GET, _CHILDREN, _PING, _CLOSE = 1, 2, 3, 4, 8, 11, -11
 _NO_NODE, _NODE_EXISTS = -101, -110

@@ -22,8 +22,8 @@ from pyspark.sql.types import StructType
 from metaclient.backend import CellPage
 from metaclient.errors import BackendFault
 from metaclient.model import Cell, CellType, RegionInfo, RegionLocation, Result, ServerName
+from metaclient.wire.rpc.arrow import cells_to_arrow
 from metaclient.wire.rpc.cellblock import encode_results
-from metaclient_native.arrow import cells_to_arrow
 from spark_connector.planning.read_schema import schema_of
 from spark_connector.reading import arrow_cells
 from spark_connector.reading.arrow import BadCellError, arrow_schema, batches_from_results

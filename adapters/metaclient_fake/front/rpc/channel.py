@@ -17,10 +17,10 @@ from typing import NamedTuple, Protocol
 from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, Overloaded, ServerUnreachable
 from metaclient.protobuf import ProtocolError, encode
 from metaclient.runtime import Lock, Runtime
+from metaclient.wire.listener import Client, hang_up
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.cellblock import CODEC
 from metaclient.wire.rpc.messages import GET_CONNECTION_REGISTRY_RESPONSE
-from metaclient_fake.front.listener import Client, hang_up
 from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.errors import DO_NOT_RETRY, Thrown, thrown

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from metaclient.model import MetaReplica, ServerName
+from metaclient.wire.listener import CONNECTIONS_MAX, Client, Listener, Listening
 from metaclient.wire.rpc.framing import FRAME_BYTES_MAX
-from metaclient_fake.front.listener import CONNECTIONS_MAX, Client, Listener, Listening
 from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Channel, Endpoint, Methods

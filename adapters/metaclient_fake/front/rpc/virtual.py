@@ -112,7 +112,7 @@ class VirtualEnd:
 
 
 class VirtualListener:
-    """The counterpart of :class:`~metaclient_fake.front.listener.Listener` without sockets."""
+    """The counterpart of :class:`~metaclient.wire.listener.Listener` without sockets."""
 
     def __init__(self, host: str, port: int, serve: Callable[[VirtualEnd], None]) -> None:
         self.host, self.port = host, port
