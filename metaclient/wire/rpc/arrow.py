@@ -88,7 +88,7 @@ def _find_borders(np: Any, data: bytes, block: Any, at: int, end: int) -> Any:
     found: list[Any] = []
     failures, stretch = 0, _STRETCH_MIN
     while at < end:
-        row = _Row.read(data, at, end)
+        row = _RowLengths.read(data, at, end)
         times = (end - at) // row.size
         alike = row.count_repeats(np, block, at, times)
         shifts = np.arange(0, alike * row.size, row.size, dtype=np.int32)
@@ -109,7 +109,7 @@ def _find_borders(np: Any, data: bytes, block: Any, at: int, end: int) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class _Row:
+class _RowLengths:
     """The lengths of a row, or of the beginning of a long one, which the following rows may share."""
 
     borders: list[int]
@@ -117,7 +117,7 @@ class _Row:
     size: int
 
     @classmethod
-    def read(cls, data: bytes, at: int, end: int) -> _Row:
+    def read(cls, data: bytes, at: int, end: int) -> _RowLengths:
         """Return the row at this offset, read cell by cell."""
         begin, row, row_length = at, b"", 0
         borders: list[int] = []
