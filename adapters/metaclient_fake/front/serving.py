@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from metaclient.errors import ConfigError, RequestRefused, Unsupported
 from metaclient.runtime import SimRuntime
 from metaclient.wire.listener import CONNECTIONS_MAX, IDLE_TIMEOUT_S, Listener, Listening
+from metaclient.wire.publication import Publication
 from metaclient_fake.front.gateway import GatewayClient
 from metaclient_fake.front.pending_bytes import PendingBytes
-from metaclient_fake.front.publication import Publication
 from metaclient_fake.front.scanners import SCANNERS_MAX, GatewayScanners
 from metaclient_fake.front.service import Service
 from metaclient_fake.front.status_page import StatusPage

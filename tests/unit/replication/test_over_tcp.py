@@ -19,8 +19,8 @@ from metaclient.errors import (
 from metaclient.model import FamilyDescriptor, ServerName, TableDescriptor
 from metaclient.runtime import Pending, SimRuntime, ThreadRuntime
 from metaclient.wire.cluster_keys import ClusterKey
+from metaclient.wire.rpc.cluster_nodes import cluster_id_node
 from metaclient_fake import FakeCluster
-from metaclient_fake.coordination.published import cluster_id_node
 from metaclient_fake.front import publication
 from metaclient_native import native_factory
 from metaclient_native.replication import ReplicationCalls

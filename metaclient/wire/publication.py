@@ -1,6 +1,6 @@
 """Publishes a served cluster in a real ZooKeeper, so that a real HBase can have it as its replication peer.
 
-Below the parent of the cluster key stand HBase's nodes (:mod:`metaclient_fake.coordination.published`), all of them
+Below the parent of the cluster key stand HBase's nodes (:mod:`metaclient.wire.rpc.cluster_nodes`), all of them
 ephemeral: ``hbaseid``, ``master``, and ``rs/HOST,PORT,STARTCODE`` per live server, with the addresses at which the RPC
 front listens. HBase 2.x and 3.0 (to beta-1) read ``hbaseid`` and ``rs``; later versions ask the master.
 
@@ -18,8 +18,8 @@ from metaclient.errors import ConnectionClosed, MetaClientError, RequestRefused,
 from metaclient.model import ServerName
 from metaclient.runtime import Runtime
 from metaclient.wire.cluster_keys import ClusterKey
+from metaclient.wire.rpc.cluster_nodes import cluster_id_node, master_node, server_node
 from metaclient.wire.zookeeper import ZooKeeperClient
-from metaclient_fake.coordination.published import cluster_id_node, master_node, server_node
 
 __all__ = ["Publication"]
 
