@@ -1,7 +1,7 @@
-"""Accepts TCP connections for one front of the fake, serves each in its own thread of the runtime, and closes them.
+"""Accepts TCP connections at one port, serves each in its own thread of the runtime, and closes them.
 
-A front passes one function, ``serve(sock)``. It is called in a separate thread per client and may block in ``recv`` and
-``sendall``; the connection is closed when it returns or raises. The listener does the rest:
+The owner passes one function, ``serve(sock)``. It is called in a separate thread per client and may block in ``recv``
+and ``sendall``; the connection is closed when it returns or raises. The listener does the rest:
 
 1. ``TCP_NODELAY``: a reply of two writes must not wait for the client's delayed acknowledgement (40 ms).
 2. Time-outs: if a client sends nothing for ``idle_timeout_s``, or receives nothing for ``send_timeout_s``, ``recv`` or
@@ -61,7 +61,7 @@ _timeval = Struct("ll")
 
 
 class Listening(Protocol):
-    """A listening socket, or its simulation, as the fronts use it."""
+    """A listening socket, or its simulation, as its owner uses it."""
 
     @property
     def port(self) -> int: ...

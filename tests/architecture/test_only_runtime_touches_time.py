@@ -93,7 +93,7 @@ ALLOWED: tuple[Allowance, ...] = (
     Allowance(
         "metaclient/wire/listener.py",
         frozenset({"selectors", "socket"}),
-        "accepts TCP clients of the fake",
+        "accepts TCP clients, of the fake and of change feeds",
     ),
     Allowance(
         "adapters/metaclient_fake/simulation/runner.py",

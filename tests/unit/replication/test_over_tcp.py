@@ -18,10 +18,10 @@ from metaclient.errors import (
 )
 from metaclient.model import FamilyDescriptor, ServerName, TableDescriptor
 from metaclient.runtime import Pending, SimRuntime, ThreadRuntime
+from metaclient.wire import publication
 from metaclient.wire.cluster_keys import ClusterKey
 from metaclient.wire.rpc.cluster_nodes import cluster_id_node
 from metaclient_fake import FakeCluster
-from metaclient_fake.front import publication
 from metaclient_native import native_factory
 from metaclient_native.replication import ReplicationCalls
 from tests.unit.replication.zookeeper_server import ZooKeeperServer

@@ -3,8 +3,8 @@
 A call that does not wait is run by the thread that read it. A call that may wait (a fault, a slow or hung server, a
 procedure) runs in its own task, so that it does not delay the next calls on the same connection.
 
-As in HBase 2.6: for an unknown service, codec or compressor the connection is closed without a response; a call whose
-deadline has passed, or whose server does not answer, gets no response.
+As in HBase 2.6: for an unknown service the connection is closed without a response; a call whose deadline has passed,
+or whose server does not answer, gets no response.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, Overloaded, ServerUnreachable
-from metaclient.protobuf import ProtocolError, encode
+from metaclient.protobuf import ProtocolError
 from metaclient.runtime import Lock, Runtime
 from metaclient.wire.listener import Client, hang_up
 from metaclient.wire.rpc import framing
-from metaclient.wire.rpc.cellblock import CODEC
-from metaclient.wire.rpc.messages import GET_CONNECTION_REGISTRY_RESPONSE
+from metaclient.wire.rpc.greeting import receive_greeting
 from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.errors import DO_NOT_RETRY, Thrown, thrown
@@ -29,18 +28,11 @@ __all__ = ["Answer", "Channel", "Endpoint", "Incoming", "Methods"]
 
 logger = logging.getLogger(__name__)
 
-_CODECS = frozenset({CODEC, CODEC + "WithTags"})
-#: A header holds a user, a service and class names.
-_HEADER_BYTES_MAX = 64 * 1024
 _READ_BYTES = 64 * 1024
 #: The timeout of a call whose request has none (hbase.rpc.timeout).
 _DEFAULT_TIMEOUT_S = 60.0
-_FATAL = "org.apache.hadoop.hbase.ipc.FatalConnectionException"
-_NOT_SECURE = "org.apache.hadoop.hbase.ipc.SecurityNotEnabledException"
 _TOO_BIG = "org.apache.hadoop.hbase.exceptions.RequestTooBigException"
 _QUEUE_FULL = "org.apache.hadoop.hbase.CallQueueTooBigException"
-#: The response of an insecure server to Kerberos: "switch to simple" (status 0, length -88).
-_SWITCH_TO_SIMPLE = bytes.fromhex("00000000ffffffa8")
 
 
 class Answer(NamedTuple):
@@ -126,52 +118,13 @@ class Channel:
                 self._send(sock, Thrown(_TOO_BIG, str(error), do_not_retry=True).frame(0))
                 return
 
-    # -- hello -------------------------------------------------------------------------------------------------
-
     def _greeted(self, sock: Client) -> Methods | None:
         """Read preamble and header; return the requested service, None if the connection must be closed."""
-        if not self._preamble_read(sock):
+        greeting = receive_greeting(sock, self._cluster_id)
+        if greeting is None:
             return None
-        size = _exactly(sock, 4)
-        length = int.from_bytes(size or b"", "big")
-        if size is None or length > _HEADER_BYTES_MAX:
-            return None
-        data = _exactly(sock, length)
-        if data is None:
-            return None
-        try:
-            header = framing.parse_connection_header(data)
-        except ProtocolError as error:
-            logger.debug("a client sent an invalid connection header: %s", error)
-            return None
-        codec = header.get("cell_block_codec_class")
-        if header.get("cell_block_compressor_class") or (codec and codec not in _CODECS):
-            logger.debug("a client wants codec %s, compressor %s", codec, header.get("cell_block_compressor_class"))
-            return None
-        self._has_codec = bool(codec)
-        return self._endpoint.services.get(header.get("service_name", ""))
-
-    def _preamble_read(self, sock: Client) -> bool:
-        while True:
-            data = _exactly(sock, framing.PREAMBLE_BYTES)
-            if data is None:
-                return False
-            try:
-                preamble = framing.parse_preamble(data)
-            except ProtocolError as error:
-                self._send(sock, Thrown(_FATAL, str(error), do_not_retry=True).frame(framing.CONNECTION_CALL_ID))
-                return False
-            if preamble.special == framing.REGISTRY_PREAMBLE:
-                param = encode(GET_CONNECTION_REGISTRY_RESPONSE, {"cluster_id": self._cluster_id})
-                self._send(sock, framing.response(framing.CONNECTION_CALL_ID, param))
-                return False
-            if preamble.special:
-                insecure = Thrown(_NOT_SECURE, "security is not enabled", do_not_retry=True)
-                self._send(sock, insecure.frame(framing.CONNECTION_CALL_ID))
-                continue
-            if preamble.auth != framing.AUTH_SIMPLE:
-                self._send(sock, _SWITCH_TO_SIMPLE)
-            return True
+        self._has_codec = greeting.has_codec
+        return self._endpoint.services.get(greeting.service)
 
     # -- calls -------------------------------------------------------------------------------------------------
 
@@ -226,14 +179,3 @@ class Channel:
         """Send a response in one write, under the lock: responses of several tasks must not interleave."""
         with self._lock:
             sock.sendall(data)
-
-
-def _exactly(sock: Client, count: int) -> bytes | None:
-    """Receive ``count`` bytes; return None when the client hangs up before."""
-    data = b""
-    while len(data) < count:
-        more = sock.recv(count - len(data))
-        if not more:
-            return None
-        data += more
-    return data
