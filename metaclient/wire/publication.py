@@ -14,10 +14,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
+from metaclient.config.cluster_keys import ClusterKey
 from metaclient.errors import ConnectionClosed, MetaClientError, RequestRefused, ServerNotRunning
 from metaclient.model import ServerName
 from metaclient.runtime import Runtime
-from metaclient.wire.cluster_keys import ClusterKey
 from metaclient.wire.rpc.cluster_nodes import cluster_id_node, master_node, server_node
 from metaclient.wire.zookeeper import ZooKeeperClient
 

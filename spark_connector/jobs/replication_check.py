@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from metaclient import keys
 from metaclient.errors import ConfigError
 from metaclient.model import Consistency, Result
+from metaclient.verification.comparison import Block, Compared, RowVerdict, blocks, digest_of, judged, merged
 from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
-from spark_connector.jobs.comparison import Block, Compared, Verdict, blocks, digest_of, judged, merged
 from spark_connector.jobs.progress import Progress, watch
 from spark_connector.jobs.splits import Key, plan_splits, run_on_splits, scan_options, schema_from
 from spark_connector.planning import splits as planning
@@ -75,9 +75,9 @@ class Verification:
         return {
             "GOODROWS": self.good,
             "BADROWS": self.bad,
-            Verdict.ONLY_IN_SOURCE.value: self.only_in_source,
-            Verdict.ONLY_IN_PEER.value: self.only_in_peer,
-            Verdict.CONTENT_DIFFERENT.value: self.content_different,
+            RowVerdict.ONLY_IN_SOURCE.value: self.only_in_source,
+            RowVerdict.ONLY_IN_PEER.value: self.only_in_peer,
+            RowVerdict.CONTENT_DIFFERENT.value: self.content_different,
         }
 
     def close(self) -> None:
@@ -269,7 +269,7 @@ def _verified(
     except BaseException:
         kept.unpersist()
         raise
-    good, *bad = (int(sums.get(verdict.name) or 0) for verdict in Verdict)
+    good, *bad = (int(sums.get(verdict.name) or 0) for verdict in RowVerdict)
     differences = kept.where("row IS NOT NULL").select("verdict", "row")
     return Verification(good, bad[0], bad[1], bad[2], differences, kept)
 
@@ -298,7 +298,7 @@ def _block_checker(source: _Side, peer: _Side, recompare_s: float | None) -> Cal
                     block = Block(row["start"], row["stop"], row["rows"], row["digest"])
                     where = KeyRange(block.start, block.stop)
                     if digest_of(peer.scanned(there, where)) == (block.rows, block.digest):
-                        yield _batch([(Verdict.GOODROWS.name, None, block.rows)])
+                        yield _batch([(RowVerdict.GOODROWS.name, None, block.rows)])
                         continue
                     found = merged(source.scanned(here, where), peer.scanned(there, where))
                     yield from _lines(_again(found, source, peer, here, there, recompare_s))
@@ -337,7 +337,7 @@ def _again(
         return
     late: list[bytes] = []
     for compared in found:
-        if compared.verdict is Verdict.GOODROWS:
+        if compared.verdict is RowVerdict.GOODROWS:
             yield compared
             continue
         late.append(compared.row)
@@ -359,7 +359,7 @@ def _recompared(
         for row, one, other in zip(some, source.got(here, some), peer.got(there, some), strict=True):
             # A row that has been deleted on both sides by now counts as equal.
             is_gone = not one.cells and not other.cells
-            yield Compared(Verdict.GOODROWS if is_gone else judged(one, other), row)
+            yield Compared(RowVerdict.GOODROWS if is_gone else judged(one, other), row)
 
 
 def _lines(found: Iterable[Compared]) -> Iterator[pa.RecordBatch]:
@@ -367,7 +367,7 @@ def _lines(found: Iterable[Compared]) -> Iterator[pa.RecordBatch]:
     good: Counter[str] = Counter()
     lines: list[tuple[str, bytes | None, int]] = []
     for compared in found:
-        if compared.verdict is Verdict.GOODROWS:
+        if compared.verdict is RowVerdict.GOODROWS:
             good[compared.verdict.name] += 1
             continue
         lines.append((compared.verdict.name, compared.row, 1))

@@ -68,6 +68,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
                 "scanner",
                 "session",
                 "table",
+                "verification",
             ),
         ),
         ("front ends", ("__main__", "cli", "testing")),

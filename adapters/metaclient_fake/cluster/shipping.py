@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, cast
 from metaclient.backend import ReplicatingBackend, ReplicationSinks
 from metaclient.backends import backend_for
 from metaclient.config import Config
+from metaclient.config.cluster_keys import ClusterKey
 from metaclient.connection import Connection, connect_to
 from metaclient.errors import Unsupported
 from metaclient.model import Delete, Put, ServerName
 from metaclient.replication_peers import Peer
 from metaclient.runtime import SimRuntime
-from metaclient.wire.cluster_keys import ClusterKey
 from metaclient_fake.backend import FakeBackend
 from metaclient_fake.config.replication import PeerReplicationConfig
 from metaclient_fake.replication.batches import BufferQuota

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from metaclient.config.cluster_keys import ClusterKey
 from metaclient.errors import (
     BackendFault,
     ConfigError,
@@ -19,7 +20,6 @@ from metaclient.errors import (
 from metaclient.model import FamilyDescriptor, ServerName, TableDescriptor
 from metaclient.runtime import Pending, SimRuntime, ThreadRuntime
 from metaclient.wire import publication
-from metaclient.wire.cluster_keys import ClusterKey
 from metaclient.wire.rpc.cluster_nodes import cluster_id_node
 from metaclient_fake import FakeCluster
 from metaclient_native import native_factory

@@ -10,9 +10,9 @@ pytest.importorskip("pyspark", reason="needs the extra 'spark'")
 
 from metaclient import Connection
 from metaclient.runtime import SimRuntime
+from metaclient.verification.comparison import Compared, RowVerdict, merged
 from metaclient_fake import FakeCluster
 from spark_connector.jobs import replication_check as job
-from spark_connector.jobs.comparison import Compared, Verdict, merged
 from spark_connector.planning.query import Query
 from spark_connector.schema.ranges import KeyRange
 from spark_connector.settings.options import Options
@@ -40,7 +40,7 @@ def compared(connection: Connection, pause_s: float | None) -> list[Compared]:
 
 
 def bad(found: list[Compared]) -> list[Compared]:
-    return [one for one in found if one.verdict is not Verdict.GOODROWS]
+    return [one for one in found if one.verdict is not RowVerdict.GOODROWS]
 
 
 def test_what_arrives_during_the_pause_is_forgiven(connection: Connection) -> None:
@@ -56,7 +56,7 @@ def test_what_arrives_during_the_pause_is_forgiven(connection: Connection) -> No
     found = compared(connection, 10.0)
     replicating.result()
     assert connection._runtime.now() - begun >= 10.0
-    assert bad(found) == [Compared(Verdict.ONLY_IN_SOURCE, b"x")]
+    assert bad(found) == [Compared(RowVerdict.ONLY_IN_SOURCE, b"x")]
     assert len(found) == 11
 
 
@@ -73,7 +73,7 @@ def test_a_row_that_is_gone_on_both_sides_is_equal(connection: Connection) -> No
 
 def test_without_a_pause_the_first_look_holds(connection: Connection) -> None:
     connection.table("u").put(b"r3", {b"cf:a": b"other"}, timestamp=5)
-    assert bad(compared(connection, None)) == [Compared(Verdict.CONTENT_DIFFERENT, b"r3")]
+    assert bad(compared(connection, None)) == [Compared(RowVerdict.CONTENT_DIFFERENT, b"r3")]
 
 
 def test_rows_wait_in_memory_only_so_many_at_a_time(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,5 +82,5 @@ def test_rows_wait_in_memory_only_so_many_at_a_time(connection: Connection, monk
         connection.table("u").put(b"r%d" % number, {b"cf:a": b"other"}, timestamp=5)
     begun = connection._runtime.now()
     found = compared(connection, 2.0)
-    assert [one.verdict for one in found] == [Verdict.CONTENT_DIFFERENT] * 10
+    assert [one.verdict for one in found] == [RowVerdict.CONTENT_DIFFERENT] * 10
     assert connection._runtime.now() - begun >= 4 * 2.0  # 3, 3, 3 and 1

@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from metaclient.model import Cell, Result
 
-__all__ = ["Block", "Compared", "Verdict", "blocks", "digest_of", "judged", "merged", "whole_rows"]
+__all__ = ["Block", "Compared", "RowVerdict", "blocks", "digest_of", "judged", "merged", "whole_rows"]
 
 
-class Verdict(enum.Enum):
+class RowVerdict(enum.Enum):
     """VerifyReplication's counters; ``BADROWS`` is the sum of the last three."""
 
     GOODROWS = "GOODROWS"
@@ -34,7 +34,7 @@ class Verdict(enum.Enum):
 class Compared(NamedTuple):
     """A row and the verdict of its comparison."""
 
-    verdict: Verdict
+    verdict: RowVerdict
     row: bytes
 
 
@@ -52,13 +52,13 @@ def whole_rows(results: Iterable[Result]) -> Iterator[Result]:
         yield Result(row, cells)
 
 
-def judged(source: Result | None, peer: Result | None) -> Verdict:
+def judged(source: Result | None, peer: Result | None) -> RowVerdict:
     """Return the verdict on one row: it is equal if all cells are, with timestamps and types; tags are ignored."""
     if source is None or not source.cells:
-        return Verdict.ONLY_IN_PEER
+        return RowVerdict.ONLY_IN_PEER
     if peer is None or not peer.cells:
-        return Verdict.ONLY_IN_SOURCE
-    return Verdict.GOODROWS if list(source.cells) == list(peer.cells) else Verdict.CONTENT_DIFFERENT
+        return RowVerdict.ONLY_IN_SOURCE
+    return RowVerdict.GOODROWS if list(source.cells) == list(peer.cells) else RowVerdict.CONTENT_DIFFERENT
 
 
 def merged(source: Iterable[Result], peer: Iterable[Result]) -> Iterator[Compared]:
@@ -68,10 +68,10 @@ def merged(source: Iterable[Result], peer: Iterable[Result]) -> Iterator[Compare
     while one is not None or other is not None:
         if other is None or (one is not None and one.row < other.row):
             assert one is not None
-            yield Compared(Verdict.ONLY_IN_SOURCE, one.row)
+            yield Compared(RowVerdict.ONLY_IN_SOURCE, one.row)
             one = next(left, None)
         elif one is None or other.row < one.row:
-            yield Compared(Verdict.ONLY_IN_PEER, other.row)
+            yield Compared(RowVerdict.ONLY_IN_PEER, other.row)
             other = next(right, None)
         else:
             yield Compared(judged(one, other), one.row)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metaclient.model import Cell, Result
-from spark_connector.jobs.comparison import Verdict, blocks, digest_of, judged, merged, whole_rows
+from metaclient.verification.comparison import RowVerdict, blocks, digest_of, judged, merged, whole_rows
 
 cells = st.builds(Cell, st.sampled_from([b"cf:a", b"cf:b"]), st.integers(0, 3), st.binary(max_size=2))
 tables = st.dictionaries(st.binary(min_size=1, max_size=2), st.lists(cells, min_size=1, max_size=3), max_size=12)
@@ -18,13 +18,13 @@ def scanned(table: dict[bytes, list[Cell]]) -> list[Result]:
     return [Result(row, tuple(table[row])) for row in sorted(table)]
 
 
-def expected(source: dict[bytes, list[Cell]], peer: dict[bytes, list[Cell]]) -> list[tuple[Verdict, bytes]]:
-    def verdict(row: bytes) -> Verdict:
+def expected(source: dict[bytes, list[Cell]], peer: dict[bytes, list[Cell]]) -> list[tuple[RowVerdict, bytes]]:
+    def verdict(row: bytes) -> RowVerdict:
         if row not in source:
-            return Verdict.ONLY_IN_PEER
+            return RowVerdict.ONLY_IN_PEER
         if row not in peer:
-            return Verdict.ONLY_IN_SOURCE
-        return Verdict.GOODROWS if source[row] == peer[row] else Verdict.CONTENT_DIFFERENT
+            return RowVerdict.ONLY_IN_SOURCE
+        return RowVerdict.GOODROWS if source[row] == peer[row] else RowVerdict.CONTENT_DIFFERENT
 
     return [(verdict(row), row) for row in sorted({*source, *peer})]
 
@@ -48,10 +48,10 @@ def test_a_row_of_a_raw_scan_without_cells_is_none() -> None:
 
 def test_timestamps_and_types_count() -> None:
     one = Result(b"r", (Cell(b"cf:a", 1, b"x"),))
-    assert judged(one, Result(b"r", [Cell(b"cf:a", 1, b"x")])) is Verdict.GOODROWS
-    assert judged(one, Result(b"r", (Cell(b"cf:a", 2, b"x"),))) is Verdict.CONTENT_DIFFERENT
-    assert judged(one, Result(b"r")) is Verdict.ONLY_IN_SOURCE
-    assert judged(Result(b"r"), one) is Verdict.ONLY_IN_PEER
+    assert judged(one, Result(b"r", [Cell(b"cf:a", 1, b"x")])) is RowVerdict.GOODROWS
+    assert judged(one, Result(b"r", (Cell(b"cf:a", 2, b"x"),))) is RowVerdict.CONTENT_DIFFERENT
+    assert judged(one, Result(b"r")) is RowVerdict.ONLY_IN_SOURCE
+    assert judged(Result(b"r"), one) is RowVerdict.ONLY_IN_PEER
 
 
 @given(tables, st.integers(1, 5))

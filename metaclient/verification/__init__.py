@@ -1,0 +1,1 @@
+"""Compares a table with its copy on another cluster, as HBase's VerifyReplication does."""
