@@ -10,7 +10,18 @@ from typing import Any
 
 from metaclient.model import ServerName
 
-__all__ = ["BlockedRegion", "Peer", "PeerConfig", "PeerState", "ReplicationStatus", "SinkLoad", "SourceLoad"]
+__all__ = [
+    "BlockedRegion",
+    "Peer",
+    "PeerConfig",
+    "PeerState",
+    "ReplicationStatus",
+    "SinkLoad",
+    "SourceLoad",
+    "namespace_of",
+    "wants_family",
+    "wants_table",
+]
 
 
 class PeerState(enum.Enum):
@@ -72,6 +83,37 @@ class PeerConfig:
 
 def _rebuilt_config(*values: Any) -> PeerConfig:
     return PeerConfig(**{one.name: value for one, value in zip(fields(PeerConfig), values, strict=True)})
+
+
+def namespace_of(table: bytes) -> bytes:
+    """Return the namespace of a table.
+
+    >>> namespace_of(b"ns:t"), namespace_of(b"t")
+    (b'ns', b'default')
+    """
+    namespace, colon, _ = table.partition(b":")
+    return namespace if colon else b"default"
+
+
+def wants_table(config: PeerConfig, table: bytes) -> bool:
+    """Return True if the peer gets some family of the table (``ReplicationPeerConfig.needToReplicate``)."""
+    if config.replicate_all:
+        if namespace_of(table) in config.exclude_namespaces:
+            return False
+        return table not in config.exclude_tables or bool(config.exclude_tables[table])
+    return namespace_of(table) in config.namespaces or table in config.tables
+
+
+def wants_family(config: PeerConfig, table: bytes, family: bytes) -> bool:
+    """Return True if the peer gets this family of the table."""
+    if not wants_table(config, table):
+        return False
+    if config.replicate_all:
+        return family not in config.exclude_tables.get(table, ())
+    if namespace_of(table) in config.namespaces:
+        return True
+    families = config.tables[table]
+    return not families or family in families
 
 
 @dataclass(frozen=True, slots=True)

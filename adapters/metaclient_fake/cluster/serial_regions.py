@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from metaclient.replication_peers import PeerConfig
+from metaclient.replication_peers import PeerConfig, wants_table
 from metaclient_fake.master.master import Master
 from metaclient_fake.master.serial_tables import make_serial, regions_with_barriers
 from metaclient_fake.replication.barriers import has_serial_scope
-from metaclient_fake.replication.filters import wants_table
 
 __all__ = ["SerialRegions"]
 

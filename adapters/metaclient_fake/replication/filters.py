@@ -20,12 +20,12 @@ from __future__ import annotations
 import uuid
 
 from metaclient.model import Cell
-from metaclient.replication_peers import PeerConfig
+from metaclient.replication_peers import PeerConfig, namespace_of, wants_family, wants_table
 from metaclient.wire.rpc.replication import Scope, ShippedEntry, WalKey
 from metaclient_fake.storage.packed_row import PackedRow
 from metaclient_fake.storage.wal import Scopes, WalEntry
 
-__all__ = ["EntryFilter", "has_scope_2", "wants_family", "wants_table"]
+__all__ = ["EntryFilter", "has_scope_2"]
 
 _SYSTEM = b"hbase"
 _SHIPPED_SYSTEM_TABLES = frozenset({b"hbase:acl", b"hbase:labels"})
@@ -33,40 +33,9 @@ _SHIPPED_SYSTEM_TABLES = frozenset({b"hbase:acl", b"hbase:labels"})
 _DECISIONS_MAX = 10_000
 
 
-def namespace_of(table: bytes) -> bytes:
-    """Return the namespace of a table.
-
-    >>> namespace_of(b"ns:t"), namespace_of(b"t")
-    (b'ns', b'default')
-    """
-    namespace, colon, _ = table.partition(b":")
-    return namespace if colon else b"default"
-
-
-def wants_table(config: PeerConfig, table: bytes) -> bool:
-    """Return True if the peer gets some family of the table (``ReplicationPeerConfig.needToReplicate``)."""
-    if config.replicate_all:
-        if namespace_of(table) in config.exclude_namespaces:
-            return False
-        return table not in config.exclude_tables or bool(config.exclude_tables[table])
-    return namespace_of(table) in config.namespaces or table in config.tables
-
-
 def has_scope_2(scopes: Scopes) -> bool:
     """Return True if a family has scope 2; with ``scope_2_is_serial`` such entries are shipped in order."""
     return any(scope == Scope.SERIAL for _, scope in scopes)
-
-
-def wants_family(config: PeerConfig, table: bytes, family: bytes) -> bool:
-    """Return True if the peer gets this family of the table."""
-    if not wants_table(config, table):
-        return False
-    if config.replicate_all:
-        return family not in config.exclude_tables.get(table, ())
-    if namespace_of(table) in config.namespaces:
-        return True
-    families = config.tables[table]
-    return not families or family in families
 
 
 class EntryFilter:
