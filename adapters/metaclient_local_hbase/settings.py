@@ -88,6 +88,8 @@ def _common(layout: Layout) -> dict[str, str]:
         # minute before the queues of a dead server are taken over.
         "replication.source.maxretriesmultiplier": "5",
         "replication.sleep.before.failover": "2000",
+        # A sink that hangs is called again after seconds, not after a minute; tests play such a sink.
+        "replication.source.shipedits.timeout": "3000",
         "hbase.master.ipc.address": LOOPBACK,
         "hbase.regionserver.ipc.address": LOOPBACK,
         "hbase.master.hostname": "localhost",

@@ -6,7 +6,7 @@ Mirrors ``ReplicationSourceShipper`` and ``HBaseInterClusterReplicationEndpoint`
 2. Split the entries into jobs and send them, up to ``calls_max`` at once, each call to a sink drawn at random.
 3. Send the failed jobs again after 1, 2, 3 ... x ``retry_pause_s``, whatever the error was. After a timeout the next
    timeout is 2, 3, 5, 10 ... times as long (``HConstants.RETRY_BACKOFF``). After an error of the sink, or when a sink
-   does not listen, the sample of sinks is drawn anew.
+   does not listen, the sample of sinks is drawn anew; after a timeout or a broken connection the sample stays.
 4. If the sink has no such table or family, and ``drops_deleted_...`` is set, drop the edits of tables or families that
    are gone in this cluster, too.
 5. Store the position. A crash before this makes the next owner of the queue send the batch again.
@@ -19,7 +19,15 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, NoSuchFamily, Overloaded, TableNotFound
+from metaclient.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    MetaClientError,
+    NoSuchFamily,
+    Overloaded,
+    ServerUnreachable,
+    TableNotFound,
+)
 from metaclient.runtime import Runtime, Task
 from metaclient.wire.rpc.replication import ShippedEntry
 from metaclient_fake.config.replication import PeerReplicationConfig
@@ -178,7 +186,7 @@ class Shipper:
             return without(jobs, self._of_existing_table)
         if config.drops_deleted_families and any(isinstance(error, NoSuchFamily) for error in errors):
             return without(jobs, self._of_existing_families)
-        if not all(isinstance(error, CallTimeout) for error in errors):
+        if not all(map(_is_without_answer, errors)):
             self._sinks.choose_anew()
         return jobs
 
@@ -237,6 +245,11 @@ class Shipper:
                 self._sinks.failed(sink)
                 raise
             self._sinks.succeeded(sink)
+
+
+def _is_without_answer(error: MetaClientError) -> bool:
+    """Return True if the call was sent and got no answer: HBase then keeps its sample of sinks."""
+    return isinstance(error, CallTimeout) or (isinstance(error, ServerUnreachable) and error.may_have_applied)
 
 
 def _operations(entry: ShippedEntry) -> int:
