@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from types import MappingProxyType
 from typing import Any
 
@@ -19,6 +19,7 @@ __all__ = [
     "SinkLoad",
     "SourceLoad",
     "namespace_of",
+    "source_load_document",
     "wants_family",
     "wants_table",
 ]
@@ -136,7 +137,10 @@ class BlockedRegion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceLoad:
-    """One queue of logs on one server (ReplicationLoadSource). Times are milliseconds since the epoch, 0 if unknown."""
+    """One queue of logs on one server (ReplicationLoadSource). Times are milliseconds since the epoch, 0 if unknown.
+
+    A real HBase does not report the last six fields.
+    """
 
     peer_id: str
     server: ServerName
@@ -151,7 +155,12 @@ class SourceLoad:
     has_edits_since_restart: bool = False
     edits_read: int = 0
     edits_shipped: int = 0  # HBase counts shipped operations here
-    blocked: tuple[BlockedRegion, ...] = ()  # of a serial peer, one per log at most; a real HBase does not report it
+    queue_edits: int | None = None  # log entries of all tables that the peer has not acknowledged, or need not get
+    queue_bytes: int | None = None  # of these entries
+    sinks: tuple[ServerName, ...] = ()  # the servers of the peer to which the source sends now
+    failed_calls: int | None = None  # calls to sinks that failed
+    last_error: str = ""  # why the current batch could not be shipped; empty if nothing failed since the last one
+    blocked: tuple[BlockedRegion, ...] = ()  # of a serial peer, one per log at most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,3 +180,13 @@ class ReplicationStatus:
     server: ServerName
     sources: tuple[SourceLoad, ...] = ()
     sink: SinkLoad | None = None  # None if the server has not reported one
+
+
+def source_load_document(load: SourceLoad) -> dict[str, object]:
+    """Return a load as JSON values; servers are texts.
+
+    >>> rs1, b1 = ServerName("rs1", 16020, 1), ServerName("b1", 16020, 2)
+    >>> source_load_document(SourceLoad(peer_id="west", server=rs1, sinks=(b1,)))["sinks"]
+    ['b1,16020,2']
+    """
+    return {**asdict(load), "server": str(load.server), "sinks": [str(sink) for sink in load.sinks]}

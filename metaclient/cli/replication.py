@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from metaclient.cli.session import CommandSession, F, common, from_text, to_text
-from metaclient.replication_peers import Peer, PeerConfig, ReplicationStatus, SourceLoad
+from metaclient.replication_peers import Peer, PeerConfig, ReplicationStatus, SourceLoad, source_load_document
 from metaclient.wording import counted
 
 __all__ = ["replication"]
@@ -183,10 +183,11 @@ def status(session: CommandSession, wanted: str | None) -> None:
     with session.connect() as connection:
         servers = connection.replication.status()
     sources = [load for server in servers for load in server.sources if wanted in (None, load.peer_id)]
-    session.document({"sources": [_load_document(load) for load in sources], "sinks": _sinks(servers)})
-    columns = ("server", "peer", "queue", "lag ms", "logs", "age of last ms", "shipped", "state")
-    session.table("sources", columns, [_source_line(load) for load in sources])
+    session.document({"sources": [source_load_document(load) for load in sources], "sinks": _sinks(servers)})
+    session.table("sources", _SOURCE_COLUMNS, [_source_line(load) for load in sources])
     for load in sources:
+        if load.last_error:
+            session.say(f"{load.peer_id} on {load.server.address}: nothing is shipped now: {load.last_error}")
         for one in load.blocked:
             session.say(f"{load.peer_id} on {load.server.address}: region {one.region} waits for {one.waits_for}")
     if wanted is None:
@@ -293,11 +294,24 @@ def _selected(tables: Mapping[bytes, Sequence[bytes]], namespaces: Iterable[byte
     return ", ".join([*parts, *(f"namespace {to_text(name)}" for name in sorted(namespaces))])
 
 
-def _load_document(load: SourceLoad) -> dict[str, Any]:
-    return {**asdict(load), "server": str(load.server)}
+_SOURCE_COLUMNS = (
+    "server",
+    "peer",
+    "queue",
+    "lag ms",
+    "logs",
+    "edits",
+    "bytes",
+    "age of last ms",
+    "shipped",
+    "sinks",
+    "failed calls",
+    "state",
+)
 
 
 def _source_line(load: SourceLoad) -> tuple[object, ...]:
+    """Return the cells of a source; numbers that a real HBase does not report are "-"."""
     queue = load.queue_id if load.is_recovered else ""
     state = "running" if load.is_running else "not running"
     if load.blocked:
@@ -308,10 +322,17 @@ def _source_line(load: SourceLoad) -> tuple[object, ...]:
         queue,
         load.lag_ms,
         load.log_queue,
+        *_if_known(load.queue_edits, load.queue_bytes),
         load.age_of_last_shipped_ms,
         load.edits_shipped,
+        ", ".join(sink.address for sink in load.sinks) or "-",
+        *_if_known(load.failed_calls),
         state,
     )
+
+
+def _if_known(*values: int | None) -> tuple[object, ...]:
+    return tuple(["-" if value is None else value for value in values])
 
 
 def _sinks(servers: Iterable[ReplicationStatus]) -> list[dict[str, Any]]:

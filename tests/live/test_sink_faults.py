@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from metaclient_fake.front.listener import Listener
+from metaclient_fake.front.publication import Publication
 
 from metaclient import Connection
 from metaclient.errors import RequestRefused
 from metaclient.model import ServerName
-from metaclient_fake.front.listener import Listener
-from metaclient_fake.front.publication import Publication
 from metaclient_local_hbase import LocalHBase
 from tests.live.load import WAIT_S_MAX
 from tests.unit.replication.fake_under_faults import SLEEP_S, TIMEOUT_S, calls_of_the_fake

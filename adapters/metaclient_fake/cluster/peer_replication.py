@@ -20,6 +20,7 @@ from metaclient_fake.replication.claims import QueueClaims
 from metaclient_fake.replication.loads import peers_picture
 from metaclient_fake.replication.log_cleaner import LogCleaner
 from metaclient_fake.replication.manager import SourceFactory, SourceManager
+from metaclient_fake.replication.observation import observe
 from metaclient_fake.replication.peer_procedures import PeerProcedures
 from metaclient_fake.replication.peer_store import PeerStore
 from metaclient_fake.replication.pushed_ids import PushedIds
@@ -78,6 +79,7 @@ class PeerReplication:
             forget_pushed=lambda region, peer: self.pushed.remove(peer, [region]),
         )
         master.after_recovery = self._claims.run
+        observe(self)
 
     # -- servers -----------------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ page whose host name resolves to 127.0.0.1 (DNS rebinding) could read the status
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from html import escape
 from http import HTTPStatus
 
@@ -104,8 +104,13 @@ def _host_of(request: bytes) -> str | None:
 
 
 def _shown(value: object) -> str:
-    """Return a value as HTML: mappings and lists as tables, other values as text."""
+    """Return a value as HTML: mappings and lists as tables, other values as text.
+
+    Things of one kind (servers, regions, sources) are the rows of one table, with their names in its first column.
+    """
     if isinstance(value, Mapping):
+        if value and all(isinstance(one, Mapping) and one for one in value.values()) and _is_uniform(value.values()):
+            return _grid(list(value.values()), list(value))
         rows = "".join(f"<tr><th>{escape(str(key))}</th><td>{_shown(one)}</td></tr>" for key, one in value.items())
         return f"<table>{rows}</table>" if rows else "none"
     if isinstance(value, list | tuple):
@@ -115,13 +120,22 @@ def _shown(value: object) -> str:
     return escape(str(value))
 
 
-def _grid(rows: list[Mapping[object, object]] | tuple[Mapping[object, object], ...]) -> str:
+def _is_uniform(rows: Collection[Mapping[object, object]]) -> bool:
+    """Return True if all rows have the same names, more than one."""
+    names = [list(row) for row in rows]
+    return len(names[0]) > 1 and all(one == names[0] for one in names)
+
+
+def _grid(rows: Sequence[Mapping[object, object]], titles: Sequence[object] = ()) -> str:
+    """Return a table with a row per mapping; ``titles`` stand before the rows."""
     names = list(dict.fromkeys(name for row in rows for name in row))
-    head = "".join(f"<th>{escape(str(name))}</th>" for name in names)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{_shown(row.get(name, ''))}</td>" for name in names) + "</tr>" for row in rows
-    )
-    return f"<table><tr>{head}</tr>{body}</table>"
+    head = "".join(f"<th>{escape(str(name))}</th>" for name in (["", *names] if titles else names))
+    body = []
+    for number, row in enumerate(rows):
+        title = f"<th>{escape(str(titles[number]))}</th>" if titles else ""
+        cells = "".join(f"<td>{_shown(row.get(name, ''))}</td>" for name in names)
+        body.append(f"<tr>{title}{cells}</tr>")
+    return f"<table><tr>{head}</tr>{''.join(body)}</table>"
 
 
 def _answer(status: HTTPStatus, kind: str, text: str, *headers: str) -> bytes:

@@ -10,12 +10,14 @@ quota + (readers x one entry), which HBase's test states as quota x (peers + 1).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from metaclient.runtime import Runtime
 from metaclient.wire.rpc.replication import ShippedEntry
 
-__all__ = ["BufferQuota", "EntryBatch"]
+__all__ = ["BufferQuota", "EntryBatch", "StorePosition"]
 
 
 @dataclass(slots=True)
@@ -29,11 +31,20 @@ class EntryBatch:
     #: Region -> the last sequence id, for serial peers: also of entries that have no cells for the peer.
     pushed_ids: dict[str, int] = field(default_factory=dict)
     is_end_of_file: bool = False
+    entries_before: int = 0  # entries of the file before ``position``, also those that a crash lost
     last_write_time_ms: int = 0  # of the last entry that was read
 
     def add(self, entry: ShippedEntry, size: int) -> None:
         self.entries.append(entry)
         self.size += size
+
+
+class StorePosition(Protocol):
+    """Called after the peer has acknowledged everything in ``wal`` before ``position``."""
+
+    def __call__(
+        self, wal: str, position: int, pushed_ids: Mapping[str, int] | None = None, *, is_end_of_file: bool = False
+    ) -> None: ...
 
 
 class BufferQuota:

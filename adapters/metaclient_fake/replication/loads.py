@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 
-from metaclient.replication_peers import Peer, PeerConfig, ReplicationStatus
+from metaclient.replication_peers import Peer, PeerConfig, ReplicationStatus, source_load_document
 from metaclient_fake.replication.queues import QueueStore
 
 __all__ = ["peers_picture"]
@@ -23,7 +23,7 @@ def peers_picture(peers: Iterable[Peer], queues: QueueStore, statuses: Iterable[
         },
         "servers": {
             str(status.server): {
-                "sources": {load.queue_id: {**asdict(load), "server": str(load.server)} for load in status.sources},
+                "sources": {load.queue_id: source_load_document(load) for load in status.sources},
                 "sink": None if status.sink is None else asdict(status.sink),
             }
             for status in statuses

@@ -25,10 +25,10 @@ from metaclient.replication_peers import Peer, PeerState, SourceLoad
 from metaclient.runtime import Runtime
 from metaclient_fake.config.replication import PeerReplicationConfig
 from metaclient_fake.coordination.znodes import NoNode
+from metaclient_fake.replication.batches import StorePosition
 from metaclient_fake.replication.peer_rules import is_key_config_equal
 from metaclient_fake.replication.peer_store import PeerStore
 from metaclient_fake.replication.queues import QueueId, QueueStore, is_meta_wal, wal_group
-from metaclient_fake.replication.shipper import StorePosition
 
 __all__ = ["RunningSource", "SourceFactory", "SourceManager"]
 

@@ -79,6 +79,7 @@ class WalTail:
         self._ends = ends
         self._reader: WalReader | None = None
         self._held: WalEntry | None = None  # read, and not allowed to be pushed yet
+        self._entries_before = 0  # before ``_position``
         self._position = 0  # behind the last entry that is in a batch or was filtered out
         self._changed: Condition = runtime.condition()
         self._wals: deque[tuple[str, int]] = deque(positions)
@@ -164,9 +165,10 @@ class WalTail:
         reader = self._reader or self._open()
         if reader is None:
             return None
-        batch = EntryBatch(reader.file.name, self._position)
+        batch = EntryBatch(reader.file.name, self._position, entries_before=self._entries_before)
         self._fill(batch, reader)
         is_moved, self._position = batch.position > self._position, batch.position
+        self._entries_before = batch.entries_before
         if self._held is None and reader.is_at_end:
             batch.is_end_of_file = True
             self._reader = None
@@ -186,7 +188,7 @@ class WalTail:
             logger.warning("the log %s is in a replication queue and in no folder; its peer waits for it", wal)
             return None
         self._reader = WalReader(file, position)
-        self._position = position
+        self._position, self._entries_before = position, self._reader.slot
         return self._reader
 
     def _fill(self, batch: EntryBatch, reader: WalReader) -> None:
@@ -207,7 +209,7 @@ class WalTail:
                     break
                 batch.pushed_ids[entry.region] = entry.sequence_id
             read += 1
-            batch.position = reader.position
+            batch.position, batch.entries_before = reader.position, reader.slot
             batch.last_write_time_ms = entry.write_time_ms
             if shipped is None or not shipped.cells:
                 filtered += 1

@@ -16,8 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
 
 from metaclient.errors import (
     CallTimeout,
@@ -38,7 +37,7 @@ from metaclient_fake.replication.reader import WalTail
 from metaclient_fake.replication.sinks import SinkPool
 from metaclient_fake.replication.splitting import IsOrdered, Job, jobs_of, without
 
-__all__ = ["FamiliesOf", "Shipper", "StorePosition"]
+__all__ = ["FamiliesOf", "Shipper"]
 
 logger = logging.getLogger(__name__)
 
@@ -47,14 +46,6 @@ _BACKOFF = (1, 2, 3, 5, 10, 20, 40, 100, 100, 100, 100, 200, 200)
 
 #: Returns the families of a table of this cluster; None if there is no such table.
 FamiliesOf = Callable[[bytes], frozenset[bytes] | None]
-
-
-class StorePosition(Protocol):
-    """Called after the peer has acknowledged everything in ``wal`` before ``position``."""
-
-    def __call__(
-        self, wal: str, position: int, pushed_ids: Mapping[str, int] | None = None, *, is_end_of_file: bool = False
-    ) -> None: ...
 
 
 class Shipper:
@@ -73,10 +64,14 @@ class Shipper:
         is_ordered: IsOrdered | None,
         is_enabled: Callable[[], bool],
         throttle: Callable[[int], float],
-        store: StorePosition,
+        acknowledged: Callable[[EntryBatch], None],
         families_of: FamiliesOf,
     ) -> None:
-        """``throttle`` returns the seconds to wait before a batch of so many bytes; asked again after the wait."""
+        """Make a shipper that does nothing before :meth:`run`.
+
+        ``throttle`` returns the seconds to wait before a batch of so many bytes, and is called again after the wait.
+        ``acknowledged`` is called when the peer has a whole batch, and stores its position.
+        """
         self._runtime = runtime
         self._config = config
         self._tail = tail
@@ -87,7 +82,7 @@ class Shipper:
         self._is_ordered = is_ordered
         self._is_enabled = is_enabled
         self._throttle = throttle
-        self._store = store
+        self._acknowledged = acknowledged
         self._families_of = families_of
         self._changed = runtime.condition()  # notified at the stop
         self._is_stopped = False
@@ -104,7 +99,7 @@ class Shipper:
             try:
                 if not self._ship(batch) or self._is_stopped:
                     return
-                self._store(batch.wal, batch.position, batch.pushed_ids, is_end_of_file=batch.is_end_of_file)
+                self._acknowledged(batch)
                 self._count(batch)
             finally:
                 self._quota.release(batch.size)

@@ -17,17 +17,18 @@ from metaclient.errors import ConnectionClosed, MetaClientError
 from metaclient.replication_peers import Peer, PeerState, SourceLoad
 from metaclient.runtime import Runtime, Task
 from metaclient_fake.config.replication import PeerReplicationConfig, SerialBug
-from metaclient_fake.replication.batches import BufferQuota
+from metaclient_fake.replication.batches import BufferQuota, EntryBatch, StorePosition
 from metaclient_fake.replication.endpoint import PeerEndpoint
 from metaclient_fake.replication.filters import EntryFilter, has_scope_2
 from metaclient_fake.replication.metrics import SourceMetrics
 from metaclient_fake.replication.queues import QueueId, wal_group
 from metaclient_fake.replication.reader import OrderCheck, WalTail
-from metaclient_fake.replication.shipper import FamiliesOf, Shipper, StorePosition
+from metaclient_fake.replication.shipper import FamiliesOf, Shipper
 from metaclient_fake.replication.sinks import SinkPool
 from metaclient_fake.replication.splitting import IsOrdered
 from metaclient_fake.replication.throttle import CYCLES_PER_SECOND, Throttle
 from metaclient_fake.storage.wal import WalFile
+from metaclient_fake.storage.wal_reader import WalReader
 
 __all__ = ["Source", "SourceHost"]
 
@@ -83,6 +84,14 @@ class _LogGroup:
     metrics: SourceMetrics
 
 
+@dataclass(slots=True)
+class _AcknowledgedPart:
+    """How much of a log the peer has acknowledged. ``entries`` is None until they are counted from the log."""
+
+    position: int
+    entries: int | None = None
+
+
 class Source:
     """Ships the logs of one queue. ``_changed`` guards the mutable fields and is notified at the stop."""
 
@@ -115,11 +124,13 @@ class Source:
         self._throttle = Throttle(0, host.runtime.now())
         self._changed = host.runtime.condition()
         self._positions = dict(positions)  # of logs that no group reads yet
+        self._acknowledged = {wal: _AcknowledgedPart(position) for wal, position in positions.items()}
         self._groups: dict[str, _LogGroup] = {}
         self._tasks: list[Task[None]] = []
         self._endpoint: PeerEndpoint | None = None
         self._filter: EntryFilter | None = None
         self._is_stopped = False
+        self._connect_error = ""  # of the last attempt to ask for the peer's cluster id
         self._unfinished = 0  # groups whose shippers run
 
     def __repr__(self) -> str:
@@ -156,6 +167,7 @@ class Source:
         """Read this new log after the others of its group; return at once."""
         with self._changed:
             group = self._groups.get(wal_group(wal))
+            self._acknowledged[wal] = _AcknowledgedPart(0)
             if group is None:
                 self._positions[wal] = 0
             else:
@@ -168,6 +180,7 @@ class Source:
         with self._changed:
             groups, unread = list(self._groups.values()), len(self._positions)
         metrics = [group.metrics for group in groups]
+        queue_edits, queue_bytes = self._left()
         now_ms = self._runtime.time_ms()
         return SourceLoad(
             peer_id=self.queue.peer,
@@ -183,8 +196,32 @@ class Source:
             has_edits_since_restart=any(one.edits_shipped for one in metrics),
             edits_read=sum(one.edits_read for one in metrics),
             edits_shipped=sum(one.edits_shipped for one in metrics),
+            queue_edits=queue_edits,
+            queue_bytes=queue_bytes,
+            sinks=self._sinks.sinks,
+            failed_calls=sum(one.failed_calls for one in metrics),
+            last_error=self._last_error(metrics),
             blocked=tuple(one.blocked for one in metrics if one.blocked is not None),
         )
+
+    def _left(self) -> tuple[int, int]:
+        """Return the entries of the logs that the peer has not acknowledged, and their bytes."""
+        with self._changed:
+            acknowledged = list(self._acknowledged.items())
+        edits = size = 0
+        for wal, done in acknowledged:
+            file = self._host.find_wal(wal)
+            if file is None:
+                continue
+            if done.entries is None:
+                done.entries = WalReader(file, done.position).slot
+            edits += max(file.slots - done.entries, 0)
+            size += max((file.durable_size if file.is_closed else file.size) - done.position, 0)
+        return edits, size
+
+    def _last_error(self, metrics: list[SourceMetrics]) -> str:
+        errors = [one.last_error for one in metrics if one.last_error]
+        return errors[0] if errors else self._connect_error
 
     @property
     def metrics(self) -> list[SourceMetrics]:
@@ -237,11 +274,14 @@ class Source:
             if is_stopped:  # meanwhile: stop() did not know the endpoint
                 endpoint.close()
                 return None
-            return endpoint.cluster_id()
+            found = endpoint.cluster_id()
+            self._connect_error = "" if found is not None else "the id of the peer's cluster is not known yet"
+            return found
         except ConnectionClosed:
             raise
         except MetaClientError as error:
             logger.warning("%r cannot reach its peer: %s", self, error)
+            self._connect_error = f"{type(error).__name__}: {error}"
             return None
 
     def _pause(self, seconds: float) -> None:
@@ -293,7 +333,7 @@ class Source:
             is_ordered=is_ordered,
             is_enabled=self._is_enabled,
             throttle=self._throttle_s,
-            store=self._store,
+            acknowledged=self._acknowledge,
             families_of=host.families_of,
         )
         return _LogGroup(tail, shipper, metrics)
@@ -321,6 +361,14 @@ class Source:
             else:
                 self._throttle.pushed(size)
             return pause_s
+
+    def _acknowledge(self, batch: EntryBatch) -> None:
+        self._store(batch.wal, batch.position, batch.pushed_ids, is_end_of_file=batch.is_end_of_file)
+        with self._changed:
+            if batch.is_end_of_file:
+                self._acknowledged.pop(batch.wal, None)
+            else:
+                self._acknowledged[batch.wal] = _AcknowledgedPart(batch.position, batch.entries_before)
 
     def _ship(self, group: _LogGroup) -> None:
         group.shipper.run()

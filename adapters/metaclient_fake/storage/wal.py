@@ -226,6 +226,12 @@ class WalFile:
     def __len__(self) -> int:
         return sum([self.durable(edits) if self.is_closed else len(edits.entries) for edits in self._all_edits()])
 
+    @property
+    def slots(self) -> int:
+        """The number of entries in the file, with those that are not durable yet and those that a crash lost."""
+        end = self.end
+        return len(self.order) if end is None else end.slots
+
     def _all_edits(self) -> list[RegionEdits]:
         return list(self.regions.values())  # a copy: other regions may append their first entry meanwhile
 

@@ -24,13 +24,13 @@ __all__ = ["WalReader"]
 class WalReader:
     """A position in a file of a log. Used by one thread at a time; writers may append meanwhile."""
 
-    __slots__ = ("_next", "_slot", "file", "position")
+    __slots__ = ("_next", "file", "position", "slot")
 
     def __init__(self, file: WalFile, position: int = 0) -> None:
         """Raise ValueError if no durable entry of ``file`` begins or ends at ``position``."""
         self.file = file
         self.position = 0
-        self._slot = 0  # index into ``file.order``
+        self.slot = 0  # index of the next entry in ``file.order``, which also has the entries that a crash lost
         self._next: dict[RegionEdits, int] = {}  # of each region: the index of its next entry
         while self.position < position and self.read() is not None:
             pass
@@ -43,13 +43,13 @@ class WalReader:
     def read(self) -> WalEntry | None:
         """Return the next durable entry and move behind it; None when there is none now."""
         file, order, following = self.file, self.file.order, self._next
-        while self._slot < len(order):
-            edits = order[self._slot]
+        while self.slot < len(order):
+            edits = order[self.slot]
             index = following.get(edits, 0)
             is_durable = index < edits.synced
             if file.is_closed:  # checked after ``synced``, so that nothing is returned that a crash loses meanwhile
                 end = file.end
-                if end is None or self._slot >= end.slots:
+                if end is None or self.slot >= end.slots:
                     return None
                 is_durable = end.kept is None or index < end.kept.get(edits, 0)
                 if not is_durable:  # lost in the crash
@@ -65,7 +65,7 @@ class WalReader:
 
     def _step(self, edits: RegionEdits, index: int) -> None:
         self._next[edits] = index + 1
-        self._slot += 1
+        self.slot += 1
 
     @property
     def is_at_end(self) -> bool:
@@ -76,14 +76,13 @@ class WalReader:
             return False
         if end.kept is not None:
             return self._only_lost_entries_follow(end.slots, end.kept)
-        return self._slot >= end.slots
+        return self.slot >= end.slots
 
     def _only_lost_entries_follow(self, slots: int, kept: dict[RegionEdits, int]) -> bool:
         """Return True if the crash lost all entries from here on. Entries of one region are lost from its tail."""
         order, following = self.file.order, self._next
         return all(
-            following.get(edits, 0) >= kept.get(edits, 0)
-            for edits in (order[slot] for slot in range(self._slot, slots))
+            following.get(edits, 0) >= kept.get(edits, 0) for edits in (order[slot] for slot in range(self.slot, slots))
         )
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from metaclient.replication_peers import Peer, PeerConfig, PeerState, SourceLoad
 from metaclient.runtime import SimRuntime
 from metaclient_fake.config.replication import PeerReplicationConfig, parse_base_config
 from metaclient_fake.coordination.znodes import Znodes
+from metaclient_fake.replication.batches import StorePosition
 from metaclient_fake.replication.claims import QueueClaims
 from metaclient_fake.replication.log_cleaner import LogCleaner
 from metaclient_fake.replication.manager import SourceManager
@@ -19,7 +20,6 @@ from metaclient_fake.replication.peer_store import PeerStore
 from metaclient_fake.replication.pushed_ids import PushedIds
 from metaclient_fake.replication.queues import QueueId, QueueStore
 from metaclient_fake.replication.server_tasks import ServerTasks
-from metaclient_fake.replication.shipper import StorePosition
 
 KEY = "west:2181:/hbase"
 CONFIG = PeerConfig(cluster_key=KEY)

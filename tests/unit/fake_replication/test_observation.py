@@ -95,7 +95,7 @@ def test_rows_of_scans_and_batches_tell_the_lag_of_their_replica_too(make: Calla
 
 def test_metrics_are_those_of_the_document() -> None:
     text = (Path(__file__).parents[3] / "docs" / "replication.md").read_text()
-    rows = re.findall(r"^\| `(metaclient\.[a-z_.]+)` \| (\S+) \| (.+) \|$", text, re.MULTILINE)
+    rows = re.findall(r"^\| `(metaclient\.fake\.replication\.[a-z_.]+)` \| (\S+) \| (.+) \|$", text, re.MULTILINE)
     assert {name: (unit, what) for name, unit, what in rows} == dict(observation.METRICS)
 
 
@@ -169,5 +169,5 @@ def _collected(reader: InMemoryMetricReader) -> dict[str, tuple[str, list[Any]]]
         for resource in (data.resource_metrics if data is not None else ())
         for scope in resource.scope_metrics
         for metric in scope.metrics
-        if metric.name.startswith("metaclient.fake.")
+        if metric.name.startswith("metaclient.fake.replication.")
     }

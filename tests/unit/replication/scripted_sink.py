@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from metaclient_fake.front.listener import Client, Listening
+
 from metaclient.model import ServerName
 from metaclient.runtime import Runtime
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.replication import REPLICATE_WAL_ENTRY, ShippedEntry, decode_replicate
-from metaclient_fake.front.listener import Client, Listening
 
 #: How long a hung call is held: longer than any timeout of the source in these tests.
 HELD_S = 600.0

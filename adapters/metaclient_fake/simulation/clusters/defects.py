@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Set
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -30,7 +31,7 @@ def position_is_stored_before_the_answer(right: Callable[..., Any]) -> Callable[
     """A source stores the position of a batch before it sends the batch: a crash in between loses the batch."""
 
     def ship(self: Shipper, batch: EntryBatch) -> bool:
-        self._store(batch.wal, batch.position, batch.pushed_ids, is_end_of_file=False)
+        self._acknowledged(replace(batch, is_end_of_file=False))
         shipped: bool = right(self, batch)
         return shipped
 
