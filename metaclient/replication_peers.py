@@ -171,6 +171,7 @@ class SinkLoad:
     last_applied_ms: int = 0
     started_ms: int = 0
     edits_applied: int = 0
+    failed_batches: int | None = None  # calls that failed; a real HBase does not report it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

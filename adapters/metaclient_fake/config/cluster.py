@@ -308,6 +308,7 @@ _PEER_REPLICATION_KEYS: dict[str, tuple[str, Callable[[object], object]]] = {
     f"{_SOURCE}shipedits.timeout": ("ship_timeout_s", _milliseconds),
     f"{_SOURCE}ratio": ("sink_ratio", _number),
     f"{_SOURCE}per.peer.node.bandwidth": ("bandwidth", _integer),
+    f"{_SOURCE}regionserver.abort": ("aborts_server", _boolean),
     "hbase.replication.source.maxthreads": ("calls_max", _integer),
     "hbase.replication.drop.on.deleted.table": ("drops_deleted_tables", _boolean),
     "hbase.replication.drop.on.deleted.columnfamily": ("drops_deleted_families", _boolean),

@@ -63,6 +63,7 @@ class PeerReplicationConfig:
     bandwidth: int = 0  # replication.source.per.peer.node.bandwidth, bytes per second; 0 = no limit
     drops_deleted_tables: bool = False  # hbase.replication.drop.on.deleted.table
     drops_deleted_families: bool = False  # hbase.replication.drop.on.deleted.columnfamily
+    aborts_server: bool = True  # replication.source.regionserver.abort: when a source cannot start; False: start again
     source_stop_timeout_s: float = 300.0  # HBase: sleepforretries x maxretriesmultiplier
     sleep_before_failover_s: float = 30.0  # replication.sleep.before.failover
     base_config: str = ""  # hbase.replication.peer.base.config: k=v;k=v, in the configuration of every peer

@@ -42,6 +42,10 @@ class EntrySink(Protocol):
         """Return when all entries are applied; after an error, some of them may be."""
         ...
 
+    def count_failed(self) -> None:
+        """Count a call whose entries could not be read."""
+        ...
+
     def load(self) -> SinkLoad: ...
 
 
@@ -69,8 +73,7 @@ class PeerSink:
             for (table, _), mutations in mutations_of(entries, self._filter).items():
                 self._write(table, mutations)
         except BaseException:
-            with self._lock:
-                self.failed_batches += 1
+            self.count_failed()
             raise
         if not entries:
             return
@@ -89,7 +92,12 @@ class PeerSink:
                 last_applied_ms=self._last_applied_ms,
                 started_ms=self._started_ms,
                 edits_applied=self.edits_applied,
+                failed_batches=self.failed_batches,
             )
+
+    def count_failed(self) -> None:
+        with self._lock:
+            self.failed_batches += 1
 
     def _write(self, table: bytes, mutations: Sequence[Put | Delete]) -> None:
         for start in range(0, len(mutations), self._batch_rows):

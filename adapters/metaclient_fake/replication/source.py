@@ -236,7 +236,11 @@ class Source:
         self._tasks.append(task)
 
     def _guarded(self, function: Callable[[], None]) -> None:
-        """Run a task; an unexpected error ends the server, as ``replication.source.regionserver.abort`` does."""
+        """Run a task; an unexpected error ends the server.
+
+        DIVERGENCE: with ``replication.source.regionserver.abort=false`` HBase makes the sources of the peer again after
+        an error of a reader or shipper, too. Here such an error is a bug of the fake, and always ends the server.
+        """
         try:
             function()
         except ConnectionClosed:
@@ -281,6 +285,12 @@ class Source:
             raise
         except MetaClientError as error:
             logger.warning("%r cannot reach its peer: %s", self, error)
+            self._connect_error = f"{type(error).__name__}: {error}"
+            return None
+        except Exception as error:
+            if self._config.aborts_server:
+                raise  # ends the server
+            logger.exception("%r cannot start; it tries again", self)
             self._connect_error = f"{type(error).__name__}: {error}"
             return None
 

@@ -114,6 +114,7 @@ class ShippingRig:
         self.order_errors: dict[int, list[MetaClientError]] = {}  # raised by the next checks of a sequence id
         self.tables: dict[bytes, frozenset[bytes]] = {b"t": frozenset({b"f"})}
         self.is_running = True
+        self.start_errors: list[Exception] = []  # raised by the next starts of a source
         self._number = 0
 
     @property
@@ -124,12 +125,17 @@ class ShippingRig:
             cluster_id=HERE,
             quota=self.quota,
             find_wal=self.filesystem.find_wal_file,
-            make_endpoint=lambda peer: self.peer,
+            make_endpoint=self.make_endpoint,
             make_order_check=lambda peer_id: self.check_order,
             families_of=self.tables.get,
             is_running=lambda: self.is_running,
             abort=self.aborts.append,
         )
+
+    def make_endpoint(self, peer: Peer) -> ScriptedPeer:
+        if self.start_errors:
+            raise self.start_errors.pop(0)
+        return self.peer
 
     def check_order(self, entry: WalEntry) -> BlockedRegion | None:
         self.asked.append(entry.sequence_id)

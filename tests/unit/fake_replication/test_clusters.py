@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from metaclient.model import CellType
+from metaclient.model import Cell, CellType
 from metaclient.runtime import SimRuntime
+from metaclient.wire.rpc.replication import ShippedEntry, WalKey
 from tests.unit.fake_replication.cluster_rig import Side
 
 MakeSide = Callable[..., Side]
@@ -202,6 +203,47 @@ def test_recreated_source_of_hbase_2_6_ships_the_current_log_again(side: MakeSid
     assert b.rows() == a.rows()
 
 
+@pytest.mark.parametrize("behaviour", ["2.6", "3.0"])
+def test_changed_bandwidth_repeats_nothing_and_changed_tables_the_current_log_in_2_6(
+    side: MakeSide, runtime: SimRuntime, behaviour: str
+) -> None:
+    a, b = side("a", servers=1, behaviour=behaviour), side("b")
+    for one in (a, b):
+        one.create()
+        one.create(b"u")
+    a.replicates_to(b, tables=[b"t"])
+    for number in range(10):
+        a.put(b"%d" % number)
+    runtime.run_for(10.0)
+    a.cluster.replication.update("p", bandwidth=1_000_000)
+    a.put(b"x")
+    runtime.run_for(10.0)
+    assert len(b.cells()) == 11
+    a.cluster.replication.update("p", tables=[b"t", b"u"])
+    a.put(b"y")
+    runtime.run_for(10.0)
+    assert len(b.cells()) == (12 if behaviour == "3.0" else 11 + 12)
+    assert b.rows() == a.rows()
+
+
+def test_entry_that_names_the_peer_is_applied_and_goes_no_further(side: MakeSide, runtime: SimRuntime) -> None:
+    """Entries of a third cluster: one has passed the peer already, the other has not."""
+    a, b = side("a", servers=1), side("b")
+    for one in (a, b):
+        one.create()
+    a.replicates_to(b)
+    other, peer = UUID(int=7), UUID(b.cluster.cluster_id)
+    sink = a.cluster.servers_by_host["rs1"].replication_sink
+    assert sink is not None
+    for number, passed in enumerate([(other, peer), (other,)]):
+        key = WalKey("0" * 32, b"t", number, runtime.time_ms(), ((b"f", 1),), passed)
+        sink.apply([ShippedEntry(key, ((b"%d" % number, Cell(b"f:q", 7, b"v")),))])
+    runtime.run_for(10.0)
+    assert list(a.rows()) == [b"0", b"1"]
+    assert list(b.rows()) == [b"1"]
+    assert [entry.cluster_ids for entry in b.logged()] == [(other, UUID(a.cluster.cluster_id))]
+
+
 def test_new_peer_gets_the_current_log_and_not_the_rolled_one(side: MakeSide, runtime: SimRuntime) -> None:
     a, b = side("a", servers=1), side("b")
     for one in (a, b):
@@ -286,6 +328,34 @@ def test_sink_server_that_is_killed_loses_no_edit(pair: tuple[Side, Side], runti
         runtime.run_for(1.0)
     runtime.run_for(300.0)
     assert b.rows() == a.rows()
+
+
+@pytest.mark.parametrize("serial", [False, True])
+def test_peer_whose_servers_come_and_go_gets_every_put(side: MakeSide, runtime: SimRuntime, serial: bool) -> None:
+    """TestReplicationEndpoint: the peer has one server, then two; one stops, another starts."""
+    a, b = side("a"), side("b", servers=1)
+    for one in (a, b):
+        one.create()
+    a.replicates_to(b, serial=serial)
+    started: list[str] = []
+
+    def stop_the_first() -> None:
+        b.cluster.stop(b.cluster.servers()[0])
+
+    steps = [lambda: None, lambda: started.append(b.cluster.add_server()), stop_the_first, b.cluster.add_server]
+    for number, step in enumerate(steps):
+        step()
+        a.put(b"%d" % number)
+        runtime.run_for(60.0)
+        assert b.rows() == a.rows(), f"after step {number}"
+        assert len(b.rows()) == number + 1
+    applied = {
+        status.server.host: status.sink.edits_applied
+        for status in b.cluster.replication.status()
+        if status.sink is not None
+    }
+    assert b.cluster.servers()[0] not in applied
+    assert sum(applied.values()) >= 2, "the servers that started have taken over"
 
 
 def test_tables_of_the_peer_select_what_arrives(side: MakeSide, runtime: SimRuntime) -> None:

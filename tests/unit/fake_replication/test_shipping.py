@@ -413,6 +413,26 @@ def test_source_waits_for_the_id_of_the_peer_cluster(rig: ShippingRig) -> None:
     assert [round(call.at_s) for call in rig.peer.arrived] == [6]
 
 
+def test_source_that_cannot_start_ends_its_server_or_starts_again(make_rig: MakeRig) -> None:
+    """``replication.source.regionserver.abort``; meanwhile the start of the server is not held up."""
+    rig = make_rig(aborts_server=False)
+    rig.start_errors = [AssertionError("no such class"), AssertionError("no such class")]
+    rig.put()
+    source = rig.source()
+    rig.run_for(0.5)
+    assert (source.load().is_running, source.load().last_error) == (False, "AssertionError: no such class")
+    rig.run_for(10.0)  # it starts again after 1 s and after 2 s more
+    assert [round(call.at_s) for call in rig.peer.arrived] == [3]
+    assert (source.load().is_running, source.load().last_error) == (True, "")
+
+    ending = make_rig(aborts_server=True)
+    ending.start_errors = [AssertionError("no such class")]
+    ending.source()
+    ending.runtime.run_for(1.0)
+    assert len(ending.aborts) == 1
+    assert "no such class" in ending.aborts[0]
+
+
 def test_log_rolled_before_the_peer_is_known_is_not_forgotten(rig: ShippingRig) -> None:
     known, rig.peer.id = rig.peer.id, None
     rig.put()
@@ -605,6 +625,35 @@ def test_failed_serial_region_goes_again_from_its_first_chunk(make_rig: MakeRig)
     rig.source()
     rig.run_for(5.0)
     assert rig.peer.numbers == [1, 2, 1, 2, 3]
+
+
+@pytest.mark.parametrize("serial", [True, False])
+def test_ten_thousand_edits_of_many_regions_all_arrive_and_in_order_if_serial(make_rig: MakeRig, serial: bool) -> None:
+    """TestSerialReplicationEndpoint; some calls fail."""
+    rig = make_rig(servers=8, batch_entries=500)
+    rig.change(serial=serial)
+    calls = 0
+
+    def fail_some(server: ServerName, entries: Sequence[ShippedEntry], deadline: float) -> None:
+        nonlocal calls
+        calls += 1
+        rig.runtime.sleep(rig.runtime.rng.random())
+        if calls % 7 == 0:
+            raise RequestRefused("no")
+
+    rig.peer.always = fail_some
+    for number in range(10_000):
+        rig.put(region=f"{number % 20:032d}")
+    rig.source()
+    rig.run_for(600.0)
+    assert set(rig.peer.numbers) == set(range(1, 10_001))
+    if serial:
+        for region in range(20):
+            of_region = [n for n in dict.fromkeys(rig.peer.numbers) if (n - 1) % 20 == region]
+            assert of_region == sorted(of_region), "first deliveries of a region are in order"
+        assert all(len(call.regions) == 1 for call in rig.peer.arrived)
+    else:
+        assert any(len(call.regions) > 1 for call in rig.peer.arrived)
 
 
 def test_blocked_entry_ends_the_batch_and_blocks_every_entry_behind_it(rig: ShippingRig) -> None:

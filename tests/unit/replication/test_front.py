@@ -21,6 +21,7 @@ ENTRY = ShippedEntry(
 class RecordingSink:
     def __init__(self) -> None:
         self.batches: list[list[ShippedEntry]] = []
+        self.failed = 0
         self.error: Exception | None = None
         self.on_apply: Callable[[], None] = lambda: None
 
@@ -29,6 +30,9 @@ class RecordingSink:
         if self.error is not None:
             raise self.error
         self.batches.append(list(entries))
+
+    def count_failed(self) -> None:
+        self.failed += 1
 
     def load(self) -> SinkLoad:
         return SinkLoad(edits_applied=len(self.batches))
@@ -84,7 +88,28 @@ def test_missing_cells_are_an_error_that_sources_retry_and_nothing_is_applied(
         assert answer.exception["exception_class_name"] == "java.io.IOException"
         assert text in answer.exception["stack_trace"]
         assert not answer.exception.get("do_not_retry")
-    assert sink.batches == []
+    assert (sink.batches, sink.failed) == ([], 2)
+
+
+def test_call_with_missing_cells_is_counted_as_failed_and_leaves_the_table_empty(cluster: FakeCluster) -> None:
+    param, cells = encode_replicate([ENTRY])
+    assert _ship(cluster, param, cells[: len(cells) // 2]).exception is not None
+    (status,) = cluster.replication.status()
+    assert status.sink is not None
+    assert (status.sink.failed_batches, status.sink.edits_applied) == (1, 0)
+    with cluster.connect() as connection:
+        assert list(connection.table("t").scan()) == []
+
+
+def test_tagged_cells_of_a_real_cluster_are_applied_without_their_tags(cluster: FakeCluster) -> None:
+    """KeyValueCodecWithTags: coprocessors of a real cluster set tags. The fake has neither, and keeps the cells."""
+    param, cells = encode_replicate([ENTRY])
+    first, tags = cells[: len(cells) // 2], bytes.fromhex("0004") + b"\x00\x02\x08x"
+    tagged = (len(first) - 4 + len(tags)).to_bytes(4, "big") + first[4:] + tags
+    assert _ship(cluster, param, tagged + cells[len(first) :]).exception is None
+    with cluster.connect() as connection:
+        rows = dict(connection.table("t").scan(include_timestamp=True))
+    assert rows == {b"r": {b"f:q": (b"v", 7)}, b"s": {b"f:q": (b"w", 7)}}
 
 
 def test_an_empty_request_is_a_success(cluster: FakeCluster, sink: RecordingSink) -> None:

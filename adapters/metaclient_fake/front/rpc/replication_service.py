@@ -134,6 +134,7 @@ def replicate_wal_entry(server: RegionServer, param: bytes, cells: bytes) -> byt
     try:
         entries = decode_replicate(param, cells)
     except MissingCells as error:
+        sink.count_failed()
         raise BackendFault(str(error), detail=IO_EXCEPTION) from error
     if entries:
         sink.apply(entries)
