@@ -167,7 +167,7 @@ def _table(run: Run) -> Table:
     caption = f"{run.seconds:.1f} s" if run.error is None else f"[red]failed:[/] {escape(run.error)}"
     table = Table("id", "what", "value", "goal", "met", "beside", title=title, caption=caption, title_justify="left")
     for figure in run.outcome.figures:
-        met = "[green]yes[/]" if figure.is_met else "[red]no[/]"
+        met = f"[{'green' if figure.is_met else 'red'}]{figure.verdict}[/]"
         beside = "\n".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in figure.beside.items())
         table.add_row(figure.id, escape(figure.what), number(figure.value), str(figure.goal), met, escape(beside))
     return table

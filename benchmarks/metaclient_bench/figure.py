@@ -63,6 +63,20 @@ class Figure:
     def is_met(self) -> bool:
         return self.goal.is_met(self.value)
 
+    @property
+    def verdict(self) -> str:
+        """``yes``, or ``no`` with the distance to the goal, as a share of the goal.
+
+        >>> Figure.of("X", "a share", 0.9, ">= 1.2").verdict, Figure.of("X", "a count", 3, "== 0").verdict
+        ('no, by 25 %', 'no, by 3')
+        """
+        if self.is_met:
+            return "yes"
+        distance = abs(self.value - self.goal.bound)
+        return (
+            f"no, by {distance / self.goal.bound:.0%}".replace("%", " %") if self.goal.bound else f"no, by {distance:g}"
+        )
+
     def as_json(self) -> dict[str, Any]:
         """Return the documented JSON form, with rounded numbers."""
         return {

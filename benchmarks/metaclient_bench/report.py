@@ -85,7 +85,7 @@ def _section(run: Run, pictures: Sequence[bytes]) -> str:
 
 
 def _row(figure: Figure) -> str:
-    met = ("met", "yes") if figure.is_met else ("missed", "no")
+    met = ("met" if figure.is_met else "missed", html.escape(figure.verdict))
     beside = ", ".join(f"{name.replace('_', ' ')} {number(value)}" for name, value in figure.beside.items())
     return (
         f"<tr><td>{figure.id}<td>{html.escape(figure.what)}<td>{number(figure.value)}<td>{html.escape(str(figure.goal))}"

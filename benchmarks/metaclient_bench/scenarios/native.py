@@ -56,8 +56,8 @@ def run(quick: bool, backend: str = LOCAL_HBASE) -> Outcome:
         _ratio("N1", "gets per second by one caller, beside thrift2", alone, CALLS, ">= 1.5"),
         _ratio("N2", f"gets per second by {CALLERS} callers, beside thrift2", many, CALLS * 8, ">= 2"),
         _ratio("N3", "scanned cells per second, beside thrift2", scans, SCANNED_ROWS * CELLS, ">= 2"),
-        Figure.of("N4", "CPU microseconds of a get of 10 cells, alone (a time)", cpu["get"], "<= 80"),
-        Figure.of("N5", f"the same with {IN_FLIGHT} in flight (a time)", cpu["in_flight"], "<= 40"),
+        Figure.of("N4", "CPU microseconds of a get of 10 cells, alone (a time)", cpu["get"], "<= 70"),
+        Figure.of("N5", f"the same with {IN_FLIGHT} in flight (a time)", cpu["in_flight"], "<= 25"),
         _scanned("N6", "rows", cpu, "<= 1.5"),
         _scanned("N7", "Arrow", cpu, "<= 0.4"),
     )
