@@ -21,6 +21,7 @@ from metaclient.arguments import (
     FilterLike,
     amount_of,
     cells_of,
+    columns_of,
     level_of,
     make_delete,
     make_get,
@@ -211,7 +212,8 @@ class Table:
         """
         if isinstance(rows, bytes | str) or not isinstance(rows, Iterable):
             raise TypeError(f"'rows' must be a list of row keys, got one {type(rows).__name__}; did you mean row()?")
-        wanted = [make_get(keys.row_key(row, "rows"), columns, timestamp, None) for row in rows]
+        names, until = columns_of(columns), max_timestamp_of(timestamp)
+        wanted = [Get(keys.row_key(row, "rows"), names, max_timestamp=until) for row in rows]
         level, replica_id = self._level(consistency, replica_id)
         limit_s = self._limit_s(max_staleness, level, replica_id)
         with self._engine.observed("rows", self.name):

@@ -8,19 +8,22 @@ second one after the response to the first.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from dataclasses import replace
+from functools import cache, lru_cache, partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from metaclient.backend import Action, Outcome, PutPage
 from metaclient.errors import BackendFault, MetaClientError, Unsupported
 from metaclient.model import Append, Check, Delete, Get, Increment, Put, RegionLocation, Result, RowMutations
-from metaclient.protobuf import ProtocolError, decode, delimited, encode, varint
+from metaclient.protobuf import ProtocolError, decode, delimited, encode, read_varint, varint
 from metaclient.runtime import Pending
 from metaclient.wire.cell_arrays import cells_per_row, joined, libraries, numbers, sizes, together
 from metaclient.wire.rpc.cellblock import PutWriter, encode_page
 from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.messages import (
     ACTION,
+    GET,
     MULTI_REQUEST,
     MULTI_RESPONSE,
     MUTATION,
@@ -30,6 +33,7 @@ from metaclient.wire.rpc.messages import (
 )
 from metaclient.wire.rpc.mutations import condition_message
 from metaclient.wire.rpc.queries import get_message, result_from
+from metaclient.wire.rpc.row_layout import decode_page
 from metaclient_native import errors
 from metaclient_native.calls import encode_mutation, encode_region
 
@@ -54,6 +58,14 @@ _REGION_ACTION, _NONCE_GROUP = MULTI_REQUEST.tag("regionAction"), MULTI_REQUEST.
 _ACTION, _ATOMIC = REGION_ACTION.tag("action"), encode(REGION_ACTION, {"atomic": True})
 _INDEX, _MUTATION, _ROW = ACTION.tag("index"), ACTION.tag("mutation"), MUTATION.tag("row")
 _ACTION_OF_MUTATION = _INDEX + b"%b" + _MUTATION + b"%b%b"
+_ACTION_OF_GET = _INDEX + b"%b" + ACTION.tag("get") + b"%b" + GET.tag("row") + b"%b%b%b"
+#: An empty row in a Get, which is its first field.
+_EMPTY_ROW = GET.tag("row") + b"\0"
+#: The field ``result`` of a ResultOrException -> its number of cells in the cell block, or None if it has other fields
+#: or is stale. There are few, and a search for the bytes is cheaper than decoding.
+_counts: dict[bytes, int | None] = {}
+_COUNTS_MAX = 1024
+_COUNTED = {"associated_cell_count", "stale"}
 #: Kinds of changes that one call may hold several of for one row.
 _FREE: tuple[set[type], ...] = ({Put}, {Delete}, set())
 #: Varints below these take one byte, or at most two. Responses to more actions than the second are always decoded.
@@ -82,6 +94,51 @@ def is_all_done(answer: bytes, counts: Sequence[int]) -> bool:
         return False
     done = b"".join([_done(count) for count in counts])
     return answer == done + _NO_STATISTICS or answer == done
+
+
+@lru_cache(maxsize=64)
+def _encode_options(get: Get) -> bytes:
+    """Return the fields of a Get after its row, which must be empty."""
+    return encode(GET, get_message(get))[len(_EMPTY_ROW) :]
+
+
+@cache
+def _numbered() -> tuple[bytes, ...]:
+    """Return the field ``index`` of the first ResultOrExceptions of a region."""
+    return tuple(encode(RESULT_OR_EXCEPTION, {"index": number}) for number in range(_TWO_BYTES))
+
+
+def _decode_counts(data: bytes, at: int, end: int, expected: int) -> list[int] | None:
+    """Return the numbers of cells of the results in a RegionActionResult at ``data[at:end]``.
+
+    None unless it has a result for each of the ``expected`` gets, in their order, and nothing else.
+    """
+    if expected > _TWO_BYTES:
+        return None
+    found: list[int] = []
+    tag = _RESULT[0]
+    for number in _numbered()[:expected]:
+        if at + 2 > end or data[at] != tag or data[at + 1] >= _ONE_BYTE or not data.startswith(number, at + 2):
+            return None
+        stop = at + 2 + data[at + 1]
+        body = data[at + 2 + len(number) : stop]
+        count = _counts[body] if body in _counts else _learn_count(body)
+        if count is None:
+            return None
+        found.append(count)
+        at = stop
+    return found if at == end else None
+
+
+def _learn_count(body: bytes) -> int | None:
+    if len(_counts) >= _COUNTS_MAX:
+        _counts.clear()
+    fields = decode(RESULT_OR_EXCEPTION, body)
+    result = fields.get("result", {})
+    is_plain = fields.keys() == {"result"} and result.keys() <= _COUNTED and not result.get("stale")
+    count = max(0, result.get("associated_cell_count", 0)) if is_plain else None
+    _counts[body] = count
+    return count
 
 
 def explain_missing_place() -> Unsupported:
@@ -153,6 +210,9 @@ class MultiCall:
         self._writer = PutWriter()
         self._has_nonce = False
         self._has_results = False  # of gets, increments and appends; puts and deletes only succeed or fail
+        self._has_only_gets = True
+        self._like: Get | None = None  # the last get, and its encoded fields after the row
+        self._options = b""
         by_region: dict[bytes, _Group] = {}
         for index, action in enumerate(actions):
             if action.place is None:
@@ -180,14 +240,34 @@ class MultiCall:
         number = group.count
         if isinstance(operation, Get):
             self._has_results = True
-            group.add(encode(ACTION, {"index": number, "get": get_message(operation)}))
+            row, options = operation.row, self._options_of(operation)
+            size = varint(len(row))
+            body = varint(len(row) + len(size) + len(options) + 1)
+            group.add(_ACTION_OF_GET % (varint(number), body, size, row, options))
             return
+        self._has_only_gets = False
         mutation, cells = encode_mutation(operation, self._writer)
         group.add(_ACTION_OF_MUTATION % (varint(number), varint(len(mutation)), mutation))
         group.cells.append(cells)
         if isinstance(operation, Increment | Append):
             self._has_results = True
             self._has_nonce = self._has_nonce or operation.nonce is not None
+
+    def _options_of(self, get: Get) -> bytes:
+        """Return the fields of a Get after its row. Most gets of a batch differ only in their rows."""
+        known = self._like
+        if (
+            known is None
+            or get.columns is not known.columns
+            or get.max_versions != known.max_versions
+            or get.max_timestamp != known.max_timestamp
+            or get.min_timestamp != known.min_timestamp
+            or get.filter != known.filter
+            or get.existence_only != known.existence_only
+        ):
+            self._like = get
+            self._options = _encode_options(replace(get, row=b""))
+        return self._options
 
     # -- the response ---------------------------------------------------------------------------------------------
 
@@ -197,6 +277,8 @@ class MultiCall:
         counts = [group.count for group in self._groups]
         if not self._has_results and at == size and is_all_done(data[response.at : at], counts):
             return [None] * len(self._actions)
+        if self._has_only_gets and (results := self._decode_gets(response)) is not None:
+            return results
         answers = decode(MULTI_RESPONSE, data, response.at, response.end).get("regionActionResult", [])
         if len(answers) != len(self._groups):
             raise ProtocolError(f"the response to a batch has {len(answers)} results for {len(self._groups)} regions")
@@ -219,6 +301,27 @@ class MultiCall:
                     made[index] = outcome
         if at != size:
             raise ProtocolError(f"the response to a batch has {size - at} bytes of cells too many")
+        return made
+
+    def _decode_gets(self, response: Response) -> list[Outcome] | None:
+        """Return the results of the gets, if the response holds nothing but the number of cells of each."""
+        data, at, end = response.data, response.at, response.end
+        counts: list[int] = []
+        for group in self._groups:
+            if not data.startswith(_REGION_RESULT, at):
+                return None
+            size, begin = read_varint(data, at + len(_REGION_RESULT), end)
+            at = begin + size
+            found = _decode_counts(data, begin, at, group.count) if at <= end else None
+            if found is None:
+                return None
+            counts += found
+        if data[at:end] not in (b"", _NO_STATISTICS):
+            return None
+        made: list[Outcome] = [None] * len(self._actions)
+        results = decode_page(data, end, len(data), counts)
+        for index, result in zip(chain.from_iterable(group.indexes for group in self._groups), results, strict=True):
+            made[index] = result if result.cells else result._replace(row=self._actions[index].operation.row)
         return made
 
     def decode_processed(self, response: Response) -> bool:

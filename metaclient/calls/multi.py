@@ -13,7 +13,7 @@ from metaclient import keys
 from metaclient.attempts import Leg, ReadGuard, explained, told
 from metaclient.attempts.executor import RaceCall
 from metaclient.backend import Action, Outcome
-from metaclient.calls.answers import expect, wrong
+from metaclient.calls.answers import wrong
 from metaclient.calls.hedging import ASK_AGAIN_S, HedgePermit
 from metaclient.calls.operations import Operation, Operations, Placed
 from metaclient.calls.staleness import StalenessLimit, refusal_of
@@ -68,9 +68,9 @@ def get_many(
     multi.guard = guard if multi.is_hedged else None
     results: list[Placed] = []
     for outcome, place in zip(multi.run(), multi.places, strict=True):
-        if isinstance(outcome, MetaClientError):
-            raise outcome
-        results.append((expect(Result, outcome), place))
+        if not isinstance(outcome, Result):
+            raise outcome if isinstance(outcome, MetaClientError) else wrong(Result, outcome)
+        results.append((outcome, place))
     return results
 
 
@@ -82,6 +82,10 @@ def get_each(
     multi.replica_id = replica_id
     outcomes = multi.run()
     return list(zip(outcomes, multi.places, strict=True))
+
+
+def _is_result(outcome: object) -> bool:
+    return type(outcome) is Result
 
 
 @dataclass(slots=True, eq=False)
@@ -402,8 +406,12 @@ class _Multi:
         if group.server is not None:
             self._hedging.answered(group.server)
         self._learn(group, is_outrun=not any(index in self._open for index in group.indexes))
+        is_limited = self.is_hedged or group.limit is not None or self.guard is not None
         if self._is_silent and not any(answer):
-            self._take_done(group)
+            self._take_done(group, None)
+            return
+        if not self.is_write and not is_limited and all(map(_is_result, answer)):
+            self._take_done(group, answer)
             return
         blamed: set[int] = set()
         won = False
@@ -442,8 +450,8 @@ class _Multi:
             return place
         return explained(place, is_first=group.is_first, hedges=int(group.is_hedge))
 
-    def _take_done(self, group: _Group) -> None:
-        """Settle a group of puts and deletes that were all applied, without a check per action."""
+    def _take_done(self, group: _Group, results: Sequence[Outcome] | None) -> None:
+        """Settle a group whose actions all succeeded, without a check per action; ``results`` are those of reads."""
         for place in {place for place in group.places if place is not None and place.is_hint}:
             self._operations.locator.confirm(place)
         if len(group.indexes) == len(self._open):
@@ -451,6 +459,11 @@ class _Multi:
         else:
             for index in group.indexes:
                 self._open.pop(index, None)
+        if results is not None:
+            outcomes, places = self._outcomes, self.places
+            for index, at, result in zip(group.indexes, group.places, results, strict=True):
+                outcomes[index] = result
+                places[index] = at
 
     def _checked(self, index: int, outcome: object) -> Outcome:
         """Return the outcome if its type fits the action, else BackendFault."""
