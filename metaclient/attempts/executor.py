@@ -28,106 +28,23 @@ where a leg makes one call per server).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
+from metaclient.attempts.contest import Contest, FirstAnswer, NoRoomError, RaceCall, RaceObserver, Target, Won
 from metaclient.attempts.plan import Leg, postponed
 from metaclient.backend import Answer, Capabilities
-from metaclient.errors import (
-    CallTimeout,
-    DeadlineExceeded,
-    Disposition,
-    MetaClientError,
-    Overloaded,
-    translated,
-)
+from metaclient.errors import CallTimeout, MetaClientError, Overloaded, translated
 from metaclient.runtime import Pending, Runtime
 
-__all__ = ["Contest", "Executor", "RaceCall", "RaceObserver", "Won", "told"]
+__all__ = ["Executor", "told"]
 
 T = TypeVar("T")
 
 
-class _Place(Protocol):
-    """The target of a leg: a meta replica or a region replica."""
-
-    @property
-    def replica_id(self) -> int: ...
-
-
 L = TypeVar("L")
-C = TypeVar("C", bound="RaceCall[Any, Any]")
-P = TypeVar("P", bound=_Place)
-P_contra = TypeVar("P_contra", bound=_Place, contravariant=True)
-
-
-@dataclass(frozen=True, slots=True)
-class Won(Generic[P, T]):
-    """The outcome of a race: the leg that won, its answer and latency, and the number of hedges that were started.
-
-    ``outran`` are the places that were called and had neither answered nor failed yet. If it is empty and a secondary
-    won, the primary had failed or was not called.
-    """
-
-    leg: Leg[P]
-    value: T
-    latency_s: float
-    hedges: int
-    outran: tuple[P, ...] = ()
-
-
-class RaceObserver(Protocol[P_contra]):
-    """Receives the outcome of each leg, for health and counters."""
-
-    def leg_succeeded(self, place: P_contra, latency_s: float) -> None: ...
-
-    def leg_failed(self, place: P_contra, error: MetaClientError, latency_s: float) -> None: ...
-
-
-class _NoRoomError(Overloaded):
-    """The call was not made, because a bound of the executor was reached."""
-
-
-@dataclass(slots=True, eq=False)
-class RaceCall(Generic[L, T]):
-    """One call of a race; ``function`` gets ``args`` and the deadline. The race fills in the other fields."""
-
-    leg: Leg[L]
-    function: Callable[..., Answer[T]]
-    args: tuple[object, ...]
-    started: float = 0.0
-    deadline: float = 0.0
-    pending: Pending[T] | None = None
-
-
-class Contest(Protocol[L, C]):
-    """The rules of a race: the calls of each leg, and what their outcomes mean. Called by one thread."""
-
-    is_write: bool
-    discard: Callable[[Any], None] | None
-
-    @property
-    def is_over(self) -> bool:
-        """True if no other answer is needed."""
-
-    def calls_of(self, leg: Leg[L], *, is_hedge: bool) -> Sequence[C]:
-        """Return the calls that a leg makes now; a hedge runs beside other calls."""
-
-    def allow_hedge(self, calls: int) -> bool:
-        """Return True if that many extra calls may be made now."""
-
-    def succeeded(self, call: C, value: Any, waiting: list[Leg[L]], running: Sequence[C]) -> list[Leg[L]]:
-        """Process an answer; return the legs that still wait."""
-
-    def failed(self, call: C, error: MetaClientError, waiting: list[Leg[L]]) -> list[Leg[L]]:
-        """Process a failure; return the legs that still wait. May raise to end the race."""
-
-    def ran_out_of_time(self, leg: Leg[L]) -> None:
-        """Record that this leg was not started, because the deadline had passed."""
-
-    def outran(self, call: C) -> bool:
-        """Record a call that was outrun; return True if it shall continue."""
+C = TypeVar("C", bound=RaceCall[Any, Any])
+P = TypeVar("P", bound=Target)
 
 
 class Executor:
@@ -212,7 +129,7 @@ class Executor:
             try:
                 return self._runtime.start(_blocking, function, *args, name="call")
             except Overloaded as error:
-                raise _NoRoomError(str(error)) from error
+                raise NoRoomError(str(error)) from error
         answer = function(*args)
         if isinstance(answer, Pending):
             return answer
@@ -224,7 +141,7 @@ class Executor:
         if len(self._abandoned) >= self._abandoned_max:
             self._forget_ended()
         if len(self._abandoned) >= self._abandoned_max:
-            raise _NoRoomError(
+            raise NoRoomError(
                 f"{len(self._abandoned)} calls that were given up on still hang in the backend "
                 f"(abandoned_calls_max={self._abandoned_max}); it is not called again until some of them end"
             )
@@ -284,7 +201,7 @@ class Executor:
         start time, and returns True if the call shall continue. After a refused hedge, permission is requested again
         after 1, 2, 4 and 8 delays and so on, at least every ``ask_again_s``; never if that is infinite.
         """
-        contest: _FirstAnswer[P, T] = _FirstAnswer(
+        contest: FirstAnswer[P, T] = FirstAnswer(
             self._runtime,
             function,
             args=args,
@@ -469,98 +386,6 @@ class _Race(Generic[L, C]):
             assert call.pending is not None
             is_watched = self._contest.outran(call)
             self._executor.abandon(call.pending, self._contest.discard, is_watched=is_watched)
-
-
-class _FirstAnswer(Generic[P, T]):
-    """The contest for one answer: the first success that is accepted wins."""
-
-    is_write = False
-
-    def __init__(
-        self,
-        runtime: Runtime,
-        function: Callable[..., Answer[T]],
-        *,
-        args: tuple[object, ...],
-        observer: RaceObserver[P],
-        accept: Callable[[P, T], MetaClientError | None] | None,
-        allow_hedge: Callable[[int], bool],
-        discard: Callable[[T], None] | None,
-        reorder: Callable[[MetaClientError, list[Leg[P]]], list[Leg[P]]] | None,
-        watch: Callable[[P, Pending[T], float], bool] | None,
-    ) -> None:
-        self._now = runtime.now
-        self._function = function
-        self._args = args
-        self._observer = observer
-        self._accept = accept
-        self._allow_hedge = allow_hedge
-        self.discard = discard
-        self._reorder = reorder
-        self._watch = watch
-        self._hedges = 0
-        self.errors: list[tuple[Leg[P], MetaClientError]] = []
-        self.won: Won[P, T] | None = None
-
-    @property
-    def is_over(self) -> bool:
-        return self.won is not None
-
-    def calls_of(self, leg: Leg[P], *, is_hedge: bool) -> Sequence[RaceCall[P, T]]:
-        return (RaceCall(leg, self._function, (leg.place, *self._args)),)
-
-    def allow_hedge(self, calls: int) -> bool:
-        is_allowed = self._allow_hedge(calls)
-        self._hedges += is_allowed
-        return is_allowed
-
-    def succeeded(
-        self, call: RaceCall[P, T], value: T, waiting: list[Leg[P]], running: Sequence[RaceCall[P, T]]
-    ) -> list[Leg[P]]:
-        leg, latency_s = call.leg, self._now() - call.started
-        refusal = self._refusal(leg.place, value)
-        if refusal is not None:
-            if self.discard is not None:
-                self.discard(value)  # an answer that is refused may have an open scanner
-            return self.failed(call, refusal, waiting)
-        self._observer.leg_succeeded(leg.place, latency_s)
-        self.won = Won(leg, value, latency_s, self._hedges, tuple(other.leg.place for other in running))
-        return waiting
-
-    def _refusal(self, place: P, value: T) -> MetaClientError | None:
-        if self._accept is None:
-            return None
-        try:
-            return self._accept(place, value)
-        except MetaClientError:
-            raise
-        except Exception as error:  # the check of the answer itself failed
-            return translated(error)
-
-    def failed(self, call: RaceCall[P, T], error: MetaClientError, waiting: list[Leg[P]]) -> list[Leg[P]]:
-        place = call.leg.place
-        self.errors.append((call.leg, error))
-        if isinstance(error, _NoRoomError):
-            return waiting
-        self._observer.leg_failed(place, error, self._now() - call.started)
-        if place.replica_id == 0 and error.disposition is Disposition.FATAL:
-            raise error
-        return waiting if self._reorder is None else self._reorder(error, waiting)
-
-    def ran_out_of_time(self, leg: Leg[P]) -> None:
-        self.errors.append((leg, DeadlineExceeded("no time left for another try")))
-
-    def outran(self, call: RaceCall[P, T]) -> bool:
-        if self._watch is None or call.pending is None:
-            return False
-        return self._watch(call.leg.place, call.pending, call.started)
-
-    def verdict(self) -> MetaClientError:
-        """Return the error of a race that no leg won: the error of the primary, else the last error."""
-        primary = [error for leg, error in self.errors if leg.place.replica_id == 0]
-        if primary or self.errors:
-            return (primary or [self.errors[-1][1]])[0]
-        return DeadlineExceeded("no time left")
 
 
 def _hand_over(pending: Pending[T], discard: Callable[[T], None]) -> None:

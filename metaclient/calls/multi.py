@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from metaclient import keys
 from metaclient.attempts import Leg, ReadGuard, explained, told
-from metaclient.attempts.executor import RaceCall
+from metaclient.attempts.contest import RaceCall
 from metaclient.backend import Action, Outcome
 from metaclient.calls.answers import wrong
 from metaclient.calls.hedging import ASK_AGAIN_S, HedgePermit

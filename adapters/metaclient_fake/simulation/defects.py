@@ -14,7 +14,8 @@ from typing import Any, SupportsIndex
 from unittest.mock import patch
 
 from metaclient.attempts.budget import CallBudget, HedgeBudget
-from metaclient.attempts.executor import _FirstAnswer, _Race, told
+from metaclient.attempts.contest import FirstAnswer
+from metaclient.attempts.executor import _Race, told
 from metaclient.attempts.retry import _FailedOperation
 from metaclient.calls.hedging import Hedging
 from metaclient.calls.staleness import StalenessLimit
@@ -363,7 +364,7 @@ def hedge_returns_first_error(right: Callable[..., Any]) -> Callable[..., Any]:
 
     def failed(self: Any, call: Any, error: BaseException) -> None:
         right(self, call, error)
-        if self._running and isinstance(self._contest, _FirstAnswer):
+        if self._running and isinstance(self._contest, FirstAnswer):
             raise told(error)
 
     return failed
