@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Callable, Iterator
+from typing import cast
 
 import pytest
 from thriftpy2.protocol import TBinaryProtocol
@@ -14,7 +16,7 @@ from metaclient.connection import connect_to
 from metaclient.errors import ServerUnreachable
 from metaclient.model import FamilyDescriptor, Get, TableDescriptor
 from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime
-from metaclient.wire.stream import Dial, SocketStream, Stream
+from metaclient.wire.stream import TICKS_S, Dial, SocketStream, Stream
 from metaclient.wire.thrift.idl import server_type, thrift2
 from metaclient_fake import FakeCluster
 from metaclient_fake.front.rpc import RpcFront
@@ -149,3 +151,66 @@ def test_read_whose_deadline_has_passed_does_not_block(runtime: Runtime) -> None
         assert stream.read(2, runtime.now() + 60) == b"ab"
         assert stream.read(2, runtime.now() + 60) == b"c"
         stream.close()
+
+
+class SilentSocket:
+    """A socket without bytes, on a clock of its own: a kernel time-out ends two ticks late, as with CONFIG_HZ=250."""
+
+    def __init__(self) -> None:
+        self.now_s = 100.0
+        self.timeout_s = float("inf")
+        self.timeouts_set = 0
+        self.polled_ms: list[float] = []
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        self.now_s += self.timeout_s + TICKS_S
+        raise BlockingIOError
+
+    def send(self, data: bytes, flags: int = 0) -> int:
+        return len(data)
+
+    def setsockopt(self, level: int, option: int, value: bytes) -> None:
+        seconds, microseconds = struct.unpack("ll", value)
+        self.timeout_s = seconds + microseconds / 1e6
+        self.timeouts_set += 1
+
+    def fileno(self) -> int:
+        return 0
+
+    def poll(self, timeout_ms: float) -> list[object]:
+        self.polled_ms.append(timeout_ms)
+        self.now_s += timeout_ms / 1000
+        return []
+
+
+def silent_stream() -> tuple[SilentSocket, SocketStream]:
+    sock = SilentSocket()
+    stream = SocketStream(cast("socket.socket", sock), lambda: sock.now_s)
+    stream._poll = sock.poll  # type: ignore[assignment]  # the method of a poll object
+    return sock, stream
+
+
+@pytest.mark.parametrize("wait_s", [0.01, 0.03, 0.099])
+def test_hedge_delay_does_not_end_late_by_ticks_of_the_kernel(wait_s: float) -> None:
+    sock, stream = silent_stream()
+    deadline = sock.now_s + wait_s
+    while sock.now_s < deadline:
+        assert stream.read(100, deadline) is None
+    assert sock.now_s - deadline < 0.0011, "at most the shortest time-out of the kernel"
+
+
+def test_reads_with_hedge_delays_of_about_a_millisecond_set_no_time_out_each() -> None:
+    """The delay follows the latencies: each read has another one, and a system call for it would cost 2 us."""
+    sock, stream = silent_stream()
+    for delay_s in (0.001, 0.0016, 0.0052, 0.0012, 0.0089):
+        stream._is_late = False  # as after an answer
+        stream.read(100, sock.now_s + delay_s)
+    assert sock.timeouts_set == 1
+    assert not sock.polled_ms
+
+
+def test_long_wait_needs_no_poll() -> None:
+    sock, stream = silent_stream()
+    assert stream.read(100, sock.now_s + 10.0) is None
+    assert not sock.polled_ms
+    assert sock.timeout_s == pytest.approx(10.0)
