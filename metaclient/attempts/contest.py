@@ -14,7 +14,17 @@ from metaclient.backend import Answer
 from metaclient.errors import DeadlineExceeded, Disposition, MetaClientError, Overloaded, translated
 from metaclient.runtime import Pending, Runtime
 
-__all__ = ["Contest", "FirstAnswer", "NoRoomError", "RaceCall", "RaceObserver", "Target", "Won"]
+__all__ = [
+    "Contest",
+    "FirstAnswer",
+    "NoRoomError",
+    "Opening",
+    "RaceCall",
+    "RaceObserver",
+    "Target",
+    "Won",
+    "refusal_of",
+]
 
 T = TypeVar("T")
 
@@ -69,6 +79,24 @@ class RaceCall(Generic[L, T]):
     started: float = 0.0
     deadline: float = 0.0
     pending: Pending[T] | None = None
+
+
+class Opening(Generic[T]):
+    """The first call of a race, which was made before the race: when it started, and its outcome so far.
+
+    ``answer`` is a Pending while the call is in flight; None beside an error.
+    """
+
+    __slots__ = ("answer", "error", "started")
+
+    def __init__(self, started: float, answer: Answer[T] | None, error: BaseException | None = None) -> None:
+        self.started = started
+        self.answer = answer
+        self.error = error
+
+    @property
+    def is_answered(self) -> bool:
+        return self.error is None and not isinstance(self.answer, Pending)
 
 
 class Contest(Protocol[L, C]):
@@ -147,7 +175,7 @@ class FirstAnswer(Generic[P, T]):
         self, call: RaceCall[P, T], value: T, waiting: list[Leg[P]], running: Sequence[RaceCall[P, T]]
     ) -> list[Leg[P]]:
         leg, latency_s = call.leg, self._now() - call.started
-        refusal = self._refusal(leg.place, value)
+        refusal = refusal_of(self._accept, leg.place, value)
         if refusal is not None:
             if self.discard is not None:
                 self.discard(value)  # an answer that is refused may have an open scanner
@@ -155,16 +183,6 @@ class FirstAnswer(Generic[P, T]):
         self._observer.leg_succeeded(leg.place, latency_s)
         self.won = Won(leg, value, latency_s, self._hedges, tuple(other.leg.place for other in running))
         return waiting
-
-    def _refusal(self, place: P, value: T) -> MetaClientError | None:
-        if self._accept is None:
-            return None
-        try:
-            return self._accept(place, value)
-        except MetaClientError:
-            raise
-        except Exception as error:  # the check of the answer itself failed
-            return translated(error)
 
     def failed(self, call: RaceCall[P, T], error: MetaClientError, waiting: list[Leg[P]]) -> list[Leg[P]]:
         place = call.leg.place
@@ -190,3 +208,15 @@ class FirstAnswer(Generic[P, T]):
         if primary or self.errors:
             return (primary or [self.errors[-1][1]])[0]
         return DeadlineExceeded("no time left")
+
+
+def refusal_of(accept: Callable[[P, T], MetaClientError | None] | None, place: P, value: T) -> MetaClientError | None:
+    """Return the reason not to use this answer; None if it is accepted."""
+    if accept is None:
+        return None
+    try:
+        return accept(place, value)
+    except MetaClientError:
+        raise
+    except Exception as error:  # the check of the answer itself failed
+        return translated(error)

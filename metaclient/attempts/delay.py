@@ -66,7 +66,17 @@ class LatencyWindow:
 class HedgeDelay:
     """The hedge delay of one kind of read."""
 
-    __slots__ = ("_adaptive", "_max_s", "_min_s", "_quantile", "_samples_min", "fixed_s", "window")
+    __slots__ = (
+        "_adaptive",
+        "_delay_s",
+        "_max_s",
+        "_min_s",
+        "_quantile",
+        "_quantiles",
+        "_samples_min",
+        "fixed_s",
+        "window",
+    )
 
     def __init__(
         self, *, fixed_s: float, adaptive: bool, quantile: float, min_s: float, max_s: float, samples_min: int
@@ -78,6 +88,8 @@ class HedgeDelay:
         self._max_s = max_s
         self._samples_min = samples_min
         self.window = LatencyWindow()
+        self._delay_s = fixed_s  # the delay that follows from these quantiles of the window
+        self._quantiles: dict[float, float] | None = None
 
     @property
     def is_adaptive(self) -> bool:
@@ -88,6 +100,11 @@ class HedgeDelay:
         self.window.add(min(latency_s, GROWTH * self.delay_s()))
 
     def delay_s(self) -> float:
-        if not self._adaptive or len(self.window) < self._samples_min:
+        window = self.window
+        if window._cached is self._quantiles:  # the usual case: the window has not been refreshed since
+            return self._delay_s
+        if not self._adaptive or len(window) < self._samples_min:
             return self.fixed_s
-        return min(max(self.window.quantile(self._quantile), self._min_s), self._max_s)
+        delay_s = min(max(window.quantile(self._quantile), self._min_s), self._max_s)
+        self._delay_s, self._quantiles = delay_s, window._cached
+        return delay_s

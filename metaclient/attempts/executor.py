@@ -23,6 +23,10 @@ where a leg makes one call per server).
    error of the primary is raised at once.
 5. A leg that is not started because a bound of the executor was reached is no evidence about its replica: the observer
    is not called.
+
+Most races are won by their first call before another leg is due. Therefore the first call of a race for one answer is
+made on its own (`Executor.open`), and the race is created only when that call has failed, was refused, or has not been
+answered when the second leg is due. The race then continues with this `Opening`.
 """
 
 from __future__ import annotations
@@ -31,7 +35,17 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Generic, TypeVar, cast
 
-from metaclient.attempts.contest import Contest, FirstAnswer, NoRoomError, RaceCall, RaceObserver, Target, Won
+from metaclient.attempts.contest import (
+    Contest,
+    FirstAnswer,
+    NoRoomError,
+    Opening,
+    RaceCall,
+    RaceObserver,
+    Target,
+    Won,
+    refusal_of,
+)
 from metaclient.attempts.plan import Leg, postponed
 from metaclient.backend import Answer, Capabilities
 from metaclient.errors import CallTimeout, MetaClientError, Overloaded, translated
@@ -194,13 +208,26 @@ class Executor:
         reorder: Callable[[MetaClientError, list[Leg[P]]], list[Leg[P]]] | None = None,
         watch: Callable[[P, Pending[T], float], bool] | None = None,
         ask_again_s: float = float("inf"),
+        opening: Opening[T] | None = None,
     ) -> Won[P, T]:
         """Carry out a plan whose legs call ``function(place, *args, deadline)``; see the module's docstring.
 
         ``reorder`` may change the remaining legs after a failure. ``watch`` is called with each outrun call and its
         start time, and returns True if the call shall continue. After a refused hedge, permission is requested again
-        after 1, 2, 4 and 8 delays and so on, at least every ``ask_again_s``; never if that is infinite.
+        after 1, 2, 4 and 8 delays and so on, at least every ``ask_again_s``; never if that is infinite. ``opening`` is
+        the first leg's call, if the caller has made it already.
         """
+        is_sequential = opening is None and self._inline and _is_sequential(legs)
+        if opening is None and not is_sequential:
+            opening = self._open_plan(legs, function, args, deadline, discard)
+        refusal: MetaClientError | None = None
+        if opening is not None and opening.is_answered:
+            first, value = legs[0], cast("T", opening.answer)
+            refusal = refusal_of(accept, first.place, value)
+            if refusal is None:
+                latency_s = self._runtime.now() - opening.started
+                observer.leg_succeeded(first.place, latency_s)
+                return Won(first, value, latency_s, 0)
         contest: FirstAnswer[P, T] = FirstAnswer(
             self._runtime,
             function,
@@ -214,15 +241,69 @@ class Executor:
         )
         race = _Race(self, contest, legs, deadline=deadline, ask_again_s=ask_again_s)
         try:
-            if self._inline and _is_sequential(legs):
+            if is_sequential:
                 race.run_in_turn()
             else:
-                race.run()
+                race.run(opening, refusal)
             if contest.won is None:
                 raise contest.verdict()
             return contest.won
         finally:
             contest.errors.clear()  # each error holds the frames of its call, and those hold the race
+            if opening is not None:
+                opening.error = None
+
+    def _open_plan(
+        self,
+        legs: Sequence[Leg[P]],
+        function: Callable[..., Answer[T]],
+        args: tuple[object, ...],
+        deadline: float,
+        discard: Callable[[T], None] | None,
+    ) -> Opening[T] | None:
+        """Make the call of the first leg; None if there is no time for it."""
+        started = self._runtime.now()
+        if not legs or started >= deadline:
+            return None
+        until = call_deadline = min(deadline, started + legs[0].timeout_s)
+        if len(legs) > 1:
+            until = min(until, started + legs[1].after_s)
+        args = function, legs[0].place, *args, call_deadline
+        answer = self.open(self.begin, args, until, started, discard)
+        return answer if isinstance(answer, Opening) else Opening(started, answer)
+
+    def open(
+        self,
+        function: Callable[..., Answer[T]],
+        args: tuple[object, ...],
+        until: float,
+        started: float,
+        discard: Callable[[T], None] | None = None,
+    ) -> T | Opening[T]:
+        """Make the first call of a race, ``function(*args)``, and return its answer if it arrives until ``until``.
+
+        An Opening is returned for a call that is still in flight and for one that has failed: the race continues.
+        """
+        pending: Pending[T] | None = None
+        try:
+            if len(self._abandoned) >= self._abandoned_max:
+                self._check_room()
+            answer = function(*args)
+            if not isinstance(answer, Pending):
+                return answer
+            pending = answer
+            return pending.result() if self._is_done_by(pending, until) else Opening(started, pending)
+        except Exception as error:
+            return Opening(started, None, error)
+        except BaseException:  # interrupted: the caller has stopped waiting
+            if pending is not None:
+                self.abandon(pending, discard)
+            raise
+
+    def _is_done_by(self, pending: Pending[T], until: float) -> bool:
+        if pending.is_done:
+            return True
+        return self._runtime.now() < until and self._runtime.wait_first((pending,), until) is not None
 
     def run_contest(
         self, legs: Sequence[Leg[L]], contest: Contest[L, C], *, deadline: float, ask_again_s: float = float("inf")
@@ -301,9 +382,12 @@ class _Race(Generic[L, C]):
 
     # -- side by side ----------------------------------------------------------------------------------------
 
-    def run(self) -> None:
-        begun = self._runtime.now()
+    def run(self, opening: Opening[Any] | None = None, refusal: MetaClientError | None = None) -> None:
+        """Run the race; ``opening`` is the call of the first leg, if it was made; ``refusal``: see `_enter`."""
+        begun = self._runtime.now() if opening is None else opening.started
         try:
+            if opening is not None:
+                self._enter(opening, refusal)
             while True:
                 self._collect()  # first: an answer that arrives at the end of the delay needs no hedge
                 if self._contest.is_over:
@@ -314,6 +398,22 @@ class _Race(Generic[L, C]):
                 self._wait(begun)
         finally:
             self._drop_losers()
+
+    def _enter(self, opening: Opening[Any], refusal: MetaClientError | None) -> None:
+        """Enter the call of the first leg with its outcome so far; ``refusal``: why its answer is not accepted."""
+        contest = self._contest
+        (call,) = contest.calls_of(self._waiting.pop(0), is_hedge=False)
+        self._time(call, opening.started)
+        if opening.error is not None:
+            self._failed(call, opening.error)
+        elif refusal is not None:
+            if contest.discard is not None:
+                contest.discard(opening.answer)
+            self._waiting = contest.failed(call, refusal, self._waiting)
+        else:
+            assert isinstance(opening.answer, Pending), "an accepted answer ends the race"
+            call.pending = opening.answer
+            self._running.append(call)
 
     def _start_due(self, begun: float) -> None:
         while self._waiting:

@@ -133,14 +133,10 @@ class ServerLatencies:
 
         ``rivals`` are the servers of the region's other replicas, ``delay_s`` is the hedge delay of this kind of call.
         """
-        found = self._servers.get(server) or self._insert(server)
-        found.last_call = now
+        found = self._record(server, kind, latency_s, now)
+        calls = found.calls[kind]
         if is_answer and latency_s < OUTRUN:
             found.answered_at = now
-        calls = found.calls.get(kind)
-        if calls is None:
-            calls = found.calls[kind] = deque(maxlen=WINDOW)
-        calls.append((now, latency_s))
         if not found.is_slow and latency_s < delay_s:  # below every bar: the usual case
             return False
         quartile_s = self._quartile_s(kind, rivals, now)
@@ -152,6 +148,25 @@ class ServerLatencies:
         if is_slow:
             self._convict(server, found, now)
         return is_slow
+
+    def add_fast(self, server: Hashable, kind: str, latency_s: float, now: float) -> None:
+        """Record a call of a server that is not slow; its latency is below every bar, so that the verdict stays."""
+        found = self._servers.get(server)
+        calls = None if found is None else found.calls.get(kind)
+        if found is None or calls is None:
+            self._record(server, kind, latency_s, now).answered_at = now
+        else:
+            found.last_call = found.answered_at = now
+            calls.append((now, latency_s))
+
+    def _record(self, server: Hashable, kind: str, latency_s: float, now: float) -> _Server:
+        found = self._servers.get(server) or self._insert(server)
+        found.last_call = now
+        calls = found.calls.get(kind)
+        if calls is None:
+            calls = found.calls[kind] = deque(maxlen=WINDOW)
+        calls.append((now, latency_s))
+        return found
 
     def add_bound(self, server: Hashable, kind: str, at_least_s: float, *, now: float, delay_s: float) -> None:
         """Record a call of unknown latency that took at least this long; a bound below the usual latency is ignored."""
