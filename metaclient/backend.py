@@ -394,9 +394,18 @@ class SchemaBackend(Protocol):
 
 
 class Direct(Protocol):
-    """Two calls of :class:`Backend` that may block, in the caller's thread and until the deadline at most."""
+    """Calls of :class:`Backend` that may block, in the caller's thread and until the deadline at most."""
 
     def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Answer[Result]: ...
+
+    def get_until(
+        self, place: RegionLocation | None, table: bytes, get: Get, deadline: float, until: float
+    ) -> Answer[Result]:
+        """Read a row; block until the instant ``until`` at most, and then return the call in flight as a Pending.
+
+        For TIMELINE reads: another replica is called when the first has not answered at that instant.
+        """
+        ...
 
     def mutate(
         self, place: RegionLocation | None, table: bytes, mutation: Mutation, deadline: float

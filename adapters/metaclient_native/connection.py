@@ -9,7 +9,8 @@
 3. A thread that waits for a single call reads the socket itself (``PendingCall.help``) and completes the other calls
    whose responses it reads: a single caller pays for no switch between threads. When a thread waits in another way, or
    still waits after the reader has returned, the connection's own task reads. There is one reader at a time. A thread
-   that also *makes* its call while the connection is idle (``Connection.ask``) sends and reads without a `PendingCall`.
+   that also *makes* its call while the connection is idle (``Connection.ask``) sends and reads without a `PendingCall`,
+   until it must do something else beside (``until``).
 4. When the stream ends, or its bytes are not a frame, all calls in flight fail. `Connections` makes a new connection
    for the next call. An idle connection is closed after ``IDLE_S``.
 5. A connection on which calls time out and no whole frame arrives is *retired*: the network may drop the packets of
@@ -183,8 +184,10 @@ class Connection:
             self.flush(deadline)
         return call
 
-    def ask(self, request: Request[T]) -> DirectCall[T] | None:
+    def ask(self, request: Request[T], until: float | None = None) -> DirectCall[T] | PendingCall[T] | None:
         """Make a call and read its response in this thread; CallTimeout at the deadline.
+
+        A call without a response at the instant ``until`` stays in flight, and is returned as a `PendingCall`.
 
         None, without any effect, unless this connection is open, was answered lately, and has no other call in flight.
         """
@@ -206,9 +209,11 @@ class Connection:
                 self._calls[call_id] = call
             self._send(framing.request(call_id, method, param, cells, priority, timeout_ms), deadline)
             while True:
-                self._read(deadline)
-                if call.is_done or self._now() >= deadline:
+                self._read(deadline if until is None else until)
+                if call.is_done or (now := self._now()) >= deadline:
                     break
+                if until is not None and now >= until and (left := self._leave_in_flight(call_id, call)) is not None:
+                    return left
             self._stop_reading()
         except BaseException as error:
             if is_ours:
@@ -219,6 +224,19 @@ class Connection:
             self._check_silence(call)
             raise explain_timeout(request)
         return call
+
+    def _leave_in_flight(self, call_id: int, call: DirectCall[T]) -> PendingCall[T] | None:
+        """Stop reading, and let any thread wait for this call; None if the call is ending with the connection."""
+        left = PendingCall(self, call.request, call.begun)
+        left.call_id = call_id
+        with self._lock:
+            if call_id not in self._calls:
+                return None
+            self._calls[call_id] = left
+            self._is_read = False
+            if self._is_wanted:
+                self._news.notify()
+        return left
 
     def flush(self, deadline: float) -> None:
         """Send the queued frames, unless another thread is sending: that thread sends these frames, too."""

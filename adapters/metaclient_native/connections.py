@@ -62,16 +62,19 @@ class Connections:
         host, port, _ = server
         return self.call(ServiceAddress(host, port, CLIENT_SERVICE), request)
 
-    def ask_server(self, server: ServerName, request: Request[T]) -> T | PendingCall[T]:
+    def ask_server(self, server: ServerName, request: Request[T], until: float | None = None) -> T | PendingCall[T]:
         """Make a call on a region server's data, and return its result if the connection is idle, else the call.
 
-        For callers that wait for this call alone.
+        For callers that wait for this call alone, or that wait for it alone until the instant ``until``: a call
+        that has no result at that instant is returned.
         """
         host, port, _ = server
         connection = self._open.get((host, port, CLIENT_SERVICE))
         if connection is not None:
-            asked = connection.ask(request)
+            asked = connection.ask(request, until)
             if asked is not None:
+                if isinstance(asked, PendingCall):
+                    return asked
                 if asked.error is None:
                     return asked.value
                 try:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from metaclient.attempts import (
     PINNED,
@@ -27,14 +27,15 @@ from metaclient.attempts import (
     explained,
     staged,
 )
-from metaclient.backend import Answer, Backend
+from metaclient.attempts.contest import Opening
+from metaclient.backend import Answer, Backend, DirectBackend
 from metaclient.calls.answers import wrong
 from metaclient.calls.slow_servers import SlowServers
 from metaclient.calls.staleness import Staleness, StalenessLimit, refusal_of
 from metaclient.config import Config
 from metaclient.errors import Disposition, MetaClientError
 from metaclient.lookup.locator import Locator
-from metaclient.model import RegionLocation, RegionLocations, ServerName
+from metaclient.model import Get, RegionLocation, RegionLocations, Result, ServerName
 from metaclient.runtime import Pending, Runtime
 from metaclient.telemetry import Telemetry
 
@@ -51,6 +52,21 @@ SILENT_DELAYS = 5
 STALLED_S = 0.25
 #: A refused read asks again after 1, 2, 4 delays and so on, at least this often: five times per STALLED_S.
 ASK_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class _Read(Generic[T]):
+    """One read: the calls ``function(location, *args, deadline)``, the type of their answer, and what may be used."""
+
+    kind: str
+    function: Callable[..., Answer[Any]]
+    args: tuple[object, ...]
+    row: bytes
+    answer: type[T]
+    deadline: float
+    discard: Callable[[T], None] | None = None
+    limit: StalenessLimit | None = None
+    guard: ReadGuard | None = None
 
 
 class Hedging:
@@ -71,6 +87,11 @@ class Hedging:
         self._executor = executor
         self._locator = locator
         self._telemetry = telemetry
+        self._cached_tables = locator.cache.tables
+        self._backend_get = backend.get
+        self._begin_get: Callable[..., Answer[Result]] = partial(_begin_until, executor, backend.get)
+        if backend.capabilities.direct and isinstance(backend, DirectBackend):
+            self._begin_get = backend.direct.get_until
         self._is_staged = config.hedge_plan == "staged"
         self._read_timeout_s = min(config.rpc_read_timeout_s, config.operation_timeout_s)
         self.budget = HedgeBudget(ratio=config.hedge_budget, burst=config.hedge_budget_burst)
@@ -80,6 +101,8 @@ class Hedging:
             "rows": self._delay(config.hedge_delay_multiget_s, GET_DELAY_S),
         }
         self.slow = SlowServers(runtime, config, budget=self.budget, delays=self._delays, telemetry=telemetry)
+        self._get_delay = self._delays["get"]
+        self._slow_servers = self.slow.servers
         self.staleness = Staleness(backend, runtime, executor=executor, budget=self.budget, telemetry=telemetry)
         self._begin()
         runtime.on_fork(self._begin)
@@ -103,6 +126,64 @@ class Hedging:
 
     # -- one read --------------------------------------------------------------------------------------------
 
+    def get(
+        self, table: bytes, get: Get, deadline: float, limit: StalenessLimit | None, guard: ReadGuard | None
+    ) -> tuple[Result, RegionLocation]:
+        """Read one row at the region's replicas, as :meth:`race` does.
+
+        Usually the primary is first and answers within the hedge delay. Then no plan is needed, and the read costs
+        little more than a STRONG one. Otherwise the race continues with the call of the primary.
+        """
+        if limit is None and guard is None and not self._silent.witnesses and not self._slow_servers:
+            known = self._cached_tables.get(table)
+            entry = None if known is None else known.cached_region(get.row)
+            if entry is not None:
+                return self._get_at_primary(entry, table, get, deadline)
+        return self._race(self._read_of(table, get, deadline, limit, guard), table, before=False)
+
+    def _get_at_primary(
+        self, entry: RegionLocations, table: bytes, get: Get, deadline: float
+    ) -> tuple[Result, RegionLocation]:
+        """Read one row at the primary; if it does not answer in time, race the other replicas with it."""
+        first, delay = entry.replicas[0], self._get_delay
+        assert first is not None, "regions in the cache of a table whose primary is unknown are not used here"
+        begun = self._now()
+        self.budget.on_call()
+        delay_s, fixed_s = delay.delay_s(), delay.fixed_s
+        if delay_s > fixed_s:
+            delay_s = self.slow.delay_s("get", entry.replicas)
+        call_deadline, until = begun + self._read_timeout_s, begun + delay_s
+        if call_deadline > deadline:
+            call_deadline = deadline
+        answer = self._executor.open(self._begin_get, (first, table, get, call_deadline, until), until, begun)
+        if type(answer) is Result:
+            now = self._now()
+            latency_s = now - begun
+            if latency_s < delay_s and latency_s < fixed_s:  # the usual case: nothing to decide
+                self.slow.add_fast_get(first.server, latency_s, now)
+            else:
+                self.slow.add_first("get", first, latency_s)
+                self.slow.add("get", first, latency_s, entry.replicas)
+            if first.is_hint:  # saves a call
+                self._locator.confirm(first)
+            if self._silent.witnesses:
+                self.answered(first.server)
+            return answer, first
+        opening = answer if isinstance(answer, Opening) else Opening(begun, answer)
+        places = self._ordered(entry)
+        legs = self.legs(places, "get", spent_s=0.0, delay_s=delay_s)
+        return self._finish(self._read_of(table, get, deadline), places, legs, begun, opening)
+
+    def _read_of(
+        self,
+        table: bytes,
+        get: Get,
+        deadline: float,
+        limit: StalenessLimit | None = None,
+        guard: ReadGuard | None = None,
+    ) -> _Read[Result]:
+        return _Read("get", self._backend_get, (table, get), get.row, Result, deadline, limit=limit, guard=guard)
+
     def race(
         self,
         kind: str,
@@ -122,46 +203,57 @@ class Hedging:
         A call is ``function(location, *args, deadline)``, and must return an ``answer``. Only secondaries that both
         ``limit`` and ``guard`` permit are called, and only their answers that both accept are returned.
         """
-        begun = self._now()
-        places, unplaced = self._places(table, row, kind, deadline, before)
-        if limit is not None:
-            places = limit.admit(places)
-        fresh = len(places)
+        return self._race(_Read(kind, function, args, row, answer, deadline, discard, limit, guard), table, before)
+
+    def _race(self, read: _Read[T], table: bytes, before: bool) -> tuple[T, RegionLocation]:
+        begun, kind = self._now(), read.kind
+        places, unplaced = self._places(table, read.row, kind, read.deadline, before)
+        if read.limit is not None:
+            places = read.limit.admit(places)
+        fresh, guard = len(places), read.guard
         if guard is not None:
-            places = [place for place in places if place.replica_id == 0 or guard.may_call(place, row)]
+            places = [place for place in places if place.replica_id == 0 or guard.may_call(place, read.row)]
         if not places and unplaced is not None:
             raise unplaced
         sent = self._now()
         self.budget.on_call()
-        delay_s = self.slow.delay_s(kind, (place.server for place in places[1:]))
-        legs = self.legs(places, kind, spent_s=sent - begun, delay_s=delay_s)
-
-        def accept(place: RegionLocation, value: object) -> MetaClientError | None:
-            if not isinstance(value, answer):
-                return wrong(answer, value)
-            return refusal_of(place, value, limit=limit, guard=guard, row=row, since=sent)
-
+        legs = self.legs(places, kind, spent_s=sent - begun, delay_s=self.slow.delay_s(kind, places))
         try:
-            won = self._executor.race(
-                legs,
-                function,
-                *args,
-                deadline=deadline,
-                observer=_Observer(self, kind, self._locator, places),
-                accept=accept,
-                allow_hedge=HedgePermit(self, kind, places[:1], since=sent),
-                discard=discard,
-                watch=partial(self.is_witness, kind),
-                ask_again_s=ASK_AGAIN_S,
-            )
+            value, place = self._finish(read, places, legs, sent)
         except MetaClientError as error:
             if unplaced is None or error.ends_connection:
                 raise
             raise unplaced from error  # the error of the primary counts: it has no location
+        is_pinned = len(places) == 1 < fresh and places[0].replica_id == 0
+        return value, replace(place, why=PINNED) if is_pinned else place
+
+    def _finish(
+        self,
+        read: _Read[T],
+        places: Sequence[RegionLocation],
+        legs: Sequence[Leg[RegionLocation]],
+        sent: float,
+        opening: Opening[T] | None = None,
+    ) -> tuple[T, RegionLocation]:
+        """Run the race of a read that began at ``sent``; ``opening`` is its first call, if that was made already."""
+        kind = read.kind
+        won = self._executor.race(
+            legs,
+            read.function,
+            *read.args,
+            deadline=read.deadline,
+            observer=_Observer(self, kind, self._locator, places),
+            accept=partial(_refusal, read, sent),
+            allow_hedge=HedgePermit(self, kind, places[:1], since=sent),
+            discard=read.discard,
+            watch=partial(self.is_witness, kind),
+            ask_again_s=ASK_AGAIN_S,
+            opening=opening,
+        )
         self.answered(won.leg.place.server)
         if won.outran:
             self.slow.add_race(kind, won, legs, self._now() - sent)
-        return won.value, self._winner(won, is_pinned=len(places) == 1 < fresh and places[0].replica_id == 0)
+        return won.value, self._winner(won)
 
     def on_error(self, place: RegionLocation, error: MetaClientError) -> None:
         """Correct what is known of a replica at which a call has failed: its location, and its lag if it left."""
@@ -169,14 +261,12 @@ class Hedging:
             self.staleness.forget(place)
         self._locator.on_error(place, error)
 
-    def _winner(self, won: Won[RegionLocation, Any], *, is_pinned: bool) -> RegionLocation:
+    def _winner(self, won: Won[RegionLocation, Any]) -> RegionLocation:
         """Count how a race was won; return the location that answered, with the reason why it was called."""
         if won.leg.is_hedge:
             self.count_win(is_hedge=won.hedges > 0)
         elif won.leg.place.replica_id != 0:
             self._telemetry.count("metaclient.diversions")
-        if is_pinned:
-            return replace(won.leg.place, why=PINNED)
         return explained(won.leg.place, is_first=not won.leg.is_hedge, hedges=won.hedges)
 
     def _places(
@@ -195,8 +285,11 @@ class Hedging:
             if known is None or not known.placed() or error.disposition is Disposition.FATAL:
                 raise
             entry, unplaced = known, error
-        places = [place for at in self.replica_order(entry) if (place := entry.at(at)) is not None]
+        places = self._ordered(entry)
         return (avoiding(places, partial(self.is_avoided, kind)) if self.has_avoided else places), unplaced
+
+    def _ordered(self, entry: RegionLocations) -> list[RegionLocation]:
+        return [place for at in self.replica_order(entry) if (place := entry.at(at)) is not None]
 
     # -- the plan --------------------------------------------------------------------------------------------
 
@@ -292,6 +385,20 @@ class Hedging:
     def count_win(self, *, is_hedge: bool) -> None:
         """Count an answer of a secondary: as a hedge that won, or as a failover after the primary had failed."""
         self._telemetry.count("metaclient.hedges.won" if is_hedge else "metaclient.failovers")
+
+
+def _refusal(read: _Read[Any], sent: float, place: RegionLocation, value: object) -> MetaClientError | None:
+    """Return the reason not to use an answer; None if it may be returned."""
+    if not isinstance(value, read.answer):
+        return wrong(read.answer, value)
+    return refusal_of(place, value, limit=read.limit, guard=read.guard, row=read.row, since=sent)
+
+
+def _begin_until(
+    executor: Executor, function: Callable[..., Answer[T]], place: RegionLocation, *args: object
+) -> Pending[T]:
+    """Start a call of a backend without direct calls; the last argument is ``until`` of ``Direct.get_until``."""
+    return executor.begin(function, place, *args[:-1])
 
 
 class _Stage(enum.Enum):

@@ -93,6 +93,7 @@ class Operations:
         self._direct_mutate = None if direct is None else direct.mutate
         self._write_timeout_s = min(config.rpc_write_timeout_s, config.operation_timeout_s)
         self.hedging = Hedging(backend, runtime, config, executor=executor, locator=locator, telemetry=telemetry)
+        self._hedged_get = self.hedging.get
         self._staleness = self.hedging.staleness
         self._slow = self.hedging.slow
 
@@ -132,27 +133,18 @@ class Operations:
         begun = self._now()
         deadline = begun + self.timeout_s(table)
         limit = self._staleness.limit(max_staleness_s)
-        attempt: Callable[[], Placed]  # a partial, so that neither a retry nor a race calls back into this module
-        if replica_id is not None:
-            attempt = partial(self._get_at, table, get, deadline, replica_id, limit)
-        else:
-            attempt = partial(
-                self.hedging.race,
-                "get",
-                self._backend_get,
-                table,
-                get,
-                table=table,
-                row=get.row,
-                answer=Result,
-                deadline=deadline,
-                limit=limit,
-                guard=guard,
-            )
         try:
-            result, place = attempt()
+            if replica_id is None:
+                placed: Placed = self._hedged_get(table, get, deadline, limit, guard)
+            else:
+                placed = self._get_at(table, get, deadline, replica_id, limit)
         except MetaClientError as error:
-            result, place = self.retrier.resume(
+            attempt: Callable[[], Placed]  # a partial, so that neither a retry nor a race calls back into this module
+            if replica_id is None:
+                attempt = partial(self._hedged_get, table, get, deadline, limit, guard)
+            else:
+                attempt = partial(self._get_at, table, get, deadline, replica_id, limit)
+            placed = self.retrier.resume(
                 error,
                 attempt,
                 begun=begun,
@@ -162,7 +154,10 @@ class Operations:
             )
         else:
             self._on_success()
-        return (result if limit is None else limit.marked(result, place)), place
+        if limit is None:
+            return placed
+        result, place = placed
+        return limit.marked(result, place), place
 
     def get_strong(self, table: bytes, get: Get) -> Placed:
         """Read a row at its primary: usually a cached location and one call."""
@@ -370,7 +365,7 @@ class Operations:
         return self.retried(attempt, deadline, table, "check_and_mutate", check.row, is_repeatable=False)
 
 
-def _direct(backend: Backend) -> Direct | None:
+def _direct(backend: Backend) -> Direct | Backend | None:
     """Return the calls of the backend that run in the user's own thread, without a task or a Pending, or None."""
     capabilities = backend.capabilities
     if capabilities.direct and isinstance(backend, DirectBackend):

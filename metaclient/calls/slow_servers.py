@@ -38,6 +38,7 @@ class SlowServers:
         self._may_compare = self._is_on and config.hedge_budget > 0
         self._budget = budget
         self._delays = delays
+        self._get_window = delays["get"].window
         self._telemetry = telemetry
         self._latencies = ServerLatencies()
         self.servers = self._latencies.slow  # not bool(self): STRONG reads check this, and a method costs 50 ns
@@ -77,8 +78,8 @@ class SlowServers:
             and self._budget.borrow(calls)
         )
 
-    def delay_s(self, kind: str, others: Iterable[ServerName]) -> float:
-        """Return the hedge delay; at most the fixed delay while the latencies of the other replicas are unknown.
+    def delay_s(self, kind: str, places: Sequence[RegionLocation | None]) -> float:
+        """Return the hedge delay; at most the fixed delay while only the latencies of the first place are known.
 
         The measured latencies may be those of a slow server. The first hedges show whether it is slow.
         """
@@ -86,6 +87,7 @@ class SlowServers:
         delay_s = delay.delay_s()
         if delay_s <= delay.fixed_s or kind != "get" or not self._is_on:
             return delay_s
+        others = (place.server for place in places[1:] if place is not None)
         return delay_s if self._latencies.is_known(kind, others, self._now()) else delay.fixed_s
 
     # -- recording -------------------------------------------------------------------------------------------
@@ -94,6 +96,12 @@ class SlowServers:
         """Record how long a read waited for the location that it called first: the adaptive delay follows from this."""
         if not self.contains(place.server):  # the delay must not follow from the latencies of slow servers
             self._delays[kind].add(latency_s)
+
+    def add_fast_get(self, server: ServerName, latency_s: float, now: float) -> None:
+        """Record a get that a server which is not slow has answered within the hedge delay, as the first one called."""
+        self._get_window.add(latency_s)
+        if self._is_on:
+            self._latencies.add_fast(server, "get", latency_s, now)
 
     def add(
         self, kind: str, place: RegionLocation, latency_s: float, places: Iterable[RegionLocation | None] = ()

@@ -199,6 +199,18 @@ class TableLocations:
             self.hits += 1
         return place
 
+    def cached_region(self, row: bytes) -> RegionLocations | None:
+        """Return the row's region, as :meth:`cached_primary`; None when the place of its primary is not known."""
+        snapshot = self.snapshot
+        index = bisect_right(snapshot.starts, row) - 1
+        if index < 0:
+            return None
+        end = snapshot.ends[index]
+        if (end and row >= end) or snapshot.primaries[index] is None:
+            return None
+        self.hits += 1
+        return snapshot.regions[index]
+
 
 class LocationCache:
     """The cache of one connection.

@@ -305,13 +305,13 @@ def lease_never_ends(right: Callable[..., Any]) -> Callable[..., Any]:
 # -- the client --------------------------------------------------------------------------------------------------------
 
 
-@_defect(Hedging, "race", caught_by=("timeline", "answers"))
+@_defect(Hedging, "_race", caught_by=("timeline", "answers"))
 def stale_flag_of_wrong_replica(right: Callable[..., Any]) -> Callable[..., Any]:
     """The result of a hedged read names the primary, even if a secondary answered."""
 
-    def race(self: Any, *arguments: Any, table: bytes, row: bytes, **options: Any) -> Any:
-        value, place = right(self, *arguments, table=table, row=row, **options)
-        known = self._locator.cache.cached_region(table, row)
+    def race(self: Any, read: Any, table: bytes, before: bool) -> Any:
+        value, place = right(self, read, table, before)
+        known = self._locator.cache.cached_region(table, read.row)
         return value, (known.primary if known is not None and known.primary is not None else place)
 
     return race

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -36,10 +37,12 @@ def direct(
     *,
     seconds: float = WAIT_S,
     is_write: bool = False,
+    until_s: float | None = None,
 ) -> bytes | PendingCall[bytes]:
     server = ServerName("127.0.0.1", peer.port)
-    deadline = runtime.now() + seconds
-    return connections.ask_server(server, Request(b"Get", param, text, deadline, "a call", is_write=is_write))
+    now = runtime.now()
+    request = Request(b"Get", param, text, now + seconds, "a call", is_write=is_write)
+    return connections.ask_server(server, request, None if until_s is None else now + until_s)
 
 
 def pipelined(connections: Connections, peer: Peer, param: bytes, runtime: ThreadRuntime) -> PendingCall[bytes]:
@@ -207,7 +210,7 @@ def test_failed_call_leaves_nothing_to_the_garbage_collector(runtime: ThreadRunt
 
 
 def test_end_in_the_middle(runtime: ThreadRuntime, connections: Connections) -> None:
-    with serving(runtime, then(lambda caller: caller.request())) as peer:
+    with serving(runtime, then(answer_nothing)) as peer:
         first(connections, peer, runtime)
         with pytest.raises(ServerUnreachable, match="closed the connection during a call") as caught:
             direct(connections, peer, b"x", runtime, is_write=True)
@@ -256,3 +259,101 @@ def test_after_ctrl_c_the_next_call_has_a_connection_of_its_own(
             call()
         first(connections, peer, runtime)
         assert peer.accepted == 2
+
+
+# -- calls that their maker leaves in flight ---------------------------------------------------------------------------
+
+
+def left(connections: Connections, peer: Peer, runtime: ThreadRuntime) -> PendingCall[bytes]:
+    """A direct call whose server has not answered when its maker has to do something else."""
+    made = direct(connections, peer, b"left", runtime, until_s=0.01)
+    assert isinstance(made, PendingCall)
+    return made
+
+
+@pytest.mark.parametrize("is_read_by_the_task", [False, True])
+def test_call_left_in_flight_still_gets_its_answer(
+    runtime: ThreadRuntime, connections: Connections, is_read_by_the_task: bool
+) -> None:
+    go_on: Pending[None] = runtime.pending()
+
+    def script(caller: Caller) -> None:
+        request = caller.request()
+        go_on.result(runtime.now() + WAIT_S)
+        caller.answer(request.call_id, request.param)
+        echo(caller)
+
+    with serving(runtime, then(script)) as peer:
+        connection = first(connections, peer, runtime)
+        made = left(connections, peer, runtime)
+        assert connection.calls == 1
+        got = by_the_task(made, runtime) if is_read_by_the_task else made
+        go_on.complete(None)
+        assert got.result(runtime.now() + WAIT_S) == b"left"
+        assert (connection.calls, connection.late, peer.accepted) == (0, 0, 1)
+
+
+def test_connection_serves_other_calls_beside_one_left_in_flight(
+    runtime: ThreadRuntime, connections: Connections
+) -> None:
+    """Its maker has stopped reading: a call that is made now must not wait for that reader."""
+
+    def script(caller: Caller) -> None:
+        slow, following = caller.request(), caller.request()
+        caller.answer(following.call_id, following.param)
+        caller.answer(slow.call_id, b"late")
+        echo(caller)
+
+    with serving(runtime, then(script)) as peer:
+        first(connections, peer, runtime)
+        made = left(connections, peer, runtime)
+        following = direct(connections, peer, b"next", runtime)
+        assert isinstance(following, PendingCall), "the connection is not idle"
+        assert following.result(runtime.now() + WAIT_S) == b"next"
+        assert made.result(runtime.now() + WAIT_S) == b"late"
+
+
+def test_cancelled_call_that_was_left_in_flight_is_forgotten(runtime: ThreadRuntime, connections: Connections) -> None:
+    def script(caller: Caller) -> None:
+        slow, following = caller.request(), caller.request()
+        caller.answer(slow.call_id, b"late")
+        caller.answer(following.call_id, following.param)
+
+    with serving(runtime, then(script)) as peer:
+        connection = first(connections, peer, runtime)
+        left(connections, peer, runtime).cancel()
+        assert connection.calls == 0
+        assert direct(connections, peer, b"next", runtime) == b"next"
+        assert connection.late == 1
+
+
+def answer_nothing(caller: Caller) -> None:
+    while True:
+        caller.request()
+
+
+def test_call_left_in_flight_fails_with_its_connection(runtime: ThreadRuntime, connections: Connections) -> None:
+    with serving(runtime, then(answer_nothing)) as peer:
+        first(connections, peer, runtime)
+        made = left(connections, peer, runtime)
+        connections.close()
+        with pytest.raises(ConnectionClosed):
+            made.result(runtime.now() + WAIT_S)
+
+
+def test_call_whose_connection_ends_at_that_instant_is_not_left(
+    runtime: ThreadRuntime, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table of calls is empty already: a call that is put back into it would wait for ever."""
+    leave = Connection._leave_in_flight
+
+    def closed_before(self: Connection, *args: Any) -> object:
+        connections.close()
+        return leave(self, *args)
+
+    with serving(runtime, then(answer_nothing)) as peer:
+        connection = first(connections, peer, runtime)
+        monkeypatch.setattr(Connection, "_leave_in_flight", closed_before)
+        with pytest.raises(ConnectionClosed):
+            direct(connections, peer, b"x", runtime, until_s=0.01)
+        assert connection.calls == 0
