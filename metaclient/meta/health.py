@@ -11,6 +11,11 @@ clients do not probe it at the same moment. Ejections are in a row when the next
 after the last ejection, so that a re-opened replica that passes a probe and then fails again is ejected for longer.
 Health belongs to the replica *and* to its server: after a failover, one server may host two replicas, and a hanging
 server affects both.
+
+Lookups start the probes. After a time without lookups, all secondaries may still be ejected although their ejections
+ended long ago, and the next lookup would read the primary while the probes are in flight. Therefore, while no secondary
+is healthy, an ejection that ended long ago does not count any more (``as_of``): the lookup asks the secondary, as the
+lookup of a new client does, and the primary after it.
 """
 
 from __future__ import annotations
@@ -23,6 +28,9 @@ __all__ = ["HealthState", "ReplicaHealth"]
 #: Weight of the newest sample in the latency average: about the last 10 calls count.
 LATENCY_WEIGHT = 0.2
 JITTER = 0.1
+#: An ejection counts for its own duration after its end, and for this long at most: as the longest stale mark
+#: (``meta_stale_mark_max_s``).
+REMEMBERED_S_MAX = 30.0
 
 
 class HealthState(enum.Enum):
@@ -48,6 +56,7 @@ class ReplicaHealth:
     state: HealthState = HealthState.HEALTHY
     ejections: int = 0  # in a row
     ejected_until: float = 0.0
+    ejection_s: float = 0.0  # the duration of the last ejection
     latency_s: float | None = None  # moving average of successes
     successes: int = 0
     failures: int = 0
@@ -63,6 +72,7 @@ class ReplicaHealth:
             HealthState.HEALTHY,
             self.ejections,
             self.ejected_until,
+            self.ejection_s,
             average,
             self.successes + 1,
             self.failures,
@@ -88,7 +98,24 @@ class ReplicaHealth:
         goes_on = self.state is HealthState.EJECTED or (self.ejections and now < self.ejected_until + before_s)
         ejections = self.ejections if goes_on else 0
         life_s = min(base_s * 2.0 ** min(ejections, 30), max_s) * (1 + JITTER * chance)
-        return replace(failed, state=HealthState.EJECTED, ejections=ejections + 1, ejected_until=now + life_s)
+        return replace(
+            failed,
+            state=HealthState.EJECTED,
+            ejections=ejections + 1,
+            ejected_until=now + life_s,
+            ejection_s=life_s,
+        )
+
+    def as_of(self, now: float) -> ReplicaHealth:
+        """Return the health that counts for a lookup at this instant: healthy, if an ejection ended long ago.
+
+        >>> sick = ReplicaHealth().after_failure(now=10.0, base_s=1.0, max_s=60.0, chance=0.0)
+        >>> sick.as_of(11.9).state.value, sick.as_of(12.0).state.value
+        ('ejected', 'healthy')
+        """
+        if self.state is HealthState.EJECTED and now >= self.ejected_until + min(self.ejection_s, REMEMBERED_S_MAX):
+            return replace(self, state=HealthState.HEALTHY)
+        return self
 
     def may_probe(self, now: float) -> bool:
         """Return True if the time of the ejection is over."""

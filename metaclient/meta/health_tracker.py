@@ -89,15 +89,15 @@ class HealthTracker:
 
     def view(self, replicas: Sequence[MetaReplica], is_addressable: Callable[[MetaReplica], bool]) -> MetaView:
         """Return the replicas and their health as selectors see them."""
+        now = self._runtime.now()
         with self._lock:
-            return MetaView(
-                tuple(
-                    ReplicaView(replica.replica_id, replica.server, *self.of(replica), is_addressable(replica))
-                    for replica in replicas
-                ),
-                self._runtime.now(),
-                self._runtime.rng,
+            found = tuple(
+                ReplicaView(replica.replica_id, replica.server, *self.of(replica), is_addressable(replica))
+                for replica in replicas
             )
+        if not any(one.is_usable for one in found if one.replica_id != 0):
+            found = tuple(one.as_of(now) for one in found)
+        return MetaView(found, now, self._runtime.rng)
 
     def status(
         self, replicas: Sequence[MetaReplica], is_placed: Callable[[MetaReplica], bool]

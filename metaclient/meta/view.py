@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, runtime_checkable
 
 from metaclient.meta.health import HealthState, ReplicaHealth
@@ -48,6 +48,13 @@ class ReplicaView:
             and self.health.state is HealthState.HEALTHY
             and self.server_health.state is HealthState.HEALTHY
         )
+
+    def as_of(self, now: float) -> ReplicaView:
+        """Return the replica without ejections that ended long ago (``ReplicaHealth.as_of``)."""
+        health, server_health = self.health.as_of(now), self.server_health.as_of(now)
+        if health is self.health and server_health is self.server_health:
+            return self
+        return replace(self, health=health, server_health=server_health)
 
 
 @dataclass(frozen=True, slots=True)

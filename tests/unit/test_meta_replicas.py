@@ -844,3 +844,67 @@ def test_lag_that_a_replica_tells_is_shown_beside_it() -> None:
         look(r)
         assert r.replica(1).lag_ms == 250.0
         assert r.replica(0).lag_ms is None
+
+
+# ---- after a time without lookups
+
+
+def eject_both_secondaries(r: Rig) -> None:
+    """Both secondaries fail once, and the lookup is answered by the primary."""
+    look(r, 20)
+    for replica in (1, 2):
+        r.backend.on("read_meta", replica=replica, times=1).raises(lambda: ReadsDisabled("it is being opened"))
+    look(r)
+    assert [r.replica(one).state for one in (1, 2)] == ["ejected", "ejected"]
+    assert r.reads(0) == 1
+
+
+def test_client_that_was_idle_after_both_secondaries_failed_does_not_turn_to_the_primary() -> None:
+    """Only lookups start probes: after a minute without any, both ejections are over and no probe was made."""
+    with balanced() as r:
+        eject_both_secondaries(r)
+        r.runtime.run_for(110.0)
+        look(r)
+        assert r.reads(0) == 1
+        r.runtime.run_for(0.1)
+        assert [r.replica(one).state for one in (1, 2)] == ["healthy", "healthy"]
+
+
+def test_lookup_just_after_the_ejections_waits_for_no_secondary() -> None:
+    """The probe in the background finds out whether a secondary is back; the primary answers the lookup."""
+    with balanced() as r:
+        eject_both_secondaries(r)
+        for replica in (1, 2):
+            r.backend.on("read_meta", replica=replica).hangs()
+        r.runtime.run_for(1.15)
+        begun = r.runtime.now()
+        look(r)
+        assert r.runtime.now() - begun < 0.01
+        assert r.reads(0) == 2
+
+
+def test_secondaries_that_are_still_hung_after_idle_time_cost_one_lookup_two_tries() -> None:
+    with balanced() as r:
+        eject_both_secondaries(r)
+        for replica in (1, 2):
+            r.backend.on("read_meta", replica=replica).hangs()
+        r.runtime.run_for(110.0)
+        for slow_s in (0.15, 0.01, 0.01):
+            begun = r.runtime.now()
+            look(r)
+            assert r.runtime.now() - begun < slow_s
+        assert r.reads(0) == 4
+
+
+def test_hung_secondary_is_not_tried_by_a_lookup_after_idle_time_while_another_is_healthy() -> None:
+    with balanced() as r:
+        look(r, 20)
+        r.backend.on("read_meta", replica=1).hangs()
+        look(r, 4)
+        assert r.replica(1).state == "ejected"
+        for _ in range(4):
+            r.runtime.run_for(110.0)
+            begun = r.runtime.now()
+            look(r)
+            assert r.runtime.now() - begun < 0.01
+        assert r.reads(0) == 0
