@@ -10,6 +10,8 @@
 """
 
 import logging
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from metaclient.batch import Batch
 from metaclient.config import Config
@@ -48,6 +50,9 @@ from metaclient.replication_peers import SourceLoad as SourceLoad
 from metaclient.session import Session as Session
 from metaclient.table import Table
 
+if TYPE_CHECKING:
+    from metaclient import aio as aio
+
 __version__ = "0.1.0"
 
 # This list is frozen. The module has further attributes: happybase's other names (DEFAULT_HOST, DEFAULT_PORT,
@@ -80,5 +85,13 @@ __all__ = [
     "Unsupported",
     "connect",
 ]
+
+
+def __getattr__(name: str) -> object:
+    """Import ``metaclient.aio`` when it is first used: it needs asyncio, and greenlet of the extra ``aio``."""
+    if name == "aio":
+        return import_module("metaclient.aio")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 logging.getLogger(__name__).addHandler(logging.NullHandler())

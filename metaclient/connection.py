@@ -32,7 +32,7 @@ from metaclient.freshness.canary import FreshnessWatcher
 from metaclient.meta.health_tracker import MetaReplicaStatus
 from metaclient.model import RegionLocation, RegionLocations, TableDescriptor
 from metaclient.replication import Replication
-from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime, close_dropped, refuse_green_threads
+from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime, refuse_green_threads
 from metaclient.session import Session
 from metaclient.table import Table
 from metaclient.table_schema import (
@@ -256,8 +256,7 @@ class Connection:
         engine = self.__dict__.get("engine")
         if engine is None or engine.life is Life.CLOSED:  # a constructor that fails leaves nothing to close
             return
-        if not isinstance(self._runtime, SimRuntime):  # on virtual time nothing is left open
-            close_dropped(f"{self._owner_name}{self!r}", self.close)
+        self._runtime.close_dropped(f"{self._owner_name}{self!r}", self.close)
 
     def __enter__(self) -> Connection:
         self.open()

@@ -453,3 +453,15 @@ def translated(error: BaseException, *, is_write: bool = False) -> MetaClientErr
         made = BackendFault(f"the backend raised {text}", may_have_applied=is_write)
     made.__cause__ = error
     return made
+
+
+def note_interrupt(error: BaseException, *, is_write: bool) -> None:
+    """Record that an exception which is no error (CancelledError, KeyboardInterrupt) interrupted a write in flight.
+
+    >>> interrupt = KeyboardInterrupt()
+    >>> note_interrupt(interrupt, is_write=True)
+    >>> interrupt.may_have_applied
+    True
+    """
+    if is_write:
+        error.may_have_applied = True  # type: ignore[attr-defined]  # as the errors of this tree have it

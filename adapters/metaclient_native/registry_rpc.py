@@ -13,6 +13,7 @@ from metaclient.errors import CallTimeout, ConfigError, MetaClientError, ServerN
 from metaclient.model import MetaReplica, ServerName
 from metaclient.protobuf import decode
 from metaclient.runtime import Runtime
+from metaclient.wire.dials import choose_dial
 from metaclient.wire.peers import describe_peer, probe_peer
 from metaclient.wire.rpc import messages
 from metaclient.wire.rpc.framing import Response
@@ -73,7 +74,9 @@ class RpcRegistry:
         """Return the error of a first contact: a ConfigError with the right url if a server of the url is not HBase."""
         until = self._runtime.now() + PROBES_S_MAX
         for endpoint in self._given:
-            peer = probe_peer(endpoint.host, endpoint.port, now=self._runtime.now, deadline=until)
+            peer = probe_peer(
+                endpoint.host, endpoint.port, now=self._runtime.now, deadline=until, dial=choose_dial(self._runtime)
+            )
             if peer is not None and "hbase+rpc" not in peer.schemes:
                 return ConfigError(f"hbase+rpc:// does not fit: {describe_peer(str(endpoint), peer)}")
         return error

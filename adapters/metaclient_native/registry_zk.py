@@ -14,9 +14,11 @@ from metaclient.errors import MetaClientError, ServerNotRunning
 from metaclient.model import MetaReplica, ServerName
 from metaclient.protobuf import ProtocolError, decode
 from metaclient.runtime import Runtime
+from metaclient.wire.dials import choose_dial
 from metaclient.wire.rpc.messages import ZK_MASTER
 from metaclient.wire.rpc.names import server_from
 from metaclient.wire.zookeeper import ZooKeeperClient
+from metaclient.wire.zookeeper_reads import ZooKeeperReads
 from metaclient_native.url import Endpoint
 
 __all__ = ["ZooKeeperRegistry"]
@@ -48,9 +50,14 @@ class ZooKeeperRegistry:
         self._parent = parent
         self._runtime = runtime
         self._listed: _ServerList | None = None
-        self._client = ZooKeeperClient(
-            self._hosts, runtime, needed_by="hbase:// asks ZooKeeper (hbase+rpc://MASTER:16000 does not), which"
-        )
+        self._client: ZooKeeperClient | ZooKeeperReads
+        if runtime.callers_help:
+            self._client = ZooKeeperClient(
+                self._hosts, runtime, needed_by="hbase:// asks ZooKeeper (hbase+rpc://MASTER:16000 does not), which"
+            )
+        else:  # kazoo blocks the thread of the caller
+            addresses = [(endpoint.host, endpoint.port) for endpoint in endpoints]
+            self._client = ZooKeeperReads(addresses, runtime, choose_dial(runtime))
 
     def __repr__(self) -> str:
         return f"<ZooKeeperRegistry {self._hosts}{self._parent}>"

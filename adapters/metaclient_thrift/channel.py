@@ -44,7 +44,7 @@ class Channel:
         decodes_text: bool,
         runtime: Runtime,
         is_enabled: Callable[[bytes, float], bool],
-        dial: Dial | None = None,
+        dial: Dial,
     ) -> None:
         def connect_link(gateway: Gateway, deadline: float) -> Link:
             transport = connect(url, gateway, now=runtime.now, deadline=deadline, dial=dial)

@@ -12,12 +12,14 @@ from metaclient.config.hbase_properties import warn_unread
 from metaclient.errors import CallTimeout, ConfigError, MetaClientError, ServerUnreachable, Unsupported
 from metaclient.model import Result
 from metaclient.runtime import Runtime
+from metaclient.wire.dials import choose_dial
 from metaclient.wire.peers import describe_peer, probe_peer
 from metaclient.wire.stream import Dial
 from metaclient_thrift.binary import RowReader, read_row, read_rows
 from metaclient_thrift.channel import Channel
 from metaclient_thrift.gateways import Loan
 from metaclient_thrift.link import Link
+from metaclient_thrift.transports import dial_of
 from metaclient_thrift.url import PROPERTIES, Gateway, ThriftUrl
 
 __all__ = ["GatewayBackend"]
@@ -48,6 +50,7 @@ class GatewayBackend(ABC):
         parsed = self._url = ThriftUrl.parse(url, properties)
         warn_unread(properties or {}, PROPERTIES, f"{parsed.scheme}:")
         self._runtime = runtime
+        self._dial = dial or dial_of(parsed, runtime)
         self._channel = Channel(
             parsed,
             self._service,
@@ -55,7 +58,7 @@ class GatewayBackend(ABC):
             decodes_text=self._decodes_text,
             runtime=runtime,
             is_enabled=self.is_table_enabled,
-            dial=dial,
+            dial=self._dial,
         )
         self._call = self._channel.call
         self.capabilities = Capabilities(
@@ -92,7 +95,8 @@ class GatewayBackend(ABC):
     def _explain(self, error: MetaClientError, gateway: Gateway) -> MetaClientError:
         """Return the error of a first call without an answer: a ConfigError if the server speaks another protocol."""
         runtime = self._runtime
-        peer = probe_peer(gateway.host, gateway.port, now=runtime.now, deadline=runtime.now() + PROBES_S_MAX)
+        until = runtime.now() + PROBES_S_MAX
+        peer = probe_peer(gateway.host, gateway.port, now=runtime.now, deadline=until, dial=choose_dial(runtime))
         if peer is None:
             hint = "a server that is no Thrift gateway, or expects another transport or protocol, does not answer, too"
             return type(error)(f"{error}; {hint}: try ?transport=framed or ?protocol=compact")

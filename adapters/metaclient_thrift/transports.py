@@ -14,12 +14,13 @@ from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Protocol, cast
 
 from metaclient.errors import ServerUnreachable
+from metaclient.runtime import Runtime
+from metaclient.wire.dials import choose_dial
 from metaclient.wire.reply_limit import REPLY_BYTES_MAX, explain_reply_limit
-from metaclient.wire.stream import Dial, Stream, dial
-from metaclient.wire.tls import tls_dial
+from metaclient.wire.stream import Dial, Stream
 from metaclient_thrift.url import Gateway, ThriftUrl
 
-__all__ = ["HttpTransport", "StreamTransport", "Transport", "connect", "explain_long_reply"]
+__all__ = ["HttpTransport", "StreamTransport", "Transport", "connect", "dial_of", "explain_long_reply"]
 
 #: The bytes of one read of an HTTP body.
 _READ_BYTES = 1 << 20
@@ -232,18 +233,15 @@ def explain_long_reply(bytes_max: int) -> ConnectionError:
     return ConnectionError(f"the gateway's answer has more than {bytes_max} bytes: {explain_reply_limit(bytes_max)}")
 
 
-def connect(
-    url: ThriftUrl, gateway: Gateway, *, now: Callable[[], float], deadline: float, dial: Dial | None = None
-) -> Transport:
-    """Connect to a gateway with ``dial``, by default with the one of the url; every failure is ServerUnreachable."""
-    chosen = dial or _choose_dial(url)
+def connect(url: ThriftUrl, gateway: Gateway, *, now: Callable[[], float], deadline: float, dial: Dial) -> Transport:
+    """Connect to a gateway with ``dial``; every failure is ServerUnreachable."""
     try:
         if url.is_http:
-            http = HttpTransport(gateway, url.path, dial=chosen, now=now, reply_bytes_max=url.reply_bytes_max)
+            http = HttpTransport(gateway, url.path, dial=dial, now=now, reply_bytes_max=url.reply_bytes_max)
             http.begin(deadline)
             http.connect()
             return http
-        return StreamTransport(chosen(gateway.host, gateway.port, now, deadline), now)
+        return StreamTransport(dial(gateway.host, gateway.port, now, deadline), now)
     except ServerUnreachable as error:
         hint = f" (if it does not use TLS: thrift2://{gateway})" if isinstance(error.__cause__, ssl.SSLError) else ""
         raise ServerUnreachable(f"the Thrift gateway {error}{hint}") from error.__cause__
@@ -251,8 +249,9 @@ def connect(
         raise ServerUnreachable(f"the Thrift gateway {gateway} cannot be reached: {error}") from error
 
 
-def _choose_dial(url: ThriftUrl) -> Dial:
-    return tls_dial(lambda: _make_context(url)) if url.is_tls else dial
+def dial_of(url: ThriftUrl, runtime: Runtime) -> Dial:
+    """Return the `Dial` of a url: plain TCP or TLS."""
+    return choose_dial(runtime, (lambda: _make_context(url)) if url.is_tls else None)
 
 
 def _make_context(url: ThriftUrl) -> ssl.SSLContext:

@@ -48,7 +48,7 @@ from metaclient.attempts.contest import (
 )
 from metaclient.attempts.plan import Leg, postponed
 from metaclient.backend import Answer, Capabilities
-from metaclient.errors import CallTimeout, MetaClientError, Overloaded, translated
+from metaclient.errors import CallTimeout, MetaClientError, Overloaded, note_interrupt, translated
 from metaclient.runtime import Pending, Runtime
 
 __all__ = ["Executor", "told"]
@@ -113,6 +113,9 @@ class Executor:
                 raise made from made.__cause__
             finally:
                 del made  # error -> traceback -> this frame -> error would be a cycle for every failed call
+        except BaseException as interrupt:
+            note_interrupt(interrupt, is_write=is_write)
+            raise
 
     def awaited(self, pending: Pending[T], deadline: float, *, is_write: bool = False) -> T:
         """Wait for a call that was started; abandon it at the deadline. Raises as ``call`` does."""
@@ -124,6 +127,9 @@ class Executor:
                 raise made from made.__cause__
             finally:
                 del made  # error -> traceback -> this frame -> error would be a cycle for every failed call
+        except BaseException as interrupt:
+            note_interrupt(interrupt, is_write=is_write)
+            raise
 
     def _awaited(self, pending: Pending[T], deadline: float, discard: Callable[[T], None] | None) -> T:
         try:
@@ -396,6 +402,10 @@ class _Race(Generic[L, C]):
                 if not self._running and not self._waiting:
                     return
                 self._wait(begun)
+        except BaseException as error:
+            if not isinstance(error, Exception):
+                note_interrupt(error, is_write=self._contest.is_write)
+            raise
         finally:
             self._drop_losers()
 

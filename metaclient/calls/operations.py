@@ -88,7 +88,7 @@ class Operations:
         self.read_timeout_s = min(config.rpc_read_timeout_s, config.operation_timeout_s)
         self._backend_get = backend.get
         self._backend_mutate = backend.mutate
-        direct = _direct(backend)
+        direct = _direct(backend) if runtime.callers_help else None
         self._direct_get = None if direct is None else direct.get
         self._direct_mutate = None if direct is None else direct.mutate
         self._write_timeout_s = min(config.rpc_write_timeout_s, config.operation_timeout_s)

@@ -155,9 +155,10 @@ class MetaRegistry:
         try:
             replicas = _in_order(self._executor.call(self._backend.meta_replicas, deadline=until))
         except BaseException as error:  # any error ends the flight, so that no caller waits for it for ever
-            self._finish(pending, None, translated(error))
-            if not isinstance(error, Exception):
+            if not isinstance(error, Exception):  # the caller was interrupted, which is no evidence about the registry
+                self._finish(pending, None, CallTimeout("the call that read the registry was interrupted"))
                 raise
+            self._finish(pending, None, translated(error))
         else:
             self._finish(pending, replicas, None)
 

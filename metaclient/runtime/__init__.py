@@ -1,13 +1,15 @@
 """Time, tasks, locks and random numbers: the only package that may use Python's own modules for them.
 
-The same blocking code runs on two runtimes:
+The same blocking code runs on three runtimes:
 
 * :class:`ThreadRuntime` (production): bounded, named daemon threads on the monotonic clock.
 * :class:`SimRuntime` (tests, simulation): greenlets on a virtual clock; one seed decides every interleaving.
+* :class:`~metaclient.runtime.event_loop.AsyncioRuntime` (``metaclient.aio``): greenlets on an event loop. Its module is
+  imported only where it is used, because it needs asyncio and greenlet.
 
 Each runtime implements one primitive, the *waiter*: ``park`` blocks until ``wake`` is called, until a deadline, or
 until the runtime closes. :class:`Pending`, :class:`Condition`, ``sleep`` and ``wait_first`` are built on it, once for
-both runtimes. Deadlines are instants of ``now()``, never durations; ``None`` waits for ever.
+all runtimes. Deadlines are instants of ``now()``, never durations; ``None`` waits for ever.
 :mod:`metaclient.runtime.forks` describes what happens after ``os.fork()``.
 
 >>> with SimRuntime(seed=7) as runtime:
@@ -56,6 +58,8 @@ class Runtime(Protocol):
     """The source of time, concurrency and random numbers for the client and the fake cluster."""
 
     rng: random.Random
+    #: True if a caller that waits for one answer may do the work of its producer, such as to read the socket.
+    callers_help: bool
     #: The number of forks between the process that made the runtime and this process. An object that was made under
     #: another number belongs to a parent process.
     fork_count: int
@@ -101,6 +105,10 @@ class Runtime(Protocol):
 
     def on_fork(self, renew: Callable[[], None]) -> None:
         """Call ``renew`` in a child process after ``os.fork()``, to replace locks and drop sockets; held weakly."""
+        ...
+
+    def close_dropped(self, name: str, close: Callable[[], None]) -> None:
+        """Close an object that is being collected, in the background, and warn that it was not closed before."""
         ...
 
     def stats(self) -> dict[str, int]: ...

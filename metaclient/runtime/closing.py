@@ -87,4 +87,4 @@ def close_dropped(name: str, close: Callable[[], None]) -> None:
         _thread.start_new_thread(start, ())
     except RuntimeError as error:
         _log.warning("%s; it stays open, because no thread can be started: %s", text, error)
-    warnings.warn(text, ResourceWarning, stacklevel=3)
+    warnings.warn(text, ResourceWarning, stacklevel=4)

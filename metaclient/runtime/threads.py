@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Self, TypeVar, cast
 
 from metaclient.errors import ConnectionClosed, Overloaded
+from metaclient.runtime.closing import close_dropped
 from metaclient.runtime.forks import inherited_error, on_fork
 from metaclient.runtime.green_threads import refuse_green_threads
 from metaclient.runtime.timers import SharedTimers, Timer
@@ -128,6 +129,9 @@ class ThreadRuntime(Blocking):
         self._workers = {thread: task for thread, task in self._workers.items() if thread is me}
         self._daemons = {thread: task for thread, task in self._daemons.items() if thread is me}
         self._begin()
+
+    def close_dropped(self, name: str, close: Callable[[], None]) -> None:
+        close_dropped(name, close)
 
     def on_fork(self, renew: Callable[[], None]) -> None:
         on_fork(renew)

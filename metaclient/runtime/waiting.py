@@ -1,4 +1,4 @@
-"""The objects that code can wait for, the same on both runtimes: Pending, Task, Condition, and their base Blocking."""
+"""The objects that code can wait for, the same on all runtimes: Pending, Task, Condition, and their base Blocking."""
 
 from __future__ import annotations
 
@@ -300,11 +300,12 @@ def closed_error() -> ConnectionClosed:
 
 
 class Blocking:
-    """The base class of both runtimes: the methods that need only a waiter and a lock."""
+    """The base class of all runtimes: the methods that need only a waiter and a lock."""
 
     rng: random.Random
     fork_count = 0
     _closed = False
+    callers_help = True
 
     def _waiter(self) -> Waiter:
         raise NotImplementedError
@@ -323,6 +324,9 @@ class Blocking:
         if self._closed:
             raise closed_error()
 
+    def close_dropped(self, name: str, close: Callable[[], None]) -> None:
+        """Do nothing: on virtual time nothing is left open."""
+
     def on_fork(self, renew: Callable[[], None]) -> None:
         """Do nothing: a simulation has no threads and no sockets, and a fork copies it as a whole."""
 
@@ -338,7 +342,7 @@ class Blocking:
                 return pending
         if not pendings and deadline is None:
             raise ValueError("a wait for the first of no tasks, without a deadline, would never end")
-        if len(pendings) == 1:
+        if len(pendings) == 1 and self.callers_help:
             pendings[0].help(deadline)
             if pendings[0]._is_done:
                 return pendings[0]

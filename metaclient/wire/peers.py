@@ -8,9 +8,11 @@ Servers of another protocol hang up or answer in their own; no request here chan
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Callable
 from typing import NamedTuple
+
+from metaclient.errors import ServerUnreachable
+from metaclient.wire.stream import Dial, dial
 
 __all__ = ["ServerKind", "describe_peer", "probe_peer", "recognise_peer"]
 
@@ -83,14 +85,15 @@ def describe_peer(address: str, peer: ServerKind) -> str:
     return f"{address} is {peer.what}: write {urls}{peer.condition}"
 
 
-def probe_peer(host: str, port: int, *, now: Callable[[], float], deadline: float) -> ServerKind | None:
+def probe_peer(
+    host: str, port: int, *, now: Callable[[], float], deadline: float, dial: Dial = dial
+) -> ServerKind | None:
     """Send requests of several protocols; return the server's, None if it is silent, unreachable or unknown."""
     calls = [framed(call) for call in (_BINARY_CALL, _COMPACT_CALL) for framed in (_leave_unframed, _prefix_length)]
     for request in (*calls, _HTTP_REQUEST):
-        left_s = min(deadline - now(), PROBE_S_MAX)
-        if left_s <= 0:
+        if now() >= deadline:
             return None
-        first = _ask(host, port, request, left_s)
+        first = _ask(host, port, request, now, min(deadline, now() + PROBE_S_MAX), dial)
         found = recognise_peer(first) if first else None
         if found is not None:
             return found
@@ -105,9 +108,9 @@ def _prefix_length(message: bytes) -> bytes:
     return len(message).to_bytes(4, "big") + message
 
 
-def _ask(host: str, port: int, request: bytes, timeout_s: float) -> bytes:
+def _ask(host: str, port: int, request: bytes, now: Callable[[], float], deadline: float, dial: Dial) -> bytes:
     """Return the first bytes of the answer to a request; b"" when there is none."""
-    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout_s) as sock:
-        sock.sendall(request)
-        return sock.recv(_FIRST_BYTES)
+    with contextlib.suppress(OSError, ServerUnreachable), contextlib.closing(dial(host, port, now, deadline)) as stream:
+        stream.write(request, deadline)
+        return stream.read(_FIRST_BYTES, deadline) or b""
     return b""

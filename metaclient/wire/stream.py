@@ -22,7 +22,7 @@ from typing import Protocol, TypeAlias
 from metaclient.errors import ServerUnreachable
 from metaclient.runtime import close_descriptor, refuse_green_threads
 
-__all__ = ["Dial", "SocketStream", "Stream", "connect_socket", "dial", "shut_down"]
+__all__ = ["Dial", "SocketStream", "Stream", "connect_socket", "dial", "set_options", "shut_down"]
 
 #: The time-out in force is kept while it is this close to the remaining time: one system call less for most calls.
 SLACK = 0.9
@@ -150,14 +150,19 @@ def connect_socket(host: str, port: int, now: Callable[[], float], deadline: flo
     except UnicodeError as error:
         raise OSError(f"{host!r} is not a host name: {error}") from error
     try:
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS_MAX)
+        set_options(sock)
     except BaseException:
         sock.close()
         raise
     return sock
+
+
+def set_options(sock: socket.socket) -> None:
+    """Send small frames at once, probe a silent peer, and bound the time that the kernel retransmits."""
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    if hasattr(socket, "TCP_USER_TIMEOUT"):
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS_MAX)
 
 
 def dial(host: str, port: int, now: Callable[[], float], deadline: float) -> SocketStream:

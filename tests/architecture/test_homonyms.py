@@ -1,6 +1,7 @@
 """A class name means one thing within a package: no two modules of it define a class or type alias of the same name.
 
-A leading underscore does not count: a reader of ``_Row`` next to ``Row`` has to look twice, too.
+A leading underscore does not count: a reader of ``_Row`` next to ``Row`` has to look twice, too. The classes of a
+mirror have the names of the classes that they wrap, on purpose.
 """
 
 import ast
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.architecture.test_imports import ROOT, SOURCE_ROOTS, _plant
+
+#: Folders whose classes have the names of others.
+MIRRORS = frozenset({"metaclient/aio"})
 
 
 def homonyms(root: Path) -> list[str]:
@@ -26,6 +30,8 @@ def homonyms(root: Path) -> list[str]:
 def _modules_by_name(folder: Path, package: str) -> dict[str, set[str]]:
     found: dict[str, set[str]] = defaultdict(set)
     for path in (folder / package).rglob("*.py"):
+        if path.parent.relative_to(folder).as_posix() in MIRRORS:
+            continue
         for name in _names(path.read_text(encoding="utf-8")):
             found[name.lstrip("_")].add(path.relative_to(folder).as_posix())
     return found
@@ -50,6 +56,11 @@ def test_no_class_name_has_two_meanings_in_a_package() -> None:
 def test_checker_reports_a_homonym(tmp_path: Path, second: str) -> None:
     _plant(tmp_path, {"metaclient/model.py": "class Row: ...\n", "metaclient/testing/rows.py": second})
     assert homonyms(tmp_path) == ["metaclient: Row is in metaclient/model.py and metaclient/testing/rows.py"]
+
+
+def test_checker_allows_the_names_of_a_mirror(tmp_path: Path) -> None:
+    planted = {"metaclient/table.py": "class Table: ...\n", "metaclient/aio/table.py": "class Table: ...\n"}
+    assert homonyms(_plant(tmp_path, planted)) == []
 
 
 def test_checker_allows_a_name_in_two_packages(tmp_path: Path) -> None:

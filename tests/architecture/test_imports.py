@@ -56,6 +56,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         (
             "client",
             (
+                "aio",
                 "arguments",
                 "backends",
                 "batch",

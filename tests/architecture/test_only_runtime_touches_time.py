@@ -101,7 +101,7 @@ ALLOWED: tuple[Allowance, ...] = (
         "spreads seeds over processes, and tells how fast they are",
     ),
     Allowance("adapters/metaclient_local_hbase/ports.py", frozenset({"socket"}), "finds free ports for real servers"),
-    Allowance("metaclient/wire/peers.py", frozenset({"socket"}), "asks an address what it speaks"),
+    Allowance("metaclient/wire/loop_stream.py", frozenset({"select", "socket"}), "speaks TCP and TLS on an event loop"),
     Allowance("metaclient/wire/stream.py", frozenset({"select", "socket"}), "speaks TCP to HBase and to gateways"),
     Allowance("metaclient/wire/tls.py", frozenset({"select", "socket"}), "speaks TLS to gateways"),
     Allowance("spark_connector/dataframe.py", frozenset({"socket"}), "asks which executor is on a server's machine"),

@@ -20,7 +20,7 @@ from metaclient.backend import ReplicationAdmin
 from metaclient.errors import ConfigError, ConnectionClosed, RequestRefused
 from metaclient.model import RegionInfo, ServerName, TableDescriptor
 from metaclient.replication import Replication as PeerAdministration
-from metaclient.runtime import Closing, Runtime, SimRuntime, ThreadRuntime, close_dropped
+from metaclient.runtime import Closing, Runtime, SimRuntime, ThreadRuntime
 from metaclient.wording import counted
 from metaclient_fake.backend import FakeBackend
 from metaclient_fake.chores import Chores, Sessions
@@ -318,7 +318,7 @@ class FakeCluster:
         if self._is_closed or isinstance(self.runtime, SimRuntime):
             return
         if not self.is_inherited:
-            close_dropped(repr(self), self.close)
+            self.runtime.close_dropped(repr(self), self.close)
 
     # -- clients -----------------------------------------------------------------------------------------------
 

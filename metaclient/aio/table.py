@@ -1,0 +1,84 @@
+"""Tables and batches for asyncio: the methods of :class:`metaclient.Table` and :class:`metaclient.Batch`, awaitable."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from metaclient import batch as blocking_batch
+from metaclient import table as blocking_table
+from metaclient.aio.coroutines import Wrapper, awaitable, iterated
+
+if TYPE_CHECKING:
+    from metaclient.aio.connection import Connection
+    from metaclient.runtime.event_loop import AsyncioRuntime
+
+__all__ = ["Batch", "Table"]
+
+_Table = blocking_table.Table
+_Batch = blocking_batch.Batch
+
+
+class Batch(Wrapper[_Batch]):
+    """A batch of a table; ``async with`` sends it at its end. ``put`` and ``delete`` send when it is full."""
+
+    __slots__ = ()
+
+    put = awaitable(_Batch.put)
+    delete = awaitable(_Batch.delete)
+    send = awaitable(_Batch.send)
+
+    async def __aenter__(self) -> Batch:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._runtime.call(self._blocking.__exit__, kind, error, trace)
+
+
+class Table(Wrapper[_Table]):
+    """A table of a connection or a session; made by their method ``table``, which makes no call.
+
+    ``scan`` is an asynchronous generator. A loop that ends early closes the server's scanner when the generator is
+    closed: by ``contextlib.aclosing``, or when the loop collects it.
+    """
+
+    __slots__ = ("connection",)
+
+    def __init__(self, blocking: _Table, runtime: AsyncioRuntime, connection: Connection) -> None:
+        super().__init__(blocking, runtime)
+        self.connection = connection
+
+    @property
+    def name(self) -> bytes:
+        """The complete name of the table."""
+        return self._blocking.name
+
+    families = awaitable(_Table.families)
+    regions = awaitable(_Table.regions)
+    row = awaitable(_Table.row)
+    rows = awaitable(_Table.rows)
+    cells = awaitable(_Table.cells)
+    exists = awaitable(_Table.exists)
+    scan = iterated(_Table.scan)
+    put = awaitable(_Table.put)
+    delete = awaitable(_Table.delete)
+    append = awaitable(_Table.append)
+    mutate_row = awaitable(_Table.mutate_row)
+    check_and_put = awaitable(_Table.check_and_put)
+    check_and_delete = awaitable(_Table.check_and_delete)
+    counter_get = awaitable(_Table.counter_get)
+    counter_set = awaitable(_Table.counter_set)
+    counter_inc = awaitable(_Table.counter_inc)
+    counter_dec = awaitable(_Table.counter_dec)
+
+    def batch(
+        self,
+        timestamp: int | None = None,
+        batch_size: int | None = None,
+        transaction: bool = False,
+        wal: bool = True,
+    ) -> Batch:
+        """Collect puts and deletes and send them together: ``async with table.batch() as batch``."""
+        return Batch(self._blocking.batch(timestamp, batch_size, transaction, wal), self._runtime)
