@@ -63,6 +63,11 @@ def named_cluster(
     properties: Mapping[str, str] | None = None,
 ) -> FakeCluster:
     """Return the cluster behind ``fake:NAME``: for killing servers of it while connections use it."""
+    if runtime is not None and not runtime.callers_help:
+        raise ConfigError(
+            f"fake:{name} is shared by the connections of this process and runs in threads, for which an event loop "
+            "cannot wait: use fake: (a cluster of its own on the loop), or serve a FakeCluster over TCP"
+        )
     is_virtual = isinstance(runtime, SimRuntime)
     key = (name, id(runtime) if is_virtual else 0)
     given = _Given(query, _server_settings(properties or {}))

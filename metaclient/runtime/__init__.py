@@ -28,6 +28,7 @@ from typing import Any, Protocol, TypeVar
 from metaclient.runtime.closing import Closing, close_dropped
 from metaclient.runtime.forks import close_descriptor, inherited_error
 from metaclient.runtime.green_threads import refuse_green_threads
+from metaclient.runtime.running_loops import warn_in_loop
 from metaclient.runtime.simulation import SimDeadlock, SimRuntime
 from metaclient.runtime.threads import ThreadRuntime
 from metaclient.runtime.timers import Timer
@@ -49,6 +50,7 @@ __all__ = [
     "close_dropped",
     "inherited_error",
     "refuse_green_threads",
+    "warn_in_loop",
 ]
 
 T = TypeVar("T")

@@ -15,6 +15,7 @@ from metaclient.errors import ConnectionClosed, Overloaded
 from metaclient.runtime.closing import close_dropped
 from metaclient.runtime.forks import inherited_error, on_fork
 from metaclient.runtime.green_threads import refuse_green_threads
+from metaclient.runtime.running_loops import warn_in_loop
 from metaclient.runtime.timers import SharedTimers, Timer
 from metaclient.runtime.waiting import Blocking, Lock, Task, closed_error
 
@@ -37,6 +38,7 @@ class _ThreadWaiter:
         try:
             if runtime._closed and not self._is_woken:
                 raise closed_error()
+            warn_in_loop()
             wait_s = -1.0 if deadline is None else min(max(deadline - runtime.now(), 0.0), threading.TIMEOUT_MAX)
             is_open = self._gate.acquire(timeout=wait_s)
         finally:

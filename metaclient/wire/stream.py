@@ -20,7 +20,7 @@ from struct import Struct
 from typing import Protocol, TypeAlias
 
 from metaclient.errors import ServerUnreachable
-from metaclient.runtime import close_descriptor, refuse_green_threads
+from metaclient.runtime import close_descriptor, refuse_green_threads, warn_in_loop
 
 __all__ = ["Dial", "SocketStream", "Stream", "connect_socket", "dial", "set_options", "shut_down"]
 
@@ -92,6 +92,7 @@ class SocketStream:
             left_s = max(left_s - TICKS_S, TIMEOUT_S_MIN)
         if not left_s * SLACK <= self._read_s <= left_s:
             self._read_s = self._set_timeout(socket.SO_RCVTIMEO, left_s)
+        warn_in_loop()
         try:
             data = self._recv(size_max)
         except BlockingIOError:

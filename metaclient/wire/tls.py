@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Callable
 
 from metaclient.errors import ServerUnreachable
-from metaclient.runtime import close_descriptor
+from metaclient.runtime import close_descriptor, warn_in_loop
 from metaclient.wire.stream import SLACK, TIMEOUT_S_MIN, Dial, connect_socket
 
 __all__ = ["TlsStream", "tls_dial"]
@@ -31,6 +31,7 @@ class TlsStream:
     def read(self, size_max: int, deadline: float) -> bytes | None:
         if not self._set_timeout(deadline):
             return None
+        warn_in_loop()
         try:
             return self._socket.recv(size_max)
         except TimeoutError:
