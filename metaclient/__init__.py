@@ -18,6 +18,8 @@ from metaclient.config import Config
 from metaclient.connection import DEFAULT_HOST as DEFAULT_HOST
 from metaclient.connection import DEFAULT_PORT as DEFAULT_PORT
 from metaclient.connection import Connection, connect
+from metaclient.errors import AccessDenied as AccessDenied
+from metaclient.errors import AuthenticationFailed as AuthenticationFailed
 from metaclient.errors import (
     BatchError,
     ConfigError,
@@ -34,6 +36,7 @@ from metaclient.errors import (
     TableNotFound,
     Unsupported,
 )
+from metaclient.errors import KdcUnreachable as KdcUnreachable
 from metaclient.errors import NoConnectionsAvailable as NoConnectionsAvailable
 from metaclient.errors import NoSuchReplica as NoSuchReplica
 from metaclient.errors import TableNotDisabled as TableNotDisabled

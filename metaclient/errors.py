@@ -8,7 +8,10 @@
      +- Unsupported                    the backend cannot do this
      +- ConnectionClosed               used after close(), or begun by a parent process before os.fork()
      +- TableNotFound  TableDisabled  TableNotDisabled  TableExists  NoSuchFamily
-     +- RequestRefused                 the server refuses every retry, too: read-only, denied, failed check
+     +- RequestRefused                 the server refuses every retry, too: read-only, failed check
+     |   +- AccessDenied               the user lacks a permission
+     +- AuthenticationFailed           the server does not accept the client's identity, or cannot prove its own
+     +- KdcUnreachable                 the Kerberos server does not answer: retry later
      +- RegionUnavailable              the region is not at the location of the call
      |   +- NotServingRegion
      |   |   +- RegionMoved            with a *hint*: the server to which it moved
@@ -48,7 +51,9 @@ if TYPE_CHECKING:
     from metaclient.model import RegionLocation, ServerName
 
 __all__ = [
+    "AccessDenied",
     "Attempt",
+    "AuthenticationFailed",
     "BackendFault",
     "BatchError",
     "CallQueueTooBig",
@@ -59,6 +64,7 @@ __all__ = [
     "DeadlineExceeded",
     "Disposition",
     "ExtraMissing",
+    "KdcUnreachable",
     "LocationUnknown",
     "MetaClientError",
     "NoConnectionsAvailable",
@@ -247,6 +253,31 @@ class RequestRefused(MetaClientError):
     """The server refused the call, and would refuse a retry: a write to a secondary, a denied call, a failed check."""
 
     java_class = "org.apache.hadoop.hbase.DoNotRetryIOException"
+
+
+class AccessDenied(RequestRefused):
+    """The user lacks the permission for the call; the message names user, scope and action, as HBase reports them."""
+
+    java_class = "org.apache.hadoop.hbase.security.AccessDeniedException"
+
+
+class AuthenticationFailed(MetaClientError):
+    """The server refused the client's ticket, token or certificate, or could not prove its own identity.
+
+    No call was executed on the connection, so ``may_have_applied`` is always False.
+    """
+
+    precedes_execution = True
+
+    def __init__(self, message: str = "", *, may_have_applied: bool = False, detail: str | None = None) -> None:
+        super().__init__(message, detail=detail)
+
+
+class KdcUnreachable(MetaClientError):
+    """No Kerberos server (KDC) of the realm answered, so there is no ticket for the connection: retry later."""
+
+    disposition = Disposition.BACKOFF
+    precedes_execution = True
 
 
 class RegionUnavailable(MetaClientError):

@@ -28,6 +28,7 @@ from typing import Any, Protocol, TypeVar
 from metaclient.runtime.closing import Closing, close_dropped
 from metaclient.runtime.forks import close_descriptor, inherited_error
 from metaclient.runtime.green_threads import refuse_green_threads
+from metaclient.runtime.nonces import draw_secret
 from metaclient.runtime.running_loops import warn_in_loop
 from metaclient.runtime.simulation import SimDeadlock, SimRuntime
 from metaclient.runtime.threads import ThreadRuntime
@@ -48,6 +49,7 @@ __all__ = [
     "Timer",
     "close_descriptor",
     "close_dropped",
+    "draw_secret",
     "inherited_error",
     "refuse_green_threads",
     "warn_in_loop",

@@ -64,7 +64,6 @@ ALIASES: Mapping[str, type[MetaClientError]] = {
     _HBASE + "ipc.FatalConnectionException": errors.RequestRefused,
     _HBASE + "ipc.WrongVersionException": errors.RequestRefused,
     _HBASE + "ipc.BadAuthException": errors.RequestRefused,
-    _HBASE + "security.AccessDeniedException": errors.RequestRefused,
     _HBASE + "quotas.QuotaExceededException": errors.RequestRefused,
     "org.apache.hbase.thirdparty.io.netty.channel.AbstractChannel$AnnotatedConnectException": errors.ServerUnreachable,
     "java.net.UnknownHostException": errors.ServerUnreachable,

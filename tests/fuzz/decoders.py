@@ -22,6 +22,12 @@ from metaclient.wire.rpc.cellblock import decode_rows, encode_cells
 from metaclient.wire.rpc.mutations import condition_from, condition_message, mutation_from, mutation_message
 from metaclient.wire.rpc.queries import get_from, get_message, scan_from, scan_message
 from metaclient.wire.rpc.replication import ShippedEntry, WalKey, decode_replicate, encode_replicate
+from metaclient.wire.sasl import messages as sasl_messages
+from metaclient.wire.sasl.digest_layers import DigestLayer
+from metaclient.wire.sasl.digest_md5 import DigestClient, DigestServer
+from metaclient.wire.sasl.handshake import negotiate
+from metaclient.wire.sasl.mechanism import Protection
+from metaclient.wire.sasl.stream import SaslStream
 from metaclient.wire.thrift import structs
 from metaclient.wire.thrift.idl import thrift1, thrift2
 from metaclient_fake.front.pending_bytes import PendingBytes
@@ -122,6 +128,66 @@ def _response_seeds() -> list[bytes]:
         framing.response(300_000, b"")[4:],
         framing.error_response(5, "java.io.IOException", TEXTS[0].decode(), do_not_retry=True)[4:],
     ]
+
+
+# -- SASL ----------------------------------------------------------------------------------------------------------
+
+
+class _Answered:
+    """A stream whose other side has sent ``data`` and has hung up."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def read(self, size_max: int, deadline: float) -> bytes:
+        found, self._data = self._data[:size_max], self._data[size_max:]
+        return found
+
+    def write(self, data: bytes, deadline: float) -> None: ...
+
+    def is_silent(self) -> bool:
+        return False
+
+    def close(self) -> None: ...
+
+    def leave_to_parent(self) -> None: ...
+
+
+def _digest_client() -> DigestClient:
+    return DigestClient("user", "password", cnonce="cnonce", protections=tuple(Protection))
+
+
+def _digest_server() -> DigestServer:
+    return DigestServer(lambda user: "password", nonce="nonce")
+
+
+def _handshake_seeds() -> list[bytes]:
+    server, client = _digest_server(), _digest_client()
+    challenge = server.challenge()
+    proof = server.evaluate(client.step(challenge) or b"")
+    return [
+        sasl_messages.encode_challenge(challenge) + sasl_messages.encode_challenge(proof),
+        sasl_messages.encode_refusal("javax.security.sasl.SaslException", "GSS initiate failed"),
+        bytes.fromhex("00000000ffffffa8"),
+    ]
+
+
+def _handshake(data: bytes) -> None:
+    negotiate(_Answered(data), _digest_client(), preamble=b"", now=lambda: 0.0, deadline=1.0)
+
+
+def _wrapped_seeds() -> list[bytes]:
+    layer = DigestLayer(b"secret", cipher="rc4", is_client=False)
+    return [
+        b"".join(sasl_messages.encode_token(layer.wrap(one)) for one in (b"a", b"", b"b" * 100)),
+        sasl_messages.encode_refusal("a.B", None),
+    ]
+
+
+def _wrapped(data: bytes) -> None:
+    stream = SaslStream(_Answered(data), DigestLayer(b"secret", cipher="rc4", is_client=True), lambda: 0.0)
+    while stream.read(50, 1.0):
+        pass
 
 
 # -- Thrift --------------------------------------------------------------------------------------------------------
@@ -278,6 +344,13 @@ DECODERS = (
     ),
     Decoder("znode-peer-state", [b"PBUF\x08\x01", b"\xff\0\0\0\1aPBUF\x08\0"], replication_peers.state_from_node),
     Decoder("znode-position", [replication_peers.position_node(300)], replication_peers.position_from_node),
+    Decoder("sasl-handshake", _handshake_seeds(), _handshake),
+    Decoder("sasl-wrapped", _wrapped_seeds(), _wrapped),
+    Decoder(
+        "sasl-response",
+        [_digest_client().step(_digest_server().challenge()) or b""],
+        lambda data: _digest_server().evaluate(data),
+    ),
     Decoder("filter-language", FILTERS, filter_language.parse),
     Decoder("sql-condition", CONDITIONS, lambda data: parse_where(data.decode("latin-1"))),
     Decoder("error-text", TEXTS, _error, ()),

@@ -152,6 +152,10 @@ class _WatchedSink:
             self._inner.apply(entries)
         self._seen(entries)
 
+    def count_failed(self) -> None:
+        if self._inner is not None:
+            self._inner.count_failed()
+
     def load(self) -> SinkLoad:
         return SinkLoad()
 
