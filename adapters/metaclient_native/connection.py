@@ -6,11 +6,12 @@
    them.
 2. Responses arrive in any order and are matched by id. A response whose call is no longer in the table (it timed out,
    or lost a race, or its server was hung) is dropped and counted.
-3. A thread that waits for a single call reads the socket itself (``PendingCall.help``) and completes the other calls
-   whose responses it reads: a single caller pays for no switch between threads. When a thread waits in another way, or
-   still waits after the reader has returned, the connection's own task reads. There is one reader at a time. A thread
-   that also *makes* its call while the connection is idle (``Connection.ask``) sends and reads without a `PendingCall`,
-   until it must do something else beside (``until``).
+3. A thread that makes a call and waits for it (``Connection.ask``, a `DirectCall`) reads the socket itself if no other
+   thread does: a single caller pays for no switch between threads. While other calls are in flight, the connection's
+   own task reads, until none is left. It wakes the threads whose responses it has read, and each decodes its own.
+   Frames that are queued while woken threads resume are sent by the last one of these threads, in one write. Calls
+   that any thread can wait for (``Connection.call``, a `PendingCall`) are completed by the reader: the task, or a
+   thread that waits for a single one of them (``PendingCall.help``). There is one reader at a time.
 4. When the stream ends, or its bytes are not a frame, all calls in flight fail. `Connections` makes a new connection
    for the next call. An idle connection is closed after ``IDLE_S``.
 5. A connection on which calls time out and no whole frame arrives is *retired*: the network may drop the packets of
@@ -27,30 +28,37 @@ from __future__ import annotations
 
 import enum
 import logging
-from collections import deque
-from typing import TypeVar, cast
+from itertools import count
+from typing import Any, TypeVar, cast
 
-from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, Overloaded, ServerUnreachable, translated
+from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, ServerUnreachable
 from metaclient.protobuf import ProtocolError
 from metaclient.runtime import Runtime
-from metaclient.runtime.waiting import Blocking
+from metaclient.runtime.waiting import Blocking, Waiter
 from metaclient.wire.reply_limit import REPLY_BYTES_MAX, RESULT_BYTES_KEY
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.framing import CONNECTION_CALL_ID, FrameReader, Response, parse_response
-from metaclient.wire.stream import Dial, Stream
+from metaclient.wire.stream import Dial
 from metaclient_native import errors
 from metaclient_native.in_flight import (
     DOUBT_S,
+    UNASKED,
     DirectCall,
     InFlight,
     PendingCall,
+    Unasked,
     explain_abandoned,
     explain_bad_response,
+    explain_end,
+    explain_exception,
+    explain_full,
+    explain_inherited,
     explain_timeout,
     is_silent_too_long,
 )
 from metaclient_native.request import Request, ServiceAddress
 from metaclient_native.security import Security
+from metaclient_native.sending import SendingHalf
 
 __all__ = ["Connection", "PendingCall"]
 
@@ -61,9 +69,8 @@ IDLE_S = 120.0
 #: How long the reading task waits for bytes before it looks for calls whose deadline has passed.
 ROUND_S = 1.0
 CONNECT_S_MAX = 10.0
-#: Calls in flight and bytes that wait to be sent. More is refused by the client, before it fills the server's memory.
+#: Calls in flight; more are refused.
 CALLS_MAX = 10_000
-QUEUED_BYTES_MAX = 256 * 1024 * 1024
 #: Frames of more bytes than this are sent at once, even if no thread waits yet.
 HELD_BYTES_MAX = 64 * 1024
 #: Bytes per read of the stream: the response to a get fits, and a page of a scan arrives in few reads.
@@ -85,10 +92,10 @@ class State(enum.Enum):
 Answers = list[tuple[InFlight, Response]]
 
 
-class Connection:
+class Connection(SendingHalf):
     """See the module's docstring. Made by :class:`~metaclient_native.connections.Connections`.
 
-    It has more than 30 methods because callers, the sender and the reader share one lock and the state that it guards.
+    It has many methods because callers, the sender and the reader share one lock and the state that it guards.
     """
 
     def __init__(
@@ -100,6 +107,7 @@ class Connection:
         dial: Dial,
         reply_bytes_max: int = REPLY_BYTES_MAX,
     ) -> None:
+        super().__init__()
         self._runtime = runtime
         self._blocking = cast("Blocking", runtime)  # the part of the runtime that a Pending uses
         self._now = runtime.now
@@ -107,17 +115,13 @@ class Connection:
         self._security = security
         self._dial = dial
         self._begin()
+        self._ids = count(1)
         # Guarded by the lock:
         self._state = State.CONNECTING
         self._calls: dict[int, InFlight] = {}
-        self._next_id = 0
-        self._queue: deque[bytes] = deque()
-        self._queued_bytes = 0
-        self._is_sending = True  # a thread is sending; at first the task, which connects
         self._is_read = True  # a thread is reading; at first the task
         self._is_wanted = False  # a thread waits without reading: the task must read
         # Used by the reading thread only:
-        self._stream: Stream | None = None
         self._frames = FrameReader(reply_bytes_max, RESULT_BYTES_KEY)
         self._answered_at = float("-inf")  # when the last whole frame arrived
         self._asked_at = float("-inf")  # when the first call after that frame was made
@@ -165,12 +169,9 @@ class Connection:
         with self._lock:
             if self._state is State.CLOSED or self._state is State.RETIRED:
                 raise ConnectionResetError(f"{self!r} accepts no more calls")
-            if len(self._calls) >= CALLS_MAX or self._queued_bytes > QUEUED_BYTES_MAX:
-                raise Overloaded(
-                    f"{len(self._calls)} calls to {self.address} are in flight and {self._queued_bytes} bytes are not "
-                    "sent yet: the server is slower than its callers, so make fewer calls at once"
-                )
-            call_id = call.call_id = self._next_id = (self._next_id + 1) & _CALL_IDS
+            if self._is_full(CALLS_MAX):
+                raise explain_full(self.address, len(self._calls), self._queued_bytes)
+            call_id = call.call_id = next(self._ids) & _CALL_IDS
             frame = framing.request(call_id, method, param, cells, priority=priority, timeout_ms=timeout_ms)
             size = len(frame)
             # No function is called between these statements: an interrupt leaves all of them done, or none.
@@ -184,99 +185,73 @@ class Connection:
             self.flush(deadline)
         return call
 
-    def ask(self, request: Request[T], until: float | None = None) -> DirectCall[T] | PendingCall[T] | None:
-        """Make a call and read its response in this thread; CallTimeout at the deadline.
+    def ask(self, request: Request[T], until: float | None = None) -> T | PendingCall[T] | Unasked:
+        """Make a call, wait for its response, and decode the response in this thread; CallTimeout at the deadline.
 
-        A call without a response at the instant ``until`` stays in flight, and is returned as a `PendingCall`.
-
-        None, without any effect, unless this connection is open, was answered lately, and has no other call in flight.
+        This thread sends unless another thread is sending, which then sends this frame, too. It reads unless another
+        thread is reading, which then wakes this thread. A call without a response at the instant ``until`` stays in
+        flight, and is returned as a `PendingCall`. UNASKED, without any effect, unless this connection is open and was
+        answered lately.
         """
         now = self._now()
         method, param, _, deadline, _, cells, priority, _, _ = request
         timeout_ms = int((deadline - now) * 1000)
         if timeout_ms <= 0 or now - self._answered_at > DOUBT_S:
-            return None
+            return UNASKED
+        waits_until = deadline if until is None or until > deadline else until
         call = DirectCall(request, now)
-        is_ours = False
+        call_id = next(self._ids) & _CALL_IDS
+        frame = framing.request(call_id, method, param, cells, priority, timeout_ms)
+        size = len(frame)
+        waiter: Waiter | None = None
+        is_reader = is_sender = False
         try:
             with self._lock:
-                if self._is_read or self._is_sending or self._calls or self._state is not State.OPEN:
-                    return None
-                is_ours = self._is_read = self._is_sending = True
+                if self._state is not State.OPEN or self._is_full(CALLS_MAX):
+                    return UNASKED
+                # The task has been notified if a reader is wanted and calls are in flight.
+                if self._is_read or (self._is_wanted and self._calls):
+                    waiter = call.waiter = self._blocking.waiter()
+                    self._is_wanted = True
+                else:
+                    is_reader = self._is_read = True
                 if self._asked_at <= self._answered_at:
                     self._asked_at = now
-                call_id = self._next_id = (self._next_id + 1) & _CALL_IDS
                 self._calls[call_id] = call
-            self._send(framing.request(call_id, method, param, cells, priority, timeout_ms), deadline)
-            while True:
-                self._read(deadline if until is None else until)
-                if call.is_done or (now := self._now()) >= deadline:
-                    break
-                if until is not None and now >= until and (left := self._leave_in_flight(call_id, call)) is not None:
-                    return left
-            self._stop_reading()
+                is_held = self._is_sending or self._is_resuming(now)
+                if is_held or self._queue:
+                    self._queued_bytes += size
+                    self._queue.append(frame)
+                if not is_held:
+                    is_sender = self._is_sending = True
+                    if self._queue:
+                        frame = self._dequeue()
+            if is_sender:
+                self._send(frame, deadline)
+                is_sender = False
+            if waiter is not None:
+                waiter.park(waits_until, call)
+                self._resume(call)
+            else:
+                while not call.is_done and self._now() < waits_until:
+                    self._read(waits_until)
+                self._stop_reading()
         except BaseException as error:
-            if is_ours:
+            if is_reader or is_sender:
                 self._interrupted(error)
+            self._calls.pop(call_id, None)
+            self._resume(call)
             raise
         if not call.is_done:
-            self._calls.pop(call_id, None)
-            self._check_silence(call)
-            raise explain_timeout(request)
-        return call
-
-    def _leave_in_flight(self, call_id: int, call: DirectCall[T]) -> PendingCall[T] | None:
-        """Stop reading, and let any thread wait for this call; None if the call is ending with the connection."""
-        left = PendingCall(self, call.request, call.begun)
-        left.call_id = call_id
-        with self._lock:
-            if call_id not in self._calls:
-                return None
-            self._calls[call_id] = left
-            self._is_read = False
-            if self._is_wanted:
-                self._news.notify()
-        return left
-
-    def flush(self, deadline: float) -> None:
-        """Send the queued frames, unless another thread is sending: that thread sends these frames, too."""
-        is_sender = False
-        try:
-            with self._lock:
-                if self._is_sending or not self._queue:
-                    return
-                is_sender = self._is_sending = True
-                data = self._dequeue()
-            self._send(data, deadline)
-        except BaseException as error:
-            if is_sender:
-                self._interrupted(error)
-            raise
-
-    def _dequeue(self) -> bytes:
-        """Return the queued frames for the caller to send; the caller holds the lock and is the only sender."""
-        data = self._queue[0] if len(self._queue) == 1 else b"".join(self._queue)
-        self._queue.clear()
-        self._queued_bytes = 0
-        return data
-
-    def _send(self, data: bytes, deadline: float) -> None:
-        """Send the data and the frames that are queued meanwhile. The caller is the only sender."""
-        stream = self._stream
-        assert stream is not None
-        while data:
-            try:
-                stream.write(data, deadline)
-            except OSError as error:
-                # A part of a frame may have been sent: no other frame can follow it.
-                self._end(error)
-                return
-            with self._lock:
-                self._is_sending = False
-                if not self._queue:
-                    return
-                self._is_sending = True
-                data = self._dequeue()
+            if waits_until < deadline:
+                left = call.leave(self, call_id)
+                if left is not None:
+                    return left
+            else:
+                self._calls.pop(call_id, None)
+                self._check_silence(call)
+                raise explain_timeout(request)
+        return call.decode(self.address)
 
     def _doubt(self, now: float, call_s: float) -> None:
         """After a silence, read what arrived while no thread was reading: a hang-up, or late responses."""
@@ -353,10 +328,14 @@ class Connection:
         self._end(explain_abandoned(self.address, error))
 
     def _stop_reading(self) -> None:
+        """Give up the role of reader. The task takes it if a thread waits that does not read."""
         with self._lock:
             self._is_read = False
             if self._is_wanted:
-                self._news.notify()
+                if self._calls or self._state is not State.OPEN:
+                    self._news.notify()
+                else:
+                    self._is_wanted = False
 
     def _want_reader(self) -> None:
         """Let the task read, because a thread waits that does not read."""
@@ -418,20 +397,29 @@ class Connection:
             self.late += 1
 
     def _finish(self, answers: Answers) -> None:
-        """Complete or fail the calls with their responses."""
+        """Wake the threads of direct calls, which decode their responses themselves; complete or fail the others."""
         for call, response in answers:
-            self._finish_one(call, response)
+            if not isinstance(call, DirectCall):
+                self._finish_one(call, response)
+                continue
+            is_waiting = call.waiter is not None
+            if is_waiting:
+                self._woken.add(call)
+            call.deliver(response)
+            if call.successor is not None:
+                self._finish_one(call.successor, response)
+            if is_waiting and call.waiter is None:  # its thread has resumed, perhaps before it was noted as woken
+                self._resume(call)
 
     def _give_up(self, answers: Answers, error: BaseException) -> None:
         """Fail the calls whose responses were read and not decoded; the others have their outcome already."""
         for call, _ in answers:
-            call.fail(self._explain(explain_abandoned(self.address, error), call.request, was_sent=True))
+            call.fail(self._explain(explain_abandoned(self.address, error), call, was_sent=True))
 
-    def _finish_one(self, call: InFlight, response: Response) -> None:
+    def _finish_one(self, call: PendingCall[Any], response: Response) -> None:
         request = call.request
         if response.exception is not None:
-            what = f"{request.what} at {self.address}"
-            call.fail(errors.translate_exception(response.exception, what, is_write=request.is_write))
+            call.fail(explain_exception(response.exception, request, self.address))
             return
         try:
             value = request.decode(response)
@@ -447,7 +435,8 @@ class Connection:
         try:
             if self._connect():
                 while self._wait_until_wanted():
-                    self._read_round()
+                    while self._read_round():
+                        pass
         except ConnectionClosed:  # the runtime is closing
             self._end(ConnectionClosed("the runtime is closed"))
         except BaseException as error:  # a defect of the client: the waiting calls must fail with it
@@ -499,13 +488,17 @@ class Connection:
             stream.close()
         return False
 
-    def _read_round(self) -> None:
-        """Read once. The role of reader is given up before calls are completed, so that their threads can take it."""
+    def _read_round(self) -> bool:
+        """Read once; return True if calls are in flight, for which the task goes on to read.
+
+        Otherwise the role of reader is given up before the last calls are completed, so that their threads can read
+        the responses of their next calls themselves.
+        """
         answers: Answers = []
         try:
             self._receive(self._now() + ROUND_S, answers)
             with self._lock:
-                self._is_read = False
+                is_read = self._is_read = bool(self._calls)
             self._finish(answers)
         except BaseException as error:
             self._give_up(answers, error)
@@ -513,6 +506,7 @@ class Connection:
         # Also while responses to other calls keep coming: callbacks of an overdue call must not wait for a pause.
         if not answers or self._now() - self._swept_at >= ROUND_S:
             self._fail_overdue()
+        return is_read
 
     def _fail_overdue(self) -> None:
         """Fail the calls whose deadline has passed and that were not cancelled: their callbacks may be waited for."""
@@ -548,7 +542,11 @@ class Connection:
         if stream is not None:
             stream.close()
         for call in calls:
-            call.fail(self._explain(cause, call.request, was_sent=not was_connecting))
+            call.fail(self._explain(cause, call, was_sent=not was_connecting))
+
+    def _explain(self, cause: BaseException, call: InFlight, *, was_sent: bool) -> MetaClientError:
+        peer = self.address, self._service
+        return explain_end(cause, call.request, peer, was_sent=was_sent, has_answered=self._has_answered)
 
     def leave_to_parent(self) -> None:
         """In a child process: end here and send nothing; the calls in flight belong to the parent's threads."""
@@ -558,26 +556,4 @@ class Connection:
             self._stream.leave_to_parent()
         calls, self._calls = list(self._calls.values()), {}
         for call in calls:
-            request = call.request
-            text = f"{request.what} at {self.address} was sent by the parent of this process (os.fork)"
-            call._orphan(ServerUnreachable(text, may_have_applied=request.is_write))
-
-    def _explain(self, cause: BaseException, request: Request[T], *, was_sent: bool) -> MetaClientError:
-        """Return the error of one call that ends with the connection, for a cause that concerns all calls."""
-        is_write, what = request.is_write and was_sent, request.what
-        match cause:
-            case ConnectionClosed():
-                made: MetaClientError = ConnectionClosed(str(cause), may_have_applied=is_write)
-            case TimeoutError():
-                text = f"{self.address} did not take {what}: {cause}"
-                made = CallTimeout(text, may_have_applied=is_write)
-            case EOFError() | ConnectionResetError() | BrokenPipeError():
-                made = errors.explain_hang_up(
-                    self.address, self._service, what, has_answered=self._has_answered, is_write=is_write
-                )
-            case MetaClientError():
-                made = type(cause)(str(cause), may_have_applied=is_write, detail=cause.detail)
-            case _:
-                made = translated(cause, is_write=is_write)
-        made.__cause__ = cause
-        return made
+            call._orphan(explain_inherited(self.address, call.request))

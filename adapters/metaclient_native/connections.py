@@ -11,6 +11,7 @@ from metaclient.runtime import Runtime
 from metaclient.wire.reply_limit import REPLY_BYTES_MAX
 from metaclient.wire.stream import Dial, dial
 from metaclient_native.connection import Connection, PendingCall
+from metaclient_native.in_flight import UNASKED
 from metaclient_native.request import Request, ServiceAddress
 from metaclient_native.security import Security
 
@@ -63,24 +64,18 @@ class Connections:
         return self.call(ServiceAddress(host, port, CLIENT_SERVICE), request)
 
     def ask_server(self, server: ServerName, request: Request[T], until: float | None = None) -> T | PendingCall[T]:
-        """Make a call on a region server's data, and return its result if the connection is idle, else the call.
+        """Make a call on a region server's data, wait for it, and return its result.
 
-        For callers that wait for this call alone, or that wait for it alone until the instant ``until``: a call
-        that has no result at that instant is returned.
+        For callers that wait for this call alone, or that wait for it alone until the instant ``until``: a call that
+        has no result at that instant is returned. A connection that is not open, or was not answered lately, returns
+        the call at once.
         """
         host, port, _ = server
         connection = self._open.get((host, port, CLIENT_SERVICE))
         if connection is not None:
-            asked = connection.ask(request, until)
-            if asked is not None:
-                if isinstance(asked, PendingCall):
-                    return asked
-                if asked.error is None:
-                    return asked.value
-                try:
-                    raise asked.error
-                finally:
-                    del asked  # error -> traceback -> this frame -> error would be a cycle for every failed call
+            answer = connection.ask(request, until)
+            if answer is not UNASKED:
+                return answer
         return self.call_server(server, request)
 
     def _connected(self, address: ServiceAddress) -> Connection:

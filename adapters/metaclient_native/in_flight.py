@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
+import enum
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeAlias, TypeVar
 
-from metaclient.errors import CallTimeout, MetaClientError, ServerUnreachable
+from metaclient.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    MetaClientError,
+    Overloaded,
+    ServerUnreachable,
+    translated,
+)
 from metaclient.protobuf import ProtocolError
 from metaclient.runtime import Pending
+from metaclient.runtime.waiting import Waiter
+from metaclient.wire.rpc.framing import Response
+from metaclient_native import errors
 from metaclient_native.request import Request
 
 if TYPE_CHECKING:
@@ -15,11 +26,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DOUBT_S",
+    "UNASKED",
     "DirectCall",
     "InFlight",
     "PendingCall",
+    "Unasked",
     "explain_abandoned",
     "explain_bad_response",
+    "explain_end",
+    "explain_exception",
+    "explain_full",
+    "explain_inherited",
     "explain_timeout",
     "is_silent_too_long",
 ]
@@ -74,27 +91,88 @@ class PendingCall(Pending[T]):
         self.connection._check_silence(self)
 
 
-class DirectCall(Generic[T]):
-    """A call in flight whose own thread reads the response. No other thread can wait for it."""
+class Unasked(enum.Enum):
+    """The answer of a connection that has not made a direct call."""
 
-    __slots__ = ("begun", "error", "is_done", "request", "value")
-    value: T
+    UNASKED = "unasked"
+
+
+UNASKED: Final = Unasked.UNASKED
+
+
+class DirectCall(Generic[T]):
+    """A call in flight whose own thread waits for the response and decodes it.
+
+    ``waiter`` is None if that thread reads the connection, or has stopped waiting; otherwise the reader wakes it.
+    ``successor`` is the call that stands for this one after its thread has left it in flight.
+    """
+
+    __slots__ = ("begun", "error", "is_done", "request", "response", "successor", "waiter")
+    response: Response
 
     def __init__(self, request: Request[T], begun: float) -> None:
         self.request = request
         self.begun = begun
         self.is_done = False
         self.error: BaseException | None = None
+        self.waiter: Waiter | None = None
+        self.successor: PendingCall[T] | None = None
 
-    def complete(self, value: T) -> None:
-        self.value = value
-        self.is_done = True
+    def leave(self, connection: Connection, call_id: int) -> PendingCall[T] | None:
+        """Return a call that any thread can wait for, and that ends when this one does; None if this one has ended.
+
+        This call stays in the table. The reader sets ``is_done`` and then looks for a successor, while this thread sets
+        the successor and then looks at ``is_done``: so no response is lost between them.
+        """
+        left = PendingCall(connection, self.request, self.begun)
+        left.call_id = call_id
+        self.successor = left
+        return None if self.is_done else left
+
+    def deliver(self, response: Response) -> None:
+        self.response = response
+        self._wake()
 
     def fail(self, error: BaseException) -> None:
-        self.error = error
-        self.is_done = True
+        """End the call with an error, unless its response was delivered. An interrupted wake-up is repeated."""
+        self._fail(error)
+        if self.successor is not None:
+            self.successor.fail(error)
 
-    _orphan = fail
+    def _orphan(self, error: BaseException) -> None:
+        """End the call in a child process, where its thread is missing."""
+        self._fail(error)
+        if self.successor is not None:
+            self.successor._orphan(error)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self.is_done:
+            self.error = error
+        self._wake()
+
+    def _wake(self) -> None:
+        self.is_done = True
+        waiter = self.waiter
+        if waiter is not None:
+            waiter.wake()
+
+    def decode(self, address: str) -> T:
+        """Return the decoded response, or raise the error, of a call that is done."""
+        request, error = self.request, self.error
+        if error is None:
+            response = self.response
+            if response.exception is None:
+                try:
+                    return request.decode(response)
+                except Exception as raised:
+                    error = explain_bad_response(raised, request, address)
+            else:
+                error = explain_exception(response.exception, request, address)
+        self.error = None
+        try:
+            raise error
+        finally:
+            del error  # error -> traceback -> this frame -> error would be a cycle for every failed call
 
 
 #: A call in the table of a connection.
@@ -111,6 +189,46 @@ def explain_abandoned(address: str, error: BaseException) -> ServerUnreachable:
     return ServerUnreachable(
         f"the connection to {address} was closed because another call on it was interrupted: {error!r}"
     )
+
+
+def explain_full(address: str, calls: int, queued_bytes: int) -> Overloaded:
+    """Return the error of a call that was not made, because too many are in flight."""
+    return Overloaded(
+        f"{calls} calls to {address} are in flight and {queued_bytes} bytes are not sent yet: the server is slower "
+        "than its callers, so make fewer calls at once"
+    )
+
+
+def explain_inherited(address: str, request: Request[Any]) -> ServerUnreachable:
+    """Return the error of a call in flight, in a child process of the process that made it."""
+    text = f"{request.what} at {address} was sent by the parent of this process (os.fork)"
+    return ServerUnreachable(text, may_have_applied=request.is_write)
+
+
+def explain_end(
+    cause: BaseException, request: Request[Any], peer: tuple[str, str], *, was_sent: bool, has_answered: bool
+) -> MetaClientError:
+    """Return the error of one call that ends with its connection; ``peer`` are the address and the service."""
+    is_write, what = request.is_write and was_sent, request.what
+    address, service = peer
+    match cause:
+        case ConnectionClosed():
+            made: MetaClientError = ConnectionClosed(str(cause), may_have_applied=is_write)
+        case TimeoutError():
+            made = CallTimeout(f"{address} did not take {what}: {cause}", may_have_applied=is_write)
+        case EOFError() | ConnectionResetError() | BrokenPipeError():
+            made = errors.explain_hang_up(address, service, what, has_answered=has_answered, is_write=is_write)
+        case MetaClientError():
+            made = type(cause)(str(cause), may_have_applied=is_write, detail=cause.detail)
+        case _:
+            made = translated(cause, is_write=is_write)
+    made.__cause__ = cause
+    return made
+
+
+def explain_exception(exception: Mapping[str, Any], request: Request[Any], address: str) -> MetaClientError:
+    """Return the error of a call to which the server answered with an exception."""
+    return errors.translate_exception(exception, f"{request.what} at {address}", is_write=request.is_write)
 
 
 def explain_bad_response(error: Exception, request: Request[Any], address: str) -> MetaClientError:

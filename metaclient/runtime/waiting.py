@@ -310,6 +310,10 @@ class Blocking:
     def _waiter(self) -> Waiter:
         raise NotImplementedError
 
+    def waiter(self) -> Waiter:
+        """Return a single wait, for a thread that another one wakes directly, without a Pending."""
+        return self._waiter()
+
     def lock(self) -> Lock:
         raise NotImplementedError
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gc
+import threading
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,9 +16,13 @@ import metaclient_native.connection as connection_module
 from metaclient.errors import CallTimeout, ConnectionClosed, NotServingRegion, ServerUnreachable
 from metaclient.model import ServerName
 from metaclient.runtime import Pending, ThreadRuntime
+from metaclient.wire.rpc import framing
+from metaclient.wire.rpc.framing import Response
 from metaclient.wire.stream import SocketStream
+from metaclient_native import sending
 from metaclient_native.connection import Connection, PendingCall
 from metaclient_native.connections import Connections
+from metaclient_native.in_flight import DirectCall
 from metaclient_native.request import Request
 from metaclient_native.security import Security
 from tests.unit.native.peer import WAIT_S, Caller, Peer, echo, serving, text
@@ -86,18 +93,30 @@ def test_alone_it_is_the_answer(runtime: ThreadRuntime, connections: Connections
         assert (connection.calls, connection.late, peer.accepted) == (0, 0, 1)
 
 
-def test_while_others_wait_it_is_one_of_many(runtime: ThreadRuntime, connections: Connections) -> None:
+def test_queued_frames_of_other_calls_are_sent_with_a_direct_call(
+    runtime: ThreadRuntime, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two frames in one write, and two responses in one read: the thread that reads completes the other call."""
+    written: list[bytes] = []
+    write = SocketStream.write
+
     def script(caller: Caller) -> None:
-        for request in reversed([caller.request(), caller.request()]):
-            caller.answer(request.call_id, request.param)
+        requests = [caller.request(), caller.request()]
+        caller.sock.sendall(b"".join([framing.response(one.call_id, one.param) for one in reversed(requests)]))
         echo(caller)
+
+    def write_noted(stream: SocketStream, data: bytes, deadline: float) -> None:
+        written.append(data)
+        write(stream, data, deadline)
 
     with serving(runtime, then(script)) as peer:
         first(connections, peer, runtime)
+        monkeypatch.setattr(SocketStream, "write", write_noted)
         other = pipelined(connections, peer, b"other", runtime)
-        ours = direct(connections, peer, b"ours", runtime)
-        assert isinstance(ours, PendingCall)
-        assert [one.result(runtime.now() + WAIT_S) for one in (ours, other)] == [b"ours", b"other"]
+        assert direct(connections, peer, b"ours", runtime) == b"ours"
+        assert other.is_done
+        assert other.result() == b"other"
+        assert len(written) == 1
         assert direct(connections, peer, b"alone again", runtime) == b"alone again"
 
 
@@ -307,9 +326,7 @@ def test_connection_serves_other_calls_beside_one_left_in_flight(
     with serving(runtime, then(script)) as peer:
         first(connections, peer, runtime)
         made = left(connections, peer, runtime)
-        following = direct(connections, peer, b"next", runtime)
-        assert isinstance(following, PendingCall), "the connection is not idle"
-        assert following.result(runtime.now() + WAIT_S) == b"next"
+        assert direct(connections, peer, b"next", runtime) == b"next"
         assert made.result(runtime.now() + WAIT_S) == b"late"
 
 
@@ -344,16 +361,243 @@ def test_call_left_in_flight_fails_with_its_connection(runtime: ThreadRuntime, c
 def test_call_whose_connection_ends_at_that_instant_is_not_left(
     runtime: ThreadRuntime, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The table of calls is empty already: a call that is put back into it would wait for ever."""
-    leave = Connection._leave_in_flight
+    """The table of calls is empty already: a call that is left in flight would wait for ever."""
+    leave = DirectCall.leave
 
-    def closed_before(self: Connection, *args: Any) -> object:
+    def closed_before(self: DirectCall[bytes], *args: Any) -> object:
         connections.close()
         return leave(self, *args)
 
     with serving(runtime, then(answer_nothing)) as peer:
         connection = first(connections, peer, runtime)
-        monkeypatch.setattr(Connection, "_leave_in_flight", closed_before)
+        monkeypatch.setattr(DirectCall, "leave", closed_before)
         with pytest.raises(ConnectionClosed):
             direct(connections, peer, b"x", runtime, until_s=0.01)
         assert connection.calls == 0
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_response_that_is_read_while_its_thread_leaves_is_not_lost(
+    runtime: ThreadRuntime, connections: Connections, monkeypatch: pytest.MonkeyPatch, moment: str
+) -> None:
+    """Another thread reads: it has taken the call from the table, and delivers before or after the thread has left."""
+    gate = Gate(runtime, 2)
+    leave = DirectCall.leave
+
+    def leave_around_the_response(self: DirectCall[bytes], *args: Any) -> object:
+        made = leave(self, *args) if moment == "after" else None
+        gate.open.complete(None)
+        reader.result(runtime.now() + WAIT_S)
+        return made if moment == "after" else leave(self, *args)
+
+    with serving(runtime, then(gate)) as peer:
+        connection = first(connections, peer, runtime)
+        reader = runtime.start(direct, connections, peer, b"reader", runtime)
+        gate.first_came.result(runtime.now() + WAIT_S)
+        monkeypatch.setattr(DirectCall, "leave", leave_around_the_response)
+        made = direct(connections, peer, b"left", runtime, until_s=0.01)
+        got = made.result(runtime.now() + WAIT_S) if isinstance(made, PendingCall) else made
+        assert got == b"left"
+        assert isinstance(made, PendingCall) == (moment == "after")
+        assert (connection.calls, connection.late) == (0, 0)
+
+
+# -- many threads on one connection ------------------------------------------------------------------------------------
+
+
+class Gate:
+    """A server that collects requests, and answers all of them in one piece when the test says so."""
+
+    def __init__(self, runtime: ThreadRuntime, expected: int) -> None:
+        self._runtime = runtime
+        self._expected = expected
+        self.first_came: Pending[None] = runtime.pending()
+        self.came: Pending[list[framing.ReceivedRequest]] = runtime.pending()
+        self.open: Pending[None] = runtime.pending()
+
+    def __call__(self, caller: Caller) -> None:
+        requests = [caller.request()]
+        self.first_came.complete(None)
+        requests += [caller.request() for _ in range(self._expected - 1)]
+        self.came.complete(requests)
+        self.open.result(self._runtime.now() + WAIT_S)
+        caller.sock.sendall(b"".join([framing.response(one.call_id, one.param) for one in requests]))
+        echo(caller)
+
+
+def test_threads_whose_responses_arrive_together_each_decode_their_own(
+    runtime: ThreadRuntime, connections: Connections
+) -> None:
+    """The reader only wakes the other threads: a response that is slow to decode delays its own caller alone."""
+    decoded_by: dict[bytes, str] = {}
+
+    def decode(response: Response) -> bytes:
+        decoded_by[response.param] = threading.current_thread().name
+        return response.param
+
+    def ask(param: bytes) -> tuple[object, str]:
+        request = Request(b"Get", param, decode, runtime.now() + WAIT_S, "a call")
+        return connections.ask_server(ServerName("127.0.0.1", peer.port), request), threading.current_thread().name
+
+    gate = Gate(runtime, 4)
+    with serving(runtime, then(gate)) as peer:
+        connection = first(connections, peer, runtime)
+        tasks = {param: runtime.start(ask, param) for param in (b"a", b"b", b"c", b"d")}
+        gate.came.result(runtime.now() + WAIT_S)
+        gate.open.complete(None)
+        for param, task in tasks.items():
+            assert task.result(runtime.now() + WAIT_S) == (param, decoded_by[param])
+        assert len(set(decoded_by.values())) == 4
+        assert (connection.calls, connection.late, connection._woken) == (0, 0, set())
+        assert direct(connections, peer, b"alone again", runtime) == b"alone again"
+
+
+def test_thread_that_times_out_while_another_reads_leaves_the_connection_to_the_others(
+    runtime: ThreadRuntime, connections: Connections
+) -> None:
+    gate = Gate(runtime, 2)
+    with serving(runtime, then(gate)) as peer:
+        connection = first(connections, peer, runtime)
+        reader = runtime.start(direct, connections, peer, b"reader", runtime)
+        gate.first_came.result(runtime.now() + WAIT_S)
+        with pytest.raises(CallTimeout, match="a call: no answer within its time"):
+            direct(connections, peer, b"short", runtime, seconds=0.05)
+        gate.open.complete(None)
+        assert reader.result(runtime.now() + WAIT_S) == b"reader"
+        assert direct(connections, peer, b"next", runtime) == b"next"
+        assert (connection.late, connection.calls, peer.accepted) == (1, 0, 1)
+
+
+class NotedQueue(deque[bytes]):
+    """A queue of frames that completes ``filled`` when it has so many."""
+
+    def __init__(self, runtime: ThreadRuntime, frames: int) -> None:
+        super().__init__()
+        self._frames = frames
+        self.filled: Pending[None] = runtime.pending()
+
+    def append(self, frame: bytes) -> None:
+        super().append(frame)
+        if len(self) == self._frames:
+            self.filled.complete(None)
+
+
+@pytest.fixture
+def written(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """What is written to streams from now on."""
+    made: list[bytes] = []
+    write = SocketStream.write
+
+    def write_noted(stream: SocketStream, data: bytes, deadline: float) -> None:
+        made.append(data)
+        write(stream, data, deadline)
+
+    monkeypatch.setattr(SocketStream, "write", write_noted)
+    monkeypatch.setattr(sending, "HELD_S_MAX", float("inf"))  # however slow the machine is
+    return made
+
+
+def woken(connection: Connection, runtime: ThreadRuntime) -> DirectCall[bytes]:
+    """A call whose thread was woken and has not resumed."""
+    made = DirectCall(Request(b"Get", b"", text, runtime.now() + WAIT_S, "woken"), runtime.now())
+    connection._woken.add(made)
+    return made
+
+
+def test_frames_held_for_woken_threads_are_sent_by_the_last_that_resumes(
+    runtime: ThreadRuntime, connections: Connections, written: list[bytes]
+) -> None:
+    with serving(runtime, echo) as peer:
+        connection = first(connections, peer, runtime)
+        threads = [woken(connection, runtime), woken(connection, runtime)]
+        connection._queue = queue = NotedQueue(runtime, 3)
+        written.clear()
+        tasks = [runtime.start(direct, connections, peer, b"%d" % number, runtime) for number in range(3)]
+        queue.filled.result(runtime.now() + WAIT_S)
+        connection._resume(threads[0])
+        assert written == []
+        connection._resume(threads[1])
+        assert [task.result(runtime.now() + WAIT_S) for task in tasks] == [b"0", b"1", b"2"]
+        assert len(written) == 1
+
+
+def test_woken_thread_that_is_interrupted_sends_the_frames_that_wait_for_it(
+    runtime: ThreadRuntime, connections: Connections, written: list[bytes]
+) -> None:
+    """Ctrl-C in the last of the woken threads, before it resumes: the calls of the others must not wait for it."""
+    gate = Gate(runtime, 1)
+    with serving(runtime, then(gate)) as peer:
+        connection = first(connections, peer, runtime)
+        parked: Pending[None] = runtime.pending()
+        connection._queue = queue = NotedQueue(runtime, 1)
+
+        class InterruptedWaiter:
+            def park(self, deadline: float | None, on: DirectCall[bytes]) -> bool:
+                connection._woken.add(on)
+                parked.complete(None)
+                queue.filled.result(deadline)
+                raise KeyboardInterrupt
+
+            def wake(self, source: object = None) -> None: ...
+
+        reader = runtime.start(direct, connections, peer, b"reader", runtime)
+        gate.came.result(runtime.now() + WAIT_S)
+        with connection._lock:
+            connection._blocking = SimpleNamespace(waiter=InterruptedWaiter)  # type: ignore[assignment]
+        interrupted = runtime.start(direct, connections, peer, b"interrupted", runtime)
+        parked.result(runtime.now() + WAIT_S)
+        connection._blocking = runtime
+        other = runtime.start(direct, connections, peer, b"other", runtime)
+        with pytest.raises(KeyboardInterrupt):
+            interrupted.result(runtime.now() + WAIT_S)
+        gate.open.complete(None)
+        assert [one.result(runtime.now() + WAIT_S) for one in (reader, other)] == [b"reader", b"other"]
+        assert (connection.calls, connection.late, peer.accepted) == (0, 1, 1)
+
+
+def test_thread_that_leaves_while_it_is_woken_is_not_waited_for(
+    runtime: ThreadRuntime, connections: Connections, written: list[bytes]
+) -> None:
+    """Its deadline passed after the reader had its response, and before the reader noted that it was woken."""
+    with serving(runtime, echo) as peer:
+        connection = first(connections, peer, runtime)
+        left: DirectCall[bytes] = DirectCall(Request(b"Get", b"", text, runtime.now() + WAIT_S, "left"), runtime.now())
+
+        class LeavingWaiter:
+            def wake(self, source: object = None) -> None:
+                connection._resume(left)
+                connection._woken.add(left)  # the reader does this after the thread has resumed
+
+        left.waiter = LeavingWaiter()  # type: ignore[assignment]
+        connection._finish([(left, framing.Response(1, b"", 0, 0))])
+        assert connection._woken == set()
+        assert direct(connections, peer, b"next", runtime) == b"next"
+
+
+def test_reader_interrupted_with_responses_of_others_fails_them(
+    runtime: ThreadRuntime, connections: Connections, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their calls are in no table any more: without an error, their threads would wait until the deadline."""
+    gate = Gate(runtime, 3)
+    with serving(runtime, then(gate)) as peer:
+        connection = first(connections, peer, runtime)
+        reader = runtime.start(direct, connections, peer, b"reader", runtime)
+        gate.first_came.result(runtime.now() + WAIT_S)
+        others = [
+            runtime.start(lambda one: direct(connections, peer, one, runtime, is_write=True), b"%d" % number)
+            for number in range(2)
+        ]
+        gate.came.result(runtime.now() + WAIT_S)
+
+        def interrupted(call: DirectCall[bytes], response: Response) -> None:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(DirectCall, "deliver", interrupted)
+        gate.open.complete(None)
+        for other in others:
+            with pytest.raises(ServerUnreachable, match="another call on it was interrupted") as caught:
+                other.result(runtime.now() + WAIT_S)
+            assert caught.value.may_have_applied
+        with pytest.raises(KeyboardInterrupt):
+            reader.result(runtime.now() + WAIT_S)
+        assert connection.is_closed
