@@ -486,7 +486,9 @@ class BackendFactory(Protocol):
     """The function that an entry point of the group ``metaclient.backends`` names: it makes a backend for a url.
 
     ``properties`` are HBase's own (hbase-site.xml), for settings of the backend alone. A factory raises
-    :class:`~metaclient.errors.ConfigError` for a url that it cannot parse.
+    :class:`~metaclient.errors.ConfigError` for a url that it cannot parse. A factory that has a further parameter
+    ``config`` gets the whole :class:`~metaclient.config.Config`, for the options of identity and TLS; for other
+    factories these options are refused.
     """
 
     def __call__(self, url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> Backend: ...

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import inspect
 from collections.abc import Mapping, Sequence
 from importlib.metadata import entry_points
+from typing import Any
 
 from metaclient.backend import Backend, BackendFactory
 from metaclient.config import Config
@@ -15,6 +17,9 @@ from metaclient.runtime import Runtime
 __all__ = ["backend_for"]
 
 BACKENDS = "metaclient.backends"
+#: Options that only some backends take.
+SECURITY_OPTIONS = ("principal", "keytab", "ccache", "token", "do_as", "ca", "cert", "key", "verify")
+DEFAULTS = Config()
 
 
 def backend_for(url: object, runtime: Runtime, config: Config) -> Backend:
@@ -29,9 +34,16 @@ def backend_for(url: object, runtime: Runtime, config: Config) -> Backend:
         hint = _scheme_hint(shown, shown.partition(":")[0], sorted(known))
         raise ConfigError(f"no backend is registered for the url {shown!r}: {hint}")
     try:
-        factory: BackendFactory = known[scheme].load()
+        loaded: Any = known[scheme].load()
     except ImportError as error:
         raise ConfigError(f"the backend {scheme}: cannot be loaded: {error}") from error
+    if "config" in inspect.signature(loaded).parameters:
+        made: Backend = loaded(url, runtime=runtime, properties=config.properties, config=config)
+        return made
+    given = [name for name in SECURITY_OPTIONS if getattr(config, name) != getattr(DEFAULTS, name)]
+    if given:
+        raise ConfigError(f"{given[0]} has no effect on the backend {scheme}:, which takes no identity and no TLS")
+    factory: BackendFactory = loaded
     return factory(url, runtime=runtime, properties=config.properties)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from metaclient.config import Config
 from metaclient.runtime import Runtime
 from metaclient.wire.dials import choose_dial
 from metaclient_native.backend import NativeBackend
@@ -15,6 +16,8 @@ from metaclient_native.backend import NativeBackend
 __all__ = ["NativeBackend", "native_factory"]
 
 
-def native_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> NativeBackend:
+def native_factory(
+    url: str, *, runtime: Runtime, properties: Mapping[str, str], config: Config | None = None
+) -> NativeBackend:
     """Return the backend of a url ``hbase://zk1,zk2:2181[/hbase]`` or ``hbase+rpc://master1:16000,...``."""
-    return NativeBackend(url, runtime=runtime, properties=properties, dial=choose_dial(runtime))
+    return NativeBackend(url, runtime=runtime, properties=properties, config=config, dial=choose_dial(runtime))

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import partial
 from typing import Protocol, TypeVar
 
@@ -31,8 +32,9 @@ from metaclient.backend import (
     PutPage,
     ScanPage,
 )
+from metaclient.config import Config
 from metaclient.config.hbase_properties import warn_unread
-from metaclient.errors import MetaClientError, RegionOffline, ServerUnreachable
+from metaclient.errors import ConfigError, MetaClientError, RegionOffline, ServerUnreachable
 from metaclient.model import (
     Append,
     Check,
@@ -133,14 +135,20 @@ class NativeBackend:
     _nonce_group: int
 
     def __init__(
-        self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None, dial: Dial = dial
+        self,
+        url: str,
+        *,
+        runtime: Runtime,
+        properties: Mapping[str, str] | None = None,
+        config: Config | None = None,
+        dial: Dial = dial,
     ) -> None:
         parsed = NativeUrl.parse(url, properties)
         warn_unread(properties or {}, PROPERTIES, "HBase's own RPC")
         self._runtime = runtime
         self._connections = Connections(
             runtime,
-            Security.of(properties or {}, user=parsed.user),
+            self._make_security(properties or {}, parsed, config),
             dial=dial,
             reply_bytes_max=read_reply_bytes_max(properties or {}),
         )
@@ -157,6 +165,19 @@ class NativeBackend:
         self.direct._ask_server = self._connections.ask_server  # type: ignore[assignment]  # may return the result itself
         self._draw_nonce_group()
         runtime.on_fork(self._draw_nonce_group)
+
+    def _make_security(self, properties: Mapping[str, str], parsed: NativeUrl, config: Config | None) -> Security:
+        """Return the authentication; ConfigError if tokens of several clusters are given and ZooKeeper is not asked."""
+        security = Security.of(properties, user=parsed.user, config=config)
+        clusters = sorted({token.cluster_id for token in security.settings.tokens})
+        if len(clusters) < 2:
+            return security
+        if parsed.is_rpc:
+            raise ConfigError(
+                f"HADOOP_TOKEN_FILE_LOCATION has tokens of the clusters {', '.join(clusters)}, and hbase+rpc:// does "
+                "not know the cluster's id before it has a connection: give token=, or use hbase:// (ZooKeeper)"
+            )
+        return replace(security, find_cluster_id=lambda deadline: self._registry.cluster_id(deadline))
 
     def _draw_nonce_group(self) -> None:
         """Draw a group, at first and in a child process: for a server, a nonce of the parent's group is a retry."""

@@ -31,7 +31,7 @@ import logging
 from itertools import count
 from typing import Any, TypeVar, cast
 
-from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, ServerUnreachable
+from metaclient.errors import AuthenticationFailed, CallTimeout, ConnectionClosed, MetaClientError, ServerUnreachable
 from metaclient.protobuf import ProtocolError
 from metaclient.runtime import Runtime
 from metaclient.runtime.waiting import Blocking, Waiter
@@ -384,7 +384,7 @@ class Connection(SendingHalf):
                     answers.append((call, response))
                     calls.pop(response[0], None)  # after the append; one reader, and dict.pop is atomic: no lock
                     self._has_answered = True
-        except OSError as error:
+        except (OSError, AuthenticationFailed) as error:
             self._end(error)
         except ProtocolError as error:
             self._end(errors.explain_no_frame(error, self.address, b"" if self._has_answered else data))
@@ -446,7 +446,7 @@ class Connection(SendingHalf):
     def _connect(self) -> bool:
         try:
             stream = self._dial(self._host, self._port, self._now, self._now() + CONNECT_S_MAX)
-        except ServerUnreachable as error:
+        except MetaClientError as error:  # unreachable, or a handshake of TLS or SASL failed
             self._end(error)
             return False
         with self._lock:

@@ -91,7 +91,7 @@ class Connections:
                     address,
                     runtime=self._runtime,
                     security=self._security,
-                    dial=self._dial,
+                    dial=self._security.make_dial(service, self._dial, self._runtime),
                     reply_bytes_max=self._reply_bytes_max,
                 )
                 try:

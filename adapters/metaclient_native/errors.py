@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from metaclient.errors import (
+    AccessDenied,
+    AuthenticationFailed,
     BackendFault,
     MetaClientError,
     Overloaded,
@@ -23,11 +25,13 @@ from metaclient.model import ServerName
 from metaclient.protobuf import ProtocolError
 from metaclient.wire import java_errors
 from metaclient.wire.peers import describe_peer, recognise_peer
+from metaclient.wire.sasl.messages import SaslRefused
 
 __all__ = [
     "explain_hang_up",
     "explain_no_frame",
     "explain_refusal",
+    "explain_sasl_refusal",
     "translate_batch_error",
     "translate_exception",
     "translate_procedure_error",
@@ -85,7 +89,8 @@ def explain_hang_up(address: str, service: str, what: str, *, has_answered: bool
         text = (
             f"{address} closed the connection before its first answer to {what}: it is going down, or it refuses "
             f"this client. HBase closes the connection without an error when the server has no {service} (a master is "
-            "no region server), does not know the cell codec, or requires Kerberos or TLS; look into the server's log. "
+            "no region server), does not know the cell codec, or requires Kerberos "
+            "(hbase.security.authentication) or TLS (hbase.client.netty.tls.enabled); look into the server's log. "
             "A server that is not HBase may do the same"
         )
     return ServerUnreachable(text, may_have_applied=is_write)
@@ -99,9 +104,43 @@ def explain_no_frame(error: ProtocolError, address: str, first: bytes | None) ->
     return ProtocolError(f"{address} does not speak HBase's RPC: {describe_peer(address, peer)}")
 
 
+def explain_sasl_refusal(refused: SaslRefused, *, address: str, service: str, identity: str) -> AuthenticationFailed:
+    """Return the error for a server that refused the handshake: its reason, and what to check."""
+    reason = f"{java_errors.simple_name(refused.java_class_name)}: {java_errors.one_line(str(refused))}"
+    advice = "look into the server's log for the reason"
+    if "expired" in reason:
+        advice = "fetch a new token with connection.delegation_token()"
+    elif "Mismatched response" in reason or "InvalidToken" in reason:
+        advice = "the token is not of this cluster, or was changed: fetch a new one"
+    elif "GSS initiate failed" in reason:
+        advice = (
+            "the server's own principal may be another one: check hbase.master.kerberos.principal and "
+            "hbase.regionserver.kerberos.principal; its log has the reason"
+        )
+    return AuthenticationFailed(
+        f"{address} refuses {identity} for its {service}: {reason}; {advice}", detail=str(refused)
+    )
+
+
 def explain_refusal(exception: Mapping[str, Any], address: str, service: str) -> MetaClientError:
     """Return the error for a server that does not accept the preamble or the connection header."""
     text = java_errors.one_line(exception.get("stack_trace", "")) or exception.get("exception_class_name", "no reason")
+    if exception.get("exception_class_name") == AccessDenied.java_class:
+        return _explain_denied(text, address, exception.get("stack_trace"))
     return RequestRefused(
         f"{address} refuses the connection to its {service}: {text}", detail=exception.get("stack_trace")
+    )
+
+
+def _explain_denied(text: str, address: str, detail: str | None) -> MetaClientError:
+    """Return the error for a secure server that got no authentication, or a user that it may not impersonate."""
+    if "impersonate" in text:
+        return AccessDenied(
+            f"{address}: {text}; the servers' core-site.xml must allow it: hadoop.proxyuser.USER.hosts and .groups",
+            detail=detail,
+        )
+    return AuthenticationFailed(
+        f"{address}: {text}: the cluster uses Kerberos; set hbase.security.authentication=kerberos (config= takes its "
+        "hbase-site.xml), or give token=",
+        detail=detail,
     )

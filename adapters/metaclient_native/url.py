@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
+from metaclient.config.security import PROPERTIES as SECURITY_PROPERTIES
 from metaclient.config.url_secrets import address_of, masked_url, refuse_credentials, split_url
 from metaclient.errors import ConfigError
 from metaclient.wire.reply_limit import RESULT_BYTES_KEY
@@ -18,16 +19,16 @@ MASTER_PORT = 16000
 ZNODE_PARENT = "/hbase"
 _OPTIONS = ("user",)
 _PORT_KEY = "hbase.zookeeper.property.clientPort"
-#: The properties of HBase that the native backend reads; those of ``security.py`` too.
+#: The properties of HBase that the native backend reads.
 PROPERTIES = frozenset(
     {
         "hbase.client.bootstrap.servers",
         "hbase.masters",
-        "hbase.security.authentication",
         "hbase.zookeeper.quorum",
         _PORT_KEY,
         RESULT_BYTES_KEY,
         "zookeeper.znode.parent",
+        *SECURITY_PROPERTIES,
     }
 )
 

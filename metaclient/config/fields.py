@@ -61,10 +61,12 @@ from metaclient.config.rules import (
     FieldRule,
     FieldSpec,
     MetaMode,
+    Text,
     Unit,
     checked,
     one_of,
 )
+from metaclient.config.tokens import TOKEN, Token
 from metaclient.errors import ConfigError, ConfigWarning
 
 __all__ = ["SPECS", "Config", "fields_given", "property_names"]
@@ -83,6 +85,8 @@ def _following(parent: str, rule: FieldRule, key: str, unit: Unit, *, old_key: s
 
 
 _NONE_GIVEN = Properties({})
+NAME: Final = Text("the name of a user or a Kerberos principal")
+PATH: Final = Text("the path of a file")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -203,6 +207,18 @@ class Config:
     # Rows and bytes per page. A Thrift gateway has no limit in bytes: it returns as many rows as requested.
     scan_caching: int = _field(1_000, SIZE, "hbase.client.scanner.caching", hbase=INT_MAX)  # Table.scan's batch_size
     scan_max_result_bytes: int = _field(2 << 20, BYTES, "hbase.client.scanner.max.result.size", hbase=2 << 20)
+
+    # -- identity and TLS; docs/security.md. A name that is given here wins over the process's surroundings.
+    # Kerberos: the client's own principal, and the file that holds its key. Without a keytab, a ticket is used.
+    principal: str | None = _field(None, NAME, "hbase.client.keytab.principal")
+    keytab: str | None = _field(None, PATH, "hbase.client.keytab.file")
+    ccache: str | None = _field(None, PATH)  # the ticket cache; None: that of the process (KRB5CCNAME)
+    token: Token | None = _field(None, TOKEN)  # noqa: RUF009 - a dataclasses.field
+    do_as: str | None = _field(None, NAME)  # the user to impersonate, which the servers must allow
+    ca: str | None = _field(None, PATH)  # certificates of authorities: PEM, or a JKS trust store
+    cert: str | None = _field(None, PATH)  # PEM: the client's certificate, its chain, and its key unless `key` has it
+    key: str | None = _field(None, PATH)
+    verify: bool = _field(True, FLAG)  # False: any certificate is accepted, for tests only
 
     # -- threads and queues (not in HBase)
     threads_max: int = _field(128, SIZE)  # each call in flight blocks one thread

@@ -38,6 +38,7 @@ from metaclient.config.rules import (
     Unit,
     Word,
 )
+from metaclient.config.security import PROPERTIES as SECURITY_PROPERTIES
 from metaclient.config.site_xml import find_site, read_site
 from metaclient.errors import ConfigError, ConfigWarning
 
@@ -64,10 +65,8 @@ DEPRECATED: Final[Mapping[str, str]] = {
     "hbase.client.primaryCallTimeout.scan": "HBase does not read it; write hbase.client.replicaCallTimeout.scan",
 }
 _EARLY_MODE: Final = Word({"HighAvailable": MetaMode.HEDGED_READ, "LoadBalance": MetaMode.LOAD_BALANCE})
-#: Properties without a field that backends read: addresses, and security settings that they must refuse.
-OF_BACKENDS: Final = frozenset(
-    {"hbase.client.bootstrap.servers", "hbase.client.netty.tls.enabled", "hbase.rpc.protection"}
-)
+#: Properties without a field that backends read: addresses and security settings.
+OF_BACKENDS: Final = frozenset({"hbase.client.bootstrap.servers", *SECURITY_PROPERTIES})
 # Server properties with the prefix of client properties: no warning if they are in a file, which servers share.
 _OF_SERVERS: Final = (
     "hbase.rpc.rows.size.threshold.reject",
@@ -109,7 +108,11 @@ class PropertyNames:
         if not path or not isinstance(path, str):
             allowed = "a path to hbase-site.xml or its folder, a mapping of HBase's properties, a Config, None"
             raise refusal("config", config, "keyword", "cannot be read as settings", allowed)
-        return self._check_names(read_site(find_site(path)))
+        site = find_site(path)
+        # Hadoop's own settings are in another file of the folder; HBase reads it first, so hbase-site.xml wins.
+        core = site.with_name("core-site.xml")
+        found = read_site(core) if site.name == "hbase-site.xml" and core.is_file() else {}
+        return self._check_names({**found, **read_site(site)})
 
     def _check_names(self, properties: Mapping[str, Property]) -> dict[str, Property]:
         """Raise or warn for each property without an effect; return the properties to keep."""

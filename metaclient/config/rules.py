@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import numbers
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ __all__ = [
     "FieldSpec",
     "MetaMode",
     "NotAllowedError",
+    "Text",
     "Unit",
     "Word",
     "checked",
@@ -200,6 +202,31 @@ class SelectorName(Word):
     def allowed(self, unit: Unit) -> str:
         ours = "by keyword a Python function or an object with select()"
         return f"{super().allowed(unit)}, or {ours} (Java classes cannot be loaded)"
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Any text without control characters; ``kind`` says what it names."""
+
+    kind: str
+
+    @property
+    def own(self) -> Unit:
+        return PLAIN
+
+    def parse(self, text: str) -> str:
+        return text
+
+    def check(self, value: object, unit: Unit) -> object:
+        text = os.fspath(value) if isinstance(value, os.PathLike) else value
+        if not isinstance(text, str) or not text.strip():
+            raise NotAllowedError("no text")
+        if any(character < " " or character == "\x7f" for character in text):
+            raise NotAllowedError("it has a control character")
+        return text.strip()
+
+    def allowed(self, unit: Unit) -> str:
+        return self.kind
 
 
 def one_of(*words: str) -> Word:

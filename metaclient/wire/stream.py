@@ -22,7 +22,7 @@ from typing import Protocol, TypeAlias
 from metaclient.errors import ServerUnreachable
 from metaclient.runtime import close_descriptor, refuse_green_threads, warn_in_loop
 
-__all__ = ["Dial", "SocketStream", "Stream", "connect_socket", "dial", "set_options", "shut_down"]
+__all__ = ["Dial", "SocketStream", "Stream", "canonical_host", "connect_socket", "dial", "set_options", "shut_down"]
 
 #: The time-out in force is kept while it is this close to the remaining time: one system call less for most calls.
 SLACK = 0.9
@@ -164,6 +164,15 @@ def set_options(sock: socket.socket) -> None:
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS_MAX)
+
+
+def canonical_host(host: str, port: int) -> str:
+    """Return the name that the address of a host has (reverse DNS), as Java's getCanonicalHostName; else the host."""
+    try:
+        address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][4]
+        return socket.getnameinfo(address, socket.NI_NAMEREQD)[0]
+    except (OSError, UnicodeError):
+        return host
 
 
 def dial(host: str, port: int, now: Callable[[], float], deadline: float) -> SocketStream:

@@ -11,6 +11,7 @@ from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TException, TMessageType
 from thriftpy2.transport import TMemoryBuffer
 
+from metaclient.config.security import Protection
 from metaclient.errors import MetaClientError, RegionMoved, Throttled
 from metaclient.model import Append, Cell, Check, Delete, Durability, Get, Increment, Put, Result, Scan
 from metaclient.protobuf import decode, encode
@@ -26,7 +27,6 @@ from metaclient.wire.sasl import messages as sasl_messages
 from metaclient.wire.sasl.digest_layers import DigestLayer
 from metaclient.wire.sasl.digest_md5 import DigestClient, DigestServer
 from metaclient.wire.sasl.handshake import negotiate
-from metaclient.wire.sasl.mechanism import Protection
 from metaclient.wire.sasl.stream import SaslStream
 from metaclient.wire.thrift import structs
 from metaclient.wire.thrift.idl import thrift1, thrift2

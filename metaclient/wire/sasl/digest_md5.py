@@ -20,9 +20,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from metaclient.config.security import Protection
 from metaclient.errors import AuthenticationFailed
 from metaclient.wire.sasl.digest_layers import CIPHER_KEY_BYTES, DigestLayer, md5
-from metaclient.wire.sasl.mechanism import Protection
 from metaclient.wire.sasl.messages import SaslRefused
 
 __all__ = ["DIGEST_URI", "REALM", "DigestClient", "DigestServer", "make_response", "parse_directives"]

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from metaclient.config.security import Protection
 from metaclient.errors import AuthenticationFailed
-from metaclient.wire.sasl.mechanism import Protection
 
 __all__ = ["GssClient", "GssLayer", "SecurityContext"]
 

@@ -17,7 +17,6 @@ from metaclient.errors import (
     RegionMoved,
     RequestRefused,
     ServerUnreachable,
-    Unsupported,
 )
 from metaclient.model import ServerName
 from metaclient.protobuf import ProtocolError
@@ -481,19 +480,6 @@ def test_half_an_answer_and_silence_is_over_at_the_deadline(runtime: ThreadRunti
 
 
 # -- security ----------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"hbase.security.authentication": "kerberos"},
-        {"hbase.client.netty.tls.enabled": "true"},
-        {"hbase.rpc.protection": "privacy"},
-    ],
-)
-def test_what_is_not_built_yet_is_refused_in_words(properties: dict[str, str]) -> None:
-    with pytest.raises(Unsupported, match=next(iter(properties))):
-        Security.of(properties)
 
 
 def test_user_of_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,6 @@ from metaclient.errors import (
     TableExists,
     TableNotDisabled,
     TableNotFound,
-    Unsupported,
 )
 from metaclient.model import FamilyDescriptor, MetaReplica, ServerName, TableDescriptor
 from metaclient.protobuf import Message, encode
@@ -105,8 +104,8 @@ def test_tls_flag_that_is_none_is_not_taken_for_false(runtime: ThreadRuntime) ->
         native_factory("hbase+rpc://m1", runtime=runtime, properties={"hbase.client.netty.tls.enabled": "yes"})
 
 
-def test_kerberos_is_refused_at_the_door(runtime: ThreadRuntime) -> None:
-    with pytest.raises(Unsupported, match="Thrift gateway"):
+def test_kerberos_without_the_name_of_the_servers_says_where_it_is(runtime: ThreadRuntime) -> None:
+    with pytest.raises(ConfigError, match=r"hbase.regionserver.kerberos.principal.*hbase-site.xml"):
         native_factory("hbase+rpc://m1", runtime=runtime, properties={"hbase.security.authentication": "kerberos"})
 
 

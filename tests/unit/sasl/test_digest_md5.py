@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metaclient.config.security import Protection, parse_protections
 from metaclient.errors import AuthenticationFailed, ConfigError
 from metaclient.protobuf import ProtocolError
 from metaclient.wire.sasl.digest_layers import DigestLayer
 from metaclient.wire.sasl.digest_md5 import DigestClient, DigestServer, parse_directives
-from metaclient.wire.sasl.mechanism import Protection, parse_protections
 from metaclient.wire.sasl.messages import SaslRefused, encode_refusal, parse_refusal
 from metaclient.wire.sasl.rc4 import make_rc4, make_rc4_in_python
 

@@ -7,13 +7,14 @@ import random
 
 import pytest
 
+from metaclient.config.security import Protection
 from metaclient.errors import AuthenticationFailed, MetaClientError, ServerUnreachable
 from metaclient.protobuf import ProtocolError
 from metaclient.wire.sasl.digest_layers import DigestLayer
 from metaclient.wire.sasl.digest_md5 import DigestClient, DigestServer
 from metaclient.wire.sasl.gssapi import GssClient
 from metaclient.wire.sasl.handshake import Negotiated, negotiate
-from metaclient.wire.sasl.mechanism import Mechanism, Protection
+from metaclient.wire.sasl.mechanism import Mechanism
 from metaclient.wire.sasl.messages import (
     SaslRefused,
     encode_challenge,
