@@ -18,7 +18,7 @@ import logging
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -35,12 +35,26 @@ from metaclient_local_hbase import jmx
 from metaclient_local_hbase.admin import Admin
 from metaclient_local_hbase.death_watch import DeathWatch, kill_all
 from metaclient_local_hbase.folders import claim_folder, is_claimed, remove_below
-from metaclient_local_hbase.jars import GATEWAY_VERSION, class_path, jar_folder
+from metaclient_local_hbase.jars import GATEWAY_VERSION, KDC_JARS, class_path, jar_folder
 from metaclient_local_hbase.layout import Layout, Process, Role
 from metaclient_local_hbase.ports import LOOPBACK, is_listening
 from metaclient_local_hbase.processes import is_stopped, running, send_signal, spawn
 from metaclient_local_hbase.progress import Progress
-from metaclient_local_hbase.settings import METRICS_PERIOD_S, command, marker, write_configuration
+from metaclient_local_hbase.secure import (
+    REALM,
+    USERS,
+    is_kdc_ready,
+    make_certificates,
+    secure_folder,
+    write_krb5_conf,
+)
+from metaclient_local_hbase.settings import (
+    METRICS_PERIOD_S,
+    command,
+    marker,
+    write_client_configuration,
+    write_configuration,
+)
 from metaclient_local_hbase.tools import check_tools, state_folder
 
 __all__ = ["LocalHBase"]
@@ -83,6 +97,9 @@ class LocalHBase:
         folder: str | Path | None = None,
         heap_mb: int = 512,
         session_s: float = SESSION_S,
+        secure: bool = False,
+        tls: bool = False,
+        properties: Mapping[str, str] | None = None,
         runtime: Runtime | None = None,
         show: Callable[[str], None] | None = None,
     ) -> None:
@@ -101,6 +118,9 @@ class LocalHBase:
             heap_mb=heap_mb,
             session_s=session_s,
             runtime=self._runtime,
+            is_secure=secure,
+            has_tls=tls,
+            properties=properties,
         )
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._log_starts: dict[str, int] = {}  # name -> the offset in its log at which its last start begins
@@ -159,6 +179,32 @@ class LocalHBase:
         """HBase's Java admin: moves, splits, merges, flushes, the balancer's switch."""
         return Admin(self.zookeeper)
 
+    @property
+    def is_secure(self) -> bool:
+        """True if the cluster authenticates its clients by Kerberos."""
+        return self._layout.is_secure
+
+    @property
+    def client_config(self) -> Path:
+        """The folder with the hbase-site.xml and core-site.xml of clients, for ``connect(config=...)``."""
+        return self.folder / "conf" / "client"
+
+    @property
+    def krb5_conf(self) -> Path:
+        """The Kerberos configuration; set ``KRB5_CONFIG`` to it before the first Kerberos call of a process."""
+        return secure_folder(self._layout) / "krb5.conf"
+
+    def identity(self, user: str = "alice") -> dict[str, str]:
+        """Return the options ``principal`` and ``keytab`` of a user: ``alice``, a superuser, or ``bob``."""
+        if not self.is_secure or user not in USERS:
+            raise ConfigError(f"no user {user!r}: a secure cluster has {' and '.join(USERS)}")
+        return {"principal": f"{user}@{REALM}", "keytab": str(secure_folder(self._layout) / f"{user}.keytab")}
+
+    def tls_files(self) -> dict[str, str]:
+        """Return the options ``ca`` and ``cert`` of a client with a certificate."""
+        folder = secure_folder(self._layout)
+        return {"ca": str(folder / "ca.pem"), "cert": str(folder / "client.pem")}
+
     def class_path(self) -> str:
         """The class path for a Java program that connects to this cluster; it has the jars of client and servers."""
         return class_path(self.version)
@@ -184,7 +230,7 @@ class LocalHBase:
         check_tools()
         begun = self._runtime.now()
         with Progress(self._show) as progress:
-            for version in dict.fromkeys((self.version, GATEWAY_VERSION)):
+            for version in dict.fromkeys((self.version, GATEWAY_VERSION, *((KDC_JARS,) if self.is_secure else ()))):
                 jar_folder(version, progress.show)
             self._make_folder()
             self._watch = DeathWatch(marker(self.folder))
@@ -208,6 +254,8 @@ class LocalHBase:
         self._layout.save()
 
     def _start_all(self, progress: Progress, deadline: float) -> None:
+        write_client_configuration(self._layout)
+        self._start_security(progress, deadline)
         progress.show("starting ZooKeeper")
         zookeeper = self._spawn("zookeeper")
         self._wait(lambda: is_listening(zookeeper.port), "ZooKeeper to answer", deadline)
@@ -220,6 +268,17 @@ class LocalHBase:
                 self._spawn(process.name)
         self._wait_for_servers(master, progress, deadline)
         self._wait_for_meta(progress, deadline)
+
+    def _start_security(self, progress: Progress, deadline: float) -> None:
+        """Make the keys and certificates that the other processes read; nothing if the cluster has neither."""
+        if self.is_secure:
+            progress.show("starting the Kerberos server")
+            write_krb5_conf(self._layout)
+            self._spawn("kdc")
+            self._wait(lambda: is_kdc_ready(self._layout), "the Kerberos server", deadline)
+        if self._layout.has_tls:
+            progress.show("making certificates")
+            make_certificates(self._layout)
 
     def _wait_for_servers(self, master: Process, progress: Progress, deadline: float) -> None:
         self._wait(lambda: self._has_logged(master, "Master has completed initialization"), "the master", deadline)
@@ -279,7 +338,7 @@ class LocalHBase:
     def _spawn(self, name: str) -> Process:
         process = self._layout.process(name)
         write_configuration(self._layout, process)
-        version = GATEWAY_VERSION if process.role.is_gateway else self.version
+        version = _jars_of(process.role, self.version)
         log = self._layout.log(process)
         self._log_starts[name] = log.stat().st_size if log.exists() else 0
         self._children[name] = spawn(command(self._layout, process, class_path(version)), log, self.folder)
@@ -471,3 +530,10 @@ def _run_folder(runtime: Runtime) -> Path:
         if is_claimed(path) and not running(marker(path)):
             shutil.rmtree(path, ignore_errors=True)
     return runs / f"{runtime.time_ms()}-{runtime.rng.randrange(1 << 16):04x}"
+
+
+def _jars_of(role: Role, version: str) -> str:
+    """Return the set of jars that a process runs with."""
+    if role is Role.KDC:
+        return KDC_JARS
+    return GATEWAY_VERSION if role.is_gateway else version

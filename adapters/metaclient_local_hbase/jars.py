@@ -15,7 +15,7 @@ from pathlib import Path
 from metaclient.errors import ConfigError, MetaClientError
 from metaclient_local_hbase.tools import cache_folder, check_tools
 
-__all__ = ["GATEWAY_VERSION", "VERSIONS", "class_path", "jar_folder"]
+__all__ = ["GATEWAY_VERSION", "KDC_JARS", "VERSIONS", "class_path", "jar_folder"]
 
 #: The only release whose packages have both the servers and the Thrift gateways; its gateways work with servers of 3.0.
 GATEWAY_VERSION = "2.6.1"
@@ -23,6 +23,16 @@ GATEWAY_VERSION = "2.6.1"
 VERSIONS: dict[str, tuple[str, ...]] = {
     "2.6.1": ("hbase-server", "hbase-thrift"),
     "3.0.0-alpha-4": ("hbase-server",),
+}
+#: Apache Kerby, a Kerberos server in Java, for secure clusters; its jars are fetched like those of a version.
+KDC_JARS = "kerby-2.1.0"
+#: Name of a set of jars -> (group, artifact, version) of each Maven artifact.
+_SETS: dict[str, tuple[tuple[str, str, str], ...]] = {
+    **{
+        version: tuple(("org.apache.hbase", artifact, version) for artifact in artifacts)
+        for version, artifacts in VERSIONS.items()
+    },
+    KDC_JARS: (("org.apache.kerby", "kerb-simplekdc", "2.1.0"), ("org.slf4j", "slf4j-nop", "1.7.36")),
 }
 #: Attempts of a fetch (``-U``: without it, Maven remembers a failure for a day).
 FETCHES_MAX = 3
@@ -42,7 +52,7 @@ _POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
 </project>
 """
 _DEPENDENCY = """    <dependency>
-      <groupId>org.apache.hbase</groupId>
+      <groupId>{group}</groupId>
       <artifactId>{artifact}</artifactId>
       <version>{version}</version>
     </dependency>"""
@@ -50,12 +60,13 @@ _DEPENDENCY = """    <dependency>
 
 def jar_folder(version: str, show: Callable[[str], None] = lambda text: None) -> Path:
     """Return the folder with all jars of a version; fetch them if they are missing (about a minute, once)."""
-    if version not in VERSIONS:
+    if version not in _SETS:
         raise ConfigError(f"there are no packages for HBase {version!r}; known are {', '.join(VERSIONS)}")
     folder = cache_folder() / "jars" / version
     if not folder.is_dir():
         check_tools()
-        show(f"fetching the jars of HBase {version} with Maven (about a minute, once)")
+        what = version if version == KDC_JARS else f"HBase {version}"
+        show(f"fetching the jars of {what} with Maven (about a minute, once)")
         _fetch(version, folder)
     return folder
 
@@ -79,7 +90,7 @@ def _fetch(version: str, folder: Path) -> None:
 
 def pom(version: str) -> str:
     """Return the Maven project whose dependencies are the jars of a version."""
-    made = [_DEPENDENCY.format(artifact=artifact, version=version) for artifact in VERSIONS[version]]
+    made = [_DEPENDENCY.format(group=group, artifact=name, version=number) for group, name, number in _SETS[version]]
     return _POM.format(dependencies="\n".join(made))
 
 
@@ -94,7 +105,7 @@ def _maven(folder: Path, version: str) -> None:
         said = [line for line in (ran.stdout + ran.stderr).splitlines() if line.strip()]
     first = next((line for line in said if "ERROR" in line), "it said nothing")
     raise MetaClientError(
-        f"Maven could not fetch HBase {version}, {FETCHES_MAX} times: {first.strip()} "
+        f"Maven could not fetch {version}, {FETCHES_MAX} times: {first.strip()} "
         "(run mvn with the same settings to see more)",
         detail="\n".join(said),
     )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from metaclient.errors import ConfigError
@@ -19,6 +20,7 @@ FILE = "cluster.json"
 class Role(enum.Enum):
     """The kinds of processes, in the order in which they are started."""
 
+    KDC = "kdc"
     ZOOKEEPER = "zookeeper"
     MASTER = "master"
     REGION_SERVER = "rs"
@@ -50,6 +52,14 @@ class Layout:
     heap_mb: int
     session_s: float
     processes: tuple[Process, ...]
+    has_tls: bool = False
+    #: Properties for all servers and gateways, beside those of the layout.
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_secure(self) -> bool:
+        """True if the cluster authenticates by Kerberos: it has a Kerberos server of its own."""
+        return any(process.role is Role.KDC for process in self.processes)
 
     @property
     def data(self) -> Path:
@@ -108,10 +118,14 @@ class Layout:
         heap_mb: int,
         session_s: float,
         runtime: Runtime,
+        is_secure: bool = False,
+        has_tls: bool = False,
+        properties: Mapping[str, str] | None = None,
     ) -> Layout:
         """Return a layout with free ports; ``gateways`` is the number of Thrift 2 gateways."""
         servers = [f"rs{number}" for number in range(1, region_servers + 1)]
         named = [
+            *((("kdc", Role.KDC),) if is_secure else ()),
             ("zookeeper", Role.ZOOKEEPER),
             ("master", Role.MASTER),
             *((name, Role.REGION_SERVER) for name in servers),
@@ -123,4 +137,4 @@ class Layout:
             Process(name, role, ports[2 * at], ports[2 * at + 1] if role in (Role.MASTER, Role.REGION_SERVER) else 0)
             for at, (name, role) in enumerate(named)
         )
-        return cls(folder, version, meta_replicas, heap_mb, session_s, processes)
+        return cls(folder, version, meta_replicas, heap_mb, session_s, processes, has_tls, dict(properties or {}))

@@ -11,8 +11,11 @@ from xml.sax.saxutils import escape
 
 from metaclient_local_hbase.layout import Layout, Process, Role
 from metaclient_local_hbase.ports import LOOPBACK
+from metaclient_local_hbase.secure import client_properties, core_site, jvm_options, kdc_arguments, secure_site
 
-__all__ = ["command", "hbase_site", "marker", "write_configuration"]
+__all__ = ["command", "hbase_site", "marker", "write_client_configuration", "write_configuration"]
+
+_KDC = Path(__file__).parent / "java" / "Kdc.java"
 
 #: Packages that JDK 17 hides and that Hadoop 2 and Netty use.
 _OPENED = (
@@ -56,7 +59,7 @@ _CLASSES = {
 
 def hbase_site(layout: Layout, process: Process) -> dict[str, str]:
     """Return the properties of one process."""
-    return {**_common(layout), **_own(process, layout.version)}
+    return {**_common(layout), **_own(process, layout.version), **secure_site(layout), **layout.properties}
 
 
 def _common(layout: Layout) -> dict[str, str]:
@@ -115,7 +118,7 @@ def _own(process: Process, version: str) -> dict[str, str]:
                 "hbase.thrift.info.port": "-1",
                 "hbase.client.retries.number": str(GATEWAY_RETRIES),
             }
-        case Role.ZOOKEEPER:
+        case Role.ZOOKEEPER | Role.KDC:
             return {}
 
 
@@ -124,6 +127,7 @@ def write_configuration(layout: Layout, process: Process) -> Path:
     folder = layout.folder / "conf" / process.name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "hbase-site.xml").write_text(_as_xml(hbase_site(layout, process)), encoding="utf-8")
+    (folder / "core-site.xml").write_text(_as_xml(core_site(layout)), encoding="utf-8")
     (folder / "log4j.properties").write_text(_LOGGING, encoding="utf-8")
     (folder / "hadoop-metrics2-hbase.properties").write_text(_METRICS, encoding="utf-8")
     return folder
@@ -145,16 +149,26 @@ def marker(folder: Path) -> str:
 def _heap_mb(layout: Layout, role: Role) -> int:
     """Return the heap: region servers hold regions, the other processes need little."""
     match role:
-        case Role.ZOOKEEPER:
+        case Role.ZOOKEEPER | Role.KDC:
             return min(layout.heap_mb, 128)
         case Role.THRIFT1 | Role.THRIFT2:
             return min(layout.heap_mb, 256)
     return layout.heap_mb
 
 
+def write_client_configuration(layout: Layout) -> Path:
+    """Write the folder that clients read: hbase-site.xml and core-site.xml; return it."""
+    folder = layout.folder / "conf" / "client"
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "hbase-site.xml").write_text(_as_xml(client_properties(layout)), encoding="utf-8")
+    (folder / "core-site.xml").write_text(_as_xml(core_site(layout)), encoding="utf-8")
+    return folder
+
+
 def command(layout: Layout, process: Process, jars: str) -> list[str]:
     """Return the JVM's command line, with settings for little memory and a quick start, and the marker."""
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
+    program = [str(_KDC), *kdc_arguments(layout)] if process.role is Role.KDC else [_CLASSES[process.role], "start"]
     return [
         "java",
         marker(layout.folder),
@@ -165,9 +179,9 @@ def command(layout: Layout, process: Process, jars: str) -> list[str]:
         "-Djava.net.preferIPv4Stack=true",
         "-Dzookeeper.admin.enableServer=false",  # it would bind port 8080, on every interface
         *opened,
+        *jvm_options(layout, process),
         "--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED",
         "-cp",
         f"{layout.folder / 'conf' / process.name}:{jars}",
-        _CLASSES[process.role],
-        "start",
+        *program,
     ]
