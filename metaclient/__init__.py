@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from metaclient.batch import Batch
 from metaclient.config import Config
+from metaclient.config.tokens import Token as Token
 from metaclient.connection import DEFAULT_HOST as DEFAULT_HOST
 from metaclient.connection import DEFAULT_PORT as DEFAULT_PORT
 from metaclient.connection import Connection, connect
@@ -42,6 +43,7 @@ from metaclient.errors import NoSuchReplica as NoSuchReplica
 from metaclient.errors import TableNotDisabled as TableNotDisabled
 from metaclient.meta.health_tracker import MetaReplicaStatus
 from metaclient.model import Consistency, RegionLocation, RegionLocations, Row
+from metaclient.model import Identity as Identity
 from metaclient.pool import ConnectionPool
 from metaclient.replication import Replication as Replication
 from metaclient.replication_peers import Peer as Peer

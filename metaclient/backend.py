@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from metaclient.config.tokens import Token
 from metaclient.errors import MetaClientError
 from metaclient.model import (
     Append,
@@ -31,6 +32,7 @@ from metaclient.model import (
     Delete,
     Durability,
     Get,
+    Identity,
     Increment,
     MetaReplica,
     Mutation,
@@ -64,6 +66,8 @@ __all__ = [
     "CellPage",
     "Direct",
     "DirectBackend",
+    "IdentityAdmin",
+    "IdentityBackend",
     "MetaPage",
     "MetaRow",
     "MetaScan",
@@ -480,6 +484,26 @@ class ReplicatingBackend(Protocol):
 
     @property
     def replication_admin(self) -> ReplicationAdmin: ...
+
+
+class IdentityAdmin(Protocol):
+    """The calls that concern the user of a connection."""
+
+    def whoami(self, deadline: float) -> Identity:
+        """Return the user that the cluster takes the client for."""
+        ...
+
+    def delegation_token(self, deadline: float) -> Token:
+        """Fetch a new delegation token of that user."""
+        ...
+
+
+@runtime_checkable
+class IdentityBackend(Protocol):
+    """The additional attribute of a backend whose connections have a user."""
+
+    @property
+    def identity(self) -> IdentityAdmin: ...
 
 
 class BackendFactory(Protocol):

@@ -3,6 +3,8 @@
 A connection converts and checks the arguments of users, and owns a backend and an engine, which makes the calls
 (:mod:`metaclient.engine`). It finds its backend by the url's scheme under the entry point group
 ``metaclient.backends``.
+
+It has more than 600 lines because happybase has all calls that concern no single table in one class.
 """
 
 from __future__ import annotations
@@ -14,10 +16,11 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from metaclient import keys
-from metaclient.backend import Backend, Capabilities, ReplicatingBackend, SchemaBackend
+from metaclient.backend import Backend, Capabilities, IdentityAdmin, IdentityBackend, ReplicatingBackend, SchemaBackend
 from metaclient.backends import backend_for
 from metaclient.config import Config, MetaMode
 from metaclient.config.cluster_url import chosen_url
+from metaclient.config.tokens import Token
 from metaclient.config.url_secrets import masked_url
 from metaclient.engine import Engine, Life
 from metaclient.errors import (
@@ -30,7 +33,7 @@ from metaclient.errors import (
 )
 from metaclient.freshness.canary import FreshnessWatcher
 from metaclient.meta.health_tracker import MetaReplicaStatus
-from metaclient.model import RegionLocation, RegionLocations, TableDescriptor
+from metaclient.model import Identity, RegionLocation, RegionLocations, TableDescriptor
 from metaclient.replication import Replication
 from metaclient.runtime import Runtime, SimRuntime, ThreadRuntime, refuse_green_threads
 from metaclient.session import Session
@@ -424,6 +427,30 @@ class Connection:
                 "(ZooKeeper) or hbase+rpc:// (a master) to the same cluster"
             )
         return Replication(self._backend.replication_admin, self.engine.admin)
+
+    # -- identity ----------------------------------------------------------------------------------------------
+
+    def whoami(self) -> Identity:
+        """Return the user that the cluster takes this connection for, and how it was authenticated."""
+        identity: Identity = self.engine.admin("whoami", self._identity().whoami)
+        return identity
+
+    def delegation_token(self) -> Token:
+        """Fetch a new token, with which another process connects as the same user: ``connect(token=...)``.
+
+        The connection must be authenticated by Kerberos. The servers refuse the token after ``token.expires_ms``; at
+        ``token.renew_ms`` a new one should be fetched.
+        """
+        token: Token = self.engine.admin("delegation_token", self._identity().delegation_token)
+        return token
+
+    def _identity(self) -> IdentityAdmin:
+        if not isinstance(self._backend, IdentityBackend):
+            raise Unsupported(
+                f"the backend {self._backend.name!r} does not know its user: connect with hbase:// (ZooKeeper) or "
+                "hbase+rpc:// (a master) to the same cluster"
+            )
+        return self._backend.identity
 
     # -- locations -------------------------------------------------------------------------------------------
 

@@ -55,6 +55,8 @@ ADMIN_READS = frozenset(
         "describe_table",
         "is_table_enabled",
         "namespaces",
+        "whoami",
+        "delegation_token",
         "list_replication_peers",
         "get_replication_peer",
         "replication_status",

@@ -31,6 +31,7 @@ __all__ = [
     "Durability",
     "FamilyDescriptor",
     "Get",
+    "Identity",
     "Increment",
     "MetaReplica",
     "Mutation",
@@ -271,6 +272,13 @@ class MetaReplica:
     @property
     def region_name(self) -> bytes:
         return keys.meta_region_name(self.replica_id)
+
+
+class Identity(NamedTuple):
+    """The user that a cluster takes a client for, and the method: SIMPLE, KERBEROS, TOKEN, or PROXY (``do_as``)."""
+
+    username: str
+    method: str
 
 
 class Result(NamedTuple):

@@ -77,6 +77,7 @@ RUNS: dict[str, tuple[int, str]] = {
     f"meta {FAKE}": (0, "LoadBalance"),
     f"doctor {FAKE}": (0, "replica 0"),
     f"replication list {FAKE}": (0, "0 peers"),
+    f"whoami {FAKE}": (1, "hbase+rpc://"),
     f"replication add west nonsense {FAKE}": (1, "Invalid cluster key: nonsense"),
     f"replication update west --bandwidth 1 {FAKE}": (1, "RequestRefused"),
     f"replication enable west {FAKE}": (1, "RequestRefused"),

@@ -205,6 +205,18 @@ class LocalHBase:
         folder = secure_folder(self._layout)
         return {"ca": str(folder / "ca.pem"), "cert": str(folder / "client.pem")}
 
+    def instructions(self) -> list[str]:
+        """Return the lines that tell a user how to connect to a secure cluster; none if it is not secure."""
+        lines: list[str] = []
+        if self.is_secure:
+            lines.append(f"export KRB5_CONFIG={self.krb5_conf}")
+            for user in USERS:
+                known = self.identity(user)
+                lines.append(f"{user}: connect(config={str(self.client_config)!r}, {_as_arguments(known)})")
+        if self._layout.has_tls:
+            lines.append(f"TLS: connect(..., {_as_arguments(self.tls_files())})")
+        return lines
+
     def class_path(self) -> str:
         """The class path for a Java program that connects to this cluster; it has the jars of client and servers."""
         return class_path(self.version)
@@ -537,3 +549,7 @@ def _jars_of(role: Role, version: str) -> str:
     if role is Role.KDC:
         return KDC_JARS
     return GATEWAY_VERSION if role.is_gateway else version
+
+
+def _as_arguments(options: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in options.items())

@@ -71,6 +71,7 @@ from metaclient_native.batches import (
 )
 from metaclient_native.calls import decode_get, decode_scan, encode_get, encode_mutate, encode_region
 from metaclient_native.connections import Connections
+from metaclient_native.identity import IdentityCalls
 from metaclient_native.registry_rpc import RpcRegistry
 from metaclient_native.registry_zk import ZooKeeperRegistry
 from metaclient_native.replication import ReplicationCalls
@@ -160,6 +161,7 @@ class NativeBackend:
         self._call_server = self._ask_server = self._connections.call_server
         self.admin = Admin(self._registry, self._connections, runtime, self._meta_rows)
         self.replication_admin = ReplicationCalls(self.admin, self._connections, self._registry)
+        self.identity = IdentityCalls(self._connections, self._registry.meta_replicas)
         self._scanners = ScannerCalls(self._connections, runtime)
         self.direct = copy(self)
         self.direct._ask_server = self._connections.ask_server  # type: ignore[assignment]  # may return the result itself

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import getpass
 import os
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -33,9 +34,8 @@ from metaclient.wire.sasl.stream import SaslStream
 from metaclient.wire.stream import Dial, Stream, canonical_host
 from metaclient.wire.tls_layer import tls_layer_dial
 from metaclient_native.errors import explain_sasl_refusal
-from metaclient_native.tokens import encode_identity
 
-__all__ = ["Security"]
+__all__ = ["Security", "encode_identity"]
 
 #: Addresses whose principal is remembered; one entry per registry server of which two principals are possible.
 REMEMBERED_MAX = 1024
@@ -207,6 +207,11 @@ class _Opening:
             )
         stream.write(framing.connection_header(self.service, self.security.user), self.deadline)
         return stream
+
+
+def encode_identity(token: Token) -> tuple[str, str]:
+    """Return user name and password of DIGEST-MD5 for a token: base64, as HBase's SaslUtil of 2.6 encodes them."""
+    return b64encode(token.identifier).decode(), b64encode(token.password).decode()
 
 
 def _login() -> str:

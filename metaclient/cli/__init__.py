@@ -19,6 +19,7 @@ from metaclient.cli.demo import demo
 from metaclient.cli.doctor import doctor
 from metaclient.cli.fake import fake
 from metaclient.cli.hbase import hbase
+from metaclient.cli.identity import whoami
 from metaclient.cli.places import locate, meta, regions
 from metaclient.cli.replication import replication
 from metaclient.cli.schemas import alter, count, describe, namespaces, truncate
@@ -103,5 +104,6 @@ for _command in (
     scan,
     tables,
     truncate,
+    whoami,
 ):
     main.add_command(_command)

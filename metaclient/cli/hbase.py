@@ -43,13 +43,24 @@ def hbase() -> None:
 @click.option("--version", default="2.6.1", show_default=True, help="HBase's version: 2.6.1 or 3.0.0-alpha-4.")
 @click.option("--region-servers", type=click.IntRange(min=1), default=3, show_default=True)
 @click.option("--meta-replicas", type=click.IntRange(min=1), default=3, show_default=True)
+@click.option("--secure", is_flag=True, help="With Kerberos: two users, alice (a superuser) and bob, and a KDC.")
+@click.option("--tls", is_flag=True, help="With TLS beside plaintext, and a certificate for clients.")
 @_folder
 @common
-def up(session: CommandSession, version: str, region_servers: int, meta_replicas: int, folder: str | None) -> None:
+def up(
+    session: CommandSession,
+    version: str,
+    region_servers: int,
+    meta_replicas: int,
+    secure: bool,
+    tls: bool,
+    folder: str | None,
+) -> None:
     """Start a cluster and keep it running; `down` ends it."""
     refuse_options(*_NOT_FOR_CLUSTERS)
     clusters = cluster_class("hbase")
-    cluster = clusters(version, region_servers, meta_replicas, folder=folder or clusters.default_folder())
+    place = folder or clusters.default_folder()
+    cluster = clusters(version, region_servers, meta_replicas, folder=place, secure=secure, tls=tls)
     cluster.up()
     started_s = cluster.start_s
     status = cluster.status()
@@ -57,6 +68,8 @@ def up(session: CommandSession, version: str, region_servers: int, meta_replicas
     session.document({**status, "start_s": round(started_s, 1)})
     _show(session, status)
     session.say(f"up in {started_s:.0f} s; try: metaclient meta --url {status['thrift2_url']}")
+    for line in cluster.instructions():
+        session.say(line)
 
 
 @hbase.command()

@@ -28,8 +28,7 @@ from metaclient.wire.sasl.messages import encode_challenge, encode_refusal, enco
 from metaclient_native import security as security_module
 from metaclient_native.connections import Connections
 from metaclient_native.request import Request
-from metaclient_native.security import Security
-from metaclient_native.tokens import encode_identity
+from metaclient_native.security import Security, encode_identity
 from tests.unit.native.peer import WAIT_S, Caller, Peer, serving, text
 from tests.unit.test_security_settings import SERVERS, token
 
