@@ -39,7 +39,16 @@ from metaclient.errors import ConfigError, ConnectionClosed, MetaClientError, Ov
 from metaclient.runtime import Runtime, SimRuntime, Task, close_descriptor
 from metaclient.wording import counted
 
-__all__ = ["CONNECTIONS_MAX", "IDLE_TIMEOUT_S", "Client", "Listener", "Listening", "hang_up", "shut_down"]
+__all__ = [
+    "CONNECTIONS_MAX",
+    "IDLE_TIMEOUT_S",
+    "Client",
+    "Listener",
+    "Listening",
+    "hang_up",
+    "own_address",
+    "shut_down",
+]
 
 #: Serves one client on a connected, blocking socket.
 Client: TypeAlias = socket.socket
@@ -284,6 +293,23 @@ class Listener:
         with self._lock:
             self._clients.pop(sock, None)
         hang_up(sock)
+
+
+def own_address(host: str, port: int) -> str:
+    """Return the address of this machine by which it reaches another one. Nothing is sent.
+
+    ConfigError if the other one cannot be reached.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((host, port))
+            return str(probe.getsockname()[0])
+    except OSError as error:
+        raise ConfigError(
+            f"the address of this machine is not known, because there is no way to {host}:{port} ({error}): pass "
+            "host= with the name or the address by which other machines reach this one"
+        ) from error
 
 
 def hang_up(sock: socket.socket) -> None:

@@ -1,10 +1,12 @@
-"""Publishes a served cluster in a real ZooKeeper, so that a real HBase can have it as its replication peer.
+"""Publishes servers of this process in a real ZooKeeper, so that a real HBase can have them as its replication peer.
 
-Below the parent of the cluster key stand HBase's nodes (:mod:`metaclient.wire.rpc.cluster_nodes`), all of them
-ephemeral: ``hbaseid``, ``master``, and ``rs/HOST,PORT,STARTCODE`` per live server, with the addresses at which the RPC
-front listens. HBase 2.x and 3.0 (to beta-1) read ``hbaseid`` and ``rs``; later versions ask the master.
+Below the parent of the cluster key stand HBase's nodes (:mod:`metaclient.wire.rpc.cluster_nodes`): ``hbaseid``,
+``master``, and ``rs/HOST,PORT,STARTCODE`` per live server, with the address at which it listens. HBase 2.x and 3.0 (to
+beta-1) read ``hbaseid`` and ``rs``; later versions ask the master, and clients read the locations of hbase:meta. The
+nodes of a publication are ephemeral. Processes that publish their servers below the same parent leave ``hbaseid`` out,
+because it must outlive each of them.
 
-The nodes follow the cluster: once per second they are compared with its live servers. A node that ZooKeeper removed,
+The nodes follow the servers: once per second they are compared with the live servers. A node that ZooKeeper removed,
 because the session broke off for longer than its timeout, is created again. The parent and ``rs`` stay when the
 publication ends, so that the watches of HBase's sources on ``rs`` stay in force for the next one.
 """
@@ -12,13 +14,13 @@ publication ends, so that the watches of HBase's sources on ``rs`` stay in force
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from metaclient.config.cluster_keys import ClusterKey
 from metaclient.errors import ConnectionClosed, MetaClientError, RequestRefused, ServerNotRunning
 from metaclient.model import ServerName
 from metaclient.runtime import Runtime
-from metaclient.wire.rpc.cluster_nodes import cluster_id_node, master_node, server_node
+from metaclient.wire.rpc.cluster_nodes import cluster_id_node, server_node
 from metaclient.wire.zookeeper import ZooKeeperClient
 
 __all__ = ["Publication"]
@@ -32,7 +34,7 @@ PERIOD_S = 1.0
 
 
 class Publication:
-    """The nodes of one cluster in one ZooKeeper."""
+    """The nodes of one cluster, or of one process of several, in one ZooKeeper."""
 
     def __init__(
         self,
@@ -40,16 +42,17 @@ class Publication:
         key: str,
         *,
         cluster_id: str,
-        master: ServerName,
         servers: Callable[[], Sequence[ServerName]],
+        nodes: Callable[[], Mapping[str, bytes]] = dict,
     ) -> None:
-        """``master`` and ``servers`` have the names that are published."""
+        """``servers`` have the names that are published; ``nodes`` are further ones below the parent, by name."""
         parsed = ClusterKey.parse(key)
         self.key = key
         self._runtime = runtime
         self._parent = parsed.parent
         self._id_node = cluster_id_node(cluster_id)
-        self._fixed = {"hbaseid": self._id_node, "master": master_node(master)}
+        self._nodes = nodes
+        self._written: dict[str, bytes] = {}  # of the comparing task
         self._servers = servers
         self._client = ZooKeeperClient(
             parsed.hosts, runtime, needed_by="publishing a cluster in ZooKeeper", read_only=False
@@ -70,6 +73,15 @@ class Publication:
             self._client.close()
             raise
         self._runtime.start_daemon(self._follow, name="publication")
+
+    def withdraw(self, timeout_s: float) -> None:
+        """Delete the nodes of the servers now, instead of with the end of the session; call :meth:`close` then."""
+        with self._closing:
+            self._is_closed = True
+            self._closing.notify_all()
+        until = self._runtime.now() + timeout_s
+        for name in sorted(self._published):
+            self._client.delete(f"{self._parent}/rs/{name}", until)
 
     def close(self) -> None:
         """Withdraw the nodes: they end with the session. Idempotent."""
@@ -114,8 +126,12 @@ class Publication:
         client, until, folder = self._client, self._until(), f"{self._parent}/rs"
         client.create(folder, b"", until)
         found, running = (frozenset(client.children(path, until)) for path in (self._parent, folder))
-        for name in sorted(self._fixed.keys() - found):
-            client.create(f"{self._parent}/{name}", self._fixed[name], until, is_ephemeral=True)
+        for name, data in sorted(self._nodes().items()):
+            if name not in found:
+                client.create(f"{self._parent}/{name}", data, until, is_ephemeral=True)
+            elif self._written.get(name, data) != data:
+                client.set(f"{self._parent}/{name}", data, until)
+            self._written[name] = data
         wanted = frozenset(map(str, self._servers()))
         for name in sorted(wanted - running):
             client.create(f"{folder}/{name}", server_node(), until, is_ephemeral=True)

@@ -151,6 +151,10 @@ class ZooKeeperClient:
             return False
         return True
 
+    def set(self, path: str, data: bytes, deadline: float) -> None:
+        """Replace the data of a node."""
+        self._ask("set_async", path, deadline, value=data)
+
     def delete(self, path: str, deadline: float) -> None:
         """Delete a node, if it exists."""
         try:

@@ -152,7 +152,9 @@ class Front:
     # -- in a real ZooKeeper -------------------------------------------------------------------------------------
 
     def publish(self, cluster_key: str) -> None:
-        """Publish the cluster in a real ZooKeeper, until :meth:`close`: a real HBase can then add it as a peer.
+        """Publish the cluster in a real ZooKeeper, until :meth:`close`.
+
+        A real HBase can then add it as a peer, and clients connect to it with ``hbase://``.
 
         ``cluster_key`` is the key of that peer, such as ``zk1:2181:/fake``. Its parent must not belong to another
         cluster. ZooKeeper holds the addresses of the RPC front, so the servers of the real HBase must reach ``host``.
@@ -164,8 +166,8 @@ class Front:
             self.cluster.runtime,
             cluster_key,
             cluster_id=self.cluster.cluster_id,
-            master=rpc.master_name(),
             servers=rpc.live_servers,
+            nodes=rpc.published_nodes,
         )
         made.start()
         self._publications.append(made)

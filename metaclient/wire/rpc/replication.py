@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import uuid
 from collections.abc import Iterable
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from metaclient.model import Cell
 from metaclient.protobuf import Message, ProtocolError, delimited, read_varint, skip_field, varint
@@ -23,10 +23,13 @@ from metaclient.wire.rpc.cellblock import decode_counted, encode_cells
 __all__ = [
     "CODEC_WITH_TAGS",
     "REPLICATE_WAL_ENTRY",
+    "KeyColumns",
     "MissingCells",
     "Scope",
     "ShippedEntry",
     "WalKey",
+    "decode_key_columns",
+    "decode_keys",
     "decode_replicate",
     "encode_replicate",
 ]
@@ -94,6 +97,16 @@ class ShippedEntry(NamedTuple):
     cells: tuple[tuple[bytes, Cell], ...]
 
 
+class KeyColumns(NamedTuple):
+    """The keys of many entries, by column."""
+
+    names: list[tuple[str, bytes]]  # region and table
+    sequence_ids: list[int]
+    write_times_ms: list[int]
+    rests: list[tuple[tuple[tuple[bytes, int], ...], tuple[uuid.UUID, ...], tuple[int, int] | None]]  # scopes, ...
+    counts: list[int]  # of cells
+
+
 def encode_replicate(
     entries: Iterable[ShippedEntry],
     *,
@@ -154,20 +167,89 @@ def decode_replicate(param: bytes, block: bytes) -> list[ShippedEntry]:
     count, and :class:`ProtocolError` for other bytes that are no such request.
     """
     made: list[ShippedEntry] = []
-    at, end, block_at = 0, len(param), 0
+    block_at = 0
+    for key, count in decode_keys(param):
+        cells, block_at = _take_cells(block, block_at, count)
+        made.append(_new(ShippedEntry, (key, cells)))
+    if block_at != len(block):
+        raise ProtocolError(f"the cell block has {len(block) - block_at} bytes that belong to no log entry")
+    return made
+
+
+def decode_keys(param: bytes) -> list[tuple[WalKey, int]]:
+    """Return the keys of the entries of a request, each with the number of cells that it takes from the block."""
+    made: list[tuple[WalKey, int]] = []
+    at, end = 0, len(param)
     while at < end:
         if param[at] != 0x0A:
             tag, at = read_varint(param, at, end)
             at = skip_field(_REQUEST_MESSAGE, tag, param, at, end)
             continue
         at, stop = _field(_REQUEST_MESSAGE, param, at + 1, end)
-        key, count = _decode_entry(param, at, stop)
-        cells, block_at = _take_cells(block, block_at, count)
-        made.append(_new(ShippedEntry, (key, cells)))
+        made.append(_decode_entry(param, at, stop))
         at = stop
-    if block_at != len(block):
-        raise ProtocolError(f"the cell block has {len(block) - block_at} bytes that belong to no log entry")
     return made
+
+
+def decode_key_columns(param: bytes) -> KeyColumns:
+    """Return the keys of the entries of a request, as :func:`decode_keys` does, without an object per entry."""
+    made: KeyColumns = KeyColumns([], [], [], [], [])
+    add_name, add_sequence, add_time = made.names.append, made.sequence_ids.append, made.write_times_ms.append
+    add_rest, add_count = made.rests.append, made.counts.append
+    at, end = 0, len(param)
+    while at < end:
+        if param[at] != 0x0A:
+            tag, at = read_varint(param, at, end)
+            at = skip_field(_REQUEST_MESSAGE, tag, param, at, end)
+            continue
+        at, stop = _field(_REQUEST_MESSAGE, param, at + 1, end)
+        fields = _decode_known(param, at, stop)
+        if fields is None:
+            key, count = _decode_entry(param, at, stop)
+            fields = key[:2], key.sequence_id, key.write_time_ms, key[4:], count
+        name, sequence, time, rest, count = fields
+        add_name(name)
+        add_sequence(sequence)
+        add_time(time)
+        add_rest(rest)
+        add_count(count)
+        at = stop
+    return made
+
+
+def _decode_known(data: bytes, at: int, end: int) -> tuple[Any, int, int, Any, int] | None:
+    """Return the parts of an entry whose key is as that of an earlier one; None if it must be decoded field by field.
+
+    The numbers are read without a call each: a sequence id of at most three bytes, a time of six (2004 to 2109).
+    """
+    try:
+        size, key = data[at + 1], at + 2
+        if size > 0x7F:
+            size, key = size & 0x7F | data[key] << 7, key + 1
+        stop = key + size
+        tail = key + 2 + data[key + 1]
+        tail += 2 + data[tail + 1]
+        name = _decoded_begins.get(data[key:tail])
+        if name is None or data[at] != 0x0A or stop + 2 != end or data[stop] != 0x18 or data[tail] != 0x18:
+            return None
+        count = data[stop + 1]
+        sequence, second, third = data[tail + 1 : tail + 4]
+        if sequence < 0x80:
+            tail += 2
+        elif second < 0x80:
+            sequence, tail = sequence & 0x7F | second << 7, tail + 3
+        elif third < 0x80:
+            sequence, tail = sequence & 0x7F | (second & 0x7F) << 7 | third << 14, tail + 4
+        else:
+            return None
+        tag, one, two, three, four, five, six = data[tail : tail + 7]
+    except (IndexError, ValueError):  # a shorter key
+        return None
+    rest = _decoded_ends.get(data[tail + 7 : stop])
+    if rest is None or count > 0x7F or six > 0x7F or tag != 0x20 or not one & two & three & four & five & 0x80:
+        return None
+    time = one & 0x7F | (two & 0x7F) << 7 | (three & 0x7F) << 14 | (four & 0x7F) << 21 | (five & 0x7F) << 28 | six << 35
+    return name, sequence, time, rest, count
 
 
 def _field(message: Message, data: bytes, at: int, end: int) -> tuple[int, int]:

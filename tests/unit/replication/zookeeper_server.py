@@ -10,7 +10,7 @@ from metaclient.runtime import Lock, Runtime
 from metaclient.wire.listener import Listener
 from metaclient_fake.coordination.znodes import NodeExists, NoNode, WatchEvent, Znodes
 
-_CREATE, _DELETE, _EXISTS, _GET, _CHILDREN, _PING, _CLOSE = 1, 2, 3, 4, 8, 11, -11
+_CREATE, _DELETE, _EXISTS, _GET, _SET, _CHILDREN, _PING, _CLOSE = 1, 2, 3, 4, 5, 8, 11, -11
 _NO_NODE, _NODE_EXISTS = -101, -110
 _EPHEMERAL = 1
 _CHILDREN_CHANGED, _CONNECTED = 4, 3
@@ -94,6 +94,9 @@ class _Client:
         if kind == _DELETE:
             nodes.delete(path)
             return b""
+        if kind == _SET:
+            nodes.set(path, _split(rest)[0])
+            return _STAT
         if kind in (_GET, _EXISTS):
             data = nodes.get(path).data
             return (_buffer(data) if kind == _GET else b"") + _STAT

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from metaclient.metarow import MetaRegionServer, encode_meta_region_server
 from metaclient.model import MetaReplica, ServerName
 from metaclient.wire.listener import CONNECTIONS_MAX, Client, Listener, Listening
+from metaclient.wire.rpc.cluster_nodes import cluster_id_node, master_node
 from metaclient.wire.rpc.framing import FRAME_BYTES_MAX
 from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.rpc.addresses import Addresses
@@ -108,6 +110,15 @@ class RpcFront:
     def live_servers(self) -> list[ServerName]:
         """Return the addresses at which clients outside reach the live servers."""
         return [self.addresses.outside(server) for server in list(self._cluster.master.live)]
+
+    def published_nodes(self) -> dict[str, bytes]:
+        """Return the data of the nodes by which ZooKeeper's clients find the cluster, without those of its servers."""
+        made = {"hbaseid": cluster_id_node(self._cluster.cluster_id), "master": master_node(self.master_name())}
+        for replica in self._cluster.registry.replicas():
+            if replica.server is not None:
+                name = f"meta-region-server-{replica.replica_id}" if replica.replica_id else "meta-region-server"
+                made[name] = encode_meta_region_server(MetaRegionServer(self.addresses.outside(replica.server)))
+        return made
 
     def close(self) -> None:
         """Close all listeners and connections, also the master's. Idempotent."""
