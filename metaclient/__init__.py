@@ -13,11 +13,11 @@ import logging
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from metaclient.arguments import DEFAULT_HOST as DEFAULT_HOST
+from metaclient.arguments import DEFAULT_PORT as DEFAULT_PORT
 from metaclient.batch import Batch
 from metaclient.config import Config
 from metaclient.config.tokens import Token as Token
-from metaclient.connection import DEFAULT_HOST as DEFAULT_HOST
-from metaclient.connection import DEFAULT_PORT as DEFAULT_PORT
 from metaclient.connection import Connection, connect
 from metaclient.errors import AccessDenied as AccessDenied
 from metaclient.errors import AuthenticationFailed as AuthenticationFailed

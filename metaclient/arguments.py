@@ -11,6 +11,8 @@ from numbers import Integral
 from typing import TypeAlias
 
 from metaclient import keys
+from metaclient.config.url_secrets import masked_url
+from metaclient.errors import ConfigError
 from metaclient.filters import Comparable, Filter
 from metaclient.model import (
     LATEST_TIMESTAMP,
@@ -25,12 +27,17 @@ from metaclient.model import (
 )
 
 __all__ = [
+    "DEFAULT_HOST",
+    "DEFAULT_PORT",
+    "PROTOCOLS",
+    "TRANSPORTS",
     "Columns",
     "Data",
     "FilterLike",
     "amount_of",
     "cells_of",
     "columns_of",
+    "gateway_url",
     "level_of",
     "make_delete",
     "make_get",
@@ -38,10 +45,16 @@ __all__ = [
     "make_scan",
     "max_staleness_of",
     "max_timestamp_of",
+    "refuse_gateway_arguments",
     "timestamp_of",
     "value_of",
 ]
 
+#: happybase's defaults and choices for a gateway.
+DEFAULT_HOST = "localhost"
+DEFAULT_PORT = 9090
+TRANSPORTS = ("buffered", "framed")
+PROTOCOLS = ("binary", "compact")
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 #: The number of checked column names that are cached, and the length of each: some hundred kilobytes at most.
 COLUMNS_REMEMBERED, COLUMN_REMEMBERED_BYTES = 1000, 256
@@ -257,3 +270,34 @@ def amount_of(value: int) -> int:
     if not INT64_MIN <= value <= INT64_MAX:
         raise ValueError(f"'value' must fit into 64 bits, got {value}")
     return int(value)
+
+
+# -- happybase's gateway ----------------------------------------------------------------------------------------------
+
+
+def gateway_url(host: str, port: int) -> str:
+    """Return the url of happybase's host and port; raise ConfigError if ``host`` is not a plain host name."""
+    shown = masked_url(host)
+    if "://" in host:
+        raise ConfigError(f"'host' is a name or an address, got {shown!r}; write connect({shown!r}), or url={shown!r}")
+    if "@" in host:
+        raise ConfigError(f"'host' is a name or an address, got {shown!r}; leave out the user and the password")
+    if host.count(":") == 1:
+        name, _, digits = host.partition(":")
+        raise ConfigError(f"'host' is a name or an address, got {shown!r}; write host={name!r}, port={digits}")
+    if ":" in host and not host.startswith("["):
+        host = f"[{host}]"  # an IPv6 address
+    return f"thrift1://{host}:{port}"
+
+
+def refuse_gateway_arguments(host: str | None, port: int | None, transport: str, protocol: str) -> None:
+    """Raise ConfigError for happybase's arguments beside a url, where they would have no effect."""
+    for name, value, default in (
+        ("host", host, DEFAULT_HOST),
+        ("port", port, DEFAULT_PORT),
+        ("transport", transport, TRANSPORTS[0]),
+        ("protocol", protocol, PROTOCOLS[0]),
+    ):
+        if value is not None and value != default:
+            shown = masked_url(value) if isinstance(value, str) else value
+            raise ConfigError(f"{name!r} = {shown!r} has no effect beside a url: write it into the url")

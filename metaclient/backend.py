@@ -52,6 +52,7 @@ from metaclient.table_schema import TableChange
 if TYPE_CHECKING:
     import pyarrow
 
+    from metaclient.wire.rpc.receiving import Receiver
     from metaclient.wire.rpc.replication import ShippedEntry
 
 __all__ = [
@@ -64,6 +65,9 @@ __all__ = [
     "Capabilities",
     "CellBackend",
     "CellPage",
+    "ChangeBackend",
+    "ChangeHost",
+    "ChangeWorker",
     "Direct",
     "DirectBackend",
     "IdentityAdmin",
@@ -504,6 +508,87 @@ class IdentityBackend(Protocol):
 
     @property
     def identity(self) -> IdentityAdmin: ...
+
+
+class ChangeWorker(Protocol):
+    """A process that takes log entries of a cluster for one subscription, until it is closed."""
+
+    @property
+    def address(self) -> str:
+        """``host:port`` as it is published."""
+        ...
+
+    def stats(self) -> Mapping[str, int]:
+        """Return at least ``clients`` (connected sources) and ``accepted`` (all connections so far)."""
+        ...
+
+    def close(self) -> None:
+        """Leave the subscription: calls without an answer are sent to other workers. Idempotent."""
+        ...
+
+
+class ChangeHost(Protocol):
+    """Makes this process a replication peer of the cluster. The rules of :class:`Backend` hold.
+
+    A subscription has the name of its peer. Its permanent nodes hold the cluster id of the peer; each worker adds its
+    address, which goes when the worker does.
+    """
+
+    def cluster_key(self, peer_id: str) -> str:
+        """Return the cluster key of the subscription's peer."""
+        ...
+
+    def prepare(self, peer_id: str, cluster_id: str, deadline: float) -> bool:
+        """Create the permanent nodes; return False if they are there. RequestRefused if they have another id."""
+        ...
+
+    def withdraw(self, peer_id: str, deadline: float) -> None:
+        """Remove the permanent nodes, if they are there."""
+        ...
+
+    def workers(self, peer_id: str, deadline: float) -> Sequence[str]:
+        """Return the addresses of the workers of a subscription."""
+        ...
+
+    def join(
+        self,
+        peer_id: str,
+        cluster_id: str,
+        receiver: Receiver,
+        deadline: float,
+        *,
+        host: str | None = None,
+        port: int = 0,
+        bind: str | None = None,
+    ) -> ChangeWorker:
+        """Listen for the calls of sources, and publish the address. ``host`` is published, ``bind`` is listened at."""
+        ...
+
+    def server_time_ms(self, deadline: float) -> int:
+        """Return a time that no region server's clock has yet to reach."""
+        ...
+
+    def set_pushed_id(self, region: str, peer_id: str, sequence_id: int, deadline: float) -> None:
+        """Store that a serial peer has got all edits of a region up to this one: the repair of a stuck region."""
+        ...
+
+    def pushed_id(self, region: str, peer_id: str, deadline: float) -> int | None:
+        """Return the last edit of a region that a serial peer has got; None if it is not known."""
+        ...
+
+    def queue_positions(self, peer_id: str, deadline: float) -> Mapping[str, int]:
+        """Return the stored position of each log that is queued for a peer, by ``queue/log``."""
+        ...
+
+
+@runtime_checkable
+class ChangeBackend(Protocol):
+    """The additional attribute of a backend whose cluster can ship its log to this process."""
+
+    @property
+    def change_host(self) -> ChangeHost:
+        """Raise Unsupported if this connection cannot, with the reason."""
+        ...
 
 
 class BackendFactory(Protocol):

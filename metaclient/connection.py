@@ -11,11 +11,20 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from os import PathLike
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 from metaclient import keys
+from metaclient.arguments import (
+    DEFAULT_HOST,
+    DEFAULT_PORT,
+    PROTOCOLS,
+    TRANSPORTS,
+    gateway_url,
+    refuse_gateway_arguments,
+)
 from metaclient.backend import Backend, Capabilities, IdentityAdmin, IdentityBackend, ReplicatingBackend, SchemaBackend
 from metaclient.backends import backend_for
 from metaclient.config import Config, MetaMode
@@ -47,17 +56,19 @@ from metaclient.table_schema import (
 )
 from metaclient.telemetry import Listener
 
+if TYPE_CHECKING:
+    from metaclient.changes import ChangeBatches, Changes
+    from metaclient.changes.state import StateLike
+
 __all__ = ["Connection", "connect", "connect_to"]
 
-DEFAULT_HOST = "localhost"
-DEFAULT_PORT = 9090
 COMPAT_MODES = ("0.90", "0.92", "0.94", "0.96", "0.98")
-TRANSPORTS = ("buffered", "framed")
-PROTOCOLS = ("binary", "compact")
 #: How long close() waits for threads. close() takes at most a second; the rest of the second is for the other parts.
 CLOSE_S = 0.8
 #: The longest interval of a watcher of freshness: a day. Beyond it, replicas would be unknown most of the time.
 INTERVAL_S_MAX = 86_400.0
+#: One table, or several.
+Tables = bytes | str | Sequence[bytes | str]
 ConfigSource = str | PathLike[str] | Mapping[str, object] | Config | None
 
 
@@ -147,7 +158,7 @@ class Connection:
         _check_one_of("protocol", protocol, PROTOCOLS)
         _check_one_of("compat", compat, COMPAT_MODES)
         if url is not None or _backend is not None:
-            _refuse_gateway_arguments(host, port, transport, protocol)
+            refuse_gateway_arguments(host, port, transport, protocol)
         if timeout is not None and options.get("rpc_timeout_s") is not None:
             raise ConfigError("'timeout' (milliseconds) is happybase's word for rpc_timeout_s, which is given, too")
         self.host = host or DEFAULT_HOST
@@ -162,7 +173,7 @@ class Connection:
         if _backend is not None:
             self.url = url or f"{_backend.name}:"
         elif url is None and _by_gateway:
-            self.url = f"{_gateway_url(self.host, self.port)}?transport={transport}&protocol={protocol}"
+            self.url = f"{gateway_url(self.host, self.port)}?transport={transport}&protocol={protocol}"
         else:
             self.url = chosen_url(url, self.config.properties)
         self._owns_runtime = runtime is None if _owns_runtime is None else _owns_runtime
@@ -175,6 +186,7 @@ class Connection:
         self.engine = Engine(self._backend, self._runtime, self.config)
         self._cached_tables = self.engine.locator.cache.tables
         self._watchers: dict[bytes, FreshnessWatcher] = {}  # by table: at most one per table
+        self._feeds: set[ChangeBatches | Changes] = set()  # that are open
         if autoconnect:
             self._open_or_close()
 
@@ -247,6 +259,8 @@ class Connection:
             self.engine.closing.end()
 
     def _close_parts(self) -> None:
+        for feed in list(self._feeds):
+            feed.close()
         for watcher in list(self._watchers.values()):
             watcher.close()
         self.engine.locator.close()
@@ -428,6 +442,49 @@ class Connection:
             )
         return Replication(self._backend.replication_admin, self.engine.admin)
 
+    @overload
+    def changes(self, table: Tables, *, name: str, arrow: Literal[False] = False, **options: Any) -> Changes: ...
+
+    @overload
+    def changes(self, table: Tables, *, name: str, arrow: Literal[True], **options: Any) -> ChangeBatches: ...
+
+    def changes(
+        self,
+        table: Tables,
+        *,
+        name: str,
+        serial: bool = False,
+        since: datetime | float | None = None,
+        state: StateLike = None,
+        arrow: bool = False,
+        **options: Any,
+    ) -> Changes | ChangeBatches:
+        """Return the changes of a table, or of several, as they are written: see docs/changes.md.
+
+        An iterator of :class:`~metaclient.changes.Change`, with ``arrow`` of record batches. ``name`` is that of the
+        subscription, which is made if there is none and stays until it is removed: processes with the same name share
+        it. ``serial`` has HBase deliver each row's changes in order. ``since`` begins with what was stored since then.
+        ``state`` (a path, or an object with ``load`` and ``save``) removes repeats over restarts. ``options`` are
+        those of :class:`~metaclient.changes.FeedOptions`: auto_commit, bytes_max, dead_letter, host, port, bind, ...
+        """
+        from metaclient.changes import open_feed
+
+        self.engine.check_open()
+        tables = [table] if isinstance(table, bytes | str) else table
+        feed = open_feed(
+            self,
+            [self._table_name(one) for one in tables],
+            name=name,
+            serial=serial,
+            since=since,
+            state=state,
+            arrow=arrow,
+            on_close=self._feeds.discard,
+            options=options,
+        )
+        self._feeds.add(feed)
+        return feed
+
     # -- identity ----------------------------------------------------------------------------------------------
 
     def whoami(self) -> Identity:
@@ -562,34 +619,6 @@ class Connection:
     def stats(self) -> dict[str, Any]:
         """Return the counters of this connection, ready for ``json.dumps``."""
         return self.engine.stats()
-
-
-def _gateway_url(host: str, port: int) -> str:
-    """Return the url of happybase's host and port; raise ConfigError if ``host`` is not a plain host name."""
-    shown = masked_url(host)
-    if "://" in host:
-        raise ConfigError(f"'host' is a name or an address, got {shown!r}; write connect({shown!r}), or url={shown!r}")
-    if "@" in host:
-        raise ConfigError(f"'host' is a name or an address, got {shown!r}; leave out the user and the password")
-    if host.count(":") == 1:
-        name, _, digits = host.partition(":")
-        raise ConfigError(f"'host' is a name or an address, got {shown!r}; write host={name!r}, port={digits}")
-    if ":" in host and not host.startswith("["):
-        host = f"[{host}]"  # an IPv6 address
-    return f"thrift1://{host}:{port}"
-
-
-def _refuse_gateway_arguments(host: str | None, port: int | None, transport: str, protocol: str) -> None:
-    """Raise ConfigError for happybase's arguments beside a url, where they would have no effect."""
-    for name, value, default in (
-        ("host", host, DEFAULT_HOST),
-        ("port", port, DEFAULT_PORT),
-        ("transport", transport, TRANSPORTS[0]),
-        ("protocol", protocol, PROTOCOLS[0]),
-    ):
-        if value is not None and value != default:
-            shown = masked_url(value) if isinstance(value, str) else value
-            raise ConfigError(f"{name!r} = {shown!r} has no effect beside a url: write it into the url")
 
 
 def _check_one_of(name: str, value: object, allowed: Sequence[str]) -> None:

@@ -39,6 +39,7 @@ from metaclient.model import (
 from metaclient.replication_peers import Peer, PeerConfig, PeerState, ReplicationStatus
 from metaclient.runtime import Task
 from metaclient.table_schema import TableChange
+from metaclient_fake.change_host import FakeChangeHost
 from metaclient_fake.network.call import Call, Station
 from metaclient_fake.network.handlers import ONCE, Handler, Handlers
 from metaclient_fake.network.network import party_of
@@ -75,6 +76,12 @@ class FakeBackend:
 
     def __repr__(self) -> str:
         return f"FakeBackend({self.party!r}, {self.cluster!r})"
+
+    @property
+    def change_host(self) -> FakeChangeHost:
+        """Subscriptions to the changes of this cluster."""
+        self._check_open()
+        return FakeChangeHost(self.cluster)
 
     def open(self, deadline: float) -> None:
         self._check_open()

@@ -25,6 +25,7 @@ from metaclient.backend import (
     Answer,
     Capabilities,
     CellPage,
+    ChangeHost,
     MetaPage,
     MetaRow,
     MetaScan,
@@ -34,7 +35,7 @@ from metaclient.backend import (
 )
 from metaclient.config import Config
 from metaclient.config.hbase_properties import warn_unread
-from metaclient.errors import ConfigError, MetaClientError, RegionOffline, ServerUnreachable
+from metaclient.errors import ConfigError, MetaClientError, RegionOffline, ServerUnreachable, Unsupported
 from metaclient.model import (
     Append,
     Check,
@@ -70,6 +71,7 @@ from metaclient_native.batches import (
     split_into_steps,
 )
 from metaclient_native.calls import decode_get, decode_scan, encode_get, encode_mutate, encode_region
+from metaclient_native.change_host import ZooKeeperChangeHost
 from metaclient_native.connections import Connections
 from metaclient_native.identity import IdentityCalls
 from metaclient_native.registry_rpc import RpcRegistry
@@ -162,6 +164,11 @@ class NativeBackend:
         self.admin = Admin(self._registry, self._connections, runtime, self._meta_rows)
         self.replication_admin = ReplicationCalls(self.admin, self._connections, self._registry)
         self.identity = IdentityCalls(self._connections, self._registry.meta_replicas)
+        self._change_host = (
+            None
+            if parsed.is_rpc
+            else ZooKeeperChangeHost(parsed.endpoints, parsed.znode_parent, runtime, self.replication_admin)
+        )
         self._scanners = ScannerCalls(self._connections, runtime)
         self.direct = copy(self)
         self.direct._ask_server = self._connections.ask_server  # type: ignore[assignment]  # may return the result itself
@@ -199,7 +206,18 @@ class NativeBackend:
     def close(self) -> None:
         self._scanners.forget_all()
         self._connections.close()
+        if self._change_host is not None:
+            self._change_host.close()
         self._registry.close()
+
+    @property
+    def change_host(self) -> ChangeHost:
+        if self._change_host is None:
+            raise Unsupported(
+                "a subscription to changes needs the cluster's ZooKeeper, where region servers find its workers: "
+                "connect with hbase:// instead of hbase+rpc://"
+            )
+        return self._change_host
 
     def connections(self) -> dict[str, dict[str, object]]:
         """Return state, calls in flight and late answers per connection, as JSON values."""

@@ -100,6 +100,11 @@ class ReplicationCalls:
             )
         return sorted(made, key=lambda status: status.server)
 
+    def report_times(self, deadline: float) -> list[int]:
+        """Return when each live server last reported to the master, in milliseconds of the server's clock."""
+        loads = [one["server_load"] for one in self._server_loads(deadline)]
+        return [int(load["report_end_time"]) for load in loads if load.get("report_end_time")]
+
     def _server_loads(self, deadline: float) -> Sequence[Any]:
         status = self._admin.ask(
             "GetClusterStatus",

@@ -60,6 +60,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
                 "arguments",
                 "backends",
                 "batch",
+                "changes",
                 "connection",
                 "engine",
                 "filters",
@@ -87,6 +88,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
             "cluster",
             (
                 "backend",
+                "change_host",
                 "chores",
                 "cluster",
                 "factory",

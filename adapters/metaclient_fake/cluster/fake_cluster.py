@@ -46,6 +46,7 @@ from metaclient_fake.network.handlers import Handlers
 from metaclient_fake.network.network import CLIENT, Network
 from metaclient_fake.region_replication import Sink
 from metaclient_fake.region_replication.observation import observe
+from metaclient_fake.replication.subscribers import Subscribers
 from metaclient_fake.replication_admin import PeerAdmin, administration_of
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.status import cluster_status
@@ -68,6 +69,7 @@ _PARTS = (
     "sessions",
     "faults",
     "servers_by_host",
+    "subscribers",
     "peers",
     "peer_replication",
     "replication_admin",
@@ -210,6 +212,8 @@ class FakeCluster:
             znodes=self.znodes,
             master=master,
         )
+        #: The subscriptions to changes of this cluster.
+        self.subscribers = Subscribers(runtime, self.network)
         self._shipping = Shipping(self.inside, config.peer_replication)
         self.peer_replication.make_sources = self._shipping.make_sources
         self.filesystem.needed_wals = self.peer_replication.cleaner.needed

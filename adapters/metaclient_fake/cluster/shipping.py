@@ -31,6 +31,7 @@ from metaclient_fake.replication.remote_endpoint import RemoteEndpoint
 from metaclient_fake.replication.serial import SerialChecker
 from metaclient_fake.replication.sink import PeerSink
 from metaclient_fake.replication.source import SourceHost
+from metaclient_fake.replication.subscribers import SubscriberEndpoint
 from metaclient_fake.server.barrier_reads import barriers_for
 from metaclient_fake.server.region_server import RegionServer
 
@@ -134,6 +135,9 @@ class Shipping:
     def _endpoint(self, server: RegionServer, peer: Peer) -> PeerEndpoint:
         """Return the way to a peer. A peer that does not answer yet is an error: it may still join this network."""
         cluster, key = self._cluster, peer.config.cluster_key
+        if cluster.subscribers.find(key) is not None:
+            find = partial(cluster.subscribers.find, key)
+            return SubscriberEndpoint(cluster.runtime, cluster.network, server, find)
         if self._find(key) is not None:
             return InProcessEndpoint(cluster.runtime, cluster.network, server, partial(self._find, key))
         if isinstance(cluster.runtime, SimRuntime):

@@ -1,0 +1,165 @@
+"""A consumer in the place of another process: ZooKeeper, HBase's RPC and sockets between it and the fake cluster."""
+
+import socket
+from collections.abc import Iterator
+
+import pytest
+
+import metaclient
+from metaclient import Connection
+from metaclient.changes import Subscriptions
+from metaclient.errors import ConfigError, RequestRefused, Unsupported
+from metaclient.runtime import ThreadRuntime
+from metaclient.testing import FakeCluster
+from metaclient.wire import publication
+from metaclient.wire.rpc import framing
+from metaclient.wire.rpc.receiving import Delivery, DeliveryServer
+from metaclient.wire.rpc.replication import CODEC_WITH_TAGS, REPLICATE_WAL_ENTRY
+from tests.unit.replication.zookeeper_server import ZooKeeperServer
+
+pytest.importorskip("kazoo")
+
+#: Generous: a busy machine is not a fault.
+WAIT_S = 60.0
+SOON = {"peer_replication_retry_pause_s": 0.02, "peer_replication_retry_multiplier_max": 2}
+
+
+@pytest.fixture
+def runtime() -> Iterator[ThreadRuntime]:
+    with ThreadRuntime(name="test") as made:
+        yield made
+
+
+@pytest.fixture
+def zookeeper(runtime: ThreadRuntime) -> Iterator[ZooKeeperServer]:
+    made = ZooKeeperServer(runtime)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def url(zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """A fake cluster that is served and published; as far as a client can tell, it is an HBase."""
+    monkeypatch.setattr(publication, "PERIOD_S", 0.02)
+    with FakeCluster(servers=2, meta_replicas=1, config=SOON) as cluster:
+        key = zookeeper.key("/hbase")
+        cluster.serve(thrift1_port=None, thrift2_port=None, rpc_port=0).publish(key)
+        yield f"hbase://{key.rpartition(':')[0]}/hbase"
+
+
+@pytest.fixture
+def connection(url: str) -> Iterator[Connection]:
+    with metaclient.connect(url) as made:
+        made.create_table("t", {"d": {"replication_scope": 1}})
+        yield made
+
+
+def rs_nodes(zookeeper: ZooKeeperServer, peer: str) -> list[str]:
+    path = f"/metaclient-changes/{peer}/rs"
+    return list(zookeeper.nodes.children(path)) if zookeeper.nodes.exists(path) else []
+
+
+def test_changes_reach_a_process_outside(zookeeper: ZooKeeperServer, connection: Connection) -> None:
+    with connection.changes("t", name="my-index") as changes:
+        assert len(rs_nodes(zookeeper, "my_index")) == 1
+        connection.table("t").put(b"a", {b"d:q": b"1"})
+        change = changes.poll(WAIT_S)
+        assert change is not None
+        assert (change.row, change.cells[0].value) == (b"a", b"1")
+        assert changes.stats()["sources"] >= 1
+    assert rs_nodes(zookeeper, "my_index") == []  # close() has removed it, not the end of the session
+    Subscriptions(connection).remove("my-index")
+    assert not zookeeper.nodes.exists("/metaclient-changes/my_index")
+
+
+def test_session_that_is_lost_is_replaced_and_the_worker_published_again(
+    runtime: ThreadRuntime, zookeeper: ZooKeeperServer, connection: Connection
+) -> None:
+    with connection.changes("t", name="n") as changes:
+        zookeeper.break_off()
+        until = runtime.now() + WAIT_S
+        while not rs_nodes(zookeeper, "n"):
+            assert runtime.now() < until
+            runtime.sleep(0.01)
+        connection.table("t").put(b"a", {b"d:q": b"1"})
+        assert changes.poll(WAIT_S) is not None
+
+
+def test_address_that_cannot_be_listened_at_leaves_no_subscription(
+    zookeeper: ZooKeeperServer, connection: Connection
+) -> None:
+    with pytest.raises(ConfigError, match=r"192\.0\.2\.1"):
+        connection.changes("t", name="n", bind="192.0.2.1")
+    assert connection.replication.list() == []
+    assert not zookeeper.nodes.exists("/metaclient-changes/n")
+
+
+def test_node_of_another_program_is_not_overwritten(zookeeper: ZooKeeperServer, connection: Connection) -> None:
+    zookeeper.nodes.create("/metaclient-changes/n/hbaseid", b"something else", make_parents=True)
+    with pytest.raises(RequestRefused, match="another program"):
+        connection.changes("t", name="n")
+    assert connection.replication.list() == []
+    assert zookeeper.nodes.get("/metaclient-changes/n/hbaseid").data == b"something else"
+
+
+def test_connection_without_zookeeper_says_so(url: str, connection: Connection) -> None:
+    backend = connection.engine.backend
+    master = backend._registry.active_master(connection.engine.runtime.now() + WAIT_S)  # type: ignore[attr-defined]
+    with (
+        metaclient.connect(f"hbase+rpc://{master.host}:{master.port}") as other,
+        pytest.raises(Unsupported, match="hbase://"),
+    ):
+        other.changes("t", name="n")
+
+
+class Collecting:
+    """A receiver that keeps everything, as a spool would."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.deliveries: list[Delivery] = []
+
+    def reserve(self, size: int) -> bool:
+        self.sizes.append(size)
+        return True
+
+    def release(self, size: int) -> None:
+        self.sizes.append(-size)
+
+    def receive(self, delivery: Delivery) -> None:
+        self.deliveries.append(delivery)
+        delivery.answer()
+        delivery.answer()  # the second time does nothing
+
+
+def call(server: DeliveryServer, *frames: bytes, service: str = "AdminService", answers: int = 1) -> bytes:
+    """Send frames as a source does; return the bytes that come back, at most ``answers`` frames of them."""
+    with socket.create_connection((server.host, server.port), WAIT_S) as sock:
+        sock.sendall(framing.preamble() + framing.connection_header(service, "u", CODEC_WITH_TAGS) + b"".join(frames))
+        got = b""
+        for _ in range(answers):
+            while len(got) < 4 or len(got) < 4 + int.from_bytes(got[:4], "big"):
+                part = sock.recv(1000)
+                if not part:
+                    return got
+                got += part
+        return got
+
+
+def test_receiver_answers_each_call_once_and_gets_its_bytes(runtime: ThreadRuntime) -> None:
+    receiver = Collecting()
+    server = DeliveryServer("127.0.0.1", 0, runtime=runtime, receiver=receiver, cluster_id="c")
+    try:
+        request = framing.request(7, REPLICATE_WAL_ENTRY.encode(), b"param", b"cells", timeout_ms=5000)
+        assert call(server, request) == framing.response(7, b"")
+        (delivery,) = receiver.deliveries
+        assert (delivery.param, delivery.cells, delivery.size) == (b"param", b"cells", len(request) - 4)
+        assert delivery.deadline - delivery.arrived == 5.0
+        assert receiver.sizes == [delivery.size]  # the receiver itself gives them back
+        other = call(server, framing.request(1, b"GetServerInfo", b""))
+        assert b"GetServerInfo" in other
+        assert call(server, request, service="ClientService") == b""
+        assert call(server, b"\0\0\0\x02\xff\xff") == b""  # no call: the connection is closed
+        assert sum(receiver.sizes) == delivery.size
+    finally:
+        server.close()
