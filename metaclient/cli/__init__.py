@@ -14,6 +14,7 @@ from typing import Any
 import click
 
 from metaclient import __version__
+from metaclient.cli.changes import changes
 from metaclient.cli.data import delete, get, put, scan
 from metaclient.cli.demo import demo
 from metaclient.cli.doctor import doctor
@@ -101,6 +102,7 @@ for _command in (
     put,
     regions,
     replication,
+    changes,
     scan,
     tables,
     truncate,

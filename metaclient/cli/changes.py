@@ -1,0 +1,236 @@
+"""The commands ``changes list|create|remove|status|tail|doctor``: subscriptions to the changes of tables."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from metaclient.changes import Change, SubscriptionInfo, Subscriptions
+from metaclient.changes.doctor import WAIT_S, SubscriptionStatus, examine, repair, status_of
+from metaclient.cli.session import CommandSession, common, from_text, to_text
+from metaclient.wording import counted
+
+__all__ = ["changes"]
+
+
+@click.group()
+def changes() -> None:
+    """Subscriptions to the changes of tables; see docs/changes.md.
+
+    A subscription makes the cluster keep its logs until its workers have taken their changes. One that is forgotten
+    fills the disk of the cluster: remove it.
+    """
+
+
+@changes.command("list")
+@common
+def list_subscriptions(session: CommandSession) -> None:
+    """List the subscriptions, with the logs that the cluster keeps for each.
+
+    \b
+    metaclient changes list --url hbase://zk1:2181
+    """
+    with session.connect() as connection:
+        found = [status_of(connection, info) for info in Subscriptions(connection).list()]
+    session.document({"subscriptions": [_document(one) for one in found]})
+    columns = ("name", "tables", "serial", "workers", "logs kept", "behind ms")
+    session.table("", columns, [_line(one) for one in found])
+    for one in found:
+        if one.is_forgotten:
+            session.say(
+                f"warning: {one.info.name} has no workers, and the cluster keeps {counted(one.log_queue, 'log')} for "
+                "it; they pile up until its disk is full"
+            )
+    session.say(counted(len(found), "subscription"))
+
+
+@changes.command()
+@click.argument("name")
+@click.argument("tables", nargs=-1, required=True)
+@click.option("--serial/--no-serial", default=False, help="Have HBase deliver each row's changes in order.")
+@click.option("--since", type=float, help="Begin with what was stored since then: seconds since the epoch.")
+@common
+def create(session: CommandSession, name: str, tables: tuple[str, ...], serial: bool, since: float | None) -> None:
+    """Make a subscription NAME to TABLES. The cluster keeps its logs for it from now on, with and without workers.
+
+    \b
+    metaclient changes create search-index users orders --url hbase://zk1:2181
+    """
+    with session.connect() as connection:
+        wanted = [from_text(table) for table in tables]
+        info = Subscriptions(connection).create(name, wanted, serial=serial, since=since)
+    session.document(_info_document(info))
+    session.say(f"{name} was made; the cluster keeps its logs for it until `metaclient changes remove {name}`")
+
+
+@changes.command()
+@click.argument("name")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@common
+def remove(session: CommandSession, name: str, yes: bool) -> None:
+    """Remove a subscription: changes that were not delivered are lost.
+
+    \b
+    metaclient changes remove search-index --yes
+    """
+    if not yes and not session.as_json:
+        click.confirm(f"Remove {name}? Changes that were not delivered are lost", abort=True, err=True)
+    with session.connect() as connection:
+        Subscriptions(connection).remove(name)
+    session.document({"removed": name})
+    session.say(f"{name} was removed")
+
+
+@changes.command()
+@click.argument("name")
+@common
+def status(session: CommandSession, name: str) -> None:
+    """Show the workers of a subscription, and its queues on the region servers.
+
+    \b
+    metaclient changes status search-index --json
+    """
+    with session.connect() as connection:
+        found = status_of(connection, Subscriptions(connection).get(name))
+    session.document(_document(found))
+    columns = ("server", "queue", "logs kept", "behind ms", "shipped")
+    rows = [(one.server.address, one.queue_id, one.log_queue, one.lag_ms, one.edits_shipped) for one in found.sources]
+    session.table(name, columns, rows)
+    session.say(f"workers: {', '.join(found.workers) or 'none'}")
+    if found.is_forgotten:
+        session.say(f"warning: without workers, {counted(found.log_queue, 'log')} and more are kept on the disk")
+
+
+@changes.command()
+@click.argument("table")
+@click.option("--name", required=True, help="The subscription; made if there is none, and it stays.")
+@click.option("--serial/--no-serial", default=False, help="As in `changes create`.")
+@click.option("--state", type=click.Path(dir_okay=False), help="A file that removes repeats over restarts.")
+@click.option("--host", help="The name or address of this machine that region servers reach.  [default: found out]")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port to listen at; 0 is any free one.")
+@click.option("--count", type=click.IntRange(min=1), help="End after so many changes.")
+@click.option("--for", "seconds", type=click.FloatRange(min=0.0), help="End when no change comes for so many seconds.")
+@common
+def tail(
+    session: CommandSession,
+    table: str,
+    name: str,
+    serial: bool,
+    state: str | None,
+    host: str | None,
+    port: int,
+    count: int | None,
+    seconds: float | None,
+) -> None:
+    """Print the changes of a table as they are written; with --json, one document per line.
+
+    \b
+    metaclient changes tail users --name look --url hbase://zk1:2181
+    metaclient changes remove look
+    """
+    with session.connect() as connection:
+        feed = connection.changes(from_text(table), name=name, serial=serial, state=state, host=host, port=port)
+        with feed:
+            done = 0
+            while count is None or done < count:
+                change = next(feed, None) if seconds is None else feed.poll(seconds)
+                if change is None:
+                    break
+                _print_change(session, change)
+                change.commit()
+                done += 1
+
+
+@changes.command()
+@click.argument("name", required=False)
+@click.option("--repair", "repairs", is_flag=True, help="Free regions that are stuck.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(min=0.0),
+    default=WAIT_S,
+    show_default=True,
+    help="Seconds that queues must stand still.",
+)
+@common
+def doctor(session: CommandSession, name: str | None, repairs: bool, wait: float) -> None:
+    """Find what is wrong with subscriptions: no workers, late queues, serial regions that are stuck for ever.
+
+    \b
+    metaclient changes doctor
+    metaclient changes doctor search-index --repair
+    """
+    with session.connect() as connection:
+        found = examine(connection, name, wait_s=wait)
+        repaired = [one for one in found if repairs and one.pushed_id is not None]
+        for one in repaired:
+            repair(connection, one)
+    session.document(
+        {
+            "findings": [
+                {"name": one.name, "text": one.text, "region": one.region or None, "repaired": one in repaired}
+                for one in found
+            ]
+        }
+    )
+    for one in found:
+        hint = "" if one.pushed_id is None else " (repaired)" if one in repaired else " (--repair frees it)"
+        session.say(f"{one.name}: {one.text}{hint}")
+    if not found:
+        session.say("nothing is wrong")
+
+
+def _print_change(session: CommandSession, change: Change) -> None:
+    cells: list[dict[str, Any]] = [
+        {
+            "column": to_text(cell.column),
+            "timestamp": cell.timestamp,
+            "type": cell.type.name,
+            "value": to_text(cell.value),
+        }
+        for cell in change.cells
+    ]
+    if session.as_json:
+        document = {
+            "table": to_text(change.table),
+            "row": to_text(change.row),
+            "cells": cells,
+            "region": change.region,
+            "sequence": change.sequence,
+            "write_time": change.write_time,
+            "cluster_ids": [str(one) for one in change.cluster_ids],
+        }
+        click.echo(json.dumps(document))
+        return
+    for cell in cells:
+        shown = cell["value"] if cell["type"] == "PUT" else cell["type"]
+        click.echo(f"{to_text(change.row)}  {cell['column']}  {cell['timestamp']}  {shown}")
+
+
+def _info_document(info: SubscriptionInfo) -> dict[str, Any]:
+    return {
+        "name": info.name,
+        "peer": info.peer_id,
+        "tables": [to_text(table) for table in info.tables],
+        "serial": info.serial,
+        "created_ms": info.created_ms,
+        "enabled": info.is_enabled,
+        "snapshot": info.snapshot or None,
+    }
+
+
+def _document(status: SubscriptionStatus) -> dict[str, Any]:
+    return {
+        **_info_document(status.info),
+        "workers": list(status.workers),
+        "logs_kept": status.log_queue,
+        "behind_ms": status.lag_ms,
+        "is_forgotten": status.is_forgotten,
+    }
+
+
+def _line(status: SubscriptionStatus) -> tuple[object, ...]:
+    info = status.info
+    tables = ", ".join(map(to_text, info.tables))
+    return info.name, tables, "yes" if info.serial else "no", len(status.workers), status.log_queue, status.lag_ms
