@@ -132,7 +132,13 @@ def decode(row: bytes, columns: Mapping[bytes, bytes]) -> DecodedMetaRow:
     >>> decoded.locations.replicas == (here, None), decoded.fault, decoded.state
     (True, 'no server for replica 1', 'OPEN')
     """
-    shape = _shape(tuple(columns))
+    return _decode_row(row, tuple(columns), tuple(columns.values()))
+
+
+@lru_cache(maxsize=4096)  # a row that is read again has seldom changed; clients of one process read the same rows
+def _decode_row(row: bytes, names: tuple[bytes, ...], values: tuple[bytes, ...]) -> DecodedMetaRow:
+    columns = dict(zip(names, values, strict=True))
+    shape = _shape(names)
     text = columns.get(_STATE)
     state = text.decode("ascii", "backslashreplace") if text else None
     locations, fault = None, None

@@ -439,3 +439,25 @@ def test_flipped_bit_in_the_row_key_gives_no_location(
     assert decoded.locations is None
     assert decoded.fault is not None
     assert "row key is not" in decoded.fault
+
+
+def test_row_that_has_changed_is_not_answered_as_it_was_before() -> None:
+    """Rows are decoded once per content; a move changes the server, the start code and the sequence number."""
+    here, there = ServerName("rs1", 16020, 1), ServerName("rs2", 16020, 2)
+
+    def decoded(server: ServerName, seqnum: int) -> RegionLocation | None:
+        columns = metarow.region_columns(RegionLocations(REGION, (RegionLocation(REGION, server, seqnum),)))
+        locations = metarow.decode(REGION.name, columns).locations
+        return None if locations is None else locations.primary
+
+    assert decoded(here, 1) is decoded(here, 1)
+    for server, seqnum in ((there, 2), (here, 3), (here, 1)):
+        place = decoded(server, seqnum)
+        assert place is not None
+        assert (place.server, place.seqnum) == (server, seqnum)
+
+
+def test_same_values_in_other_columns_are_another_row() -> None:
+    swapped = dict(zip(reversed(tuple(COLUMNS)), COLUMNS.values(), strict=True))
+    assert metarow.decode(ROW, COLUMNS).fault is None
+    assert metarow.decode(ROW, swapped) != metarow.decode(ROW, COLUMNS)

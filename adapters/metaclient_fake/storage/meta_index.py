@@ -232,9 +232,14 @@ class TornScanner:
 
 def _by_family(row: bytes, cells: Iterable[Cell]) -> Families:
     columns: dict[bytes, dict[bytes, bytes]] = {}
-    for cell in cells:
-        family = cell.column.partition(b":")[0]
-        columns.setdefault(family, {}).setdefault(cell.column, cell.value)
+    begin: bytes | None = None  # of the columns of the current family: most rows have cells of one family only
+    values: dict[bytes, bytes] = {}
+    for column, _, value, _ in cells:
+        if begin is None or not column.startswith(begin):
+            family = column.partition(b":")[0]
+            begin, values = family + b":", columns.setdefault(family, {})
+        if column not in values:
+            values[column] = value
     return {family: MetaRow(row, values) for family, values in columns.items()}
 
 
