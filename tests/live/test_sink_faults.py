@@ -14,10 +14,10 @@ from metaclient import Connection
 from metaclient.errors import RequestRefused
 from metaclient.model import ServerName
 from metaclient_local_hbase import LocalHBase
-from tests.live.load import WAIT_S_MAX
+from tests.live.load import WAIT_S_MAX, wait_until
 from tests.unit.replication.fake_under_faults import SLEEP_S, TIMEOUT_S, calls_of_the_fake
 from tests.unit.replication.scripted_sink import NormalizedCall, ScriptedSink, normalized
-from tests.unit.replication.sink_faults import REACTIONS, play
+from tests.unit.replication.sink_faults import REACTIONS, ROWS_SHIPPED, play, rows_shipped
 
 PEER = "sink_faults"
 #: A busy machine makes pauses longer, never shorter. One play without such a delay is enough.
@@ -44,6 +44,7 @@ def calls_of(hbase: LocalHBase, native: Connection, number: int) -> list[Normali
     published.start()
     try:
         play(sink, native, name.encode(), peer=PEER, key=key, until=runtime.now() + WAIT_S_MAX)
+        wait_until(lambda: rows_shipped(native, PEER) == ROWS_SHIPPED, "the server to report what it shipped", runtime)
         native.replication.remove(PEER)
     finally:
         published.close()

@@ -22,7 +22,7 @@ from metaclient_native.connections import Connections
 from metaclient_native.replication import ReplicationCalls
 from metaclient_native.security import Security
 from tests.unit.replication.scripted_sink import NormalizedCall, ScriptedSink, normalized
-from tests.unit.replication.sink_faults import REACTIONS, descriptor, play
+from tests.unit.replication.sink_faults import REACTIONS, ROWS_SHIPPED, descriptor, play, rows_shipped
 
 #: In seconds; those of the local HBase, so that both records are comparable.
 SLEEP_S, TIMEOUT_S = 1.0, 3.0
@@ -68,6 +68,8 @@ def calls_of_the_fake(monkeypatch: pytest.MonkeyPatch, behaviour: str = "3.0", s
             url = f"hbase+rpc://127.0.0.1:{front.listener.port}"
             with connect_to(NativeBackend(url, runtime=runtime, dial=ports.dial), runtime=runtime) as connection:
                 play(sink, connection, b"t", peer="p", key="sink:2181:/hbase", until=runtime.now() + 600.0)
+                runtime.sleep(1.0)  # until the source has counted the last answer
+                assert rows_shipped(connection, "p") == ROWS_SHIPPED
             front.close()
         sink.close()
         return normalized(sink.received, sleep_s=SLEEP_S, timeout_s=TIMEOUT_S)

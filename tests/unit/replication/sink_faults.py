@@ -63,6 +63,8 @@ SCENES = (
     Scene(_increment, (Reaction.ANSWER_SLOWLY,)),
     Scene(_put, (Reaction.ANSWER,)),
 )
+#: Rows of the entries of all scenes, each counted once: what HBase calls shipped operations.
+ROWS_SHIPPED = 10
 REACTIONS = tuple(scene.reactions for scene in SCENES)
 
 
@@ -82,3 +84,10 @@ def play(sink: ScriptedSink, source: Connection, table: bytes, *, peer: str, key
             source.replication.enable(peer)
     sink.wait_for_end(until)
     assert sink.unexpected == []
+
+
+def rows_shipped(source: Connection, peer: str) -> int:
+    """Return what the servers report to their master, in their ServerLoad."""
+    loads = [load for status in source.replication.status() for load in status.sources if load.peer_id == peer]
+    assert all(load.log_queue >= 1 for load in loads), "the current log is always in the queue"
+    return sum(load.edits_shipped for load in loads)
