@@ -73,7 +73,11 @@ def run(quick: bool) -> Outcome:
             edits=len(beside),
         ),
         Figure.of(
-            "R8", "what a put costs more with one peer, as a share of the put", cost["one"], "<= 0.1", **beside_one
+            "R8",
+            "CPU that the putting thread needs more with one peer, as a share",
+            cost["one"],
+            "<= 0.1",
+            **beside_one,
         ),
         Figure.of("R8b", "the same with three peers", cost["three"], "<= 0.2", **beside_three),
         Figure.of(
