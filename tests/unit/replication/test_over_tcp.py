@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import metaclient
 from metaclient.config.cluster_keys import ClusterKey
 from metaclient.errors import (
     BackendFault,
@@ -22,6 +23,7 @@ from metaclient.runtime import Pending, SimRuntime, ThreadRuntime
 from metaclient.wire import publication
 from metaclient.wire.rpc.cluster_nodes import cluster_id_node
 from metaclient_fake import FakeCluster
+from metaclient_fake.coordination.znodes import NoNode
 from metaclient_native import native_factory
 from metaclient_native.replication import ReplicationCalls
 from tests.unit.replication.zookeeper_server import ZooKeeperServer
@@ -163,7 +165,30 @@ def test_lost_session_does_not_leave_the_cluster_unpublished(
     begun = zookeeper.sessions
     zookeeper.break_off()
     wait_for(runtime, lambda: zookeeper.sessions > begun and zookeeper.nodes.children("/west/rs") == servers)
-    wait_for(runtime, lambda: zookeeper.nodes.children("/west") == ["hbaseid", "master", "rs"])
+    wait_for(runtime, lambda: zookeeper.nodes.children("/west") == ["hbaseid", "master", "meta-region-server", "rs"])
+
+
+def test_clients_find_a_published_cluster_also_after_its_meta_has_moved(
+    runtime: ThreadRuntime, zookeeper: ZooKeeperServer, west: FakeCluster
+) -> None:
+    key = zookeeper.key("/west")
+    publish(west, key)
+    put(west, b"a")
+    before = zookeeper.nodes.get("/west/meta-region-server").data
+    with metaclient.connect(ClusterKey.parse(key).url) as connection:
+        assert [row for row, _ in connection.table("t").scan()] == [b"a"]
+    west.stop(west.meta_server(0))
+    wait_for(runtime, lambda: meta_node(zookeeper) not in (None, before))
+    with metaclient.connect(ClusterKey.parse(key).url) as connection:
+        assert [row for row, _ in connection.table("t").scan()] == [b"a"]
+
+
+def meta_node(zookeeper: ZooKeeperServer) -> bytes | None:
+    """The data of the node; None between the deletion of the old one and the creation of the next."""
+    try:
+        return zookeeper.nodes.get("/west/meta-region-server").data
+    except NoNode:
+        return None
 
 
 def test_closed_front_is_withdrawn_from_zookeeper(
