@@ -22,6 +22,8 @@ __all__ = [
 
 #: Versions per family by default: happybase's default, which its programs rely on (HBase's own default is 1).
 HAPPYBASE_MAX_VERSIONS = 3
+#: HBase's LOCAL, GLOBAL and SERIAL.
+REPLICATION_SCOPES = (0, 1, 2)
 #: The options of column families, happybase's and others: argument -> field of FamilyDescriptor.
 _FAMILY_OPTIONS = {
     "max_versions": "max_versions",
@@ -72,6 +74,12 @@ def _settings(family: bytes, options: Mapping[str, Any]) -> dict[str, Any]:
             fields[field] = value.decode() if isinstance(value, bytes) else value
     if fields.get("time_to_live_s") in (-1, 0, TTL_FOREVER):  # happybase's and HBase's values for "for ever"
         fields["time_to_live_s"] = None
+    scope = fields.get("replication_scope", 0)
+    if isinstance(scope, bool) or scope not in REPLICATION_SCOPES:
+        raise ValueError(
+            f"family {keys.printable(family)!r}: replication_scope must be 0 (not shipped), 1 (shipped to peers) or 2 "
+            f"(stored, and not shipped by HBase), got {scope!r}"
+        )
     return fields
 
 

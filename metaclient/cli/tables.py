@@ -29,7 +29,13 @@ def tables(session: CommandSession) -> None:
 @click.option("--split", "splits", multiple=True, help="A row at which a region starts; may be repeated.")
 @click.option("--replicas", type=click.IntRange(min=1), default=1, show_default=True, help="Copies of each region.")
 @click.option("--versions", type=click.IntRange(min=1), default=1, show_default=True, help="Versions kept per cell.")
-@click.option("--scope", type=click.IntRange(0, 2), default=0, show_default=True, help="1: replicated to peers.")
+@click.option(
+    "--scope",
+    "scopes",
+    multiple=True,
+    metavar="[FAMILY=]SCOPE",
+    help="1: replicated to peers; of all families, or of one: --scope cf=1; may be repeated.  [default: 0]",
+)
 @common
 def create(
     session: CommandSession,
@@ -39,18 +45,40 @@ def create(
     splits: Sequence[str],
     replicas: int,
     versions: int,
-    scope: int,
+    scopes: Sequence[str],
 ) -> None:
-    """Create TABLE with column FAMILIES. --scope is HBase's REPLICATION_SCOPE of all of them."""
+    """Create TABLE with column FAMILIES. --scope is HBase's REPLICATION_SCOPE.
+
+    \b
+    metaclient create orders cf cache --scope cf=1
+    """
+    by_family = _scopes(scopes, families)
     with session.connect() as connection:
         connection.create_table(
             table,
-            {family: _family_options(versions, scope) for family in families},
+            {family: _family_options(versions, by_family[family]) for family in families},
             splits=[from_text(split) for split in splits] or None,
             region_replication=replicas,
         )
     session.document({"created": table, "regions": len(splits) + 1, "region_replication": replicas})
     session.say(f"{table} created with {counted(len(splits) + 1, 'region')}")
+
+
+def _scopes(texts: Sequence[str], families: Sequence[str]) -> dict[str, int]:
+    """Return the scope of each family; a later option overrides an earlier one.
+
+    >>> _scopes(["1", "cache=0"], ["cf", "cache"])
+    {'cf': 1, 'cache': 0}
+    """
+    found = dict.fromkeys(families, 0)
+    for text in texts:
+        family, _, scope = text.rpartition("=")
+        if scope not in ("0", "1", "2"):
+            raise click.UsageError(f"--scope is 0, 1 or 2, or FAMILY=SCOPE, got {text!r}")
+        if family and family not in found:
+            raise click.UsageError(f"--scope {text}: {family!r} is none of the families {', '.join(families)}")
+        found |= dict.fromkeys([family] if family else families, int(scope))
+    return found
 
 
 def _family_options(versions: int, scope: int) -> dict[str, int]:
