@@ -54,6 +54,8 @@ from metaclient.replication_peers import SinkLoad as SinkLoad
 from metaclient.replication_peers import SourceLoad as SourceLoad
 from metaclient.session import Session as Session
 from metaclient.table import Table
+from metaclient.verification import VerificationReport as VerificationReport
+from metaclient.verification import verify_replication as verify_replication
 
 if TYPE_CHECKING:
     from metaclient import aio as aio
@@ -62,7 +64,7 @@ __version__ = "0.1.0"
 
 # This list is frozen. The module has further attributes: happybase's other names (DEFAULT_HOST, DEFAULT_PORT,
 # NoConnectionsAvailable), so that `import metaclient as happybase` works, errors that are rarely caught by name, and
-# what connections return: Session, and the values of Connection.replication.
+# what connections return: Session, and the values of Connection.replication; verify_replication compares two of them.
 __all__ = [
     "Batch",
     "BatchError",

@@ -1,8 +1,10 @@
-"""Words for messages: a number with its noun, in the singular or the plural."""
+"""Texts for people: a number with its noun, and tables in plain text."""
 
 from __future__ import annotations
 
-__all__ = ["counted"]
+from collections.abc import Iterable, Sequence
+
+__all__ = ["counted", "text_table"]
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
@@ -12,3 +14,20 @@ def counted(count: int, noun: str, plural: str = "") -> str:
     ('1 row', '0 rows', '2 copies')
     """
     return f"{count} {noun if count == 1 else plural or noun + 's'}"
+
+
+def text_table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """Return the lines of a table in plain text; numbers are aligned to the right.
+
+    >>> print("\\n".join(text_table(("counter", "rows"), [("GOODROWS", 3), ("BAD", 10)])))
+    counter   rows
+    GOODROWS     3
+    BAD         10
+    """
+    lines = [tuple(header), *(tuple(row) for row in rows)]
+    widths = [max(len(str(cell)) for cell in column) for column in zip(*lines, strict=True)]
+    return ["  ".join(map(_aligned, line, widths)).rstrip() for line in lines]
+
+
+def _aligned(cell: object, width: int) -> str:
+    return str(cell).rjust(width) if isinstance(cell, int) else str(cell).ljust(width)

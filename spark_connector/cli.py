@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 
 from metaclient.cli.session import CommandSession, common, to_text
+from metaclient.cli.verification import comparison_options, list_of, recompare_arguments, show_report
 from metaclient.config import Config
 from metaclient.config.cluster_url import chosen_url
 from metaclient.config.url_secrets import masked_url
@@ -145,6 +146,7 @@ def row_count(session: CommandSession, begin: Begin, table: str, **arguments: An
 @spark.command("copy-table")
 @click.argument("table")
 @_range
+@click.option("--row-prefixes", default="", help="Only rows with one of these prefixes, separated by commas.")
 @click.option("--to-table", help="The target's name; the same by default.")
 @click.option("--to-url", help="The target's cluster; the same by default.")
 @click.option("--families", help="Families to copy, separated by commas; a:b writes family a to b.")
@@ -159,58 +161,35 @@ def copy_table(session: CommandSession, begin: Begin, table: str, **arguments: A
     from spark_connector.jobs import copy_table as job
 
     options = arguments.pop("options")
+    arguments["row_prefixes"] = list_of(arguments["row_prefixes"])
     with begin() as running:
         done = job(running, table, url=session.url, progress=_progress(session), **arguments, **options)
-    target = {"table": arguments["to_table"] or table, "url": masked_url(arguments["to_url"] or session.url or "")}
-    session.document(
-        {
-            "table": table,
-            "to": target,
-            "rows": done.rows,
-            "cells": done.cells,
-            "bytes": done.bytes,
-            "retries": done.retries,
-        }
-    )
-    session.say(
-        f"{counted(done.rows, 'row')}, {counted(done.cells, 'cell')} copied to {target['table']} at {target['url']}"
-    )
+    to_url = masked_url(arguments["to_url"] or session.url or "")
+    session.document({**done.as_dict(), "to": {"table": done.to_table, "url": to_url}})
+    session.say(f"{counted(done.rows, 'row')}, {counted(done.cells, 'cell')} copied to {done.to_table} at {to_url}")
 
 
 @spark.command("verify-replication")
 @click.argument("table")
 @_range
 @click.option("--peer-url", help="The other cluster.")
+@click.option("--peer", "peer_id", help="A replication peer: its cluster, and the families that it gets.")
 @click.option("--peer-table", help="The table's name there.")
 @click.option("--replica", "replica_id", type=click.IntRange(min=1), help="Compare with this replica of each region.")
-@click.option("--families", default="", help="Families to compare, separated by commas.")
-@click.option("--versions", type=click.IntRange(min=1), default=1, show_default=True, help="Versions of each cell.")
-@click.option("--recompare", "recompare_s", type=float, help="Compare rows that differ again after this many seconds.")
+@comparison_options
 @click.option("--block-rows", type=click.IntRange(min=1), help="First compare digests of blocks of this many rows.")
-@click.option("--show", type=click.IntRange(min=0), default=SHOWN, show_default=True, help="Rows that differ to show.")
 @_job
 def verify_replication(session: CommandSession, begin: Begin, table: str, show: int, **arguments: Any) -> None:
     """Compare TABLE with its copy, or with its replica; exit code 1 when rows differ."""
     from spark_connector.jobs import verify_replication as job
 
     options = arguments.pop("options")
-    arguments["families"] = [name.strip() for name in arguments["families"].split(",") if name.strip()]
+    arguments |= recompare_arguments(arguments.pop("pause_s"), arguments.pop("sleep_ms"))
+    arguments |= {name: list_of(arguments[name]) for name in ("families", "row_prefixes")}
     with begin() as running:
-        report = job(running, table, url=session.url, progress=_progress(session), **arguments, **options)
-        found = [(line.verdict, to_text(bytes(line.row))) for line in report.differences.limit(show).collect()]
-    session.document(
-        {
-            "table": table,
-            "equal": report.is_equal,
-            "counters": report.counters,
-            "differences": [{"verdict": verdict, "row": row} for verdict, row in found],
-        }
-    )
-    session.table(table, ("counter", "rows"), report.counters.items())
-    if found:
-        session.table("rows that differ", ("verdict", "row"), found)
-    if not report.is_equal:
-        raise SystemExit(1)
+        report = job(running, table, url=session.url, samples=show, progress=_progress(session), **arguments, **options)
+        report.close()
+    show_report(session, report)
 
 
 @spark.command("read")

@@ -90,6 +90,7 @@ RUNS: dict[str, tuple[int, str]] = {
     f"replication disable west {FAKE}": (1, "RequestRefused"),
     f"replication remove west --yes {FAKE}": (1, "RequestRefused"),
     f"replication status {FAKE}": (0, "server"),
+    "replication verify fake: fake: t": (1, "TableNotFound"),
     "demo": (1, SIM),
     "sim run --seeds 1": (1, SIM),
     "sim replay 1": (1, SIM),

@@ -1,4 +1,4 @@
-"""The commands ``replication list|add|remove|enable|disable|update|status``: the peers of a cluster."""
+"""The commands ``replication list|add|remove|enable|disable|update|status|verify``: the peers of a cluster."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from metaclient.cli.session import CommandSession, F, common, from_text, to_text
+from metaclient.cli.verification import verify
 from metaclient.replication_peers import Peer, PeerConfig, ReplicationStatus, SourceLoad, source_load_document
 from metaclient.wording import counted
 
@@ -17,14 +18,18 @@ __all__ = ["replication"]
 
 @click.group()
 def replication() -> None:
-    """Administer the peers to which a cluster replicates.
+    """Administer the peers to which a cluster replicates, and compare their tables.
 
     \b
     metaclient replication add west zk9:2181:/hbase --table orders --table ns:users=cf --url hbase://zk1:2181
     metaclient replication status --url hbase://zk1:2181
+    metaclient replication verify hbase://zk1:2181 west orders
 
     Only families with replication scope 1 are shipped: `metaclient create orders cf --scope 1`.
     """
+
+
+replication.add_command(verify)
 
 
 def _options(*decorators: Callable[[F], F]) -> Callable[[F], F]:

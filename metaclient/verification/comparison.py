@@ -1,5 +1,11 @@
 """Compares two sides of a table row by row, in the order of keys; pure functions over the results of scans.
 
+Mirrors ``VerifyReplication.Verifier`` and ``Result.compareResults`` (HBase 2.6). DIVERGENCES:
+
+- Rows of the peer that come before the first row of a region of the source are compared, too. HBase starts its scan of
+  the peer at that row.
+- A cell that a raw scan returns twice in a row counts once, because replication may deliver an edit twice.
+
 >>> from metaclient.model import Cell
 >>> row = lambda key, value: Result(key, (Cell(b"cf:a", 1, value),))
 >>> [(found.verdict.name, found.row) for found in merged(
@@ -13,13 +19,25 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, zip_longest
 from struct import Struct
 from typing import NamedTuple
 
-from metaclient.model import Cell, Result
+from metaclient import keys
+from metaclient.model import Cell, CellType, Result
 
-__all__ = ["Block", "Compared", "RowVerdict", "blocks", "digest_of", "judged", "merged", "whole_rows"]
+__all__ = [
+    "Block",
+    "Compared",
+    "RowVerdict",
+    "blocks",
+    "digest_of",
+    "first_difference",
+    "judged",
+    "merged",
+    "whole_rows",
+]
 
 
 class RowVerdict(enum.Enum):
@@ -32,10 +50,11 @@ class RowVerdict(enum.Enum):
 
 
 class Compared(NamedTuple):
-    """A row and the verdict of its comparison."""
+    """A row, the verdict of its comparison, and the first difference of its cells (``CONTENT_DIFFERENT`` only)."""
 
     verdict: RowVerdict
     row: bytes
+    detail: str | None = None
 
 
 def whole_rows(results: Iterable[Result]) -> Iterator[Result]:
@@ -52,13 +71,48 @@ def whole_rows(results: Iterable[Result]) -> Iterator[Result]:
         yield Result(row, cells)
 
 
-def judged(source: Result | None, peer: Result | None) -> RowVerdict:
+def judged(row: bytes, source: Result | None, peer: Result | None) -> Compared:
     """Return the verdict on one row: it is equal if all cells are, with timestamps and types; tags are ignored."""
     if source is None or not source.cells:
-        return RowVerdict.ONLY_IN_PEER
+        return Compared(RowVerdict.ONLY_IN_PEER, row)
     if peer is None or not peer.cells:
-        return RowVerdict.ONLY_IN_SOURCE
-    return RowVerdict.GOODROWS if list(source.cells) == list(peer.cells) else RowVerdict.CONTENT_DIFFERENT
+        return Compared(RowVerdict.ONLY_IN_SOURCE, row)
+    ours, theirs = _without_repeats(source.cells), _without_repeats(peer.cells)
+    if ours == theirs:
+        return Compared(RowVerdict.GOODROWS, row)
+    return Compared(RowVerdict.CONTENT_DIFFERENT, row, first_difference(ours, theirs))
+
+
+def _without_repeats(cells: Iterable[Cell]) -> list[Cell]:
+    return [cell for cell, _ in groupby(cells)]
+
+
+def first_difference(source: Sequence[Cell], peer: Sequence[Cell]) -> str:
+    """Return the first cell that differs, and how. Values are not shown, because reports are copied into tickets.
+
+    >>> first_difference([Cell(b"cf:a", 7, b"x")], [Cell(b"cf:a", 8, b"x"), Cell(b"cf:a", 7, b"x")])
+    'cf:a at 8 is only in the peer'
+    """
+    for one, other in zip_longest(source, peer):
+        if one == other:
+            continue
+        if other is None or (one is not None and _order(one) < _order(other)):
+            assert one is not None
+            return f"{_named(one)} is only in the source"
+        if one is None or _order(other) < _order(one):
+            return f"{_named(other)} is only in the peer"
+        return f"{_named(one)} has another value in the peer"
+    raise AssertionError("the cells are equal")
+
+
+def _order(cell: Cell) -> tuple[object, ...]:
+    """Return HBase's order of the cells of a row: newer versions first, and delete markers before puts."""
+    return keys.column_sort_key(cell.column), -cell.timestamp, -int(cell.type)
+
+
+def _named(cell: Cell) -> str:
+    marker = "" if cell.type is CellType.PUT else f" ({cell.type.name})"
+    return f"{keys.printable(cell.column)} at {cell.timestamp}{marker}"
 
 
 def merged(source: Iterable[Result], peer: Iterable[Result]) -> Iterator[Compared]:
@@ -74,7 +128,7 @@ def merged(source: Iterable[Result], peer: Iterable[Result]) -> Iterator[Compare
             yield Compared(RowVerdict.ONLY_IN_PEER, other.row)
             other = next(right, None)
         else:
-            yield Compared(judged(one, other), one.row)
+            yield judged(one.row, one, other)
             one, other = next(left, None), next(right, None)
 
 
@@ -105,9 +159,10 @@ def digest_of(results: Iterable[Result]) -> tuple[int, bytes]:
 
 
 def _add(digest: hashlib.blake2b, result: Result) -> None:
+    cells = _without_repeats(result.cells)
     parts = [_row_length.pack(len(result.row)), result.row]
-    for cell in result.cells:
-        head = _lengths.pack(len(result.cells), len(cell.column), cell.timestamp, int(cell.type), len(cell.value))
+    for cell in cells:
+        head = _lengths.pack(len(cells), len(cell.column), cell.timestamp, int(cell.type), len(cell.value))
         parts += (head, cell.column, cell.value)
     digest.update(b"".join(parts))
 

@@ -4,7 +4,10 @@ A task scans its regions on one side and the same range on the other, and merges
 returns to Spark the number of equal rows, one line per range, and the keys of the rows that differ.
 
 Replication is asynchronous, so a row that differs may only be late. With ``recompare_s`` a task waits that long, reads
-the differing rows again on both sides, and compares them once more.
+the differing rows again on both sides, and compares them once more (:mod:`metaclient.verification.recomparison`).
+
+The driver reads the locations of the regions of both tables once, each at a meta replica of its cluster, and sends them
+to the tasks.
 
 With ``block_rows`` a task first computes digests of blocks of the source, and compares the peer with the digests. Rows
 are compared only in blocks whose digests differ. ``hash_table`` computes the digests alone. Saved as a file, they can
@@ -14,71 +17,60 @@ be compared with a distant peer without reading the source again (HashTable and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from metaclient import keys
 from metaclient.errors import ConfigError
 from metaclient.model import Consistency, Result
-from metaclient.verification.comparison import Block, Compared, RowVerdict, blocks, digest_of, judged, merged
+from metaclient.table import ALL_VERSIONS
+from metaclient.verification.comparison import Block, Compared, RowVerdict, blocks, digest_of, merged
+from metaclient.verification.recomparison import Recompare, Recomparison
+from metaclient.verification.report import SAMPLES, VerificationReport
+from metaclient.verification.selection import explain_key, select_families, url_of_peer
 from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
 from spark_connector.jobs.progress import Progress, watch
-from spark_connector.jobs.splits import Key, plan_splits, run_on_splits, scan_options, schema_from
+from spark_connector.jobs.splits import Key, RowChoice, plan_splits, run_on_splits, scan_options, schema_from
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
 from spark_connector.reading.tasks import attempt_number, connected
-from spark_connector.schema.ranges import KeyRange, union
+from spark_connector.schema.layouts import Layout
+from spark_connector.schema.ranges import KeyRange, bytes_of, text_of, union
 from spark_connector.settings.option_uses import Use
+from spark_connector.writing.writer import locations_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
     from metaclient import Connection
+    from metaclient.model import TableDescriptor
+    from metaclient.replication_peers import Peer
+    from spark_connector.dataframe import SplitReader
     from spark_connector.settings.options import Options
 
 __all__ = ["Verification", "hash_table", "verify_replication"]
 
-SCHEMA = "verdict string, row binary, rows bigint"
+SCHEMA = "verdict string, row binary, rows bigint, detail string"
 BLOCK_SCHEMA = "start binary, stop binary, rows bigint, digest binary"
-#: Differing rows that a task keeps in memory until it compares them again.
-RECOMPARED_AT_ONCE = 10_000
+#: Names of the lines that count repeated comparisons, as HBase names its counters.
+_RECOMPARES, _FAILED = "RECOMPARES", "FAILED_RECOMPARE"
+#: A line of SCHEMA; the detail may be left out.
+_Line: TypeAlias = "tuple[str, bytes | None, int] | tuple[str, bytes | None, int, str | None]"
 
 
-@dataclass(frozen=True, slots=True)
-class Verification:
-    """The numbers of equal and differing rows, and the differing rows. ``counters`` has VerifyReplication's names."""
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
+class Verification(VerificationReport):
+    """The report of a comparison, and all rows that differ."""
 
-    good: int
-    only_in_source: int
-    only_in_peer: int
-    content_different: int
-    #: ``verdict`` and ``row`` of each row that differs; kept in Spark until :meth:`close`.
+    #: ``verdict``, ``row`` and ``detail`` of each row that differs; kept in Spark until :meth:`close`.
     differences: DataFrame
     _kept: DataFrame
-
-    @property
-    def bad(self) -> int:
-        return self.only_in_source + self.only_in_peer + self.content_different
-
-    @property
-    def is_equal(self) -> bool:
-        return not self.bad
-
-    @property
-    def counters(self) -> dict[str, int]:
-        return {
-            "GOODROWS": self.good,
-            "BADROWS": self.bad,
-            RowVerdict.ONLY_IN_SOURCE.value: self.only_in_source,
-            RowVerdict.ONLY_IN_PEER.value: self.only_in_peer,
-            RowVerdict.CONTENT_DIFFERENT.value: self.content_different,
-        }
 
     def close(self) -> None:
         """Free Spark's copy of the differences."""
@@ -87,31 +79,69 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """One side of the comparison: its query, and the replica to read."""
+    """One side of the comparison: its query, the replica to read, and the locations of its regions for the tasks."""
 
     query: Query
     replica_id: int | None = None
+    locations: bytes = b""
 
-    def scanned(self, connection: Connection, where: KeyRange) -> Iterator[Result]:
-        scan = self.query.scan(where, self.query.options.cached_rows or reading.CACHING)
-        level = Consistency.STRONG if self.replica_id is None else Consistency.TIMELINE
-        scanner = connection.engine.scan_rows(self.query.table, scan, level, self.replica_id)
+    def reader(self, connection: Connection) -> _SideReader:
+        return _SideReader(self.query, connection, self.replica_id)
+
+
+@dataclass(frozen=True, slots=True)
+class _SideReader:
+    """The :class:`~metaclient.verification.recomparison.RowReader` of a side, in a task."""
+
+    query: Query
+    connection: Connection
+    replica_id: int | None
+
+    @property
+    def _level(self) -> Consistency:
+        return Consistency.STRONG if self.replica_id is None else Consistency.TIMELINE
+
+    def scan(self, start: bytes, stop: bytes) -> Generator[Result, None, None]:
+        scan = self.query.scan(KeyRange(start, stop), self.query.options.cached_rows or reading.CACHING)
+        scanner = self.connection.engine.scan_rows(self.query.table, scan, self._level, self.replica_id)
         with closing(iter(scanner)) as found:  # type: ignore[type-var]  # a generator
             for result, _ in found:
                 kept = self._kept(result)
                 if kept.cells:
                     yield kept
 
-    def got(self, connection: Connection, rows: Sequence[bytes]) -> list[Result]:
-        level = Consistency.STRONG if self.replica_id is None else Consistency.TIMELINE
+    def get(self, rows: Sequence[bytes]) -> list[Result]:
+        if self.query.options.layout is Layout.RAW:  # a get of HBase cannot return delete markers
+            return [self._scanned(row) for row in rows]
         gets = [self.query.get(row) for row in rows]
-        found = connection.engine.get_many(self.query.table, gets, level, self.replica_id)
+        found = self.connection.engine.get_many(self.query.table, gets, self._level, self.replica_id)
         return [self._kept(result) for result, _ in found]
+
+    def _scanned(self, row: bytes) -> Result:
+        return Result(row, [cell for piece in self.scan(row, keys.next_row(row)) for cell in piece.cells])
 
     def _kept(self, result: Result) -> Result:
         """Return the wanted cells of a row that passed the user's filter."""
         kept = result if self.query.kept is None else self.query.kept.of_result(result)
         return Result(result.row) if kept is None else kept
+
+
+@dataclass(frozen=True, slots=True)
+class _TableComparison:
+    """Both sides, and how often differing rows are compared again; pickled with the function of a task."""
+
+    source: _Side
+    peer: _Side
+    recompare: Recompare | None
+
+    def lines(self, here: Connection, there: Connection, where: KeyRange) -> Iterator[pa.RecordBatch]:
+        """Compare the rows of a range, and yield its lines."""
+        ours, theirs = self.source.reader(here), self.peer.reader(there)
+        recomparison = Recomparison(ours, theirs, self.recompare, here.engine.runtime.sleep)
+        with closing(ours.scan(where.start, where.stop)) as one, closing(theirs.scan(where.start, where.stop)) as other:
+            yield from _lines(recomparison.final(merged(one, other)))
+        if self.recompare is not None:
+            yield _batch([(_RECOMPARES, None, recomparison.recompares), (_FAILED, None, recomparison.failed)])
 
 
 def verify_replication(
@@ -120,26 +150,36 @@ def verify_replication(
     *,
     url: str | None = None,
     peer_url: str | None = None,
+    peer_id: str | None = None,
     peer_table: Key | None = None,
     replica_id: int | None = None,
     families: Sequence[str] = (),
     startrow: Key | None = None,
     stoprow: Key | None = None,
     prefix: Key | None = None,
+    row_prefixes: Sequence[Key] = (),
     starttime: int | None = None,
     endtime: int | None = None,
-    versions: int = 1,
+    versions: int | None = None,
+    raw: bool = False,
     recompare_s: float | None = None,
+    recompare_tries: int = 1,
+    recompare_backoff_exponent: int = 0,
     block_rows: int | None = None,
     hashes: DataFrame | None = None,
+    samples: int = SAMPLES,
     progress: Progress | bool | None = None,
     **options: object,
 ) -> Verification:
     """Compare a table with its copy on another cluster (``peer_url``), under another name, or in its own replica.
 
-    ``replica_id`` compares the primary with that replica of each region. ``recompare_s`` compares differing rows again
-    after that many seconds; ``block_rows`` first compares digests of blocks of that many rows; ``hashes`` takes digests
-    that :func:`hash_table` computed of this table before. Set ``endtime`` on a table that is being written to.
+    ``peer_id`` is a replication peer of the source: only the families that it gets are compared, and without
+    ``peer_url`` the cluster of its cluster key is read. ``replica_id`` compares the primary with that replica of each
+    region. ``raw`` compares delete markers and the cells that they hide, and all versions unless ``versions`` is given.
+    ``recompare_s`` compares differing rows again after that many seconds, ``recompare_tries`` times; each pause is
+    ``2 ** recompare_backoff_exponent`` times the pause before it. ``block_rows`` first compares digests of blocks of
+    that many rows; ``hashes`` takes digests that :func:`hash_table` computed of this table before. The report
+    shows the first ``samples`` rows that differ. Set ``endtime`` on a table that is being written to.
 
         report = hbase.verify_replication(spark, "users", url=here, peer_url=there, recompare_s=10)
         report.counters, report.differences.show()
@@ -149,44 +189,79 @@ def verify_replication(
         url,
         options,
         Use.VERIFY,
-        startrow=startrow,
-        stoprow=stoprow,
-        prefix=prefix,
-        starttime=starttime,
-        endtime=endtime,
-        versions=versions,
+        layout=_layout(raw),
+        rows=RowChoice(startrow, stoprow, prefix, row_prefixes),
+        times=(starttime, endtime),
+        versions=_versions(versions, raw),
         families=families,
     )
-    query = Query.of(source)
-    sides = _sides(query, peer_url, peer_table, replica_id)
-    _check_amounts(recompare_s, block_rows, hashes)
-    _check_peer(sides[1])
+    recompare = Recompare.of(recompare_s, recompare_tries, recompare_backoff_exponent, rows_per_get=source.bulkget_size)
+    _check_blocks(block_rows, hashes)
+    comparison, notes = _planned(
+        Query.of(source), recompare, peer_url, _peer_of(source, peer_id), peer_table, replica_id
+    )
+    lines, tasks = _compared(spark, comparison, block_rows, hashes)
+    with watch(spark, f"verify_replication {source.table}", tasks, progress):
+        return _verified(comparison, notes, lines, samples)
+
+
+def _planned(
+    query: Query,
+    recompare: Recompare | None,
+    peer_url: str | None,
+    known: Peer | None,
+    peer_table: Key | None,
+    replica_id: int | None,
+) -> tuple[_TableComparison, tuple[str, ...]]:
+    """Return the comparison of the arguments, and the notes of its report; ``known`` is the peer of ``peer_id``."""
+    with explain_key(known if peer_url is None else None):
+        url = url_of_peer(known) if known is not None and peer_url is None else peer_url
+        source, peer, notes = _selected(_sides(query, url, peer_table, replica_id), known)
+    return _TableComparison(source, peer, recompare), notes
+
+
+def _compared(
+    spark: SparkSession, comparison: _TableComparison, block_rows: int | None, hashes: DataFrame | None
+) -> tuple[DataFrame, int]:
+    """Return the lines of a comparison, which are computed later, and the number of tasks."""
     if hashes is not None:
         tasks = hashes.rdd.getNumPartitions() if hasattr(hashes, "rdd") else 1
-        lines = _compare_with(hashes, sides, recompare_s)
-    else:
-        splits = plan_splits(spark, query)
-        tasks = len(splits)
-        if block_rows is not None:
-            lines = _compare_with(_hashed(spark, query, splits, block_rows), sides, recompare_s)
-        else:
-            lines = run_on_splits(spark, SCHEMA, splits, _checker(*sides, recompare_s), source)
-    return _verified(spark, source, lines, tasks, progress)
+        return _compare_with(hashes, comparison), tasks
+    query = comparison.source.query
+    splits = plan_splits(spark, query)
+    if block_rows is not None:
+        return _compare_with(_hashed(spark, query, splits, block_rows), comparison), len(splits)
+    return run_on_splits(spark, SCHEMA, splits, _checker(comparison), query.options), len(splits)
 
 
-def _check_amounts(recompare_s: float | None, block_rows: int | None, hashes: DataFrame | None) -> None:
-    if recompare_s is not None and not recompare_s > 0:
-        raise ConfigError(f"recompare_s must be more than 0 seconds, got {recompare_s!r}")
+def _layout(raw: bool) -> str:
+    return "raw" if raw else "cells"
+
+
+def _versions(versions: int | None, raw: bool) -> int:
+    """Return the number of versions to compare. HBase's default is 1 for raw scans, too."""
+    return versions if versions is not None else ALL_VERSIONS if raw else 1
+
+
+def _peer_of(source: Options, peer_id: str | None) -> Peer | None:
+    """Return a replication peer of the source's cluster."""
+    if peer_id is None:
+        return None
+    with clients.lease(source) as connection:
+        return connection.replication.get(peer_id)
+
+
+def _check_blocks(block_rows: int | None, hashes: DataFrame | None) -> None:
     if block_rows is not None and block_rows < 1:
         raise ConfigError(f"block_rows must be 1 or more, got {block_rows!r}")
     if block_rows is not None and hashes is not None:
         raise ConfigError("give block_rows to compute digests now, or hashes that were computed before, not both")
 
 
-def _compare_with(hashes: DataFrame, sides: tuple[_Side, _Side], recompare_s: float | None) -> DataFrame:
+def _compare_with(hashes: DataFrame, comparison: _TableComparison) -> DataFrame:
     """Return the lines of a comparison of the peer with digests of the source."""
     wanted = hashes.select("start", "stop", "rows", "digest")
-    return wanted.mapInArrow(_block_checker(*sides, recompare_s), schema_from(SCHEMA))
+    return wanted.mapInArrow(_block_checker(comparison), schema_from(SCHEMA))
 
 
 def hash_table(
@@ -199,27 +274,27 @@ def hash_table(
     startrow: Key | None = None,
     stoprow: Key | None = None,
     prefix: Key | None = None,
+    row_prefixes: Sequence[Key] = (),
     starttime: int | None = None,
     endtime: int | None = None,
-    versions: int = 1,
+    versions: int | None = None,
+    raw: bool = False,
     **options: object,
 ) -> DataFrame:
     """Return digests of a table, one per ``block_rows`` rows: ``start``, ``stop``, ``rows``, ``digest``.
 
     They can be saved and compared later with a copy of the table, by ``verify_replication(hashes=...)`` with the same
-    families, versions and times.
+    families, versions, times and ``raw``.
     """
     source = scan_options(
         table,
         url,
         options,
         Use.VERIFY,
-        startrow=startrow,
-        stoprow=stoprow,
-        prefix=prefix,
-        starttime=starttime,
-        endtime=endtime,
-        versions=versions,
+        layout=_layout(raw),
+        rows=RowChoice(startrow, stoprow, prefix, row_prefixes),
+        times=(starttime, endtime),
+        versions=_versions(versions, raw),
         families=families,
     )
     if block_rows < 1:
@@ -230,11 +305,13 @@ def hash_table(
 
 def _sides(query: Query, peer_url: str | None, peer_table: Key | None, replica_id: int | None) -> tuple[_Side, _Side]:
     if replica_id is not None and (peer_url is not None or peer_table is not None):
-        raise ConfigError("compare with a peer (peer_url, peer_table) or with a replica (replica_id), not both")
+        raise ConfigError(
+            "compare with a peer (peer_url, peer_id, peer_table) or with a replica (replica_id), not both"
+        )
     if replica_id is not None and replica_id < 1:
         raise ConfigError(f"replica_id must be 1 or more: 0 is the primary, got {replica_id!r}")
     if replica_id is None and peer_url is None and peer_table is None:
-        raise ConfigError("there is nothing to compare with: give peer_url, peer_table or replica_id")
+        raise ConfigError("there is nothing to compare with: give peer_url, peer_id, peer_table or replica_id")
     if replica_id is not None:
         return _Side(query), _Side(query, replica_id)
     name = keys.table_name(peer_table if peer_table is not None else query.table)
@@ -245,65 +322,118 @@ def _sides(query: Query, peer_url: str | None, peer_table: Key | None, replica_i
     return _Side(query), _Side(Query.of(options))
 
 
-def _check_peer(peer: _Side) -> None:
-    """Raise now, on the driver, if the peer's table or the replica does not exist; otherwise every task would fail."""
-    with clients.lease(peer.query.options) as connection:
-        descriptor = connection.engine.describe(peer.query.table)
-    if peer.replica_id is not None and peer.replica_id >= descriptor.region_replication:
+def _selected(sides: tuple[_Side, _Side], known: Peer | None) -> tuple[_Side, _Side, tuple[str, ...]]:
+    """Return both sides with the families to compare and the peer's locations, and the notes of the report.
+
+    Raises now, on the driver, if the peer's table, a family or the replica does not exist: otherwise every task would
+    fail.
+    """
+    source, peer = sides
+    with clients.lease(source.query.options) as here, clients.lease(peer.query.options) as there:
+        described = here.engine.describe(source.query.table)
+        if peer.replica_id is not None:
+            _check_replica(described, peer.replica_id)
+            return source, peer, ()
+        theirs = there.engine.describe(peer.query.table)
+        columns = source.query.options.columns  # the query has none of them if a filter must see other columns, too
+        given = tuple(dict.fromkeys(bytes_of(column).partition(b":")[0] for column in columns))
+        selected = select_families(
+            described,
+            theirs,
+            given,
+            peer=known,
+            is_other_cluster=source.query.options.client_key() != peer.query.options.client_key(),
+        )
+        locations = locations_of(there, peer.query.table, peer.query.options)
+    if not columns and selected.families:
+        names = tuple(map(text_of, selected.families))
+        source, peer = (replace(side, query=_of_families(side.query, names)) for side in sides)
+    return source, replace(peer, locations=locations), selected.notes
+
+
+def _of_families(query: Query, families: tuple[str, ...]) -> Query:
+    return Query.of(replace(query.options, columns=families))
+
+
+def _check_replica(descriptor: TableDescriptor, replica_id: int) -> None:
+    if replica_id >= descriptor.region_replication:
         raise ConfigError(
             f"table '{keys.printable(descriptor.name)}' has {counted(descriptor.region_replication, 'copy', 'copies')} "
-            f"of each region, so there is no replica {peer.replica_id}"
+            f"of each region, so there is no replica {replica_id}"
         )
 
 
-def _verified(
-    spark: SparkSession, source: Options, lines: DataFrame, tasks: int, progress: Progress | bool | None
-) -> Verification:
+def _verified(comparison: _TableComparison, notes: tuple[str, ...], lines: DataFrame, samples: int) -> Verification:
     """Run the comparison once, and return its sums and its differing rows from the same persisted lines."""
     from pyspark import StorageLevel
 
+    source, peer = comparison.source.query, comparison.peer.query
     kept = lines.persist(StorageLevel.MEMORY_AND_DISK)
+    differences = kept.where("row IS NOT NULL").select("verdict", "row", "detail")
     try:
-        with watch(spark, f"verify_replication {source.table}", tasks, progress):
-            sums = {line[0]: line[1] for line in kept.groupBy("verdict").sum("rows").collect()}
+        sums = Counter({line[0]: int(line[1]) for line in kept.groupBy("verdict").sum("rows").collect()})
+        is_bad = any(sums[verdict.name] for verdict in RowVerdict if verdict is not RowVerdict.GOODROWS)
+        found = differences.orderBy("row").limit(samples).collect() if is_bad else []
     except BaseException:
         kept.unpersist()
         raise
-    good, *bad = (int(sums.get(verdict.name) or 0) for verdict in RowVerdict)
-    differences = kept.where("row IS NOT NULL").select("verdict", "row")
-    return Verification(good, bad[0], bad[1], bad[2], differences, kept)
+    is_again = comparison.recompare is not None
+    return Verification(
+        table=keys.printable(source.table),
+        peer_table=keys.printable(peer.table),
+        good=sums[RowVerdict.GOODROWS.name],
+        only_in_source=sums[RowVerdict.ONLY_IN_SOURCE.name],
+        only_in_peer=sums[RowVerdict.ONLY_IN_PEER.name],
+        content_different=sums[RowVerdict.CONTENT_DIFFERENT.name],
+        recompares=sums[_RECOMPARES] if is_again else None,
+        failed_recompares=sums[_FAILED] if is_again else None,
+        families=source.options.columns,
+        samples=tuple(Compared(RowVerdict[line.verdict], bytes(line.row), line.detail) for line in found),
+        notes=notes,
+        differences=differences,
+        _kept=kept,
+    )
 
 
 # -- in a task -------------------------------------------------------------------------------------------------------
 
 
-def _checker(source: _Side, peer: _Side, recompare_s: float | None) -> Callable[..., Iterator[pa.RecordBatch]]:
+def _checker(comparison: _TableComparison) -> SplitReader:
+    source, peer = comparison.source, comparison.peer
+
     def check(split: planning.TableSplit, planned: lookup_counts.Report | None) -> Iterator[pa.RecordBatch]:
         with connected(source.query.options, planned) as here, clients.lease(peer.query.options) as there:
             reading.learn_locations(here, source.query, split, attempt=attempt_number())
+            _learn_peer(there, peer)
             for where in split.ranges:
-                found = merged(source.scanned(here, where), peer.scanned(there, where))
-                yield from _lines(_again(found, source, peer, here, there, recompare_s))
+                yield from comparison.lines(here, there, where)
 
     return check
 
 
-def _block_checker(source: _Side, peer: _Side, recompare_s: float | None) -> Callable[..., Iterator[pa.RecordBatch]]:
+def _block_checker(comparison: _TableComparison) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return a function that compares the peer with digests, and reads both sides only where a digest differs."""
+    source, peer = comparison.source, comparison.peer
 
     def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with connected(source.query.options) as here, clients.lease(peer.query.options) as there:
+            _learn_peer(there, peer)
+            theirs = peer.reader(there)
             for batch in batches:
                 for row in batch.to_pylist():
                     block = Block(row["start"], row["stop"], row["rows"], row["digest"])
-                    where = KeyRange(block.start, block.stop)
-                    if digest_of(peer.scanned(there, where)) == (block.rows, block.digest):
+                    if digest_of(theirs.scan(block.start, block.stop)) == (block.rows, block.digest):
                         yield _batch([(RowVerdict.GOODROWS.name, None, block.rows)])
-                        continue
-                    found = merged(source.scanned(here, where), peer.scanned(there, where))
-                    yield from _lines(_again(found, source, peer, here, there, recompare_s))
+                    else:
+                        yield from comparison.lines(here, there, KeyRange(block.start, block.stop))
 
     return check
+
+
+def _learn_peer(there: Connection, peer: _Side) -> None:
+    """Import the locations of the peer's regions, which the driver has read once for all tasks."""
+    if peer.locations:
+        clients.take_locations(there, peer.locations, attempt=attempt_number())
 
 
 def _hashed(spark: SparkSession, query: Query, splits: list[planning.TableSplit], block_rows: int) -> DataFrame:
@@ -315,7 +445,8 @@ def _hashed(spark: SparkSession, query: Query, splits: list[planning.TableSplit]
         with connected(query.options, planned) as connection:
             reading.learn_locations(connection, query, split, attempt=attempt_number())
             for where in union(split.ranges):
-                found = blocks(side.scanned(connection, where), where.start, where.stop, block_rows)
+                rows = side.reader(connection).scan(where.start, where.stop)
+                found = blocks(rows, where.start, where.stop, block_rows)
                 while some := list(islice(found, 1000)):
                     columns = [pa.array(list(column)) for column in zip(*some, strict=True)]
                     yield pa.record_batch(columns, names=["start", "stop", "rows", "digest"])
@@ -323,68 +454,27 @@ def _hashed(spark: SparkSession, query: Query, splits: list[planning.TableSplit]
     return run_on_splits(spark, BLOCK_SCHEMA, splits, hash_, query.options)
 
 
-def _again(
-    found: Iterable[Compared],
-    source: _Side,
-    peer: _Side,
-    here: Connection,
-    there: Connection,
-    recompare_s: float | None,
-) -> Iterator[Compared]:
-    """Yield the verdicts, after comparing differing rows again; at most :data:`RECOMPARED_AT_ONCE` rows per pause."""
-    if recompare_s is None:
-        yield from found
-        return
-    late: list[bytes] = []
-    for compared in found:
-        if compared.verdict is RowVerdict.GOODROWS:
-            yield compared
-            continue
-        late.append(compared.row)
-        if len(late) == RECOMPARED_AT_ONCE:
-            yield from _recompared(late, source, peer, here, there, recompare_s)
-            late = []
-    yield from _recompared(late, source, peer, here, there, recompare_s)
-
-
-def _recompared(
-    rows: list[bytes], source: _Side, peer: _Side, here: Connection, there: Connection, pause_s: float
-) -> Iterator[Compared]:
-    if not rows:
-        return
-    here.engine.runtime.sleep(pause_s)
-    size = source.query.options.bulkget_size
-    for first in range(0, len(rows), size):
-        some = rows[first : first + size]
-        for row, one, other in zip(some, source.got(here, some), peer.got(there, some), strict=True):
-            # A row that has been deleted on both sides by now counts as equal.
-            is_gone = not one.cells and not other.cells
-            yield Compared(RowVerdict.GOODROWS if is_gone else judged(one, other), row)
-
-
 def _lines(found: Iterable[Compared]) -> Iterator[pa.RecordBatch]:
     """Yield one line per differing row, and one line with the number of equal rows."""
-    good: Counter[str] = Counter()
-    lines: list[tuple[str, bytes | None, int]] = []
+    good = 0
+    lines: list[_Line] = []
     for compared in found:
         if compared.verdict is RowVerdict.GOODROWS:
-            good[compared.verdict.name] += 1
+            good += 1
             continue
-        lines.append((compared.verdict.name, compared.row, 1))
+        lines.append((compared.verdict.name, compared.row, 1, compared.detail))
         if len(lines) == 10_000:
             yield _batch(lines)
             lines = []
-    yield _batch([*lines, *((name, None, count) for name, count in good.items())])
+    yield _batch([*lines, (RowVerdict.GOODROWS.name, None, good)])
 
 
-def _batch(lines: Sequence[tuple[str, bytes | None, int]]) -> pa.RecordBatch:
+def _batch(lines: Sequence[_Line]) -> pa.RecordBatch:
     import pyarrow as pa
 
+    kinds = {"verdict": pa.string(), "row": pa.binary(), "rows": pa.int64(), "detail": pa.string()}
+    padded = [(*line, None) if len(line) == 3 else line for line in lines]
+    columns = zip(*padded, strict=True)
     return pa.record_batch(
-        [
-            pa.array([line[0] for line in lines], pa.string()),
-            pa.array([line[1] for line in lines], pa.binary()),
-            pa.array([line[2] for line in lines], pa.int64()),
-        ],
-        names=["verdict", "row", "rows"],
+        [pa.array(list(column), kind) for column, kind in zip(columns, kinds.values(), strict=True)], names=list(kinds)
     )

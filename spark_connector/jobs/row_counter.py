@@ -9,7 +9,7 @@ from metaclient.errors import MetaClientError
 from metaclient.wording import counted
 from spark_connector import lookup_counts
 from spark_connector.jobs.progress import Progress, watch
-from spark_connector.jobs.splits import Key, plan_splits, run_on_splits, scan_options
+from spark_connector.jobs.splits import Key, RowChoice, plan_splits, run_on_splits, scan_options
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
@@ -63,11 +63,8 @@ def row_count(
         url,
         options,
         Use.ROW_COUNT,
-        startrow=startrow,
-        stoprow=stoprow,
-        prefix=prefix,
-        starttime=starttime,
-        endtime=endtime,
+        rows=RowChoice(startrow, stoprow, prefix),
+        times=(starttime, endtime),
     )
     query = Query.of(parsed)
     splits = plan_splits(spark, query)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from metaclient.errors import ConfigError
 from spark_connector import clients, lookup_counts
 from spark_connector.dataframe import SplitReader, given_options, map_splits
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
-from spark_connector.schema.ranges import text_of
+from spark_connector.schema.ranges import KeyRange, bytes_of, text_of
 from spark_connector.schema.types import parse_type
 from spark_connector.settings.option_uses import Use, check_use
 from spark_connector.settings.options import Options
@@ -22,9 +22,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["Key", "plan_splits", "run_on_splits", "scan_options", "schema_from"]
+__all__ = ["Key", "RowChoice", "plan_splits", "run_on_splits", "scan_options", "schema_from"]
 
 Key = bytes | str
+
+
+class RowChoice(NamedTuple):
+    """The arguments of a job that choose rows; keys are bytes or text (``\\xNN``)."""
+
+    startrow: Key | None = None
+    stoprow: Key | None = None
+    prefix: Key | None = None
+    row_prefixes: Sequence[Key] = ()
 
 
 def scan_options(
@@ -34,23 +43,21 @@ def scan_options(
     use: Use,
     *,
     layout: str = "cells",
-    startrow: Key | None = None,
-    stoprow: Key | None = None,
-    prefix: Key | None = None,
-    starttime: int | None = None,
-    endtime: int | None = None,
+    rows: RowChoice = RowChoice(),  # noqa: B008  # it is immutable
+    times: tuple[int | None, int | None] = (None, None),
     versions: int | None = None,
     families: Sequence[str] = (),
 ) -> Options:
-    """Return a job's arguments, named as in HBase's tools, as options of a read; keys are bytes or text (\\xNN)."""
+    """Return a job's arguments as options of a read; ``times`` are the first and the end (exclusive), in ms."""
     arguments = {
         "hbase.table": table.decode() if isinstance(table, bytes) else table,
         "hbase.spark.query.layout": layout,
-        "hbase.spark.query.startrow": _key(startrow),
-        "hbase.spark.query.stoprow": _key(stoprow),
-        "hbase.spark.query.prefix": _key(prefix),
-        "hbase.spark.query.timerange.start": starttime,
-        "hbase.spark.query.timerange.end": endtime,
+        "hbase.spark.query.startrow": _key(rows.startrow),
+        "hbase.spark.query.stoprow": _key(rows.stoprow),
+        "hbase.spark.query.prefix": _key(rows.prefix),
+        "hbase.spark.query.ranges": _prefix_ranges(rows.row_prefixes),
+        "hbase.spark.query.timerange.start": times[0],
+        "hbase.spark.query.timerange.end": times[1],
         "hbase.spark.query.maxVersions": versions,
         "hbase.spark.query.columns": ",".join(families) or None,
     }
@@ -68,6 +75,25 @@ def scan_options(
 
 def _key(key: Key | None) -> str | None:
     return text_of(key) if isinstance(key, bytes) else key
+
+
+def _prefix_ranges(prefixes: Sequence[Key]) -> str | None:
+    r"""Return the ranges of prefixes as the text of an option, in which a comma and a space of a key are escaped.
+
+    >>> _prefix_ranges([b"a", ","])
+    '\\x61,\\x62;\\x2C,\\x2D'
+    """
+    if isinstance(prefixes, bytes | str):
+        raise ConfigError("row_prefixes is a list of prefixes, got one prefix: use prefix")
+    wanted = [bytes_of(key, "row_prefixes") if isinstance(key, str) else key for key in prefixes]
+    if not all(wanted):
+        raise ConfigError("row_prefixes has an empty prefix, which would be every row: leave it out")
+    ranges = (KeyRange.of_prefix(key) for key in wanted)
+    return ";".join(f"{_escaped(one.start)},{_escaped(one.stop)}" for one in ranges) or None
+
+
+def _escaped(key: bytes) -> str:
+    return "".join(f"\\x{byte:02X}" for byte in key)
 
 
 def plan_splits(spark: SparkSession, query: Query) -> list[planning.TableSplit]:

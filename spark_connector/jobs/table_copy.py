@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 from metaclient import keys
-from metaclient.errors import ConfigError
+from metaclient.errors import ConfigError, TableNotFound
 from metaclient.model import Cell, CellType, Delete, Durability, Put, Result
 from metaclient.table import ALL_VERSIONS
+from metaclient.wording import text_table
 from spark_connector import clients, lookup_counts
 from spark_connector.jobs.progress import Progress, watch
-from spark_connector.jobs.splits import Key, plan_splits, run_on_splits, scan_options
+from spark_connector.jobs.splits import Key, RowChoice, plan_splits, run_on_splits, scan_options
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
@@ -38,15 +39,34 @@ __all__ = ["CopyReport", "copy_table", "families_of", "mutations_of"]
 SCHEMA = "rows bigint, cells bigint, bytes bigint, retries bigint"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, kw_only=True)
 class CopyReport:
-    """The numbers of rows, cells and bytes that were copied, of retries, and of tasks."""
+    """The numbers of rows, cells and bytes that were copied, of retries, and of tasks; ``repr`` is a table.
 
+    >>> CopyReport(table="t", to_table="u", rows=4, cells=7, bytes=230, retries=0, tasks=2, is_created=True)
+    table t, copied to u, which was created
+    rows  cells  bytes  retries  tasks
+       4      7    230        0      2
+    """
+
+    table: str
+    to_table: str
     rows: int
     cells: int
     bytes: int
     retries: int
     tasks: int
+    is_created: bool = False  # the target was missing, and was created
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as values that JSON can hold."""
+        return asdict(self)
+
+    def __repr__(self) -> str:
+        numbers = {name: getattr(self, name) for name in ("rows", "cells", "bytes", "retries", "tasks")}
+        created = ", which was created" if self.is_created else ""
+        head = f"table {self.table}, copied to {self.to_table}{created}"
+        return "\n".join([head, *text_table(list(numbers), [list(numbers.values())])])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +91,7 @@ def copy_table(
     startrow: Key | None = None,
     stoprow: Key | None = None,
     prefix: Key | None = None,
+    row_prefixes: Sequence[Key] = (),
     starttime: int | None = None,
     endtime: int | None = None,
     versions: int = 1,
@@ -83,7 +104,8 @@ def copy_table(
 
     ``families`` are those to copy; ``"a:b"`` (or a mapping) writes family a to family b. ``versions`` is the number of
     versions per cell to copy; ``all_cells`` copies all versions, delete markers and the cells that they hide.
-    ``create`` creates the target with the source's settings and regions if it is missing. The options
+    Cells keep their timestamps, so that a second copy changes nothing. ``create`` creates the target with the source's
+    settings and regions if it is missing; without it, a missing target is an error before any task runs. The options
     ``hbase.spark.write.*`` apply to the target.
 
         hbase.copy_table(spark, "users", url=here, to_url=there, families="d:data", create=True)
@@ -95,30 +117,49 @@ def copy_table(
         options,
         Use.COPY_TABLE,
         layout="raw" if all_cells else "cells",
-        startrow=startrow,
-        stoprow=stoprow,
-        prefix=prefix,
-        starttime=starttime,
-        endtime=endtime,
+        rows=RowChoice(startrow, stoprow, prefix, row_prefixes),
+        times=(starttime, endtime),
         versions=ALL_VERSIONS if all_cells else versions,
         families=sorted(renamed),
     )
-    query = Query.of(source)
-    name = keys.table_name(to_table if to_table is not None else query.table)
     target = replace(source, url=to_url) if to_url is not None else source
+    return _copied(spark, Query.of(source), target, to_table, renamed, create=create, progress=progress)
+
+
+def _copied(
+    spark: SparkSession,
+    query: Query,
+    target: Options,
+    to_table: Key | None,
+    renamed: dict[str, str],
+    *,
+    create: bool,
+    progress: Progress | bool | None,
+) -> CopyReport:
+    """Check the target, copy the rows of the query to it, and return the sums over all tasks."""
+    name = keys.table_name(to_table if to_table is not None else query.table)
     clients.check_reachable(target.connection_url)
-    if name == query.table and target.client_key() == source.client_key():
+    if name == query.table and target.client_key() == query.options.client_key():
         raise ConfigError(f"table '{keys.printable(name)}' would be copied onto itself: give to_table, to_url or both")
     to_bytes = {old.encode(): new.encode() for old, new in renamed.items()}
-    _prepare(query, target, name, to_bytes, create=create)
+    is_created = _prepare(query, target, name, to_bytes, create=create)
     with clients.lease(target) as connection:
         locations = locations_of(connection, name, target)
     splits = plan_splits(spark, query)
     copy = _Copy(query, target, name, to_bytes, locations)
-    with watch(spark, f"copy_table {source.table}", len(splits), progress):
+    with watch(spark, f"copy_table {query.options.table}", len(splits), progress):
         lines = run_on_splits(spark, SCHEMA, splits, _copier(copy), target).collect()
     sums = [sum(line[at] for line in lines) for at in range(4)]
-    return CopyReport(sums[0], sums[1], sums[2], sums[3], len(splits))
+    return CopyReport(
+        table=keys.printable(query.table),
+        to_table=keys.printable(name),
+        rows=sums[0],
+        cells=sums[1],
+        bytes=sums[2],
+        retries=sums[3],
+        tasks=len(splits),
+        is_created=is_created,
+    )
 
 
 def families_of(families: str | Sequence[str] | Mapping[str, str] | None) -> dict[str, str]:
@@ -144,12 +185,12 @@ def families_of(families: str | Sequence[str] | Mapping[str, str] | None) -> dic
     return found
 
 
-def _prepare(query: Query, target: Options, name: bytes, renamed: dict[bytes, bytes], *, create: bool) -> None:
-    """Create the target if asked for and missing; raise if a family is missing in the source or in the target."""
+def _prepare(query: Query, target: Options, name: bytes, renamed: dict[bytes, bytes], *, create: bool) -> bool:
+    """Create the target if asked for and missing, and return True then.
+
+    Raises if the target is missing and must not be created, or if a family is missing in the source or in the target.
+    """
     with clients.lease(query.options) as here, clients.lease(target) as there:
-        if create and name not in there.tables():
-            destination.copy_of(here, query.table, there, name, renamed)
-            return
         wanted = [family.name for family in here.engine.describe(query.table).families]
         missing = [family for family in renamed if family not in wanted]
         if missing:
@@ -157,8 +198,19 @@ def _prepare(query: Query, target: Options, name: bytes, renamed: dict[bytes, by
                 f"table '{keys.printable(query.table)}' has no family '{keys.printable(missing[0])}'; it has "
                 + ", ".join(keys.printable(family) for family in wanted)
             )
+        try:
+            described = there.engine.describe(name)
+        except TableNotFound as error:
+            if not create:
+                raise TableNotFound(
+                    f"the target '{keys.printable(name)}' does not exist: create it, or give create=True (--create) to "
+                    "create it with the families and regions of the source"
+                ) from error
+            destination.copy_of(here, query.table, there, name, renamed)
+            return True
         written = [renamed.get(family, family) for family in wanted if not renamed or family in renamed]
-        destination.check_families(there.engine.describe(name), written)
+        destination.check_families(described, written)
+        return False
 
 
 def _copier(task: _Copy) -> SplitReader:

@@ -64,7 +64,7 @@ def test_copy_then_verify(table: Any) -> None:
     wrong = metaclient("verify-replication", "t", "--peer-table", "u", "--json", url=table.url)
     assert wrong.returncode == 1
     assert document(wrong)["counters"]["GOODROWS"] == 9
-    assert document(wrong)["differences"] == [{"verdict": "ONLY_IN_SOURCE", "row": "r4"}]
+    assert document(wrong)["differences"] == [{"verdict": "ONLY_IN_SOURCE", "row": "r4", "detail": None}]
 
 
 def test_read_for_people_and_as_json(table: Any, tmp_path: Path, catalog: str) -> None:

@@ -12,6 +12,7 @@ import pytest
 import spark_connector as hbase_spark
 from metaclient import ConfigError, Connection, NoSuchFamily, TableNotFound
 from metaclient.errors import MetaClientError
+from metaclient_fake import FakeCluster
 from spark_connector.jobs import UnexpectedCount, hash_table
 from spark_connector.jobs.row_counter import counts
 from spark_connector.jobs.splits import plan_splits, scan_options
@@ -115,6 +116,27 @@ class TestCopyTable:
             done = hbase_spark.copy_table(spark, "t", url=hbase.url, to_table="u")
             assert (done.rows, done.cells, done.tasks) == (1000, 2000, 5)
             assert content(connection, "u") == content(connection, "t")
+
+    def test_a_missing_target_is_refused_before_any_task_runs(self, spark: Any, serve: Callable[..., Any]) -> None:
+        here, there = serve(), serve(servers=1, meta_replicas=1)
+        with here.connect() as one, there.connect() as other:
+            filled(one, rows=range(3))
+            seen: list[tuple[int, int]] = []
+            copy = partial(
+                hbase_spark.copy_table,
+                spark,
+                "t",
+                url=here.url,
+                to_url=there.url,
+                progress=lambda done, total: seen.append((done, total)),
+            )
+            with pytest.raises(TableNotFound, match="give create=True"):
+                copy()
+            assert (seen, other.tables()) == ([], [])
+            done = copy(create=True)
+            assert (done.is_created, done.as_dict()["rows"], len(other.regions("t"))) == (True, 3, 5)
+            assert "copied to t, which was created" in repr(done)
+            assert not copy(create=True).is_created
 
     def test_to_another_cluster_with_renamed_families(self, spark: Any, serve: Callable[..., Any]) -> None:
         here, there = serve(), serve(servers=2)
@@ -242,6 +264,62 @@ class TestVerifyReplication:
             report = hbase_spark.verify_replication(spark, "t", url=here.url, peer_url=there.url)
             assert (report.good, report.only_in_source, report.bad) == (99, 1, 1)
 
+    @pytest.mark.essential
+    def test_a_peer_that_replicates_is_equal_and_a_planted_difference_is_found(self, spark: Any) -> None:
+        """Two clusters on one network, over HBase's RPC, with regions at different keys; a family is not replicated."""
+        families = {"cf": {"replication_scope": 1}, "local": {}}
+        with (
+            FakeCluster(servers=2, meta_replicas=3, name="east") as east,
+            FakeCluster(servers=2, meta_replicas=3, network=east.network, name="west") as west,
+            east.connect() as one,
+            west.connect() as other,
+        ):
+            urls = [f"hbase+rpc://127.0.0.1:{each.serve(rpc_port=0).rpc_port}" for each in (east, west)]
+            one.create_table("t", families, splits=SPLITS)
+            other.create_table("t", families, splits=[b"r1", b"r55"])
+            east.replication.add("1", west.cluster_key)
+            with one.table("t").batch() as batch:
+                for number in range(300):
+                    batch.put(b"r%03d" % number, {b"cf:v": b"%d" % number, b"local:v": b"x"})
+            verify = partial(hbase_spark.verify_replication, spark, "t", url=urls[0], peer_url=urls[1], peer_id="1")
+            report = verify(recompare_s=1.0, recompare_tries=60)
+            assert report.counters["BADROWS"] == 0, report
+            assert (report.good, report.families) == (300, ("cf",))
+            assert report.notes == ("not compared: family local has replication scope 0",)
+            other.table("t").delete(b"r123", [b"cf:v"])
+            other.table("t").put(b"zzz", {b"cf:v": b"more"})
+            other.table("t").put(b"r007", {b"cf:v": b"other"})
+            wrong = verify(recompare_s=0.01)
+            assert wrong.counters == {
+                "GOODROWS": 298,
+                "BADROWS": 3,
+                "ONLY_IN_SOURCE_TABLE_ROWS": 1,
+                "ONLY_IN_PEER_TABLE_ROWS": 1,
+                "CONTENT_DIFFERENT_ROWS": 1,
+                "RECOMPARES": 3,
+                "FAILED_RECOMPARE": 3,
+            }
+            assert [(line["row"], line["verdict"]) for line in wrong.as_dict()["differences"]] == [
+                ("r007", "CONTENT_DIFFERENT"),
+                ("r123", "ONLY_IN_SOURCE"),
+                ("zzz", "ONLY_IN_PEER"),
+            ]
+            assert "is only in the peer" in repr(wrong)
+
+    def test_deletes_are_compared_by_raw_and_rows_are_chosen_by_prefixes(self, spark: Any, hbase: Any) -> None:
+        with hbase.connect() as connection:
+            for name in ("t", "u"):
+                connection.create_table(name, {"cf": {"max_versions": 5}}, splits=SPLITS)
+                for row in (b"r1", b"r3", b"r,5"):
+                    connection.table(name).put(row, {b"cf:a": b"1"}, timestamp=5)
+            connection.table("t").delete(b"r1", [b"cf:a"], timestamp=3)
+            check = partial(hbase_spark.verify_replication, spark, "t", url=hbase.url, peer_table="u")
+            assert check().good == 3
+            raw = check(raw=True, recompare_s=0.01)
+            assert (raw.good, raw.content_different) == (2, 1)
+            assert raw.samples[0].detail == "cf:a at 3 (DELETE_COLUMN) is only in the source"
+            assert check(raw=True, row_prefixes=[b"r,", "r3"]).good == 2
+
     def test_a_primary_and_its_replica(self, spark: Any, hbase: Any) -> None:
         with hbase.connect() as connection:
             filled(connection, region_replication=2)
@@ -291,6 +369,8 @@ class TestVerifyReplication:
             ({"replica_id": 0}, "0 is the primary"),
             ({"replica_id": 2}, "there is no replica 2"),
             ({"peer_table": "u", "recompare_s": 0}, "recompare_s"),
+            ({"peer_table": "u", "recompare_tries": 3}, "need recompare_s"),
+            ({"peer_table": "u", "row_prefixes": "r"}, "a list of prefixes"),
             ({"peer_table": "u", "block_rows": 0}, "block_rows"),
         ):
             with pytest.raises(ConfigError, match=message):
