@@ -1,17 +1,19 @@
 """A real HBase ships to a fake cluster, and a fake cluster to a real HBase, while regions move and servers die.
 
-The fake is published in the real cluster's ZooKeeper under a parent of its own. At the end every row is compared.
+The fake is published in the real cluster's ZooKeeper under a parent of its own. At the end every row is compared, and
+``verify_replication`` agrees; then a difference is planted, which it must find.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
-from metaclient import Connection, MetaClientError, Table
+from metaclient import Connection, MetaClientError, Table, verify_replication
 from metaclient.errors import RequestRefused
 from metaclient.model import FamilyDescriptor, TableDescriptor
 from metaclient.runtime import Runtime
@@ -83,8 +85,8 @@ def replicated(table: Table) -> Rows:
     return {row: data for row, data in found.items() if data}
 
 
-def _scan(table: Table) -> Iterator[tuple[bytes, Any]]:
-    return table.scan(include_timestamp=True)
+def _scan(table: Table, columns: list[bytes] | None = None) -> Iterator[tuple[bytes, Any]]:
+    return table.scan(columns=columns, include_timestamp=True)
 
 
 def same(source: Table, sink: Table) -> Callable[[], bool]:
@@ -108,6 +110,26 @@ def expect_equal(source: Table, sink: Table, runtime: Runtime) -> int:
     assert len(expected) > 3 * ROWS_BETWEEN
     assert not [row for row, data in _scan(sink) if any(column.startswith(b"local:") for column in data)]
     return len(expected)
+
+
+def expect_verified(source: Connection, sink: Connection, name: bytes) -> None:
+    """Compare with the peer, which its cluster key names; then plant differences in the sink, and expect them."""
+    verify = partial(verify_replication, source, name, peer_id=PEER)
+    report = verify(recompare_s=5.0, recompare_tries=3)
+    assert report.counters["BADROWS"] == 0, report
+    assert report.good > 3 * ROWS_BETWEEN
+    assert report.notes == ("not compared: family local has replication scope 0",)
+    rows = [row for row, _ in _scan(source.table(name), columns=[b"cf"])]
+    sink.table(name).put(rows[5], {b"cf:planted": b"1"})
+    sink.table(name).delete(rows[-1], [b"cf"])  # the last row of the source
+    sink.table(name).put(b"0", {b"cf:planted": b"1"})  # before the first row of the source
+    wrong = verify()
+    assert {(one.verdict.name, one.row) for one in wrong.samples} == {
+        ("CONTENT_DIFFERENT", rows[5]),
+        ("ONLY_IN_SOURCE", rows[-1]),
+        ("ONLY_IN_PEER", b"0"),
+    }
+    assert wrong.bad == 3
 
 
 def show(capsys: Any, text: str) -> None:
@@ -186,6 +208,7 @@ def test_real_cluster_that_ships_to_the_fake_loses_no_edit(
     compared = expect_equal(native.table(name), patient.table(name), runtime)
     applied = sum(status.sink.edits_applied for status in fake.replication.status() if status.sink is not None)
     assert applied > 0
+    expect_verified(native, patient, name)
     show(
         capsys, f"HBase {hbase.version} to the fake: {writer.done} rows written, {compared} compared, {applied} applied"
     )
@@ -214,6 +237,7 @@ def test_fake_that_ships_to_a_real_cluster_loses_no_edit(
     compared = expect_equal(patient.table(name), native.table(name), runtime)
     shipped = sum(load.edits_shipped for status in fake.replication.status() for load in status.sources)
     assert shipped > 0
+    expect_verified(patient, native, name)
     show(
         capsys, f"the fake to HBase {hbase.version}: {writer.done} rows written, {compared} compared, {shipped} shipped"
     )
