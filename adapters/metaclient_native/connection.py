@@ -112,6 +112,7 @@ class Connection(SendingHalf):
         self._blocking = cast("Blocking", runtime)  # the part of the runtime that a Pending uses
         self._now = runtime.now
         self._host, self._port, self._service = address
+        self.address = f"{self._host}:{self._port}"
         self._security = security
         self._dial = dial
         self._begin()
@@ -132,10 +133,6 @@ class Connection(SendingHalf):
     def _begin(self) -> None:
         self._lock = self._runtime.lock()
         self._news = self._runtime.condition(self._lock)  # notifies the task: it must read, or the connection has ended
-
-    @property
-    def address(self) -> str:
-        return f"{self._host}:{self._port}"
 
     @property
     def is_closed(self) -> bool:
@@ -207,7 +204,7 @@ class Connection(SendingHalf):
         is_reader = is_sender = False
         try:
             with self._lock:
-                if self._state is not State.OPEN or self._is_full(CALLS_MAX):
+                if self._state is not State.OPEN or (self._calls and self._is_full(CALLS_MAX)):
                     return UNASKED
                 # The task has been notified if a reader is wanted and calls are in flight.
                 if self._is_read or (self._is_wanted and self._calls):
@@ -218,7 +215,7 @@ class Connection(SendingHalf):
                 if self._asked_at <= self._answered_at:
                     self._asked_at = now
                 self._calls[call_id] = call
-                is_held = self._is_sending or self._is_resuming(now)
+                is_held = self._is_sending or (bool(self._woken) and self._is_resuming(now))
                 if is_held or self._queue:
                     self._queued_bytes += size
                     self._queue.append(frame)
@@ -373,9 +370,9 @@ class Connection(SendingHalf):
             if not data:
                 self._end(EOFError("the server closed the connection"))
                 return
-            calls = self._calls
+            calls, now = self._calls, self._now()
             for frame in self._frames.feed(data):
-                self._answered_at = self._now()
+                self._answered_at = now
                 response = parse_response(frame)
                 call = calls.get(response[0])
                 if call is None:
