@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Protocol, TypeVar
 
 from metaclient import keys
@@ -50,14 +50,14 @@ from metaclient.model import (
     ServerName,
     TableDescriptor,
 )
-from metaclient.protobuf import ProtocolError, decode, encode
+from metaclient.protobuf import ProtocolError, decode, delimited, encode
 from metaclient.row_limit import row_limit
 from metaclient.runtime import Pending, Runtime
 from metaclient.table_schema import TableChange
 from metaclient.wire.reply_limit import read_reply_bytes_max
 from metaclient.wire.rpc.cellblock import decode_results
 from metaclient.wire.rpc.framing import Response
-from metaclient.wire.rpc.messages import MUTATE_REQUEST, MUTATE_RESPONSE, READ_PREAD, SCAN_REQUEST
+from metaclient.wire.rpc.messages import MUTATE_REQUEST, MUTATE_RESPONSE, READ_PREAD, SCAN, SCAN_REQUEST
 from metaclient.wire.rpc.mutations import condition_message
 from metaclient.wire.rpc.queries import result_from, scan_message
 from metaclient.wire.stream import Dial, dial
@@ -87,6 +87,7 @@ __all__ = ["NativeBackend"]
 
 T = TypeVar("T")
 _SYSTEM = b"hbase:"
+_SCAN, _SCAN_START = SCAN_REQUEST.tag("scan"), SCAN.tag("start_row")
 _new = tuple.__new__
 #: Bytes of one page of hbase:meta; the row of a region has about a kilobyte.
 META_PAGE_BYTES_MAX = 32 * 1024 * 1024
@@ -463,17 +464,22 @@ def _decode_processed(response: Response) -> bool:
 
 
 def _encode_meta_scan(region_name: bytes, scan: MetaScan) -> bytes:
-    wanted = Scan(
-        scan.start_row,
-        scan.stop_row,
-        include_stop=bool(scan.stop_row),
-        is_reversed=scan.is_reversed,
-        columns=scan.families,
-    )
+    """Return a ScanRequest for one page of hbase:meta. The lookups of a table differ only in their start row."""
+    rest, request = _encode_meta_range(scan.stop_row, scan.families, scan.is_reversed, scan.limit)
+    start = _SCAN_START + delimited(scan.start_row) if scan.start_row else b""
+    return encode_region(region_name) + _SCAN + delimited(start + rest) + request
+
+
+@lru_cache(maxsize=1024)
+def _encode_meta_range(
+    stop_row: bytes, families: tuple[bytes, ...], is_reversed: bool, limit: int
+) -> tuple[bytes, bytes]:
+    """Return the fields of a Scan of hbase:meta without its start row, and those of its ScanRequest."""
+    wanted = Scan(stop_row=stop_row, include_stop=bool(stop_row), is_reversed=is_reversed, columns=families)
     message = scan_message(wanted, max_result_bytes=META_PAGE_BYTES_MAX, read_type=READ_PREAD)
     # The scanner is closed with its first page: no second call is needed.
-    fields = {"scan": message, "number_of_rows": scan.limit, "close_scanner": True, "limit_of_rows": scan.limit}
-    return encode_region(region_name) + encode(SCAN_REQUEST, fields)
+    fields = {"number_of_rows": limit, "close_scanner": True, "limit_of_rows": limit}
+    return encode(SCAN, message), encode(SCAN_REQUEST, fields)
 
 
 def _decode_meta_scan(response: Response) -> MetaPage:

@@ -41,7 +41,7 @@ from metaclient.wire.rpc.cellblock import encode_cells, encode_results
 from metaclient.wire.rpc.framing import ReceivedRequest
 from metaclient.wire.rpc.mutations import mutation_from, mutation_message
 from metaclient.wire.rpc.names import region_message
-from metaclient.wire.rpc.queries import get_message, result_message
+from metaclient.wire.rpc.queries import get_message, result_message, scan_from
 from metaclient_native.backend import NativeBackend
 from metaclient_native.batches import MultiCall, is_all_done, split_into_steps
 from tests.unit.native.peer import WAIT_S, Caller, Peer
@@ -383,6 +383,27 @@ def test_lookup_is_one_call_with_priority(server: Server) -> None:
     assert request["scan"]["readType"] == messages.READ_PREAD
     assert request["scan"]["include_stop_row"] is True
     assert request["scan"]["reversed"] is True
+
+
+def test_pages_that_differ_in_one_argument_are_not_confused(server: Server) -> None:
+    """The encoded range of a page is kept for the next page: its key must have all arguments but the start row."""
+    pages = [
+        MetaScan(b"t,r,999", b"t,,", is_reversed=True, limit=1),
+        MetaScan(b"t,s,999", b"t,,", is_reversed=True, limit=1),
+        MetaScan(b"t,s,999", b"s,,", is_reversed=True, limit=1),
+        MetaScan(b"t,s,999", b"t,,", is_reversed=True, limit=10),
+        MetaScan(b"t,s,999", b"u,,", is_reversed=False, limit=1),
+        MetaScan(b"t,s,999", b"", is_reversed=False, limit=1),
+        MetaScan(b"", b"", is_reversed=False, limit=1, families=(b"table",)),
+    ]
+    for scan in pages * 2:
+        server.will_page([], more_results=False, more_results_in_region=True)
+        server.wait(server.backend.read_meta(MetaReplica(0, server.place.server), scan, server.until()))
+        request = server.scans()[-1]
+        asked = scan_from(request["scan"], limit=request["limit_of_rows"])
+        assert (asked.start_row, asked.stop_row) == (scan.start_row, scan.stop_row)
+        assert (asked.is_reversed, asked.limit, asked.columns) == (scan.is_reversed, scan.limit, scan.families)
+        assert asked.include_stop == bool(scan.stop_row)
 
 
 def test_unplaced_meta_replica_is_not_asked(server: Server) -> None:
