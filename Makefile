@@ -13,7 +13,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint essential live spark sim fuzz attack oldest bench docs clean
+.PHONY: help setup demo test lint essential live secure spark sim fuzz attack oldest bench docs clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,9 +65,14 @@ endef
 essential: $(FULL) ## the essential tests on Spark and on a real HBase; without Java and Maven they are skipped
 	$(call twice,-m 'spark and essential' tests/spark,spark)
 	$(call twice,-m 'live and essential' tests/live,live)
+	$(call twice,-m 'live and essential' tests/secure,secure)
 
 live: $(FULL) ## tests against a real HBase on this machine
 	$(call pytest,-m live tests,live tests)
+
+secure: $(FULL) ## tests against a real HBase with Kerberos and TLS; gssapi needs gcc and libkrb5-dev
+	$(PY) -c 'import gssapi' 2>/dev/null || $(PY) -m pip install --quiet --no-input --editable '.[kerberos]'
+	$(call pytest,-m live tests/secure,tests of a secure HBase)
 
 spark: $(FULL) ## tests of the Spark connector
 	$(call pytest,-m spark tests,Spark tests)

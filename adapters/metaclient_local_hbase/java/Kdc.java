@@ -8,7 +8,9 @@ public class Kdc {
   public static void main(String[] args) throws Exception {
     File folder = new File(args[0]);
     SimpleKdcServer kdc = new SimpleKdcServer();
-    kdc.setWorkDir(folder);
+    File work = new File(folder, "kdc"); // it writes a krb5.conf of its own there
+    work.mkdir();
+    kdc.setWorkDir(work);
     kdc.setKdcHost("127.0.0.1");
     kdc.setKdcRealm(args[2]);
     kdc.setAllowUdp(false);

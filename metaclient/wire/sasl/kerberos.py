@@ -85,8 +85,7 @@ class KerberosLogin:
             name = gssapi.Name(self.principal, gssapi.NameType.kerberos_principal)
         store: dict[str, str] = {}
         if self.keytab is not None:
-            self._check_keytab(self.keytab)
-            store = {"client_keytab": self.keytab, "ccache": f"MEMORY:metaclient-{os.getpid()}-{self.principal}"}
+            store = {"client_keytab": self.keytab, "ccache": self._name_cache(self.keytab)}
         elif self.ccache is not None:
             store = {"ccache": self.ccache}
         mechs = [gssapi.MechType.kerberos]
@@ -98,17 +97,22 @@ class KerberosLogin:
             raise self.explain(error) from error
         return made
 
-    def _check_keytab(self, path: str) -> None:
-        """Raise if the file cannot be read: the library would look for a ticket cache and report that."""
+    def _name_cache(self, path: str) -> str:
+        """Return the cache in memory for the tickets of a keytab: another file, or another content, has another cache.
+
+        Raise if the file cannot be read: the library would look for a ticket cache and report that.
+        """
         try:
             with open(path, "rb") as file:
                 magic = file.read(2)
+                status = os.fstat(file.fileno())
         except OSError as error:
             raise AuthenticationFailed(
                 f"the keytab {path} cannot be read: {error.strerror}; check the path and its permissions"
             ) from error
         if magic[:1] != b"\x05":
             raise AuthenticationFailed(f"{path} is not a keytab: it begins with {magic.hex()}")
+        return f"MEMORY:metaclient-{self.principal}-{status.st_dev}-{status.st_ino}-{status.st_mtime_ns}"
 
     def explain(self, error: Exception, server: ServerPrincipal | None = None) -> MetaClientError:
         """Return the error of this tree for an error of `gssapi`: what failed, and what to do."""

@@ -1,0 +1,78 @@
+"""A real HBase with Kerberos and TLS for the tests in this folder (`make secure`).
+
+``METACLIENT_SECURE_FOLDER`` names the folder of a cluster that already runs (``metaclient hbase up --secure --tls
+--folder``) and is left running. Without the package gssapi the tests are skipped, in CI too: on Linux it is built with
+headers that pip cannot install.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import metaclient
+from metaclient import Connection, Token
+from metaclient_local_hbase import LocalHBase, missing_tools
+from tests.live.load import left_out, unwatched
+
+HERE = Path(__file__).parent
+FOLDER = os.environ.get("METACLIENT_SECURE_FOLDER")
+SESSION_S = 60.0
+#: Of the contract, `make essential` takes every so-many-th test; each makes a table.
+EVERY = 12
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    seen: dict[str, list[str]] = {}
+    for item in items:
+        if HERE not in item.path.parents:
+            continue
+        item.add_marker(pytest.mark.live)
+        suite, test = getattr(getattr(item, "cls", None), "__name__", ""), getattr(item, "originalname", item.name)
+        tests = seen.setdefault(suite, [])
+        if suite and test not in tests:
+            tests.append(test)
+            if (len(tests) - 1) % EVERY == 0:
+                item.add_marker(pytest.mark.essential)
+
+
+@pytest.fixture(scope="session")
+def secure_hbase() -> Iterator[LocalHBase]:
+    pytest.importorskip("gssapi", reason="Kerberos needs gssapi: apt-get install libkrb5-dev, then pip install gssapi")
+    if FOLDER:
+        cluster = LocalHBase.at(FOLDER)
+        os.environ["KRB5_CONFIG"] = str(cluster.krb5_conf)  # read by the library at its first use
+        yield cluster
+        return
+    left_out(missing_tools())
+    cluster = LocalHBase("2.6.1", secure=True, tls=True, session_s=SESSION_S)
+    with unwatched():
+        cluster.up()
+    os.environ["KRB5_CONFIG"] = str(cluster.krb5_conf)
+    try:
+        yield cluster
+    finally:
+        cluster.down()
+
+
+@pytest.fixture
+def alice(secure_hbase: LocalHBase) -> Iterator[Connection]:
+    """A superuser, by a keytab, with privacy."""
+    with metaclient.connect(config=secure_hbase.client_config, **secure_hbase.identity("alice")) as made:
+        yield made
+
+
+@pytest.fixture
+def bob(secure_hbase: LocalHBase) -> Iterator[Connection]:
+    """A user without rights."""
+    with metaclient.connect(config=secure_hbase.client_config, **secure_hbase.identity("bob")) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def token(secure_hbase: LocalHBase) -> Token:
+    with metaclient.connect(config=secure_hbase.client_config, **secure_hbase.identity("alice")) as made:
+        return made.delegation_token()
