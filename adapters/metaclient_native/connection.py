@@ -31,7 +31,14 @@ import logging
 from itertools import count
 from typing import Any, TypeVar, cast
 
-from metaclient.errors import AuthenticationFailed, CallTimeout, ConnectionClosed, MetaClientError, ServerUnreachable
+from metaclient.errors import (
+    AuthenticationFailed,
+    CallTimeout,
+    ConnectionClosed,
+    MetaClientError,
+    ServerUnreachable,
+    note_interrupt,
+)
 from metaclient.protobuf import ProtocolError
 from metaclient.runtime import Runtime
 from metaclient.runtime.waiting import Blocking, Waiter
@@ -234,10 +241,16 @@ class Connection(SendingHalf):
                     self._read(waits_until)
                 self._stop_reading()
         except BaseException as error:
-            if is_reader or is_sender:
+            # A greenlet of an event loop that is cancelled while it waits for bytes loses none of them.
+            is_cancelled = not self._runtime.callers_help and not isinstance(error, Exception)
+            if is_reader and is_cancelled and not is_sender:
+                self._stop_reading()
+            elif is_reader or is_sender:
                 self._interrupted(error)
             self._calls.pop(call_id, None)
             self._resume(call)
+            if is_cancelled:
+                note_interrupt(error, is_write=request.is_write)
             raise
         if not call.is_done:
             if waits_until < deadline:

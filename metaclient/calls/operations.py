@@ -88,7 +88,7 @@ class Operations:
         self.read_timeout_s = min(config.rpc_read_timeout_s, config.operation_timeout_s)
         self._backend_get = backend.get
         self._backend_mutate = backend.mutate
-        direct = _direct(backend) if runtime.callers_help else None
+        direct = _direct(backend, runtime)
         self._direct_get = None if direct is None else direct.get
         self._direct_mutate = None if direct is None else direct.mutate
         self._write_timeout_s = min(config.rpc_write_timeout_s, config.operation_timeout_s)
@@ -365,11 +365,13 @@ class Operations:
         return self.retried(attempt, deadline, table, "check_and_mutate", check.row, is_repeatable=False)
 
 
-def _direct(backend: Backend) -> Direct | Backend | None:
+def _direct(backend: Backend, runtime: Runtime) -> Direct | Backend | None:
     """Return the calls of the backend that run in the user's own thread, without a task or a Pending, or None."""
     capabilities = backend.capabilities
     if capabilities.direct and isinstance(backend, DirectBackend):
         return backend.direct
+    if not runtime.callers_help:
+        return None  # the executor records that a cancelled write may have been applied
     return backend if capabilities.honours_deadline and not capabilities.is_pipelined else None
 
 

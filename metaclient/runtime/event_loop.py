@@ -37,7 +37,7 @@ __all__ = ["AsyncioRuntime"]
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 #: Spare greenlets that are kept for new calls: a new greenlet maps 16 KB of memory for its frames.
-SPARE_MAX = 256
+SPARE_MAX = 1024
 #: Rows that an iteration makes before other tasks of the loop run: about a millisecond of work.
 ROWS_PER_TURN = 100
 

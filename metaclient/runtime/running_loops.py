@@ -29,7 +29,7 @@ def _warn() -> None:
         return
     _has_warned = True
     warnings.warn(
-        "metaclient's blocking API was called inside of a running event loop, and all tasks of the loop wait: "
+        "metaclient's blocking API was called inside of a running event loop, whose tasks all wait meanwhile: "
         "use metaclient.aio.connect() (docs/asyncio.md), or call it by asyncio.to_thread()",
         RuntimeWarning,
         stacklevel=_depth_of_caller(),

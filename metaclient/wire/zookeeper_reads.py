@@ -23,7 +23,7 @@ from metaclient.errors import (
 from metaclient.runtime import Runtime
 from metaclient.wire.stream import Dial, Stream
 
-__all__ = ["ZooKeeperReads"]
+__all__ = ["ZooKeeperReads", "decode_data", "decode_names"]
 
 T = TypeVar("T")
 #: As for kazoo (``metaclient.wire.zookeeper``): ZooKeeper shortens or lengthens it to what it allows.
@@ -129,11 +129,11 @@ class ZooKeeperReads:
 
     def get(self, path: str, deadline: float) -> bytes:
         """Return the data of a node."""
-        return self._read(_GET_DATA, path, _decode_data, deadline)
+        return self._read(_GET_DATA, path, decode_data, deadline)
 
     def children(self, path: str, deadline: float, *, on_change: Callable[[], None] | None = None) -> list[str]:
         """Return the names of a node's children. There are no watches: ``on_change`` is called at once."""
-        found = self._read(_GET_CHILDREN, path, _decode_names, deadline)
+        found = self._read(_GET_CHILDREN, path, decode_names, deadline)
         if on_change is not None:
             on_change()
         return found
@@ -225,14 +225,16 @@ class ZooKeeperReads:
         return ServerUnreachable(f"ZooKeeper at {self._hosts} answered error {code} to the read of {path}")
 
 
-def _decode_data(body: bytes) -> bytes:
+def decode_data(body: bytes) -> bytes:
+    """Return the data of a node from the reply to a read of it; ConnectionError or struct.error if it is malformed."""
     size = _int.unpack_from(body)[0]
     if not -1 <= size <= len(body) - 4:
         raise ConnectionError(f"a node's data of {size} bytes is longer than its answer")
     return body[4 : 4 + max(size, 0)]
 
 
-def _decode_names(body: bytes) -> list[str]:
+def decode_names(body: bytes) -> list[str]:
+    """Return the names from the reply to a read of a node's children; raises as ``decode_data``, or UnicodeError."""
     count = _int.unpack_from(body)[0]
     names, at = [], 4
     if not -1 <= count <= len(body) // 4:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from struct import error as struct_error
 from typing import Any
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from metaclient.model import Append, Cell, Check, Delete, Durability, Get, Incre
 from metaclient.protobuf import decode, encode
 from metaclient.replication_peers import PeerConfig
 from metaclient.runtime import ThreadRuntime
-from metaclient.wire import filter_language, java_errors
+from metaclient.wire import filter_language, java_errors, zookeeper_reads
 from metaclient.wire.rpc import filters, framing, messages, replication_peers
 from metaclient.wire.rpc.cellblock import decode_rows, encode_cells
 from metaclient.wire.rpc.mutations import condition_from, condition_message, mutation_from, mutation_message
@@ -350,6 +351,13 @@ DECODERS = (
         "sasl-response",
         [_digest_client().step(_digest_server().challenge()) or b""],
         lambda data: _digest_server().evaluate(data),
+    ),
+    Decoder("zookeeper-data", [b"\0\0\0\4name" + bytes(68)], zookeeper_reads.decode_data, (OSError, struct_error)),
+    Decoder(
+        "zookeeper-names",
+        [b"\0\0\0\2\0\0\0\2rs\0\0\0\6master"],
+        zookeeper_reads.decode_names,
+        (OSError, struct_error, UnicodeDecodeError),
     ),
     Decoder("filter-language", FILTERS, filter_language.parse),
     Decoder("sql-condition", CONDITIONS, lambda data: parse_where(data.decode("latin-1"))),

@@ -6,6 +6,7 @@ from typing import Final
 
 from metaclient_bench.scenario import Scenario
 from metaclient_bench.scenarios import (
+    asyncio_calls,
     cached_locate,
     cluster_replication,
     cold_start,
@@ -59,6 +60,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     meta_failover.SCENARIO,
     peers.SCENARIO,
     native.SCENARIO,
+    asyncio_calls.SCENARIO,
     spark_scan.SCENARIO,
     spark_write.SCENARIO,
     spark_lookups.SCENARIO,
