@@ -116,6 +116,7 @@ def status(session: CommandSession, name: str) -> None:
 def tail(
     session: CommandSession,
     table: str,
+    *,
     name: str,
     serial: bool,
     state: str | None,

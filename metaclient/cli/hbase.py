@@ -49,6 +49,7 @@ def hbase() -> None:
 @common
 def up(
     session: CommandSession,
+    *,
     version: str,
     region_servers: int,
     meta_replicas: int,

@@ -21,7 +21,7 @@ import pytest
 from metaclient import Connection
 from metaclient.changes import Subscriptions
 from metaclient.errors import MetaClientError, RequestRefused
-from metaclient.model import Cell, Consistency, Scan
+from metaclient.model import Cell, CellType, Consistency, Scan
 from metaclient.runtime import Runtime
 from metaclient_local_hbase import LocalHBase
 from metaclient_native import NativeBackend
@@ -110,7 +110,7 @@ class Writer:
 @pytest.fixture
 def table(native: Connection) -> Iterator[bytes]:
     made = f"changes_{native.engine.runtime.time_ms()}".encode()
-    families = {"cf": {"replication_scope": 1, "max_versions": 1_000_000}, "local": {}}
+    families = {"cf": {"replication_scope": 1, "max_versions": 1_000_000, "keep_deleted_cells": True}, "local": {}}
     native.create_table(made, families, splits=SPLITS)
     yield made
     native.delete_table(made, disable=True)
@@ -198,7 +198,8 @@ def test_every_edit_is_delivered_over_moves_a_split_and_killed_processes(
             )
         found = consumer.changes()
         assert expected - cells_of(found) == set()
-        assert cells_of(found) - expected == set()
+        # A compaction, as after a split, removes delete markers from the table: they were there, too.
+        assert {cell for cell in cells_of(found) - expected if cell[4] == CellType.PUT} == set()
         assert len(expected) > 3 * ROWS_BETWEEN
         repeats = len(found) - len({(row, region, sequence) for row, region, sequence, _ in found})
         assert repeats <= 60  # of the consumer that was killed: those since its last save, a second at most
@@ -247,7 +248,8 @@ def test_two_workers_share_a_subscription_and_one_is_killed(
 
         with contextlib.suppress(AssertionError):
             wait_until(lambda: found() >= expected, "every edit to be delivered", native.engine.runtime)
-        assert found() == expected
+        assert found() >= expected
+        assert {cell for cell in found() - expected if cell[4] == CellType.PUT} == set()
     finally:
         for worker in workers:
             worker.end()
