@@ -110,7 +110,7 @@ class Writer:
 @pytest.fixture
 def table(native: Connection) -> Iterator[bytes]:
     made = f"changes_{native.engine.runtime.time_ms()}".encode()
-    families = {"cf": {"replication_scope": 1, "max_versions": 1_000_000, "keep_deleted_cells": True}, "local": {}}
+    families = {"cf": {"replication_scope": 1, "max_versions": 1_000_000, "keep_deleted_cells": "TRUE"}, "local": {}}
     native.create_table(made, families, splits=SPLITS)
     yield made
     native.delete_table(made, disable=True)

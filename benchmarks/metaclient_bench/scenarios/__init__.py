@@ -8,6 +8,7 @@ from metaclient_bench.scenario import Scenario
 from metaclient_bench.scenarios import (
     asyncio_calls,
     cached_locate,
+    changes,
     cluster_replication,
     cold_start,
     fake_calls,
@@ -56,6 +57,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     large_tables.SCENARIO,
     replication.SCENARIO,
     cluster_replication.SCENARIO,
+    changes.SCENARIO,
     meta_load.SCENARIO,
     meta_failover.SCENARIO,
     peers.SCENARIO,
