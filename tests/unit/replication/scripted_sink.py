@@ -26,7 +26,7 @@ HELD_S = 600.0
 #: A late answer comes so many sleeps after the source has given the call up, and before its next call.
 LATE = 0.5
 #: A slow answer comes after so many sleeps, before the timeout.
-SLOW = 2.0
+SLOW = 1.0
 #: A source measures a timeout from its own send, which is a little before the arrival.
 _EARLY = 0.1
 
