@@ -15,6 +15,8 @@ replica is called, when to hedge, when to retry, and which location is called af
 
 ``place`` is the :class:`~metaclient.model.RegionLocation` of the call. A gateway (``addressing=GATEWAY``) finds the
 region itself: it gets ``None`` for the primary, and otherwise uses only ``place.region.replica_id``.
+
+It has more than 600 lines because the whole SPI, with what backends may have beyond it, is in one place.
 """
 
 from __future__ import annotations

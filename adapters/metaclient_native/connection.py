@@ -102,7 +102,7 @@ Answers = list[tuple[InFlight, Response]]
 class Connection(SendingHalf):
     """See the module's docstring. Made by :class:`~metaclient_native.connections.Connections`.
 
-    It has many methods because callers, the sender and the reader share one lock and the state that it guards.
+    It has more than 30 methods because callers, the sender and the reader share one lock and the state that it guards.
     """
 
     def __init__(
@@ -252,16 +252,16 @@ class Connection(SendingHalf):
             if is_cancelled:
                 note_interrupt(error, is_write=request.is_write)
             raise
-        if not call.is_done:
-            if waits_until < deadline:
-                left = call.leave(self, call_id)
-                if left is not None:
-                    return left
-            else:
-                self._calls.pop(call_id, None)
-                self._check_silence(call)
-                raise explain_timeout(request)
-        return call.decode(self.address)
+        return call.decode(self.address) if call.is_done else self._unanswered(call, call_id, waits_until < deadline)
+
+    def _unanswered(self, call: DirectCall[T], call_id: int, is_left: bool) -> T | PendingCall[T]:
+        """Leave a call without a response in flight, or raise CallTimeout."""
+        if is_left:
+            left = call.leave(self, call_id)
+            return call.decode(self.address) if left is None else left
+        self._calls.pop(call_id, None)
+        self._check_silence(call)
+        raise explain_timeout(call.request)
 
     def _doubt(self, now: float, call_s: float) -> None:
         """After a silence, read what arrived while no thread was reading: a hang-up, or late responses."""
