@@ -241,18 +241,21 @@ class Connection(SendingHalf):
                     self._read(waits_until)
                 self._stop_reading()
         except BaseException as error:
-            # A greenlet of an event loop that is cancelled while it waits for bytes loses none of them.
-            is_cancelled = not self._runtime.callers_help and not isinstance(error, Exception)
-            if is_reader and is_cancelled and not is_sender:
-                self._stop_reading()
-            elif is_reader or is_sender:
-                self._interrupted(error)
             self._calls.pop(call_id, None)
-            self._resume(call)
-            if is_cancelled:
-                note_interrupt(error, is_write=request.is_write)
+            self._give_up_roles(call, error, is_reader=is_reader, is_sender=is_sender)
             raise
         return call.decode(self.address) if call.is_done else self._unanswered(call, call_id, waits_until < deadline)
+
+    def _give_up_roles(self, call: DirectCall[Any], error: BaseException, *, is_reader: bool, is_sender: bool) -> None:
+        """End the part that an interrupted thread, or a cancelled greenlet of an event loop, has in this connection."""
+        is_cancelled = not self._runtime.callers_help and not isinstance(error, Exception)
+        if is_reader and is_cancelled and not is_sender:
+            self._stop_reading()  # it was cancelled while it waited for bytes, of which none is lost
+        elif is_reader or is_sender:
+            self._interrupted(error)
+        self._resume(call)
+        if is_cancelled:
+            note_interrupt(error, is_write=call.request.is_write)
 
     def _unanswered(self, call: DirectCall[T], call_id: int, is_left: bool) -> T | PendingCall[T]:
         """Leave a call without a response in flight, or raise CallTimeout."""

@@ -30,6 +30,8 @@ NOT_AWAITED = {
     "ConnectionPool": {"connection"},
     "Session": {"table", "token", "stats"},
 }
+#: Methods without a coroutine, each with its reason.
+MISSING = {"Connection": {"changes": "the listener of a change feed runs on threads of its own"}}
 
 
 def methods_of(kind: type) -> dict[str, object]:
@@ -38,7 +40,8 @@ def methods_of(kind: type) -> dict[str, object]:
 
 @pytest.mark.parametrize(("blocking", "mirror"), PAIRS, ids=lambda kind: kind.__name__)
 def test_method_of_the_blocking_api_without_a_coroutine_is_reported(blocking: type, mirror: type) -> None:
-    assert methods_of(blocking).keys() == methods_of(mirror).keys(), "add it to the class in metaclient/aio"
+    expected = methods_of(blocking).keys() - MISSING.get(mirror.__name__, {}).keys()
+    assert expected == methods_of(mirror).keys(), "add it to the class in metaclient/aio"
     for name, method in methods_of(mirror).items():
         original = inspect.signature(methods_of(blocking)[name])  # type: ignore[arg-type]
         assert list(inspect.signature(method).parameters) == list(original.parameters), name  # type: ignore[arg-type]
