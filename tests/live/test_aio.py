@@ -22,7 +22,7 @@ PATIENT: dict[str, Any] = {
     "scanner_timeout_s": WAIT_S_MAX,
     "retries": 200,
 }
-pytestmark = [pytest.mark.essential, pytest.mark.usefixtures("healed")]
+pytestmark = pytest.mark.usefixtures("healed")
 
 
 class AsyncLoad:
@@ -60,6 +60,7 @@ class AsyncLoad:
                 await asyncio.sleep(0.02)
 
 
+@pytest.mark.essential
 def test_hung_meta_server_fails_no_lookup_of_a_task(hbase: LocalHBase, table_name: bytes) -> None:
     async def program() -> None:
         async with aio.connect(hbase.native_url, meta_mode="LoadBalance", **PATIENT) as connection:
@@ -104,7 +105,7 @@ def test_killed_region_server_loses_no_write_of_a_task(hbase: LocalHBase, table_
     asyncio.run(program())
 
 
-@pytest.mark.parametrize("scheme", ["native", "thrift2"])
+@pytest.mark.parametrize("scheme", [pytest.param("native", marks=pytest.mark.essential), "thrift2"])
 def test_tasks_cancelled_while_a_server_hangs_leave_right_answers_to_others(
     hbase: LocalHBase, table_name: bytes, scheme: str
 ) -> None:
