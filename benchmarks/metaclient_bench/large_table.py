@@ -23,8 +23,8 @@ from metaclient_fake import FakeCluster
 REGIONS_TABLE, ROWS_TABLE = "regions", "rows"
 SERVERS = 20
 VALUE_BYTES = 100
-#: The longest that creating the table may take on a machine that runs other programs, too.
-OPERATION_S_MAX = 1200.0
+#: The longest that creating or listing the table may take, on a machine that runs other programs, too; HBase's default.
+TIMEOUTS: dict[str, Any] = {"operation_timeout_s": 1200.0}
 #: Rows of the two pages that come first. A page of Thrift 2 has 1,000 rows; one of native RPC has 2 MB, about 13,000.
 TWO_PAGES = {"thrift2": 2_000, "hbase": 26_000, "hbase+rpc": 26_000}
 _MAPPING = "id STRING :key, a STRING cf:a"
@@ -32,11 +32,11 @@ _MAPPING = "id STRING :key, a STRING cf:a"
 
 def serve(regions: int, rows: int) -> None:
     with FakeCluster(servers=SERVERS) as cluster:
-        with cluster.connect(operation_timeout_s=OPERATION_S_MAX) as connection:
+        with cluster.connect(**TIMEOUTS) as connection:
             measured = {"create_us": _create(connection, regions)}
-            with cluster.connect() as client:
+            with cluster.connect(**TIMEOUTS) as client:
                 measured["first_warm_up_us"] = _warm_up(client, regions)
-            with cluster.connect() as client:
+            with cluster.connect(**TIMEOUTS) as client:
                 measured["warm_up_us"] = _warm_up(client, regions)
                 measured["plan_s"], measured["splits"] = _plan(client)
             _fill(connection, rows)
@@ -90,7 +90,7 @@ def _peak_mb() -> float:
 
 
 def cached(url: str) -> None:
-    with metaclient.connect(url) as connection:
+    with metaclient.connect(url, **TIMEOUTS) as connection:
         connection.locate(ROWS_TABLE, b"r")
         gc.collect()
         before = _resident_mb()
@@ -100,7 +100,7 @@ def cached(url: str) -> None:
 
 
 def scanned(url: str) -> None:
-    with metaclient.connect(url) as connection:
+    with metaclient.connect(url, **TIMEOUTS) as connection:
         table: Any = connection.table(ROWS_TABLE)
 
         def read(limit: int | None) -> Iterator[Any]:

@@ -1,0 +1,16 @@
+"""The programs of the scenario large-tables, on a small table: they run, and their answers have what the figures need."""
+
+from metaclient_bench.scenarios import large_tables
+
+
+def test_programs_in_other_processes_answer_what_the_figures_need() -> None:
+    with large_tables._served(20, 50) as served:
+        assert served["splits"] == 20
+        assert all(served[name] > 0 for name in ("create_us", "first_warm_up_us", "warm_up_us", "plan_s"))
+        assert large_tables._measured("scanned", served["thrift2"]) >= 0
+        assert large_tables._measured("scanned", served["native"]) >= 0
+        assert isinstance(large_tables._measured("cached", served["native"]), float)
+
+
+def test_simulated_clients_all_end_in_virtual_time() -> None:
+    assert large_tables.simulated_per_core_s(clients=3, duration_s=2.0) > 0
