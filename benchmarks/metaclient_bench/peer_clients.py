@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import subprocess
 import sys
 import threading
@@ -36,6 +37,8 @@ FAMILY = "cf"
 VALUE_BYTES = 100
 IN_FLIGHT = 16
 CALL_S = 60.0
+#: For one work, or for the start of a client: a work takes a second, on a machine with other programs up to a minute.
+ANSWER_S_MAX = 600.0
 #: Steps between the rows of two operations, and between those of two callers: primes, so that rows are spread.
 ROW_STEP, CALLER_STEP = 7919, 104_729
 JAVA_SOURCE = Path(__file__).parent / "java" / "PeerCalls.java"
@@ -94,9 +97,10 @@ def values_of(columns: int) -> dict[bytes, bytes]:
 class Peer:
     """A client in another process."""
 
-    def __init__(self, name: str, process: subprocess.Popen[str]) -> None:
+    def __init__(self, name: str, process: subprocess.Popen[str], answer_s_max: float = ANSWER_S_MAX) -> None:
         self.name = name
         self._process = process
+        self._answer_s_max = answer_s_max
 
     def wait_until_ready(self) -> None:
         self._read()
@@ -109,7 +113,11 @@ class Peer:
         return Sample(**self._read())
 
     def _read(self) -> dict[str, Any]:
+        """Return the next answer; the client sends one line per work, so none can be in the buffer already."""
         assert self._process.stdout is not None
+        if not select.select([self._process.stdout], [], [], self._answer_s_max)[0]:
+            self._process.kill()
+            raise MetaClientError(f"the client {self.name} did not answer within {self._answer_s_max:g} s")
         line = self._process.stdout.readline()
         if not line:
             raise MetaClientError(f"the client {self.name} ended with exit code {self._process.wait()}; see its log")

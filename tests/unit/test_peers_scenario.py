@@ -84,6 +84,15 @@ def test_client_that_ends_is_an_error_and_not_a_hang() -> None:
         Peer("java", process).wait_until_ready()
 
 
+def test_client_that_does_not_answer_is_ended_and_not_waited_for() -> None:
+    command = [sys.executable, "-c", "input()"]
+    with (
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process,
+        pytest.raises(MetaClientError, match="java did not answer within 0 s"),
+    ):
+        Peer("java", process, answer_s_max=0.0).wait_until_ready()
+
+
 @pytest.mark.parametrize("backend", ["thrift2://h:1", "hbase://h:1+thrift2://h:2", "fake"])
 def test_backend_without_one_of_the_three_servers_is_refused(backend: str) -> None:
     with pytest.raises(ConfigError, match=r"hbase://ZOOKEEPER\+thrift1://"), peers._urls(backend):
