@@ -1,4 +1,4 @@
-"""The programs of the scenario large-tables, on a small table: they run, and their answers have what the figures need."""
+"""The programs of the scenario large-tables, on a small table: their answers have what the figures need."""
 
 from metaclient_bench.scenarios import large_tables
 
