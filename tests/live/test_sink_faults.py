@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from metaclient_fake.front.listener import Listener
-from metaclient_fake.front.publication import Publication
 
 from metaclient import Connection
 from metaclient.errors import RequestRefused
 from metaclient.model import ServerName
+from metaclient.wire.listener import Listener
+from metaclient.wire.publication import Publication
+from metaclient.wire.rpc.cluster_nodes import cluster_id_node, master_node
 from metaclient_local_hbase import LocalHBase
 from tests.live.load import WAIT_S_MAX, wait_until
 from tests.unit.replication.fake_under_faults import SLEEP_S, TIMEOUT_S, calls_of_the_fake
@@ -41,7 +42,8 @@ def calls_of(hbase: LocalHBase, native: Connection, name: str) -> list[Normalize
     sink = ScriptedSink(runtime, Listener, REACTIONS, sleep_s=SLEEP_S)
     key = f"{hbase.zookeeper}:/sink-{sink.cluster_id}"
     nowhere = ServerName("127.0.0.1", 1, 1)  # HBase 2.6 and 3.0 (to beta-1) do not call the master of a peer
-    published = Publication(runtime, key, cluster_id=sink.cluster_id, master=nowhere, servers=lambda: sink.servers)
+    nodes = {"hbaseid": cluster_id_node(sink.cluster_id), "master": master_node(nowhere)}
+    published = Publication(runtime, key, cluster_id=sink.cluster_id, servers=lambda: sink.servers, nodes=lambda: nodes)
     published.start()
     try:
         play(sink, native, name.encode(), peer=PEER, key=key, until=runtime.now() + WAIT_S_MAX)

@@ -14,10 +14,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from metaclient_fake.front.listener import Client, Listening
-
 from metaclient.model import ServerName
 from metaclient.runtime import Runtime
+from metaclient.wire.listener import Client, Listening
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.replication import REPLICATE_WAL_ENTRY, ShippedEntry, decode_replicate
 
@@ -53,7 +52,7 @@ _ERRORS = {
 
 
 class Listen(Protocol):
-    """Makes a listener: sockets (:class:`metaclient_fake.front.listener.Listener`) or pipes (``VirtualPorts``)."""
+    """Makes a listener: sockets (:class:`metaclient.wire.listener.Listener`) or pipes (``VirtualPorts``)."""
 
     def __call__(
         self, host: str, port: int, *, runtime: Runtime, name: str, serve: Callable[[Client], None]
