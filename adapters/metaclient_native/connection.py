@@ -474,7 +474,9 @@ class Connection(SendingHalf):
             self._queued_bytes = 0
             self._is_wanted = bool(self._calls)
             self._is_read = False
-        self._send(first, self._now() + CONNECT_S_MAX)
+            self._is_sending = bool(first)  # nothing may be left to send after a handshake
+        if first:
+            self._send(first, self._now() + CONNECT_S_MAX)
         return True
 
     def _wait_until_wanted(self) -> bool:

@@ -17,9 +17,9 @@ from typing import Any, Final
 
 from metaclient.config.rules import PLAIN, NotAllowedError, Unit
 from metaclient.errors import ConfigError, Unsupported
-from metaclient.protobuf import SIGNED, TEXT, UNSIGNED, Message, ProtocolError, decode
+from metaclient.protobuf import SIGNED, TEXT, UNSIGNED, Message, ProtocolError, decode, encode
 
-__all__ = ["TOKEN", "Token", "TokenRule", "parse_token_file", "read_token_file"]
+__all__ = ["TOKEN", "Token", "TokenRule", "encode_identifier", "parse_token_file", "read_token_file"]
 
 #: The kind of HBase's tokens (AuthenticationTokenIdentifier.AUTH_TOKEN_TYPE of 2.6).
 KIND: Final = "HBASE_AUTH_TOKEN"
@@ -87,6 +87,20 @@ class Token:
 
     def __repr__(self) -> str:
         return f"<Token of {self.username} for cluster {self.cluster_id}, expires_ms={self.expires_ms}>"
+
+
+def encode_identifier(username: str, *, issued_ms: int, expires_ms: int, number: int = 0) -> bytes:
+    """Return the identifier of a token, as a server that issues one writes it."""
+    fields = {
+        "kind": 0,
+        "username": username,
+        "key_id": 1,
+        "issue_date": issued_ms,
+        "expiration_date": expires_ms,
+        "sequence_number": number,
+    }
+    body = encode(_IDENTIFIER, fields)
+    return len(body).to_bytes(4, "big") + body
 
 
 class TokenRule:

@@ -348,12 +348,14 @@ class FakeCluster:
         protocol: str = "auto",
         limits: FrontLimits | None = None,
         gateway: Mapping[str, object] | None = None,
+        is_secure: bool = False,
     ) -> Front:
         """Listen on TCP, until :meth:`close`: HBase's Thrift gateways, and a status page. What is None is not served.
 
         Port 0 takes a free one; the front tells which (``.thrift2_port``, ``.thrift2_url``, ...), and so does the
         cluster. Clients may speak framed or unframed, binary or compact, unless ``transport`` and ``protocol`` say
-        which. ``gateway`` are HBase's properties for the client inside of the gateways.
+        which. ``gateway`` are HBase's properties for the client inside of the gateways. With ``is_secure`` clients of
+        HBase's RPC need a token of ``front.issue_token``.
         """
         from metaclient_fake.front.serving import Front, FrontLimits
 
@@ -370,6 +372,7 @@ class FakeCluster:
             transport=transport,
             protocol=protocol,
             gateway=gateway,
+            is_secure=is_secure,
         )
         return self.front
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from metaclient.config.tokens import Token
 from metaclient.errors import ConfigError, RequestRefused, Unsupported
 from metaclient.runtime import SimRuntime
 from metaclient.wire.listener import CONNECTIONS_MAX, IDLE_TIMEOUT_S, Listener, Listening
@@ -63,6 +64,7 @@ class Front:
         transport: str,
         protocol: str,
         gateway: Mapping[str, object] | None,
+        is_secure: bool = False,
     ) -> None:
         if isinstance(cluster.runtime, SimRuntime):
             raise Unsupported("a cluster on virtual time cannot be served over TCP: make it with a ThreadRuntime")
@@ -71,6 +73,7 @@ class Front:
         self._limits = limits
         self._pending = PendingBytes(cluster.runtime, limits.message_bytes_max)
         self._gateway_config = gateway
+        self._is_secure = is_secure
         self._transport, self._protocol = transport, protocol
         self._lease_s = limits.scanner_lease_s or cluster.config.scanner_lease_s
         self._scanners: dict[str, GatewayScanners[Any]] = {}
@@ -172,6 +175,15 @@ class Front:
         made.start()
         self._publications.append(made)
 
+    # -- users -------------------------------------------------------------------------------------------------
+
+    def issue_token(self, username: str, life_s: float = 7 * 86_400.0) -> Token:
+        """Return a delegation token, with which a client of the RPC front connects as this user: ``token=``."""
+        tokens = self._rpc.tokens if self._rpc is not None else None
+        if tokens is None:
+            raise RequestRefused("only a secure RPC front issues tokens: serve(rpc_port=0, is_secure=True)")
+        return tokens.issue(username, life_s)
+
     # -- life --------------------------------------------------------------------------------------------------
 
     def expire(self) -> None:
@@ -236,6 +248,7 @@ class Front:
             port,
             connections_max=limits.connections_max,
             pending=self._pending,
+            is_secure=self._is_secure,
         )
         self._rpc = front
         self._listeners["rpc"] = front.listener

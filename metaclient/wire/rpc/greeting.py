@@ -14,7 +14,15 @@ from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.cellblock import CODEC
 from metaclient.wire.rpc.messages import GET_CONNECTION_REGISTRY_RESPONSE
 
-__all__ = ["Connected", "Greeting", "receive_exactly", "receive_greeting"]
+__all__ = [
+    "Connected",
+    "Greeting",
+    "allow_simple",
+    "receive_exactly",
+    "receive_greeting",
+    "receive_header",
+    "receive_preamble",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -45,9 +53,16 @@ class Greeting(NamedTuple):
 
 
 def receive_greeting(sock: Connected, cluster_id: str) -> Greeting | None:
-    """Receive preamble and header; return None if the connection must be closed."""
-    if not _receive_preamble(sock, cluster_id):
+    """Receive preamble and header of a client without authentication; None if the connection must be closed."""
+    auth = receive_preamble(sock, cluster_id)
+    if auth is None:
         return None
+    allow_simple(sock, auth)
+    return receive_header(sock)
+
+
+def receive_header(sock: Connected) -> Greeting | None:
+    """Receive the connection header, which follows the preamble and the authentication; None as in the preamble."""
     size = receive_exactly(sock, 4)
     length = int.from_bytes(size or b"", "big")
     if size is None or length > _HEADER_BYTES_MAX:
@@ -67,26 +82,31 @@ def receive_greeting(sock: Connected, cluster_id: str) -> Greeting | None:
     return Greeting(header.get("service_name", ""), bool(codec))
 
 
-def _receive_preamble(sock: Connected, cluster_id: str) -> bool:
+def receive_preamble(sock: Connected, cluster_id: str) -> int | None:
+    """Receive the preamble; return the code of its authentication, None if the connection must be closed."""
     while True:
         data = receive_exactly(sock, framing.PREAMBLE_BYTES)
         if data is None:
-            return False
+            return None
         try:
             preamble = framing.parse_preamble(data)
         except ProtocolError as error:
             sock.sendall(_refusal(_FATAL, str(error)))
-            return False
+            return None
         if preamble.special == framing.REGISTRY_PREAMBLE:
             param = encode(GET_CONNECTION_REGISTRY_RESPONSE, {"cluster_id": cluster_id})
             sock.sendall(framing.response(framing.CONNECTION_CALL_ID, param))
-            return False
+            return None
         if preamble.special:
             sock.sendall(_refusal(_NOT_SECURE, "security is not enabled"))
             continue
-        if preamble.auth != framing.AUTH_SIMPLE:
-            sock.sendall(_SWITCH_TO_SIMPLE)
-        return True
+        return preamble.auth
+
+
+def allow_simple(sock: Connected, auth: int) -> None:
+    """Let a client that asked for another authentication go on without one."""
+    if auth != framing.AUTH_SIMPLE:
+        sock.sendall(_SWITCH_TO_SIMPLE)
 
 
 def _refusal(java_class: str, text: str) -> bytes:

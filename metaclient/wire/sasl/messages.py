@@ -22,6 +22,7 @@ from metaclient.protobuf import ProtocolError
 
 __all__ = [
     "FRAME_REFUSED",
+    "SASL_EXCEPTION",
     "STATUS_REFUSED",
     "STATUS_SUCCESS",
     "SWITCH_TO_SIMPLE",

@@ -26,6 +26,7 @@ from metaclient.wire.sasl.kerberos import load_gssapi, make_server_principal
 from metaclient.wire.sasl.mechanism import Layer
 from metaclient.wire.sasl.messages import encode_challenge, encode_refusal, encode_token
 from metaclient_native import security as security_module
+from metaclient_native.connection import State
 from metaclient_native.connections import Connections
 from metaclient_native.request import Request
 from metaclient_native.security import Security, encode_identity
@@ -130,6 +131,21 @@ def test_token_authenticates_with_every_protection(runtime: ThreadRuntime, prote
     assert header["service_name"] == "ClientService"
     assert "user_info" not in header  # HBase would take it as a request to impersonate
     assert "rpc_crypto_cipher_transformation" not in header
+
+
+def test_call_that_is_made_after_the_handshake_is_sent(runtime: ThreadRuntime) -> None:
+    """After a handshake there may be nothing to send; the first call must not wait for a sender that has ended."""
+    connections = make_connections(runtime, token=token())
+    headers: list[dict[str, object]] = []
+    with serving(runtime, echoing(token(), headers), is_raw=True) as peer:
+        connection = connections._connected(peer.address)
+        deadline = runtime.now() + WAIT_S
+        while connection._state is not State.OPEN:
+            assert runtime.now() < deadline
+            runtime.sleep(0.01)
+        assert ask(connections, peer, runtime) == b"hello"
+        assert peer.accepted == 1
+    connections.close()
 
 
 @pytest.mark.parametrize("round_number", [1, 2, 3])

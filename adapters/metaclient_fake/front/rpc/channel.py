@@ -14,21 +14,32 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, Overloaded, ServerUnreachable
+from metaclient.errors import (
+    AccessDenied,
+    CallTimeout,
+    ConnectionClosed,
+    MetaClientError,
+    Overloaded,
+    ServerUnreachable,
+)
 from metaclient.protobuf import ProtocolError
 from metaclient.runtime import Lock, Runtime
 from metaclient.wire.listener import Client, hang_up
 from metaclient.wire.rpc import framing
-from metaclient.wire.rpc.greeting import receive_greeting
+from metaclient.wire.rpc.greeting import allow_simple, receive_header, receive_preamble
+from metaclient.wire.sasl.messages import SASL_EXCEPTION, encode_refusal
 from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.errors import DO_NOT_RETRY, Thrown, thrown
+from metaclient_fake.front.rpc.tokens import IssuedTokens
 
 __all__ = ["Answer", "Channel", "Endpoint", "Incoming", "Methods"]
 
 logger = logging.getLogger(__name__)
 
 _READ_BYTES = 64 * 1024
+#: Reads of a client that was refused; a header and its first calls fit into a few.
+_DRAINED_READS_MAX = 64
 #: The timeout of a call whose request has none (hbase.rpc.timeout).
 _DEFAULT_TIMEOUT_S = 60.0
 _TOO_BIG = "org.apache.hadoop.hbase.exceptions.RequestTooBigException"
@@ -81,9 +92,17 @@ class Channel:
     """Serves one client; :meth:`serve` is called once."""
 
     def __init__(
-        self, endpoint: Endpoint, runtime: Runtime, addresses: Addresses, *, cluster_id: str, pending: PendingBytes
+        self,
+        endpoint: Endpoint,
+        runtime: Runtime,
+        addresses: Addresses,
+        *,
+        cluster_id: str,
+        pending: PendingBytes,
+        tokens: IssuedTokens | None = None,
     ) -> None:
-        """``pending`` bounds a frame, and the incomplete frames of all clients."""
+        """``pending`` bounds a frame, and the incomplete frames of all clients. With ``tokens``, clients need one."""
+        self._tokens = tokens
         self._endpoint = endpoint
         self._runtime = runtime
         self._addresses = addresses
@@ -96,13 +115,14 @@ class Channel:
         """Serve until the client hangs up or the server stops; the listener closes the socket."""
         if not self._endpoint.listens():
             return
-        methods = self._greeted(sock)
-        if methods is None:
+        client = self._preamble_read(sock)
+        methods = self._greeted(client) if client is not None else None
+        if client is None or methods is None:
             return
         try:
-            self._serve_calls(sock, methods)
+            self._serve_calls(client, methods)
         finally:
-            self._pending.hold(sock, 0)
+            self._pending.hold(client, 0)
 
     def _serve_calls(self, sock: Client, methods: Methods) -> None:
         reader = framing.FrameReader(self._pending.bytes_max)
@@ -119,12 +139,34 @@ class Channel:
                 return
 
     def _greeted(self, sock: Client) -> Methods | None:
-        """Read preamble and header; return the requested service, None if the connection must be closed."""
-        greeting = receive_greeting(sock, self._cluster_id)
+        """Read the header; return the requested service, None if the connection must be closed."""
+        greeting = receive_header(sock)
         if greeting is None:
             return None
         self._has_codec = greeting.has_codec
         return self._endpoint.services.get(greeting.service)
+
+    def _preamble_read(self, sock: Client) -> Client | None:
+        """Read the preamble and authenticate; return the client to read and write, None if it is refused."""
+        auth = receive_preamble(sock, self._cluster_id)
+        if auth is None:
+            return None
+        if self._tokens is not None:
+            return self._authenticated(sock, auth, self._tokens)
+        allow_simple(sock, auth)
+        return sock
+
+    def _authenticated(self, sock: Client, auth: int, tokens: IssuedTokens) -> Client | None:
+        """Authenticate by a token; refuse simple authentication and Kerberos with HBase's words."""
+        if auth == framing.AUTH_DIGEST:
+            return tokens.authenticate(sock)
+        if auth == framing.AUTH_KERBEROS:
+            self._send(sock, encode_refusal(SASL_EXCEPTION, "GSS initiate failed"))
+        else:
+            denied = Thrown(AccessDenied.java_class or "", "Authentication is required", do_not_retry=True)
+            self._send(sock, denied.frame(framing.CONNECTION_CALL_ID))
+            _drain(sock)
+        return None
 
     # -- calls -------------------------------------------------------------------------------------------------
 
@@ -179,3 +221,10 @@ class Channel:
         """Send a response in one write, under the lock: responses of several tasks must not interleave."""
         with self._lock:
             sock.sendall(data)
+
+
+def _drain(sock: Client) -> None:
+    """Read what the client has sent, until it hangs up: closing before that would discard the refusal on its way."""
+    for _ in range(_DRAINED_READS_MAX):
+        if not sock.recv(_READ_BYTES):
+            return

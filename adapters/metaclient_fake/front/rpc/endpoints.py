@@ -22,6 +22,7 @@ from metaclient_fake.front.rpc.client_service import ClientService
 from metaclient_fake.front.rpc.master_service import MasterService
 from metaclient_fake.front.rpc.region_admin import RegionAdminService
 from metaclient_fake.front.rpc.registry_service import RegistryService
+from metaclient_fake.front.rpc.tokens import IssuedTokens
 
 if TYPE_CHECKING:
     from metaclient_fake.cluster import FakeCluster
@@ -80,8 +81,11 @@ class RpcFront:
         connections_max: int = CONNECTIONS_MAX,
         pending: PendingBytes | None = None,
         listen: Callable[..., Listening] = Listener,
+        is_secure: bool = False,
     ) -> None:
         self._cluster = cluster
+        #: The tokens that clients need, if the front is secure.
+        self.tokens = IssuedTokens(cluster.runtime, cluster.cluster_id) if is_secure else None
         self._host = host
         self._connections_max = connections_max
         self._pending = pending or PendingBytes(cluster.runtime, FRAME_BYTES_MAX)
@@ -181,6 +185,7 @@ class RpcFront:
                 self.addresses,
                 cluster_id=cluster.cluster_id,
                 pending=self._pending,
+                tokens=self.tokens,
             ).serve(sock)
 
         return self._make_listener(
