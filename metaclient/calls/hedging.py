@@ -11,7 +11,7 @@ import enum
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from metaclient.attempts import (
     PINNED,
@@ -89,9 +89,8 @@ class Hedging:
         self._telemetry = telemetry
         self._cached_tables = locator.cache.tables
         self._backend_get = backend.get
-        self._begin_get: Callable[..., Answer[Result]] = partial(_begin_until, executor, backend.get)
-        if backend.capabilities.direct and isinstance(backend, DirectBackend):
-            self._begin_get = backend.direct.get_until
+        is_direct = backend.capabilities.direct and isinstance(backend, DirectBackend)
+        self._get_until = cast("DirectBackend", backend).direct.get_until if is_direct else None
         self._is_staged = config.hedge_plan == "staged"
         self._read_timeout_s = min(config.rpc_read_timeout_s, config.operation_timeout_s)
         self.budget = HedgeBudget(ratio=config.hedge_budget, burst=config.hedge_budget_burst)
@@ -155,7 +154,12 @@ class Hedging:
         call_deadline, until = begun + self._read_timeout_s, begun + delay_s
         if call_deadline > deadline:
             call_deadline = deadline
-        answer = self._executor.open(self._begin_get, (first, table, get, call_deadline, until), until, begun)
+        executor = self._executor
+        answer: Result | Opening[Result]
+        if self._get_until is not None:
+            answer = executor.open(self._get_until, (first, table, get, call_deadline, until), until, begun)
+        else:
+            answer = executor.open(executor.begin, (self._backend_get, first, table, get, call_deadline), until, begun)
         if type(answer) is Result:
             now = self._now()
             latency_s = now - begun
@@ -392,13 +396,6 @@ def _refusal(read: _Read[Any], sent: float, place: RegionLocation, value: object
     if not isinstance(value, read.answer):
         return wrong(read.answer, value)
     return refusal_of(place, value, limit=read.limit, guard=read.guard, row=read.row, since=sent)
-
-
-def _begin_until(
-    executor: Executor, function: Callable[..., Answer[T]], place: RegionLocation, *args: object
-) -> Pending[T]:
-    """Start a call of a backend without direct calls; the last argument is ``until`` of ``Direct.get_until``."""
-    return executor.begin(function, place, *args[:-1])
 
 
 class _Stage(enum.Enum):
