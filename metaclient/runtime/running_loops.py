@@ -6,6 +6,7 @@ the blocking API is the natural one: there nothing is said. A program that block
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 
@@ -38,7 +39,7 @@ def _warn() -> None:
 
 def _depth_of_caller() -> int:
     """Return the ``stacklevel`` of the first frame outside of metaclient, for a warning that ``_warn`` makes."""
-    depth, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and str(frame.f_globals.get("__name__")).startswith("metaclient"):
-        depth, frame = depth + 1, frame.f_back
+    frame, depth = inspect.currentframe(), 0
+    while frame is not None and str(frame.f_globals.get("__name__")).startswith("metaclient"):
+        frame, depth = frame.f_back, depth + 1
     return depth
