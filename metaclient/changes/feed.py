@@ -289,23 +289,29 @@ class ChangeFeed(Generic[T]):
                 self._report_late(delivery)
 
     def _check_reached(self, begun: float) -> bool:
-        """Return True if a region server has connected; fail the feed if the servers have changes and cannot."""
+        """Return True if a region server has connected, or if it was reported that servers with changes have not.
+
+        The feed then fails if it has made the subscription itself, so that nothing else delays its servers.
+        """
         worker = self._worker
         if worker is None or worker.stats()["accepted"]:
             return True
         if self._runtime.now() - begun < self._options.reach_timeout_s:
             return False
         blocked = self._subscription.blocked_sources(self._options.reach_timeout_s, worker.address)
-        if blocked:
-            self._fail(
-                RequestRefused(
-                    f"no region server has connected to {worker.address}, the published address of the subscription "
-                    f"{self.name!r}, although {', '.join(blocked)} have changes for it since more than "
-                    f"{self._options.reach_timeout_s:g} s: pass host= with a name or an address that every region "
-                    "server resolves and reaches, and open the port (port=) in firewalls"
-                )
-            )
-        return bool(blocked)
+        if not blocked:
+            return False
+        error = RequestRefused(
+            f"no region server has connected to {worker.address}, the published address of the subscription "
+            f"{self.name!r}, although {', '.join(blocked)} have changes for it since more than "
+            f"{self._options.reach_timeout_s:g} s: pass host= with a name or an address that every region server "
+            "resolves and reaches, and open the port (port=) in firewalls"
+        )
+        if self._subscription.is_new:
+            self._fail(error)
+        else:  # its servers may be in a pause of minutes after the end of the last worker, or wait for a serial order
+            logger.warning("%r: %s", self, error)
+        return True
 
     def _fail(self, error: MetaClientError) -> None:
         """End the feed with this error. A subscription that was made by this feed, and never served, is removed."""

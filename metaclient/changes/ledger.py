@@ -74,7 +74,7 @@ class Ledger:
         self._answer = answer
         self._tables = frozenset(tables)
         self._from_ms = from_ms
-        self._calls: set[_OpenCall] = set()
+        self._calls: dict[_OpenCall, None] = {}  # in the order of their arrival
         self._entries: dict[str, dict[int, Entry]] = {}  # by region and sequence id
         self.repeated = 0
         self.ignored = 0
@@ -145,7 +145,7 @@ class Ledger:
     def _register(self, call: _OpenCall) -> bool:
         """Keep a call until it is answered; return True if it waits for nothing."""
         if call.left:
-            self._calls.add(call)
+            self._calls[call] = None
         return not call.left
 
     def commit_row(self, entry: Entry) -> None:
@@ -182,7 +182,7 @@ class Ledger:
         for call in entry.calls:
             call.left -= 1
             if not call.left:
-                self._calls.discard(call)
+                self._calls.pop(call, None)
                 done.append(call)
         return done
 

@@ -127,7 +127,7 @@ class Subscription:
         """``is_new``: the subscription was made by the caller just now."""
         self._connection = connection
         self._info = info
-        self._is_new = is_new
+        self.is_new = is_new
         self.name = info.name
         self.tables = info.tables
         self.created_ms = info.created_ms
@@ -155,7 +155,7 @@ class Subscription:
 
     def remove_if_new(self) -> None:
         """Remove the subscription if it was made with this object."""
-        if self._is_new:
+        if self.is_new:
             Subscriptions(self._connection).remove(self.name)
 
     def blocked_sources(self, at_least_s: float, own_address: str) -> list[str]:

@@ -17,6 +17,7 @@ COPIES: Mapping[tuple[str, str], str] = {
     ("metaclient/connection.py", "locate"): "a call costs 30 to 40 ns of about 410 of a cached locate",
     ("metaclient/lookup/location_cache.py", "index_of"): "the floor search; a call costs 60 ns of each get and put",
     ("metaclient/lookup/location_cache.py", "cached_primary"): "the same, without the call of index_of",
+    ("metaclient/lookup/location_cache.py", "cached_region"): "the same, for a TIMELINE get",
     ("adapters/metaclient_fake/storage/region.py", "check_writable"): "one check for each row that is put",
     ("adapters/metaclient_fake/region_replication/replay.py", "_are_ours"): "one check for each row of a batch",
     (

@@ -12,6 +12,7 @@ from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TException, TMessageType
 from thriftpy2.transport import TMemoryBuffer
 
+from metaclient.changes import decoding
 from metaclient.config.security import Protection
 from metaclient.errors import MetaClientError, RegionMoved, Throttled
 from metaclient.model import Append, Cell, Check, Delete, Durability, Get, Increment, Put, Result, Scan
@@ -23,7 +24,13 @@ from metaclient.wire.rpc import filters, framing, messages, replication_peers
 from metaclient.wire.rpc.cellblock import decode_rows, encode_cells
 from metaclient.wire.rpc.mutations import condition_from, condition_message, mutation_from, mutation_message
 from metaclient.wire.rpc.queries import get_from, get_message, scan_from, scan_message
-from metaclient.wire.rpc.replication import ShippedEntry, WalKey, decode_replicate, encode_replicate
+from metaclient.wire.rpc.replication import (
+    ShippedEntry,
+    WalKey,
+    decode_key_columns,
+    decode_replicate,
+    encode_replicate,
+)
 from metaclient.wire.sasl import messages as sasl_messages
 from metaclient.wire.sasl.digest_layers import DigestLayer
 from metaclient.wire.sasl.digest_md5 import DigestClient, DigestServer
@@ -106,6 +113,14 @@ def _replicated(data: bytes) -> None:
     """Decode a call of ReplicateWALEntry: a length of 2 bytes, the request, and the cell block."""
     size = int.from_bytes(data[:2], "big")
     decode_replicate(data[2 : 2 + size], data[2 + size :])
+
+
+def _changed(data: bytes) -> None:
+    """Decode a call as a feed of changes does: its keys by column, then the rows of each entry."""
+    size = int.from_bytes(data[:2], "big")
+    block, at = data[2 + size :], 0
+    for count in decode_key_columns(data[2 : 2 + size]).counts:
+        _, at = decoding.decode_rows(block, at, len(block), count)
 
 
 def _replicated_seeds() -> list[bytes]:
@@ -338,6 +353,7 @@ DECODERS = (
     Decoder("rpc-filter", [encode(messages.FILTER, filters.from_text(one)) for one in FILTERS], _filter),
     Decoder("cell-block", [encode_cells(b"row", CELLS)], lambda data: list(decode_rows(data, 0, len(data)))),
     Decoder("rpc-replicate", _replicated_seeds(), _replicated),
+    Decoder("changes", _replicated_seeds(), _changed),
     Decoder(
         "znode-peer",
         [replication_peers.config_node(PeerConfig(cluster_key="zk:2181:/hbase", tables={b"t": (b"cf",), b"n:u": ()}))],

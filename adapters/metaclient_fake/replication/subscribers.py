@@ -43,7 +43,7 @@ class Worker:
         self._receiver = receiver
         self._leave = leave
         self._accepted = 0
-        self._waiting: set[Pending[None]] = set()  # calls without an answer
+        self._waiting: dict[Pending[None], None] = {}  # calls without an answer, in the order of their arrival
 
     @property
     def address(self) -> str:
@@ -64,7 +64,7 @@ class Worker:
         if not self._receiver.reserve(size):
             raise ServerUnreachable(f"{self.party} closed the connection")
         answered: Pending[None] = self._runtime.pending(name="changes-call")
-        self._waiting.add(answered)
+        self._waiting[answered] = None
         try:
             self._receiver.receive(
                 Delivery(
@@ -81,7 +81,7 @@ class Worker:
         except DeadlineExceeded as error:
             raise CallTimeout(f"{self.party} did not answer in time", may_have_applied=True) from error
         finally:
-            self._waiting.discard(answered)
+            self._waiting.pop(answered, None)
 
     def close(self) -> None:
         """Leave the subscription; calls that wait for an answer end as at a broken connection."""
