@@ -13,7 +13,9 @@ from pathlib import Path
 __all__ = ["constraints", "requirements"]
 
 PYPROJECT = Path(__file__).parent.parent / "pyproject.toml"
-_BOUND = re.compile(r"(?P<name>[A-Za-z0-9_.-]+)(?:\[[^\]]*\])?(?:>=|==)(?P<version>[0-9][0-9.]*?)(?:\.\*)?(?:,.*)?")
+_BOUND = re.compile(
+    r"(?P<name>[A-Za-z0-9_.-]+)(?:\[[^\]]*\])?(?:>=|==)(?P<version>[0-9][0-9.]*?)(?:\.\*)?(?:,[^;]*)?(?:;.*)?"
+)
 
 
 def requirements() -> Iterator[str]:

@@ -83,6 +83,15 @@ DEFAULTS: dict[str, object] = {
     "threads_max": 128,
     "queue_max": 1024,
     "abandoned_calls_max": 64,
+    "principal": None,
+    "keytab": None,
+    "ccache": None,
+    "token": None,
+    "do_as": None,
+    "ca": None,
+    "cert": None,
+    "key": None,
+    "verify": True,
     "properties": {},
 }
 

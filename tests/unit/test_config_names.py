@@ -94,7 +94,6 @@ def test_no_such_property(name: str) -> None:
         "hbase.client.keyvalue.maxsize",  # of hbase-default.xml
         "hbase.client.localityCheck.threadPoolSize",
         "hbase.rpc.shortoperation.timeout",
-        "hbase.client.keytab.file",
         "hbase.client.header.tenant",  # the user names what follows the prefix
     ],
 )

@@ -16,15 +16,18 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import metaclient
-from metaclient import Connection, aio
+from metaclient import Connection
 from metaclient.errors import ConfigError
 from metaclient_bench.figure import Bars, Figure, Outcome
 from metaclient_bench.places import LOCAL_HBASE
 from metaclient_bench.scenario import Scenario
 from metaclient_local_hbase import LocalHBase, missing_tools
+
+if TYPE_CHECKING:  # metaclient.aio needs the extra aio, and the list of scenarios does not
+    from metaclient import aio
 
 TABLE = b"benchmark_asyncio"
 ROWS = [b"%06d" % number for number in range(1000)]
@@ -99,7 +102,7 @@ def _fill(connection: Connection) -> None:
 
 
 async def _connect(url: str) -> aio.Connection:
-    return await aio.connect(url)
+    return await metaclient.aio.connect(url)
 
 
 def _many(connection: aio.Connection, runner: asyncio.Runner) -> Callable[[], None]:
@@ -167,7 +170,7 @@ def _in_turns(
 
 async def _memory(url: str, pause: Callable[[], None], resume: Callable[[], None]) -> float:
     """Return the megabytes by which this process grows while gets wait for a server that is stopped."""
-    async with aio.connect(url, rpc_timeout_s=600.0, operation_timeout_s=600.0) as connection:
+    async with metaclient.aio.connect(url, rpc_timeout_s=600.0, operation_timeout_s=600.0) as connection:
         read = connection.table(TABLE).row
         await asyncio.gather(*(read(row) for row in ROWS))
         gc.collect()
