@@ -206,4 +206,6 @@ def _spread(seeds: Iterable[int], jobs: int, kind: _Kind) -> Iterator[SeedResult
                             f"a process died or a seed did not end within {SEED_S_MAX:g} s; one of these: {on_its_way}"
                         ) from error
         finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            # After a failure, running seeds are not waited for. Otherwise none is running, and a pool whose end is not
+            # waited for may print an error of its own at the end of the process (CPython 3.11).
+            pool.shutdown(wait=not running, cancel_futures=True)
