@@ -26,8 +26,10 @@ __all__ = [
     "Load",
     "backend_of",
     "connect_patiently",
+    "kill_and_start",
     "left_out",
     "looking_up",
+    "move_regions",
     "said",
     "unwatched",
     "wait_for_copies",
@@ -76,6 +78,25 @@ def connect_patiently(hbase: LocalHBase) -> Connection:
 def backend_of(native: Connection) -> NativeBackend:
     assert isinstance(native._backend, NativeBackend)
     return native._backend
+
+
+def move_regions(native: Connection, table: bytes, after_each: Callable[[], None]) -> None:
+    """Move each region of a table to another server."""
+    admin, now = backend_of(native).admin, native.engine.runtime.now
+    for location in native.regions(table):
+        servers = [load.server for load in admin.cluster_status(now() + WAIT_S_MAX).live_servers]
+        others = [server for server in servers if location.primary is None or server != location.primary.server]
+        admin.move_region(location.region.encoded_name, now() + WAIT_S_MAX, server=others[0])
+        after_each()
+
+
+def kill_and_start(hbase: LocalHBase, native: Connection, table: bytes) -> None:
+    """Kill -9 the server of the first region and start it again: the master notices the death at the latest then."""
+    server = native.locate(table, b"0", reload=True).server
+    killed = f"{server.host}:{server.port}"
+    hbase.kill(killed)
+    hbase.start(killed)
+    hbase.wait_until_ready()
 
 
 @contextmanager

@@ -24,8 +24,7 @@ from metaclient.errors import MetaClientError, RequestRefused
 from metaclient.model import Cell, CellType, Consistency, Scan
 from metaclient.runtime import Runtime
 from metaclient_local_hbase import LocalHBase
-from metaclient_native import NativeBackend
-from tests.live.load import WAIT_S_MAX, wait_until
+from tests.live.load import WAIT_S_MAX, backend_of, kill_and_start, move_regions, wait_until
 
 SPLITS = [b"4", b"8"]
 ROWS_BETWEEN = 40
@@ -147,31 +146,6 @@ def cells_of(changes: list[Any]) -> set[tuple[object, ...]]:
     return {(row, *cell) for row, _, _, cells in changes for cell in cells}
 
 
-def backend_of(native: Connection) -> NativeBackend:
-    backend = native.engine.backend
-    assert isinstance(backend, NativeBackend)
-    return backend
-
-
-def move_regions(native: Connection, table: bytes, writer: Writer) -> None:
-    admin, now = backend_of(native).admin, native.engine.runtime.now
-    for location in native.regions(table):
-        servers = [load.server for load in admin.cluster_status(now() + WAIT_S_MAX).live_servers]
-        others = [server for server in servers if location.primary is None or server != location.primary.server]
-        admin.move_region(location.region.encoded_name, now() + WAIT_S_MAX, server=others[0])
-        writer.write_more()
-
-
-def kill_a_server(hbase: LocalHBase, native: Connection, table: bytes, writer: Writer) -> None:
-    """Kill -9 the server of the first region and start it again: the master notices the death at the latest then."""
-    server = native.locate(table, b"0", reload=True).server
-    killed = f"{server.host}:{server.port}"
-    hbase.kill(killed)
-    hbase.start(killed)
-    hbase.wait_until_ready()
-    writer.write_more()
-
-
 @pytest.mark.essential
 @pytest.mark.parametrize("serial", [False, True], ids=["plain", "serial"])
 def test_every_edit_is_delivered_over_moves_a_split_and_killed_processes(
@@ -183,13 +157,14 @@ def test_every_edit_is_delivered_over_moves_a_split_and_killed_processes(
     try:
         writer = Writer(native, table)
         wait_until(lambda: bool(consumer.changes()), "the first change", native.engine.runtime)
-        move_regions(native, table, writer)
+        move_regions(native, table, writer.write_more)
         consumer.kill_and_start()
         writer.write_more()
         until = native.engine.runtime.now() + WAIT_S_MAX
         backend_of(native).admin.split_region(native.locate(table, b"2", reload=True), b"2", until)
         writer.write_more()
-        kill_a_server(hbase, native, table, writer)
+        kill_and_start(hbase, native, table)
+        writer.write_more()
         writer.stop()
         expected = raw_cells(native, table)
         with contextlib.suppress(AssertionError):
@@ -239,7 +214,7 @@ def test_two_workers_share_a_subscription_and_one_is_killed(
         # HBase's sources draw a worker at random, and may all draw the same one: kill one that has got changes.
         wait_until(lambda: any(worker.changes() for worker in workers), "a change", native.engine.runtime)
         next(worker for worker in workers if worker.changes()).kill_and_start()
-        move_regions(native, table, writer)
+        move_regions(native, table, writer.write_more)
         writer.stop()
         expected = raw_cells(native, table)
 

@@ -19,8 +19,7 @@ from metaclient.model import FamilyDescriptor, TableDescriptor
 from metaclient.runtime import Runtime
 from metaclient_fake import FakeCluster
 from metaclient_local_hbase import LocalHBase
-from metaclient_native import NativeBackend
-from tests.live.load import WAIT_S_MAX, wait_until
+from tests.live.load import WAIT_S_MAX, backend_of, kill_and_start, move_regions, wait_until
 
 PEER = "between"
 SPLITS = [b"4", b"8"]
@@ -170,24 +169,9 @@ def peers(native: Connection) -> Iterator[None]:
 
 def move_and_split(native: Connection, name: bytes, writer: Writer) -> None:
     """Move each region of the real table to another server, and split the first one, while rows are written."""
-    backend, now = native.engine.backend, native.engine.runtime.now
-    assert isinstance(backend, NativeBackend)
-    for location in native.regions(name):
-        servers = [load.server for load in backend.admin.cluster_status(now() + WAIT_S_MAX).live_servers]
-        others = [server for server in servers if location.primary is None or server != location.primary.server]
-        backend.admin.move_region(location.region.encoded_name, now() + WAIT_S_MAX, server=others[0])
-        writer.write_more()
-    backend.admin.split_region(native.locate(name, b"2", reload=True), b"2", now() + WAIT_S_MAX)
-    writer.write_more()
-
-
-def kill_and_start(hbase: LocalHBase, native: Connection, name: bytes, writer: Writer) -> None:
-    """Kill -9 the server of the first region and start it again: the master notices the death at the latest then."""
-    server = native.locate(name, b"0", reload=True).server
-    killed = f"{server.host}:{server.port}"
-    hbase.kill(killed)
-    hbase.start(killed)
-    hbase.wait_until_ready()
+    move_regions(native, name, writer.write_more)
+    until = native.engine.runtime.now() + WAIT_S_MAX
+    backend_of(native).admin.split_region(native.locate(name, b"2", reload=True), b"2", until)
     writer.write_more()
 
 
@@ -203,7 +187,8 @@ def test_real_cluster_that_ships_to_the_fake_loses_no_edit(
     move_and_split(native, name, writer)
     fake.restart("rs1")  # a sink dies, too
     writer.write_more()
-    kill_and_start(hbase, native, name, writer)
+    kill_and_start(hbase, native, name)
+    writer.write_more()
     writer.stop()
     compared = expect_equal(native.table(name), patient.table(name), runtime)
     applied = sum(status.sink.edits_applied for status in fake.replication.status() if status.sink is not None)
@@ -232,7 +217,8 @@ def test_fake_that_ships_to_a_real_cluster_loses_no_edit(
     writer.write_more()
     fake.restart(victim)
     move_and_split(native, name, writer)
-    kill_and_start(hbase, native, name, writer)
+    kill_and_start(hbase, native, name)
+    writer.write_more()
     writer.stop()
     compared = expect_equal(patient.table(name), native.table(name), runtime)
     shipped = sum(load.edits_shipped for status in fake.replication.status() for load in status.sources)

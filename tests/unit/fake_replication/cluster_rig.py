@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 from metaclient.model import Cell, FamilyDescriptor, TableDescriptor
 from metaclient.replication_peers import SourceLoad
@@ -82,3 +83,21 @@ class Side:
 
     def cells(self) -> list[tuple[bytes, Cell]]:
         return [edit for entry in self.logged() for edit in entry.edits]
+
+
+#: Name and settings of replication -> a cluster.
+MakeSide: TypeAlias = Callable[..., Side]
+
+
+@contextmanager
+def sides(runtime: Runtime, **defaults: object) -> Iterator[MakeSide]:
+    """Give a function that makes clusters, the second and later ones on the network of the first; close them all."""
+    made: list[Side] = []
+
+    def make(name: str, **options: object) -> Side:
+        made.append(Side(runtime, name, made[0] if made else None, **{**defaults, **options}))  # type: ignore[arg-type]  # servers is a number
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.cluster.close()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from uuid import UUID
 
 import pytest
@@ -10,23 +10,13 @@ import pytest
 from metaclient.model import Cell, CellType
 from metaclient.runtime import SimRuntime
 from metaclient.wire.rpc.replication import ShippedEntry, WalKey
-from tests.unit.fake_replication.cluster_rig import Side
-
-MakeSide = Callable[..., Side]
+from tests.unit.fake_replication.cluster_rig import MakeSide, Side, sides
 
 
 @pytest.fixture
 def side(runtime: SimRuntime) -> Iterator[MakeSide]:
-    """Make clusters, the second and later ones on the network of the first."""
-    made: list[Side] = []
-
-    def make(name: str, **options: object) -> Side:
-        made.append(Side(runtime, name, made[0] if made else None, **options))  # type: ignore[arg-type]  # tests
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.cluster.close()
+    with sides(runtime) as make:
+        yield make
 
 
 @pytest.fixture

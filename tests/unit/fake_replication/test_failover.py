@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from metaclient.runtime import SimRuntime
-from tests.unit.fake_replication.cluster_rig import Side
+from tests.unit.fake_replication.cluster_rig import MakeSide, Side, sides
 
-MakeSide = Callable[..., Side]
 ROWS = [b"%02d" % number for number in range(40)]
 
 
 @pytest.fixture
 def side(runtime: SimRuntime) -> Iterator[MakeSide]:
-    """Make clusters, the second and later ones on the network of the first, with short pauses."""
-    made: list[Side] = []
-
-    def make(name: str, **options: object) -> Side:
-        settings = {"sleep_before_failover_s": 2.0, "retry_multiplier_max": 5, **options}
-        made.append(Side(runtime, name, made[0] if made else None, **settings))  # type: ignore[arg-type]  # tests
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.cluster.close()
+    with sides(runtime, sleep_before_failover_s=2.0, retry_multiplier_max=5) as make:
+        yield make
 
 
 def pair(side: MakeSide, **options: object) -> tuple[Side, Side]:

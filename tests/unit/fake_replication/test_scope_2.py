@@ -2,29 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from metaclient.model import FamilyDescriptor, TableDescriptor
 from metaclient.runtime import SimRuntime
-from tests.unit.fake_replication.cluster_rig import Side
-
-MakeSide = Callable[..., Side]
+from tests.unit.fake_replication.cluster_rig import MakeSide, Side, sides
 
 
 @pytest.fixture
 def side(runtime: SimRuntime) -> Iterator[MakeSide]:
-    made: list[Side] = []
-
-    def make(name: str, **options: object) -> Side:
-        settings = {"sleep_before_failover_s": 2.0, "retry_multiplier_max": 5, "serial_pause_s": 1.0, **options}
-        made.append(Side(runtime, name, made[0] if made else None, **settings))  # type: ignore[arg-type]  # tests
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.cluster.close()
+    with sides(runtime, sleep_before_failover_s=2.0, retry_multiplier_max=5, serial_pause_s=1.0) as make:
+        yield make
 
 
 def pair(side: MakeSide, scopes: str = "f2", **options: object) -> tuple[Side, Side]:

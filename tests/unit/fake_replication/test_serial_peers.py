@@ -15,24 +15,13 @@ from metaclient.model import Get
 from metaclient.replication_peers import PeerState
 from metaclient.runtime import SimRuntime
 from metaclient_fake.replication.barriers import BARRIER_FAMILY, barriers_in
-from tests.unit.fake_replication.cluster_rig import Side
-
-MakeSide = Callable[..., Side]
+from tests.unit.fake_replication.cluster_rig import MakeSide, Side, sides
 
 
 @pytest.fixture
 def side(runtime: SimRuntime) -> Iterator[MakeSide]:
-    """Make clusters, the second and later ones on the network of the first, with short pauses."""
-    made: list[Side] = []
-
-    def make(name: str, **options: object) -> Side:
-        settings = {"sleep_before_failover_s": 2.0, "retry_multiplier_max": 5, "serial_pause_s": 1.0, **options}
-        made.append(Side(runtime, name, made[0] if made else None, **settings))  # type: ignore[arg-type]  # tests
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.cluster.close()
+    with sides(runtime, sleep_before_failover_s=2.0, retry_multiplier_max=5, serial_pause_s=1.0) as make:
+        yield make
 
 
 def pair(
