@@ -1,4 +1,4 @@
-"""The rules of a race, without its timing: the calls of each leg, what their outcomes mean, and who has won.
+"""The rules of a race, without its timing: the calls of each leg, what their outcomes mean, and which leg has won.
 
 :mod:`metaclient.attempts.executor` runs a contest. `FirstAnswer` is the contest for one answer.
 """

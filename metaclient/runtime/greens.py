@@ -60,7 +60,7 @@ class Green(greenlet):  # type: ignore[misc]  # greenlet has no types for every 
         while True:
             try:
                 self.value = function(*args, **options)
-            except GreenletExit:  # nobody can continue it any more, and it is being collected
+            except GreenletExit:  # no coroutine can continue it any more, and it is being collected
                 return
             except BaseException as error:
                 self.error = error

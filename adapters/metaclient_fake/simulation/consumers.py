@@ -125,7 +125,7 @@ class _Run:
             self.check()
         return self.report
 
-    # -- who writes ----------------------------------------------------------------------------------------------------
+    # -- writers -------------------------------------------------------------------------------------------------------
 
     def write(self, writer: int) -> None:
         with self.cluster.connect(client=f"writer{writer}", operation_timeout_s=60.0) as connection:
@@ -143,7 +143,7 @@ class _Run:
                     self.report.written += 1
                 self.runtime.sleep(self.rng.expovariate(1 / 0.7))
 
-    # -- who consumes --------------------------------------------------------------------------------------------------
+    # -- consumers -----------------------------------------------------------------------------------------------------
 
     def consume(self) -> None:
         """Live and die, until nothing more comes."""

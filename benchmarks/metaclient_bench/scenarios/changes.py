@@ -112,7 +112,7 @@ def rate(kind: type[Changes] | type[ChangeBatches], calls: list[tuple[bytes, byt
 
 
 def held_share(calls: list[tuple[bytes, bytes]]) -> float:
-    """Return the most bytes that a feed holds, over its bound, when nobody iterates it."""
+    """Return the most bytes that a feed holds, over its bound, when no consumer iterates it."""
     with ThreadRuntime() as runtime:
         where, feed = _feed(Changes, runtime, bytes_max=BOUND)
 

@@ -135,4 +135,4 @@ class ClustersInjector(FaultRunner):
 
 assert set(SIDE_KINDS) <= set(KINDS), "each fault of one cluster is one that its injector has"
 _missing = [kind for kind in LINK_KINDS if not hasattr(ClustersInjector, f"_{kind}")]
-assert not _missing, f"kinds of faults that nobody can inject: {_missing}"
+assert not _missing, f"kinds of faults without a method of ClustersInjector: {_missing}"
