@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import enum
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from metaclient.errors import ExtraMissing
 from metaclient.runtime.timers import Alarm, Timers
-from metaclient.runtime.waiting import closed_error
+from metaclient.runtime.waiting import WaitState, closed_error
 
 try:
     from greenlet import GreenletExit, getcurrent, greenlet
@@ -27,17 +26,7 @@ __all__ = ["FirmWaiter", "Green", "LoopLock", "LoopTimers", "LoopWaiter", "getcu
 _INFINITY = float("inf")
 
 
-class _GreenWait(enum.Enum):
-    """The state of one wait: FRESH -> PARKED -> WOKEN, EXPIRED or CLOSED, or FRESH -> WOKEN at once."""
-
-    FRESH = enum.auto()
-    PARKED = enum.auto()
-    WOKEN = enum.auto()
-    EXPIRED = enum.auto()
-    CLOSED = enum.auto()
-
-
-_FRESH, _PARKED, _WOKEN, _EXPIRED, _CLOSED = _GreenWait  # the hot path: a global is found faster than an Enum member
+_FRESH, _PARKED, _WOKEN, _EXPIRED, _CLOSED = WaitState  # the hot path: a global is found faster than an Enum member
 
 
 class Green(greenlet):  # type: ignore[misc]  # greenlet has no types for every version
@@ -142,7 +131,7 @@ class LoopWaiter:
         if self.is_interruptible:
             self._settle(_CLOSED)
 
-    def _settle(self, state: _GreenWait) -> None:
+    def _settle(self, state: WaitState) -> None:
         if self._state is _PARKED:
             self._state = state
             self._runtime._continue_soon(self)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import random
 from collections import deque
 from collections.abc import Callable
@@ -11,7 +10,7 @@ from typing import Any, TypeVar
 
 from metaclient.errors import ConnectionClosed, ExtraMissing, Overloaded
 from metaclient.runtime.timers import Timer, Timers
-from metaclient.runtime.waiting import Blocking, Lock, Task, closed_error
+from metaclient.runtime.waiting import Blocking, Lock, Task, WaitState, closed_error
 
 T = TypeVar("T")
 
@@ -25,17 +24,7 @@ _MAIN = "the main programme"
 _FNV_PRIME, _FNV_MASK = 0x100000001B3, 0xFFFFFFFFFFFFFFFF  # FNV-1a of 64 bits, one number per step
 
 
-class _TaskWait(enum.Enum):
-    """The state of one wait: FRESH -> PARKED -> WOKEN, EXPIRED or CLOSED, or FRESH -> WOKEN or EXPIRED at once."""
-
-    FRESH = enum.auto()
-    PARKED = enum.auto()
-    WOKEN = enum.auto()
-    EXPIRED = enum.auto()
-    CLOSED = enum.auto()
-
-
-_FRESH, _PARKED, _WOKEN, _EXPIRED, _CLOSED = _TaskWait  # the hot path: a global is found faster than an Enum member
+_FRESH, _PARKED, _WOKEN, _EXPIRED, _CLOSED = WaitState  # the hot path: a global is found faster than an Enum member
 
 
 class _SimWaiter:
@@ -101,7 +90,7 @@ class _SimWaiter:
         if self.ends_at_close:
             self._settle(_CLOSED)
 
-    def _settle(self, state: _TaskWait) -> None:
+    def _settle(self, state: WaitState) -> None:
         if self._state is _PARKED:
             self._state = state
             if self._task is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import logging
 import random
 import threading
@@ -30,6 +31,19 @@ class Waiter(Protocol):
         ...
 
     def wake(self, source: object = None) -> None: ...
+
+
+class WaitState(enum.Enum):
+    """The state of one wait of a greenlet.
+
+    FRESH -> PARKED -> WOKEN, EXPIRED or CLOSED; or FRESH -> WOKEN at once, on virtual time also FRESH -> EXPIRED.
+    """
+
+    FRESH = enum.auto()
+    PARKED = enum.auto()
+    WOKEN = enum.auto()
+    EXPIRED = enum.auto()
+    CLOSED = enum.auto()
 
 
 class Lock(Protocol):
