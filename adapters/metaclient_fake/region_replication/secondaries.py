@@ -146,10 +146,13 @@ class Secondaries:
         secondary = self._find(name)
         if secondary is None:
             raise NotServingRegion("the secondary is not online here")
-        changed = secondary.replay.apply(epoch, entries, deadline)
+        if secondary.index is None:
+            changed = secondary.replay.apply(epoch, entries, deadline)
+        else:
+            with secondary.index.changing():
+                changed = secondary.replay.apply(epoch, entries, deadline)
+                _mark(secondary.index, secondary.region, changed)
         secondary.refreshed_at = self._runtime.now()
-        if secondary.index is not None:
-            _mark(secondary.index, secondary.region, changed)
         secondary.complete_as_of = _later(secondary.complete_as_of, changed.files_as_of)
         if secondary.reads_after is not None:
             self._look_at(secondary, self._runtime.now())
@@ -206,10 +209,13 @@ class Secondaries:
         listed = secondary.directory.all_files()
         secondary.refreshed_at = self._runtime.now()
         if listed != secondary.listed:
-            secondary.region.refresh_store_files()
+            if secondary.index is None:
+                secondary.region.refresh_store_files()
+            else:
+                with secondary.index.changing():
+                    secondary.region.refresh_store_files()
+                    secondary.index.mark_files(listed)
             secondary.listed = listed
-            if secondary.index is not None:
-                secondary.index.mark_files(listed)
         secondary.complete_as_of = _later(secondary.complete_as_of, as_of)
 
     def refreshed_at(self) -> dict[bytes, float]:

@@ -9,6 +9,7 @@ DIVERGENCE: a region over its flush size is flushed by the writer that crossed t
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -84,21 +85,26 @@ class DataCalls:
 
     def mutate(self, region_name: bytes, mutation: Mutation, nonce_group: int = 0) -> Result | None:
         hosted = self._online.get(region_name) or self._hosted(region_name)
+        index = self._meta_indexes.get(region_name)
+        if index is None:
+            result = self._mutated(hosted, mutation, nonce_group)
+        else:
+            with index.changing((mutation.row,)):
+                result = self._mutated(hosted, mutation, nonce_group)
+        self._flush_if_full(region_name)
+        if result is not None and result.cells:
+            self._let_clock_catch_up(result)
+        return result
+
+    def _mutated(self, hosted: Hosted, mutation: Mutation, nonce_group: int) -> Result | None:
         try:
             if type(mutation) in _WITH_NONCE:
-                result = self._mutate_once(hosted, mutation, nonce_group)  # type: ignore[arg-type]  # was looked at
-            else:
-                result = hosted.mutate(mutation)
+                return self._mutate_once(hosted, mutation, nonce_group)  # type: ignore[arg-type]  # was looked at
+            return hosted.mutate(mutation)
         except WrongRegion as error:
             raise _failed_sanity_check(error) from error
         except ServerStopped as error:
             raise self.server.lost_wal(error) from error
-        region = self._regions.get(region_name)
-        if region is not None and (region.memstore_bytes > region.flush_bytes or region_name in self._meta_indexes):
-            self._written(region_name, (mutation.row,))
-        if result is not None and result.cells:
-            self._let_clock_catch_up(result)
-        return result
 
     def _mutate_once(self, hosted: Hosted, mutation: Increment | Append, nonce_group: int) -> Result | None:
         if mutation.nonce is None:
@@ -124,14 +130,15 @@ class DataCalls:
                 f"the check is on row {keys.printable(check.row)}, the mutation on {keys.printable(mutation.row)}"
             )
         hosted = self._hosted(region_name)
-        try:
-            applied = self._check_once(hosted, check, mutation, nonce_group)
-        except WrongRegion as error:
-            raise _failed_sanity_check(error) from error
-        except ServerStopped as error:
-            raise self.server.lost_wal(error) from error
+        with self._announced(region_name, (mutation.row,)):
+            try:
+                applied = self._check_once(hosted, check, mutation, nonce_group)
+            except WrongRegion as error:
+                raise _failed_sanity_check(error) from error
+            except ServerStopped as error:
+                raise self.server.lost_wal(error) from error
         if applied:
-            self._written(region_name, (mutation.row,))
+            self._flush_if_full(region_name)
         return applied
 
     def _check_once(self, hosted: Hosted, check: Check, mutation: Mutation, nonce_group: int) -> bool:
@@ -153,9 +160,10 @@ class DataCalls:
         return run_batch(actions, find=self._hosted, get=self._get, mutate=mutate, apply=self._apply)
 
     def _apply(self, region_name: bytes, hosted: Hosted, mutations: Sequence[Put | Delete]) -> list[Outcome]:
-        outcomes = [self._as_seen_by_client(outcome) for outcome in hosted.batch(mutations)]
-        self._written(region_name, [mutation.row for mutation in mutations])
-        return outcomes
+        with self._announced(region_name, [mutation.row for mutation in mutations]):
+            outcomes = hosted.batch(mutations)
+        self._flush_if_full(region_name)
+        return [self._as_seen_by_client(outcome) for outcome in outcomes]
 
     def _as_seen_by_client(self, outcome: Outcome) -> Outcome:
         """Translate an error of the storage to the error that HBase returns."""
@@ -169,14 +177,14 @@ class DataCalls:
             raise self.server.assignments.unavailable(region_name)
         return hosted
 
-    def _written(self, region_name: bytes, rows: Sequence[bytes]) -> None:
-        region = self._regions.get(region_name)
-        if region is None:
-            return
+    def _announced(self, region_name: bytes, rows: Sequence[bytes]) -> AbstractContextManager[None]:
+        """Announce a change to the index over the region, if it is a copy of hbase:meta."""
         index = self._meta_indexes.get(region_name)
-        if index is not None:
-            index.mark(rows)
-        if region.memstore_bytes > region.flush_bytes:
+        return nullcontext() if index is None else index.changing(rows)
+
+    def _flush_if_full(self, region_name: bytes) -> None:
+        region = self._regions.get(region_name)
+        if region is not None and region.memstore_bytes > region.flush_bytes:
             self.server.flusher.flush_region(region)
 
     # -- scans -------------------------------------------------------------------------------------------------

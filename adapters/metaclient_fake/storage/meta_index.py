@@ -7,21 +7,24 @@ index keeps the rows as lookups return them: a page is a binary search and a sli
 lookup takes 8 microseconds (ordinary scan: 30), a page of 1,000 rows 0.2 ms (ordinary scan: 4.4 ms).
 
 1. The first read scans the whole region once: linear for a cluster's start.
-2. Each change of the region marks the changed rows (:meth:`MetaIndex.mark`), or all rows when they are not known
-   (:meth:`mark_all`).
-3. The next read takes the marks, then reads the marked rows again. A write that lands in between marks again, so that
-   no change is missed: a row is never older than the last acknowledged write.
+2. Each change of the region is announced before it can be read (:meth:`MetaIndex.changing`) and marks the changed
+   rows at its end, or all rows when they are not known (:meth:`mark_all`).
+3. The next read reads the marked rows again, and the rows of changes that have not ended, all at one read point of the
+   region. A row is never older than the last acknowledged write, and an edit of several rows, such as the one of a
+   merge, is seen whole or not at all.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 
 from metaclient import keys
 from metaclient.backend import MetaRow, MetaScan
-from metaclient.model import Cell, Get, Result, Scan
+from metaclient.model import Cell, Result, Scan
 from metaclient.runtime import Runtime
 from metaclient_fake.storage import Region, StoreFile
 from metaclient_fake.storage.stand_ins import HostedScanner
@@ -61,11 +64,30 @@ class MetaIndex:
         self._rows: list[bytes] = []
         self._families: dict[bytes, Families] = {}
         self._marked: dict[bytes, None] = {}  # as a set, but in the order of marking: equal seeds give equal runs
+        self._changing: dict[int, Sequence[bytes] | None] = {}  # the rows of changes that have not ended, if known
         self._is_unknown = True
         self._files: dict[int, StoreFile] = {}
         self._tear: Tear | None = None
 
     # -- changes -----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def changing(self, rows: Sequence[bytes] | None = None) -> Iterator[None]:
+        """Announce a change of these rows, or of unknown rows; mark the rows at the end, also when the change fails.
+
+        An unannounced change could be read in part: its marked rows anew, its other rows from before. While a change of
+        unknown rows lasts, each read of the index scans the whole region, so the change must be short.
+        """
+        token = object()
+        with self._lock:
+            self._changing[id(token)] = rows
+        try:
+            yield
+        finally:
+            with self._lock:
+                del self._changing[id(token)]
+                if rows is not None:
+                    self._marked.update(dict.fromkeys(rows))
 
     def mark(self, rows: Iterable[bytes]) -> None:
         """Record that these rows have changed."""
@@ -161,18 +183,19 @@ class MetaIndex:
         A region that closes meanwhile refuses reads. The index then counts as unknown: the readers that wait for the
         lock would otherwise use the partly built index, and find no row and no error.
         """
-        if not self._is_unknown and not self._marked:
+        changing = self._changing.values()
+        if not self._is_unknown and not self._marked and not changing:
             return
+        is_unknown_meanwhile = None in changing
         try:
-            if self._is_unknown:
+            if self._is_unknown or is_unknown_meanwhile:
                 self._build()
             else:
-                for row in self._marked:
-                    self._reread(row)
+                self._reread(dict.fromkeys(chain(self._marked, *(rows for rows in changing if rows is not None))))
         except BaseException:
             self._is_unknown = True
             raise
-        self._is_unknown = False
+        self._is_unknown = is_unknown_meanwhile
         self._marked.clear()
 
     def _build(self) -> None:
@@ -191,16 +214,20 @@ class MetaIndex:
         self._rows = [row for _, row in ordered]
         self._families = built
 
-    def _reread(self, row: bytes) -> None:
-        result = self._region.get(Get(row))
+    def _reread(self, rows: Iterable[bytes]) -> None:
+        with self._region.row_reader() as reader:
+            for row in rows:
+                self._replace(row, reader.row(row))
+
+    def _replace(self, row: bytes, cells: Sequence[Cell]) -> None:
         key = keys.meta_sort_key(row)
         position = bisect_left(self._keys, key)
         is_known = row in self._families
-        if result.cells:
+        if cells:
             if not is_known:
                 self._keys.insert(position, key)
                 self._rows.insert(position, row)
-            self._families[row] = _by_family(row, result.cells)
+            self._families[row] = _by_family(row, cells)
         elif is_known:
             del self._keys[position]
             del self._rows[position]

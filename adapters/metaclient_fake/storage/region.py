@@ -49,13 +49,15 @@ from metaclient_fake.storage.queries import Queries
 from metaclient_fake.storage.query_matcher import StoreQuery
 from metaclient_fake.storage.region_log import CommitHook, RegionLog, replication_scopes
 from metaclient_fake.storage.replica import Follower
-from metaclient_fake.storage.scanner import RegionScanner
+from metaclient_fake.storage.scanner import RegionScanner, RowReader
 from metaclient_fake.storage.store import CellSources, Store, read_row
 from metaclient_fake.storage.store_file import StoreFile
 from metaclient_fake.storage.wal import LoggedEntry, Marker, MarkerKind, Wal, WalEntry, family_of
 from metaclient_fake.storage.writer import Writer
 
 __all__ = ["Region", "RegionPhase"]
+
+_WHOLE_ROW = Get(b"")  # the newest version of every column
 
 
 class RegionPhase(enum.Enum):
@@ -125,7 +127,7 @@ class Region:
         self._flusher = RegionFlusher(self)
         self._compactor = Compactor(self)
         self._follower = Follower(self)
-        self._scanners: dict[int, RegionScanner] = {}
+        self._scanners: dict[int, RegionScanner | RowReader] = {}
         self._view: tuple[CellSources, ...] = tuple(store.sources for store in self.stores)
 
     @classmethod
@@ -304,7 +306,17 @@ class Region:
             self._scanners[id(scanner)] = scanner
         return scanner
 
-    def scanner_closed(self, scanner: RegionScanner) -> None:
+    def row_reader(self) -> RowReader:
+        """Return a reader of single rows, newest versions of all columns, at the current read point."""
+        self.check_readable()
+        queries = self._queries.of(_WHOLE_ROW)
+        with self.update_lock:
+            view = self._view
+            reader = RowReader(self, [(view[i], query) for i, query in queries], self.log.mvcc.read_point)
+            self._scanners[id(reader)] = reader
+        return reader
+
+    def scanner_closed(self, scanner: RegionScanner | RowReader) -> None:
         self._scanners.pop(id(scanner), None)
 
     def smallest_read_point(self) -> int:

@@ -18,7 +18,7 @@ from metaclient_fake.storage.store import CellSource, CellSources, read_row, sto
 if TYPE_CHECKING:
     from metaclient_fake.storage.region import Region
 
-__all__ = ["RegionScanner"]
+__all__ = ["RegionScanner", "RowReader"]
 
 #: Rows looked at together: few at first, so that a lookup of one row costs no more than that.
 ROWS_FIRST, ROWS_MAX = 16, 1024
@@ -181,6 +181,37 @@ class RegionScanner:
             self._region.scanner_closed(self)
             self._rows = iter(())
             self._stores = []
+
+
+class RowReader:
+    """Reads single rows of one region, all as they were when the reader was opened: an edit of many rows is seen whole.
+
+    It is closed after use, so that the region can drop the versions that only this reader sees.
+    """
+
+    def __init__(self, region: Region, queries: Sequence[tuple[CellSources, StoreQuery]], read_point: int) -> None:
+        self._region = region
+        self._queries = queries
+        self.read_point = read_point
+
+    def row(self, row: bytes) -> Sequence[Cell]:
+        """Return the cells of the row; an empty sequence when there is no such row."""
+        self._region.check_readable()
+        now_ms, lock = self._region.time_ms(), self._region.update_lock
+        return [
+            cell
+            for sources, query in self._queries
+            for cell in read_row(sources, row, query, read_point=self.read_point, now_ms=now_ms, lock=lock)
+        ]
+
+    def close(self) -> None:
+        self._region.scanner_closed(self)
+
+    def __enter__(self) -> RowReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def _rows_of(stores: Sequence[tuple[CellSources, StoreQuery]], scan: Scan, region: Region) -> Iterator[list[bytes]]:
