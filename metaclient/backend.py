@@ -116,6 +116,7 @@ class Capabilities:
     batch: BatchSemantics = BatchSemantics.PER_ROW
     honours_deadline: bool = True
     is_pipelined: bool = False  # calls do not block: they return a Pending; many are in flight on one connection
+    is_remote: bool = False  # calls leave this process: the client can work while a server does
     can_cancel: bool = False  # Pending.cancel() really cancels the call
     retries_inside_s: float = 0.0  # the longest time of one call because of a gateway's own retries
     check_and_mutate: bool = True

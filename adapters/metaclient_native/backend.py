@@ -126,6 +126,7 @@ class NativeBackend:
     capabilities = Capabilities(
         honours_deadline=True,
         is_pipelined=True,
+        is_remote=True,
         can_cancel=True,
         cell_ttl=True,
         nonces=True,

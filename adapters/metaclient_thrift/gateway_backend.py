@@ -63,6 +63,7 @@ class GatewayBackend(ABC):
         self._call = self._channel.call
         self.capabilities = Capabilities(
             addressing=Addressing.GATEWAY,
+            is_remote=True,
             batch=BatchSemantics.ALL_OR_ERROR,
             retries_inside_s=parsed.retries_inside_s,
             **self._abilities,

@@ -12,7 +12,10 @@ The subclasses in :mod:`metaclient.scanner` interpret the pages.
    is a heartbeat and counts as an answer, unless heartbeats arrive faster than any server sends them.
 5. An open scan belongs to the process that began it. In a child process after ``os.fork()`` the next page of the scan
    raises ConnectionClosed. The child does not close the scanner, which the parent still uses.
-6. Behind a gateway a STRONG scan is one scanner for the whole range. A TIMELINE scan is cut at the regions' borders, so
+6. From the second page of a scanner on, the following page is requested while the caller uses the current one
+   (``scan_prefetch``), so that client and server work at the same time; a scan never holds more than these two pages.
+   The first page is not followed by such a request, because many scans need only that one.
+7. Behind a gateway a STRONG scan is one scanner for the whole range. A TIMELINE scan is cut at the regions' borders, so
    that each region has its own race and each row has a location.
 """
 
@@ -21,7 +24,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from metaclient import keys
 from metaclient.attempts import ReadGuard
@@ -37,7 +40,7 @@ from metaclient.errors import (
     ScannerLost,
 )
 from metaclient.model import META_TABLE, Consistency, RegionLocation, Scan
-from metaclient.runtime import inherited_error
+from metaclient.runtime import Pending, inherited_error
 
 __all__ = ["RegionWalk", "ScanGuard"]
 
@@ -47,6 +50,15 @@ P = TypeVar("P", bound=ScanPage | CellPage)
 #: HBase sends a heartbeat after half of the scanner's time-out: a thousand heartbeats per second are a fault.
 HEARTBEATS_MAX = 1000
 HEARTBEATS_S = 1.0
+#: Pages that a scanner answers before further pages are requested ahead.
+PAGES_BEFORE_PREFETCH = 2
+
+
+class _Prefetch(NamedTuple, Generic[P]):
+    """A page that was requested ahead, and the instant of the request."""
+
+    page: Pending[P]
+    begun: float
 
 
 class ScanGuard(ReadGuard, Protocol):
@@ -100,13 +112,29 @@ class RegionWalk(Generic[P]):
         self._scanner: object | None = None
         self._place: RegionLocation | None = None
         self._losses: list[MetaClientError] = []  # since the last row
+        self._can_prefetch = operations.config.scan_prefetch and operations.backend.capabilities.is_remote
+        self._pages = 0  # that the current scanner has answered
+        self._prefetch: _Prefetch[P] | None = None  # uses the scanner until it has ended
         if table == META_TABLE:
             self._is_ahead = self._is_ahead_in_meta  # type: ignore[method-assign]  # free for the scans of other tables
 
     def close(self) -> None:
         scanner, self._scanner = self._scanner, None
-        if scanner is not None:
+        prefetch, self._prefetch = self._prefetch, None
+        if prefetch is not None:
+            if not self._is_inherited:
+                self._close_after(prefetch.page, scanner)
+        elif scanner is not None:
             self._close_scanner(scanner)
+
+    def _close_after(self, page: Pending[P], scanner: object) -> None:
+        """Close the scanner when the page that was requested from it has arrived, or cannot arrive any more."""
+
+        def close(_: object) -> None:
+            self._close_in_a_task(scanner if page.error() is not None else page.result().scanner)
+
+        self._operations.executor.abandon(page, is_watched=True)
+        page.on_done(close)
 
     @property
     def _is_inherited(self) -> bool:
@@ -124,12 +152,17 @@ class RegionWalk(Generic[P]):
             _log.debug("a scanner of table %s was left to its lease: %s", keys.printable(self._table), error)
 
     def _discard(self, page: object) -> None:
-        """Close the scanner of a late or outrun page, in a task, because the calling thread must not wait."""
-        if isinstance(page, self._page_type) and page.scanner is not None:
+        """Close the scanner of a late or outrun page."""
+        if isinstance(page, self._page_type):
+            self._close_in_a_task(page.scanner)
+
+    def _close_in_a_task(self, scanner: object | None) -> None:
+        """Close a scanner, unless the server has, in a task: the calling thread must not wait."""
+        if scanner is not None:
             try:
-                self._operations.runtime.start(self._close_scanner, page.scanner, name="scan_close")
+                self._operations.runtime.start(self._close_scanner, scanner, name="scan_close")
             except MetaClientError as error:
-                _log.debug("a loser's scanner was left to its lease: %s", error)
+                _log.debug("a scanner was left to its lease: %s", error)
 
     def _is_ahead(self, row: bytes) -> bool:
         at = self._at_row
@@ -235,7 +268,7 @@ class RegionWalk(Generic[P]):
 
     def _page_once(self, deadline: float) -> P:
         scanner, self._scanner = self._scanner, None
-        begun = self._operations.runtime.now()
+        begun = self._operations.runtime.now() if self._prefetch is None else self._prefetch.begun
         try:
             page = self._next_fresh(scanner, deadline) if scanner is not None else self._open(deadline)
         except MetaClientError as error:
@@ -251,7 +284,32 @@ class RegionWalk(Generic[P]):
         if page.scanner is None and not is_over and not page.rows:
             self._resume()
             raise ScannerLost("the server closed the scanner before it answered a row")
+        self._pages += 1
+        if self._can_prefetch and page.scanner is not None and not is_over and self._is_worth_prefetching(page):
+            self._request_ahead(page.scanner)
         return page
+
+    def _is_worth_prefetching(self, page: P) -> bool:
+        """Return True if the caller will need a whole page after this one, as far as is known."""
+        if self._pages < PAGES_BEFORE_PREFETCH:
+            return False
+        if self._left is None:
+            return True
+        rows = page.rows if isinstance(page.rows, int) else len(page.rows)  # a page of cells has only their number
+        return self._left >= rows + self._scan.caching
+
+    def _request_ahead(self, scanner: object) -> None:
+        """Request the next page; an error is raised when that page is needed."""
+        operations = self._operations
+        begun = operations.runtime.now()
+        deadline = begun + min(self._timeout_s, operations.read_timeout_s)
+        try:
+            page = operations.executor.begin(self._next_page, scanner, self._scan.caching, deadline)
+        except MetaClientError as error:
+            page = operations.runtime.pending(name="a page that could not be requested")
+            page.fail(error)
+        page.on_done(_ignore)  # sends it, and lets it be read although no thread waits for it
+        self._prefetch = _Prefetch(page, begun)
 
     def _next_fresh(self, scanner: object, deadline: float) -> P:
         """Return the next page; open the region again if the page is too stale: a scanner keeps its age."""
@@ -265,6 +323,9 @@ class RegionWalk(Generic[P]):
         return self._open(deadline)
 
     def _next(self, scanner: object, deadline: float) -> P:
+        prefetch, self._prefetch = self._prefetch, None
+        if prefetch is not None:
+            return self._at(self._place, lambda _: prefetch.page, deadline=deadline)
         return self._at(self._place, self._next_page, scanner, self._rows_wanted(), deadline=deadline)
 
     def _rows_wanted(self) -> int:
@@ -288,6 +349,7 @@ class RegionWalk(Generic[P]):
             limit=self._limit(),
             caching=self._rows_wanted(),
         )
+        self._pages = 0
         staleness = self._operations.hedging.staleness
         self._limit_of_place = staleness.limit(self._max_staleness_s) if self._is_timeline else None
         if self._is_timeline and self._replica_id is None:
@@ -345,3 +407,7 @@ class RegionWalk(Generic[P]):
             return scan if is_inside else replace(scan, stop_row=region.start_key, include_stop=True)
         is_inside = not region.end_key or self._ends_in(region.end_key)
         return scan if is_inside else replace(scan, stop_row=region.end_key, include_stop=False)
+
+
+def _ignore(_: object) -> None:
+    """Take no notice of the end of a call that is looked at later."""

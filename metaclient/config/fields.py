@@ -24,6 +24,7 @@ DIVERGENCES (the default here, HBase's default, the reason):
 - ``hedge_delay_multiget_s``: None, HBase 10 ms: as for gets.
 - ``hedge_plan``: ``staged`` (one more replica at a time), HBase sends the call to all secondaries at once.
 - ``scan_caching``: 1000, HBase 2147483647: a page is bounded in rows, not only in bytes.
+- ``scan_prefetch``: on, HBase off: client and server work at the same time, for the memory of one more page.
 - A timeout of 0 or less means "unlimited" in HBase. Here every wait has a deadline: such a keyword is refused, such a
   property means 24 hours and gives a warning (a file that Java programs read, too, keeps working).
 - A property without an effect gives a warning or is refused (``hbase_properties`` has the table); HBase ignores it.
@@ -207,6 +208,8 @@ class Config:
     # Rows and bytes per page. A Thrift gateway has no limit in bytes: it returns as many rows as requested.
     scan_caching: int = _field(1_000, SIZE, "hbase.client.scanner.caching", hbase=INT_MAX)  # Table.scan's batch_size
     scan_max_result_bytes: int = _field(2 << 20, BYTES, "hbase.client.scanner.max.result.size", hbase=2 << 20)
+    # The next page is requested while the caller uses the current one; not where the cluster is in this process.
+    scan_prefetch: bool = _field(True, FLAG, "hbase.client.scanner.async.prefetch", hbase=False)
 
     # -- identity and TLS; docs/security.md. A name that is given here wins over the process's surroundings.
     # Kerberos: the client's own principal, and the file that holds its key. Without a keytab, a ticket is used.

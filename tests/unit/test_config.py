@@ -80,6 +80,7 @@ DEFAULTS: dict[str, object] = {
     "max_staleness_s": None,
     "scan_caching": 1000,
     "scan_max_result_bytes": 2 * 1024 * 1024,
+    "scan_prefetch": True,
     "threads_max": 128,
     "queue_max": 1024,
     "abandoned_calls_max": 64,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metaclient.backend import Addressing, Capabilities, ScanPage
+from metaclient.calls import region_walk
 from metaclient.connection import Connection, connect_to
 from metaclient.errors import (
     BackendFault,
@@ -41,6 +43,13 @@ def runtime() -> Iterator[SimRuntime]:
         yield made
 
 
+@pytest.fixture(autouse=True, params=[False, True], ids=["no_prefetch", "prefetch"])
+def prefetch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Every test also runs with pages that are requested ahead, from the first page of a scanner on."""
+    monkeypatch.setattr(region_walk, "PAGES_BEFORE_PREFETCH", 1 if request.param else 1000)
+    return bool(request.param)
+
+
 def cluster(
     runtime: SimRuntime,
     *,
@@ -51,6 +60,7 @@ def cluster(
 ) -> ScriptedBackend:
     """A table with these rows (key -> number of cells)."""
     backend = ScriptedBackend(runtime, **options)
+    backend.capabilities = replace(backend.capabilities, is_remote=True)
     backend.add_table("t", splits=splits, region_replication=replicas)
     for row, cells in (dict.fromkeys(KEYS, 1) if rows is None else rows).items():
         fill(backend, row, cells)
@@ -324,9 +334,11 @@ def test_early_close_of_the_iterator_closes_the_servers_scanner(runtime: SimRunt
     next(rows)
     assert backend.open_scanners() == 1
     rows.close()
+    runtime.run_for(1.0)  # a page that was requested ahead arrives before its scanner is closed
     assert backend.open_scanners() == 0
     for _ in connected(backend).table("t").scan(batch_size=2):
         break
+    runtime.run_for(1.0)
     assert backend.open_scanners() == 0
 
 

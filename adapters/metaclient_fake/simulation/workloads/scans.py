@@ -7,11 +7,13 @@ at some moment between the call of the scan and the arrival of the row.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from metaclient.errors import MetaClientError
 from metaclient.model import Row
 from metaclient_fake.simulation.history import Operation
+from metaclient_fake.simulation.observed import ObservedBackend
 from metaclient_fake.simulation.workloads.base import Workload
 from metaclient_fake.simulation.workloads.registers import COLUMN, TABLE
 
@@ -36,6 +38,12 @@ class Scans(Workload):
     """Scans, and notes the rows in the order in which they came."""
 
     kind = "scans"
+
+    def made_backend(self) -> ObservedBackend:
+        """Return a backend that, in every second seed, lets scans request pages ahead as from a remote cluster."""
+        backend = super().made_backend()
+        backend.capabilities = replace(backend.capabilities, is_remote=self.world.spec.seed % 2 == 1)
+        return backend
 
     def step(self) -> None:
         is_reversed = self.dice.random() < 0.25
