@@ -12,9 +12,7 @@ The subclasses in :mod:`metaclient.scanner` interpret the pages.
    is a heartbeat and counts as an answer, unless heartbeats arrive faster than any server sends them.
 5. An open scan belongs to the process that began it. In a child process after ``os.fork()`` the next page of the scan
    raises ConnectionClosed. The child does not close the scanner, which the parent still uses.
-6. From the second page of a scanner on, the following page is requested while the caller uses the current one
-   (``scan_prefetch``), so that client and server work at the same time; a scan never holds more than these two pages.
-   The first page is not followed by such a request, because many scans need only that one.
+6. The next page may be requested ahead, while the caller uses the current one (:mod:`metaclient.calls.page_ahead`).
 7. Behind a gateway a STRONG scan is one scanner for the whole range. A TIMELINE scan is cut at the regions' borders, so
    that each region has its own race and each row has a location.
 """
@@ -24,13 +22,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from metaclient import keys
 from metaclient.attempts import ReadGuard
 from metaclient.backend import Answer, CellPage, ScanPage
 from metaclient.calls.answers import lag_of
 from metaclient.calls.operations import Operations
+from metaclient.calls.page_ahead import PageAhead
 from metaclient.calls.staleness import StalenessLimit
 from metaclient.errors import (
     Attempt,
@@ -50,15 +49,6 @@ P = TypeVar("P", bound=ScanPage | CellPage)
 #: HBase sends a heartbeat after half of the scanner's time-out: a thousand heartbeats per second are a fault.
 HEARTBEATS_MAX = 1000
 HEARTBEATS_S = 1.0
-#: Pages that a scanner answers before further pages are requested ahead.
-PAGES_BEFORE_PREFETCH = 2
-
-
-class _Prefetch(NamedTuple, Generic[P]):
-    """A page that was requested ahead, and the instant of the request."""
-
-    page: Pending[P]
-    begun: float
 
 
 class ScanGuard(ReadGuard, Protocol):
@@ -112,18 +102,16 @@ class RegionWalk(Generic[P]):
         self._scanner: object | None = None
         self._place: RegionLocation | None = None
         self._losses: list[MetaClientError] = []  # since the last row
-        self._can_prefetch = operations.config.scan_prefetch and operations.backend.capabilities.is_remote
-        self._pages = 0  # that the current scanner has answered
-        self._prefetch: _Prefetch[P] | None = None  # uses the scanner until it has ended
+        self._page_ahead: PageAhead[P] = PageAhead(operations, next_page, scan.caching, self._timeout_s)
         if table == META_TABLE:
             self._is_ahead = self._is_ahead_in_meta  # type: ignore[method-assign]  # free for the scans of other tables
 
     def close(self) -> None:
         scanner, self._scanner = self._scanner, None
-        prefetch, self._prefetch = self._prefetch, None
-        if prefetch is not None:
+        requested = self._page_ahead.take()
+        if requested is not None:
             if not self._is_inherited:
-                self._close_after(prefetch.page, scanner)
+                self._close_after(requested, scanner)
         elif scanner is not None:
             self._close_scanner(scanner)
 
@@ -268,7 +256,7 @@ class RegionWalk(Generic[P]):
 
     def _page_once(self, deadline: float) -> P:
         scanner, self._scanner = self._scanner, None
-        begun = self._operations.runtime.now() if self._prefetch is None else self._prefetch.begun
+        begun = self._operations.runtime.now() if self._page_ahead.begun is None else self._page_ahead.begun
         try:
             page = self._next_fresh(scanner, deadline) if scanner is not None else self._open(deadline)
         except MetaClientError as error:
@@ -284,32 +272,9 @@ class RegionWalk(Generic[P]):
         if page.scanner is None and not is_over and not page.rows:
             self._resume()
             raise ScannerLost("the server closed the scanner before it answered a row")
-        self._pages += 1
-        if self._can_prefetch and page.scanner is not None and not is_over and self._is_worth_prefetching(page):
-            self._request_ahead(page.scanner)
+        if page.scanner is not None and not is_over:
+            self._page_ahead.follow(page, self._left)
         return page
-
-    def _is_worth_prefetching(self, page: P) -> bool:
-        """Return True if the caller will need a whole page after this one, as far as is known."""
-        if self._pages < PAGES_BEFORE_PREFETCH:
-            return False
-        if self._left is None:
-            return True
-        rows = page.rows if isinstance(page.rows, int) else len(page.rows)  # a page of cells has only their number
-        return self._left >= rows + self._scan.caching
-
-    def _request_ahead(self, scanner: object) -> None:
-        """Request the next page; an error is raised when that page is needed."""
-        operations = self._operations
-        begun = operations.runtime.now()
-        deadline = begun + min(self._timeout_s, operations.read_timeout_s)
-        try:
-            page = operations.executor.begin(self._next_page, scanner, self._scan.caching, deadline)
-        except MetaClientError as error:
-            page = operations.runtime.pending(name="a page that could not be requested")
-            page.fail(error)
-        page.on_done(_ignore)  # sends it, and lets it be read although no thread waits for it
-        self._prefetch = _Prefetch(page, begun)
 
     def _next_fresh(self, scanner: object, deadline: float) -> P:
         """Return the next page; open the region again if the page is too stale: a scanner keeps its age."""
@@ -323,9 +288,9 @@ class RegionWalk(Generic[P]):
         return self._open(deadline)
 
     def _next(self, scanner: object, deadline: float) -> P:
-        prefetch, self._prefetch = self._prefetch, None
-        if prefetch is not None:
-            return self._at(self._place, lambda _: prefetch.page, deadline=deadline)
+        requested = self._page_ahead.take()
+        if requested is not None:
+            return self._at(self._place, lambda _: requested, deadline=deadline)
         return self._at(self._place, self._next_page, scanner, self._rows_wanted(), deadline=deadline)
 
     def _rows_wanted(self) -> int:
@@ -349,7 +314,7 @@ class RegionWalk(Generic[P]):
             limit=self._limit(),
             caching=self._rows_wanted(),
         )
-        self._pages = 0
+        self._page_ahead.scanner_opened()
         staleness = self._operations.hedging.staleness
         self._limit_of_place = staleness.limit(self._max_staleness_s) if self._is_timeline else None
         if self._is_timeline and self._replica_id is None:
@@ -407,7 +372,3 @@ class RegionWalk(Generic[P]):
             return scan if is_inside else replace(scan, stop_row=region.start_key, include_stop=True)
         is_inside = not region.end_key or self._ends_in(region.end_key)
         return scan if is_inside else replace(scan, stop_row=region.end_key, include_stop=False)
-
-
-def _ignore(_: object) -> None:
-    """Take no notice of the end of a call that is looked at later."""

@@ -13,6 +13,8 @@ EXECUTOR = "attempts/executor.py"
 PARTS_OF_A_RACE = frozenset({"abandon", "begin", "start", "wait_first"})
 #: File and call that are no race, each with its reason.
 OTHERS = {
+    ("calls/page_ahead.py", "begin"): "requests the next page of a scan; the executor waits for it",
+    ("calls/region_walk.py", "abandon"): "leaves the page that a closed scan had requested",
     ("calls/region_walk.py", "start"): "closes the scanner of an outrun page in the background",
     ("calls/staleness.py", "start"): "measures the lag of a replica in the background",
     ("lookup/locator.py", "wait_first"): "waits for a lookup of another caller, not for a backend",

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metaclient.backend import Addressing, Capabilities, ScanPage
-from metaclient.calls import region_walk
+from metaclient.calls import page_ahead
 from metaclient.connection import Connection, connect_to
 from metaclient.errors import (
     BackendFault,
@@ -46,7 +46,7 @@ def runtime() -> Iterator[SimRuntime]:
 @pytest.fixture(autouse=True, params=[False, True], ids=["no_prefetch", "prefetch"])
 def prefetch(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     """Every test also runs with pages that are requested ahead, from the first page of a scanner on."""
-    monkeypatch.setattr(region_walk, "PAGES_BEFORE_PREFETCH", 1 if request.param else 1000)
+    monkeypatch.setattr(page_ahead, "PAGES_BEFORE", 1 if request.param else 1000)
     return bool(request.param)
 
 
