@@ -39,8 +39,11 @@ setup: $(STAMP) ## make .venv and install the project into it
 demo: $(STAMP) ## the product in one minute, on the embedded fake
 	@$(VENV)/bin/metaclient demo
 
+# Whole files go to the workers, because the tests of a file often share a served cluster.
+WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 4))')
+
 test: lint ## lint, every test that needs no JVM, then `make essential`
-	$(PY) -m pytest
+	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile
 	@$(MAKE) --no-print-directory essential
 
 lint: $(FULL) ## ruff and mypy --strict
