@@ -85,6 +85,7 @@ __all__ = [
     "ReplicationSinks",
     "ScanPage",
     "SchemaBackend",
+    "VersionedBackend",
 ]
 
 T = TypeVar("T")
@@ -511,6 +512,15 @@ class IdentityBackend(Protocol):
 
     @property
     def identity(self) -> IdentityAdmin: ...
+
+
+@runtime_checkable
+class VersionedBackend(Protocol):
+    """The additional call of a backend whose cluster reports the version of HBase."""
+
+    def hbase_version(self, deadline: float) -> str:
+        """Return the version of the active master, such as ``2.6.1``."""
+        ...
 
 
 class ChangeWorker(Protocol):

@@ -25,7 +25,15 @@ from metaclient.arguments import (
     gateway_url,
     refuse_gateway_arguments,
 )
-from metaclient.backend import Backend, Capabilities, IdentityAdmin, IdentityBackend, ReplicatingBackend, SchemaBackend
+from metaclient.backend import (
+    Backend,
+    Capabilities,
+    IdentityAdmin,
+    IdentityBackend,
+    ReplicatingBackend,
+    SchemaBackend,
+    VersionedBackend,
+)
 from metaclient.backends import backend_for
 from metaclient.config import Config, MetaMode
 from metaclient.config.cluster_url import chosen_url
@@ -484,6 +492,16 @@ class Connection:
         )
         self._feeds.add(feed)
         return feed
+
+    def hbase_version(self) -> str | None:
+        """Return the version of HBase that the master reports, such as ``2.6.1``; None if the backend has no such call.
+
+        Thrift gateways have none.
+        """
+        if not isinstance(self._backend, VersionedBackend):
+            return None
+        version: str = self.engine.admin("hbase_version", self._backend.hbase_version)
+        return version
 
     # -- identity ----------------------------------------------------------------------------------------------
 

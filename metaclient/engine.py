@@ -55,6 +55,7 @@ ADMIN_READS = frozenset(
         "describe_table",
         "is_table_enabled",
         "namespaces",
+        "hbase_version",
         "whoami",
         "delegation_token",
         "list_replication_peers",

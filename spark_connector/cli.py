@@ -139,8 +139,7 @@ def row_count(session: CommandSession, begin: Begin, table: str, **arguments: An
     options = arguments.pop("options")
     with begin() as running:
         rows = job(running, table, url=session.url, progress=_progress(session), **arguments, **options)
-    session.document({"table": table, "rows": rows})
-    session.say(counted(rows, "row"))
+    session.done({"table": table, "rows": rows}, counted(rows, "row"))
 
 
 @spark.command("copy-table")
@@ -165,8 +164,8 @@ def copy_table(session: CommandSession, begin: Begin, table: str, **arguments: A
     with begin() as running:
         done = job(running, table, url=session.url, progress=_progress(session), **arguments, **options)
     to_url = masked_url(arguments["to_url"] or session.url or "")
-    session.document({**done.as_dict(), "to": {"table": done.to_table, "url": to_url}})
-    session.say(f"{counted(done.rows, 'row')}, {counted(done.cells, 'cell')} copied to {done.to_table} at {to_url}")
+    text = f"{counted(done.rows, 'row')}, {counted(done.cells, 'cell')} copied to {done.to_table} at {to_url}"
+    session.done({**done.as_dict(), "to": {"table": done.to_table, "url": to_url}}, text)
 
 
 @spark.command("verify-replication")
@@ -227,7 +226,9 @@ def read(
 
 def _show(session: CommandSession, df: DataFrame) -> None:
     rows = [row.asDict() for row in df.collect()]
-    session.document({"columns": df.columns, "rows": [{k: _plain(v) for k, v in row.items()} for row in rows]})
+    session.document(
+        {"columns": df.columns, "rows": [{k: _plain(v) for k, v in row.items()} for row in rows]}, rows="rows"
+    )
     session.table("", df.columns, [[_plain(value) for value in row.values()] for row in rows])
     session.say(counted(len(rows), "row"))
 
@@ -244,5 +245,5 @@ def _plain(value: Any) -> Any:
 
 
 def _progress(session: CommandSession) -> bool | None:
-    """Return the argument ``progress`` of a job: no bar with ``--json``, otherwise a bar if stderr is a terminal."""
-    return False if session.as_json else None
+    """Return the argument ``progress`` of a job: no bar for programs, else one if stderr is a terminal."""
+    return None if session.is_for_people else False

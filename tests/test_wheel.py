@@ -91,6 +91,8 @@ RUNS: dict[str, tuple[int, str]] = {
     f"replication remove west --yes {FAKE}": (1, "RequestRefused"),
     f"replication status {FAKE}": (0, "server"),
     "replication verify fake: fake: t": (1, "TableNotFound"),
+    f"shell {FAKE} -e list": (0, "0 tables"),
+    "completion bash": (0, "_METACLIENT_COMPLETE"),
     "demo": (1, SIM),
     "sim run --seeds 1": (1, SIM),
     "sim replay 1": (1, SIM),

@@ -40,6 +40,7 @@ from metaclient.replication_peers import Peer, PeerConfig, PeerState, Replicatio
 from metaclient.runtime import Task
 from metaclient.table_schema import TableChange
 from metaclient_fake.change_host import FakeChangeHost
+from metaclient_fake.config.cluster import HBASE_VERSION
 from metaclient_fake.network.call import Call, Station
 from metaclient_fake.network.handlers import ONCE, Handler, Handlers
 from metaclient_fake.network.network import party_of
@@ -165,6 +166,9 @@ class FakeBackend:
             server.calls.scan_close(scanner)
 
     # -- admin -------------------------------------------------------------------------------------------------
+
+    def hbase_version(self, deadline: float) -> str:
+        return self._ask_master(lambda: HBASE_VERSION, deadline)
 
     def table_names(self, deadline: float) -> Sequence[bytes]:
         return self._ask_master(self.cluster.master.table_names, deadline)

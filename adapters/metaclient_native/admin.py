@@ -324,6 +324,14 @@ class Admin:
             tuple(server_from(one) for one in answer.get("dead_servers", ())),
         )
 
+    def hbase_version(self, deadline: float) -> str:
+        """Return the version of the active master."""
+        options = {"options": [m.OPTION_HBASE_VERSION]}
+        answer = self.ask(
+            "GetClusterStatus", m.GET_CLUSTER_STATUS_REQUEST, options, m.GET_CLUSTER_STATUS_RESPONSE, deadline
+        )
+        return str(answer["cluster_status"].get("hbase_version", {}).get("version", ""))
+
     def region_sizes(self, table: bytes, deadline: float) -> dict[bytes, int]:
         """Return the bytes of each region of the table, in store files and memstores, by its name."""
         status = self.cluster_status(deadline)

@@ -385,6 +385,9 @@ class NativeBackend:
 
     # -- admin ---------------------------------------------------------------------------------------------------------
 
+    def hbase_version(self, deadline: float) -> str:
+        return self.admin.hbase_version(deadline)
+
     def table_names(self, deadline: float) -> Sequence[bytes]:
         return self.admin.table_names(deadline)
 

@@ -150,6 +150,7 @@ class Connection(Wrapper[_Connection]):
     namespaces = awaitable(_Connection.namespaces)
     create_namespace = awaitable(_Connection.create_namespace)
     delete_namespace = awaitable(_Connection.delete_namespace)
+    hbase_version = awaitable(_Connection.hbase_version)
     whoami = awaitable(_Connection.whoami)
     delegation_token = awaitable(_Connection.delegation_token)
     locate = awaitable(_Connection.locate)

@@ -1,8 +1,8 @@
 """``metaclient COMMAND``: the client on the command line.
 
-Every command takes ``--json`` (one document on standard output, nothing else there), ``--url``, ``--config`` and
-``-v``. Exit code 0: done, 1: failed, 2: wrong use. Packages add commands under the entry point group
-``metaclient.commands``.
+Every command takes ``--output`` (``--json`` is short for ``--output json``: one document on standard output, nothing
+else there) and ``-v``. Commands of a cluster take ``--url``, ``--config``, ``--meta-mode`` and ``--timeout``, too.
+Exit code 0: done, 1: failed, 2: wrong use. Packages add commands under the entry point group ``metaclient.commands``.
 """
 
 from __future__ import annotations
@@ -15,16 +15,19 @@ import click
 
 from metaclient import __version__
 from metaclient.cli.changes import changes
+from metaclient.cli.completion import completion
 from metaclient.cli.data import delete, get, put, scan
 from metaclient.cli.demo import demo
 from metaclient.cli.doctor import doctor
 from metaclient.cli.fake import fake
 from metaclient.cli.hbase import hbase
 from metaclient.cli.identity import whoami
+from metaclient.cli.output import Output
 from metaclient.cli.places import locate, meta, regions
 from metaclient.cli.replication import replication
 from metaclient.cli.schemas import alter, count, describe, namespaces, truncate
 from metaclient.cli.session import fail
+from metaclient.cli.shell import shell
 from metaclient.cli.tables import create, drop, tables
 from metaclient.errors import ConfigError, MetaClientError
 
@@ -53,11 +56,11 @@ class _Commands(click.Group):
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command; report an error that a command of another package does not handle."""
-        as_json = "--json" in context.args
+        output = Output.JSON if "--json" in context.args else Output.TABLE
         try:
             return super().invoke(context)
         except MetaClientError as error:
-            fail(error, as_json=as_json)
+            fail(error, output=output)
 
 
 def _unavailable(name: str, error: ImportError) -> click.Command:
@@ -81,11 +84,29 @@ def _unavailable(name: str, error: ImportError) -> click.Command:
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="metaclient")
 def main() -> None:
-    """HBase client that spreads the reads of hbase:meta over its replicas."""
+    """HBase client that spreads the reads of hbase:meta over its replicas.
+
+    \b
+    First steps, without a cluster:
+      metaclient demo                      compare the ways to read hbase:meta
+      metaclient fake serve                start a fake HBase, and print its urls
+      metaclient shell --url fake:         type put("t", "row", "cf:a", "1"), scan("t")
+    With a cluster:
+      metaclient doctor --url hbase://zk1:2181    what to set, by HBase's version
+
+    \b
+    Environment:
+      METACLIENT_URL           the cluster, if --url is not given
+      METACLIENT_HBASE_FOLDER  the folder of `metaclient hbase`, if --folder is not given
+
+    `metaclient completion bash` prints what completes commands and options with the Tab key.
+    Exit codes: 0 done, 1 failed, 2 wrong use.
+    """
 
 
 for _command in (
     alter,
+    completion,
     count,
     create,
     delete,
@@ -104,6 +125,7 @@ for _command in (
     replication,
     changes,
     scan,
+    shell,
     tables,
     truncate,
     whoami,

@@ -9,6 +9,7 @@ import click
 
 from metaclient.changes import Change, SubscriptionInfo, Subscriptions
 from metaclient.changes.doctor import WAIT_S, SubscriptionStatus, examine, repair, status_of
+from metaclient.cli.output import Output, print_tsv
 from metaclient.cli.session import CommandSession, common, from_text, to_text
 from metaclient.wording import counted
 
@@ -34,7 +35,7 @@ def list_subscriptions(session: CommandSession) -> None:
     """
     with session.connect() as connection:
         found = [status_of(connection, info) for info in Subscriptions(connection).list()]
-    session.document({"subscriptions": [_document(one) for one in found]})
+    session.document({"subscriptions": [_document(one) for one in found]}, rows="subscriptions")
     columns = ("name", "tables", "serial", "workers", "logs kept", "behind ms")
     session.table("", columns, [_line(one) for one in found])
     for one in found:
@@ -61,8 +62,8 @@ def create(session: CommandSession, name: str, tables: tuple[str, ...], serial: 
     with session.connect() as connection:
         wanted = [from_text(table) for table in tables]
         info = Subscriptions(connection).create(name, wanted, serial=serial, since=since)
-    session.document(_info_document(info))
-    session.say(f"{name} was made; the cluster keeps its logs for it until `metaclient changes remove {name}`")
+    text = f"{name} was made; the cluster keeps its logs for it until `metaclient changes remove {name}`"
+    session.done(_info_document(info), text)
 
 
 @changes.command()
@@ -75,12 +76,10 @@ def remove(session: CommandSession, name: str, yes: bool) -> None:
     \b
     metaclient changes remove search-index --yes
     """
-    if not yes and not session.as_json:
-        click.confirm(f"Remove {name}? Changes that were not delivered are lost", abort=True, err=True)
+    session.confirm(yes, "changes remove", f"Remove {name}? Changes that were not delivered are lost")
     with session.connect() as connection:
         Subscriptions(connection).remove(name)
-    session.document({"removed": name})
-    session.say(f"{name} was removed")
+    session.done({"removed": name}, f"{name} was removed")
 
 
 @changes.command()
@@ -167,14 +166,12 @@ def doctor(session: CommandSession, name: str | None, repairs: bool, wait: float
         repaired = [one for one in found if repairs and one.pushed_id is not None]
         for one in repaired:
             repair(connection, one)
-    session.document(
-        {
-            "findings": [
-                {"name": one.name, "text": one.text, "region": one.region or None, "repaired": one in repaired}
-                for one in found
-            ]
-        }
-    )
+    findings = [
+        {"name": one.name, "text": one.text, "region": one.region or None, "repaired": one in repaired} for one in found
+    ]
+    session.document({"findings": findings}, rows="findings")
+    if not session.is_for_people:
+        session.table("", ("name", "text", "region", "repaired"), [list(one.values()) for one in findings])
     for one in found:
         hint = "" if one.pushed_id is None else " (repaired)" if one in repaired else " (--repair frees it)"
         session.say(f"{one.name}: {one.text}{hint}")
@@ -205,6 +202,9 @@ def _print_change(session: CommandSession, change: Change) -> None:
         click.echo(json.dumps(document))
         return
     for cell in cells:
+        if session.output is Output.TSV:
+            print_tsv([(to_text(change.row), *cell.values())])
+            continue
         shown = cell["value"] if cell["type"] == "PUT" else cell["type"]
         click.echo(f"{to_text(change.row)}  {cell['column']}  {cell['timestamp']}  {shown}")
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 
+from metaclient.cli.output import Output, print_stream
 from metaclient.cli.session import CommandSession, common, from_text, to_text
 from metaclient.model import Row
 from metaclient.wording import counted
@@ -79,8 +79,7 @@ def put(session: CommandSession, table: str, row: str, cells: Sequence[str], tim
         data[from_text(column)] = from_text(value)
     with session.connect() as connection:
         connection.table(table).put(from_text(row), data, timestamp=timestamp)
-    session.document({"table": table, "row": row, "written": len(data)})
-    session.say(f"{counted(len(data), 'cell')} written")
+    session.done({"table": table, "row": row, "written": len(data)}, f"{counted(len(data), 'cell')} written")
 
 
 @click.command()
@@ -92,8 +91,7 @@ def delete(session: CommandSession, table: str, row: str, columns: Sequence[str]
     """Delete one ROW of TABLE, or only some COLUMNS of it."""
     with session.connect() as connection:
         connection.table(table).delete(from_text(row), [from_text(column) for column in columns] or None)
-    session.document({"table": table, "row": row, "deleted": list(columns) or "row"})
-    session.say("deleted")
+    session.done({"table": table, "row": row, "deleted": list(columns) or "row"}, "deleted")
 
 
 @click.command()
@@ -103,7 +101,9 @@ def delete(session: CommandSession, table: str, row: str, columns: Sequence[str]
 @click.option("--prefix", help="Only rows that start with this prefix.")
 @click.option("--column", "columns", multiple=True, help="Family or family:qualifier; may be repeated.")
 @click.option("--filter", "filter_text", help="A filter in HBase's filter language.")
-@click.option("--limit", type=click.IntRange(min=1), default=1000, show_default=True, help="Maximum number of rows.")
+@click.option(
+    "--limit", type=click.IntRange(min=0), default=1000, show_default=True, help="Maximum number of rows; 0: all."
+)
 @click.option("--reverse", is_flag=True, help="Scan in descending order, from START.")
 @_read_options
 @common
@@ -120,7 +120,12 @@ def scan(
     consistency: str | None,
     replica: int | None,
 ) -> None:
-    """Read a range of rows of TABLE."""
+    """Read a range of rows of TABLE. Only --output json waits for the last row before it prints the first.
+
+    \b
+    metaclient scan users --prefix a --column info:name
+    metaclient scan users --limit 0 --output jsonl | gzip > users.jsonl.gz
+    """
     with session.connect() as connection:
         found = connection.table(table).scan(
             from_text(start) or None,
@@ -129,21 +134,46 @@ def scan(
             columns=[from_text(column) for column in columns] or None,
             filter=filter_text,
             include_timestamp=True,
-            limit=limit + 1,  # one more than is shown, to find out whether there are more rows
+            limit=limit + 1 if limit else None,  # one more than is shown, to find out whether there are more rows
             reverse=reverse,
             consistency=consistency,
             replica_id=replica,
         )
-        rows = [(key, row) for key, row in islice(found, limit + 1) if isinstance(row, Row)]
-    following = to_text(rows.pop()[0]) if len(rows) > limit else None
-    session.document({"table": table, "rows": [_as_json(key, row) for key, row in rows], "next": following})
-    session.table(
-        table,
-        ("row", "column", "timestamp", "value"),
-        [(to_text(key), *cell) for key, row in rows for cell in _shown(row)],
-    )
-    stale = sum(row.stale for _, row in rows)
-    session.say(f"{counted(len(rows), 'row')}{f', {stale} of them possibly stale' if stale else ''}")
-    if following is not None:
-        onward = f"--start {shlex.quote(following)} continues from here"
-        click.echo(f"there are more rows: --limit shows more than {limit}, {onward}", err=True)
+        rows = _RowCounter(found, limit)
+        if session.output is Output.JSON:
+            documents = [_as_json(key, row) for key, row in rows]
+            session.document({"table": table, "rows": documents, "next": rows.following})
+        else:
+            print_stream(
+                session.output,
+                ("row", "column", "timestamp", "value"),
+                rows,
+                title=table,
+                document=lambda item: _as_json(*item),
+                lines=lambda item: [(to_text(item[0]), *cell) for cell in _shown(item[1])],
+            )
+    session.say(f"{counted(rows.count, 'row')}{f', {rows.stale} of them possibly stale' if rows.stale else ''}")
+    if rows.following is not None:
+        onward = f"--start {shlex.quote(rows.following)} continues from here, --limit 0 shows all rows"
+        click.echo(f"there are more rows: the scan stopped at its limit of {limit}; {onward}", err=True)
+
+
+class _RowCounter:
+    """Iterates over at most ``limit`` rows of a scan (0: all); counts them, and keeps the key of the row after them."""
+
+    def __init__(self, found: Iterable[tuple[bytes, Mapping[bytes, Any]]], limit: int) -> None:
+        self._found = found
+        self._limit = limit
+        self.count = 0
+        self.stale = 0
+        self.following: str | None = None
+
+    def __iter__(self) -> Iterator[tuple[bytes, Row]]:
+        for key, row in self._found:
+            if self._limit and self.count == self._limit:
+                self.following = to_text(key)
+                return
+            assert isinstance(row, Row)
+            self.count += 1
+            self.stale += row.stale
+            yield key, row

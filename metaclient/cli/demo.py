@@ -19,7 +19,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from metaclient.cli.picture import bar, sparkline
-from metaclient.cli.session import CommandSession, common, refuse_options
+from metaclient.cli.session import CommandSession, clusterless
 from metaclient.connection import Connection
 from metaclient.errors import MetaClientError
 from metaclient.runtime import SimRuntime
@@ -184,17 +184,18 @@ class _Scenario:
 
 
 @click.command()
-@common
+@clusterless
 def demo(session: CommandSession) -> None:
     """Compare the meta modes on a fake cluster, in under a minute."""
-    refuse_options("url", "config", "meta_mode")
     import_greenlet()  # virtual time needs it: fail before anything is drawn
     cluster_type = cluster_class("fake")
     results = [_DemoReads(mode) for mode in MODES]
-    if session.as_json:
+    if not session.is_for_people:
         for number, mode in enumerate(MODES):
             results[number] = _run(mode, cluster_type, lambda seen: None)
-        session.document({"modes": [seen.as_json() for seen in results]})
+        found = [seen.as_json() for seen in results]
+        session.document({"modes": found}, rows="modes")
+        session.table("", list(found[0]), [list(one.values()) for one in found])
         return
     console = Console(highlight=False)
     console.print(

@@ -1,9 +1,16 @@
-"""The command ``doctor``: checks the meta replicas of a cluster, their placement and lag; one verdict per line."""
+"""The command ``doctor``: checks the meta replicas of a cluster, their placement and lag; one verdict per line.
+
+The advice depends on HBase's version. Since 2.4, the number of copies is the REGION_REPLICATION of hbase:meta, edits
+reach the copies by replication if ``hbase.region.replica.replication.catalog.enabled`` is set, and Java clients can
+balance their lookups (HBASE-18070). Before 2.4 the active master reads ``hbase.meta.replica.count`` at its start, and
+the copies follow by the store file refresher only.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
 from typing import Literal
 
 import click
@@ -41,14 +48,40 @@ class Verdict:
     advice: str = ""
 
 
-def examine(connection: Connection) -> Iterator[Verdict]:
-    """Check a cluster with reads of a client; nothing is changed.
+@dataclass(frozen=True, slots=True, order=True)
+class Version:
+    """A version of HBase, as far as the advice depends on it."""
+
+    major: int
+    minor: int
+    text: str
+
+    @classmethod
+    def parse(cls, text: str) -> Version:
+        """
+        >>> Version.parse("3.0.0-alpha-4").major, Version.parse("2.4.18") >= ALTERS_META
+        (3, True)
+        """
+        numbers = re.match(r"(\d+)\.(\d+)", text)
+        if numbers is None:
+            raise ValueError(f"a version of HBase is like 2.6.1, got {text!r}")
+        return cls(int(numbers[1]), int(numbers[2]), text)
+
+
+#: The first version in which hbase:meta can be altered, replicates to its copies, and Java clients balance lookups.
+ALTERS_META = Version(2, 4, "")
+
+
+def examine(connection: Connection, version: Version | None = None) -> Iterator[Verdict]:
+    """Check a cluster with reads of a client; nothing is changed. ``version``: for backends that do not report it.
 
     >>> from metaclient import connect
     >>> with connect("fake:?meta_replicas=1") as connection:
     ...     [verdict.level for verdict in examine(connection)]
     ['good', 'warning']
     """
+    reported = connection.hbase_version()
+    version = Version.parse(reported) if reported else version
     if not connection.capabilities.meta_replicas:
         yield Verdict("good", "cluster", "answers")
         yield Verdict(
@@ -56,14 +89,14 @@ def examine(connection: Connection) -> Iterator[Verdict]:
         )
         return
     copies = connection.meta_replicas()
-    yield Verdict("good", "cluster", f"answers, and the registry names {counted(len(copies), 'meta replica')}")
+    named = f"HBase {version.text}" if version else "HBase of unknown version (--hbase-version names it)"
+    yield Verdict("good", "cluster", f"{named} answers, and the registry names {counted(len(copies), 'meta replica')}")
     if len(copies) == 1:
         yield Verdict(
             "warning",
             "replicas",
             "hbase:meta has one copy: every lookup of every client goes to it",
-            "in HBase's shell: alter 'hbase:meta', {REGION_REPLICATION => 3} (no restart; before HBase 2.4: set "
-            "hbase.meta.replica.count=3 on the masters and restart the active one)",
+            _more_copies(version),
         )
         return
     yield _spread([copy.server for copy in copies])
@@ -73,8 +106,32 @@ def examine(connection: Connection) -> Iterator[Verdict]:
             verdict, primary = _primary(connection)
             yield verdict
         else:
-            yield _secondary(connection, copy.id, primary)
+            yield _secondary(connection, copy.id, primary, version)
     yield _mode(connection.meta_mode)
+
+
+def _more_copies(version: Version | None) -> str:
+    """Return how to add copies of hbase:meta."""
+    alter = "type `alter 'hbase:meta', {REGION_REPLICATION => 3}` in HBase's shell, or `metaclient alter hbase:meta "
+    alter += "--replicas 3` (no restart)"
+    count = "set hbase.meta.replica.count=3 in hbase-site.xml of the masters and restart the active one"
+    if version is None:
+        return f"HBase 2.4 or later: {alter}; before 2.4: {count}"
+    return alter if version >= ALTERS_META else count
+
+
+def _fresher_copies(version: Version | None) -> str:
+    """Return how copies of hbase:meta get edits sooner."""
+    replicate = (
+        "set hbase.region.replica.replication.catalog.enabled=true in hbase-site.xml of all servers and restart "
+    )
+    replicate += "them one by one (if it is set: regions may be moving, run doctor again)"
+    refresh = "set hbase.regionserver.meta.storefile.refresh.period=30000 in hbase-site.xml of all servers and restart "
+    refresh += "them one by one; edits reach the copies after a flush of hbase:meta, because HBase before 2.4 does not "
+    refresh += "replicate it"
+    if version is None:
+        return f"HBase 2.4 or later: {replicate}; before 2.4: {refresh}"
+    return replicate if version >= ALTERS_META else refresh
 
 
 def _spread(servers: list[str | None]) -> Verdict:
@@ -91,7 +148,7 @@ def _spread(servers: list[str | None]) -> Verdict:
             "warning",
             "placement",
             f"{len(servers)} copies of hbase:meta on {counted(len(set(servers)), 'server')}: one crash takes several",
-            "run the balancer, or add region servers",
+            "type `balancer` in HBase's shell, or add region servers",
         )
     return Verdict("good", "placement", f"each of the {len(servers)} copies is on a server of its own")
 
@@ -115,7 +172,7 @@ def _primary(connection: Connection) -> tuple[Verdict, Rows | None]:
     return Verdict("good", "replica 0", f"{counted(len(rows), 'row')} read"), rows
 
 
-def _secondary(connection: Connection, replica_id: int, primary: Rows | None) -> Verdict:
+def _secondary(connection: Connection, replica_id: int, primary: Rows | None, version: Version | None) -> Verdict:
     """Compare one replica with the primary's rows; a difference counts if it remains after a few reads."""
     about = f"replica {replica_id}"
     for look in range(LOOKS):
@@ -137,8 +194,7 @@ def _secondary(connection: Connection, replica_id: int, primary: Rows | None) ->
         "warning",
         about,
         f"{counted(len(rows), 'row')} read, {behind} different from the primary{lag}",
-        "set hbase.region.replica.replication.catalog.enabled=true on all servers"
-        " (if it is set: regions may be moving, run doctor again)",
+        _fresher_copies(version),
     )
 
 
@@ -154,12 +210,21 @@ def _mode(mode: MetaMode) -> Verdict:
 
 
 @click.command()
+@click.option("--hbase-version", metavar="VERSION", help="HBase's version, if the backend does not report it: 2.3.7.")
 @common
-def doctor(session: CommandSession) -> None:
-    """Check the meta replicas of a cluster and advise what to set; fails if something is broken."""
+def doctor(session: CommandSession, hbase_version: str | None) -> None:
+    """Check the meta replicas of a cluster and advise what to type; exit code 1 if something is broken.
+
+    \b
+    metaclient doctor --url hbase://zk1:2181
+    metaclient doctor --url thrift2://gateway:9090 --hbase-version 2.3.7
+    """
+    version = Version.parse(hbase_version) if hbase_version else None
     with session.connect(operation_timeout_s=PATIENCE_S) as connection:
-        verdicts = list(examine(connection))
-    session.document({"verdicts": [asdict(verdict) for verdict in verdicts]})
+        verdicts = list(examine(connection, version))
+    session.document({"verdicts": [asdict(verdict) for verdict in verdicts]}, rows="verdicts")
+    if not session.is_for_people:
+        session.table("", ("level", "about", "found", "advice"), [astuple(verdict) for verdict in verdicts])
     marks = {"good": "ok  ", "warning": "look", "bad": "BAD "}
     for verdict in verdicts:
         advice = f"\n        -> {verdict.advice}" if verdict.advice else ""

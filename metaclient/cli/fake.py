@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from metaclient.cli.session import CommandSession, common, refuse_options
+from metaclient.cli.session import CommandSession, configured
 from metaclient.config import Config
 from metaclient.testing.clusters import cluster_class
 from metaclient.wording import counted
@@ -55,10 +55,9 @@ def fake() -> None:
 @_port("--thrift2-port", "0", "HBase's Thrift 2")
 @_port("--rpc-port", "none", "HBase's own RPC")
 @_port("--status-port", "0", "The status page")
-@common
+@configured
 def serve(session: CommandSession, servers: int, meta_replicas: int | None, host: str, **ports: int | None) -> None:
     """Serve a new cluster until Ctrl-C or SIGTERM; its data is not kept."""
-    refuse_options("url", "meta_mode")
     properties = _properties(session.config)
     with cluster_class("fake")(servers=servers, meta_replicas=meta_replicas, config=properties) as cluster:
         front = cluster.serve(host, **ports, gateway=properties)
@@ -73,13 +72,11 @@ def _properties(path: str | None) -> Mapping[str, object]:
 
 
 def _show(session: CommandSession, front: Any, servers: int, meta_replicas: int) -> None:
+    text = f"a fake HBase of {counted(servers, 'server')} and {counted(meta_replicas, 'meta replica')}; Ctrl-C ends it"
     addresses: dict[str, str] = front.addresses()
     urls = {f"{name}_url": url for name, url in addresses.items()}
     ports = {f"{name}_port": getattr(front, f"{name}_port") for name in ("thrift1", "thrift2", "rpc", "status")}
-    session.document({"host": front.host, **ports, **urls, "servers": servers, "meta_replicas": meta_replicas})
-    session.say(
-        f"a fake HBase of {counted(servers, 'server')} and {counted(meta_replicas, 'meta replica')}; Ctrl-C ends it"
-    )
+    session.done({"host": front.host, **ports, **urls, "servers": servers, "meta_replicas": meta_replicas}, text)
     for name, url in addresses.items():
         session.say(f"{name:<8} {url}")
     if "thrift2" in addresses:

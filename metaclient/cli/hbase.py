@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from metaclient.cli.session import CommandSession, common, refuse_options
+from metaclient.cli.session import CommandSession, clusterless
 from metaclient.testing.clusters import cluster_class
 from metaclient.wording import counted
 
@@ -24,12 +24,8 @@ _folder = click.option(
     help="The folder of the cluster's data and logs; each folder is a cluster of its own.",
 )
 
-#: Common options that have no effect on these commands: the settings of a cluster are options of `up`.
-_NOT_FOR_CLUSTERS = ("url", "config", "meta_mode")
-
 
 def _running(folder: str | None) -> Any:
-    refuse_options(*_NOT_FOR_CLUSTERS)
     clusters = cluster_class("hbase")
     return clusters.at(folder or clusters.default_folder())
 
@@ -46,7 +42,7 @@ def hbase() -> None:
 @click.option("--secure", is_flag=True, help="With Kerberos: two users, alice (a superuser) and bob, and a KDC.")
 @click.option("--tls", is_flag=True, help="With TLS beside plaintext, and a certificate for clients.")
 @_folder
-@common
+@clusterless
 def up(
     session: CommandSession,
     *,
@@ -58,7 +54,6 @@ def up(
     folder: str | None,
 ) -> None:
     """Start a cluster and keep it running; `down` ends it."""
-    refuse_options(*_NOT_FOR_CLUSTERS)
     clusters = cluster_class("hbase")
     place = folder or clusters.default_folder()
     cluster = clusters(version, region_servers, meta_replicas, folder=place, secure=secure, tls=tls)
@@ -75,19 +70,19 @@ def up(
 
 @hbase.command()
 @_folder
-@common
+@clusterless
 def down(session: CommandSession, folder: str | None) -> None:
     """End the cluster and remove its data; its logs are kept."""
     cluster = _running(folder)
     ended = [process["name"] for process in cluster.status()["processes"] if process["state"] != "down"]
     cluster.down()
-    session.document({"ended": ended, "folder": str(cluster.folder)})
-    session.say(f"{counted(len(ended), 'process', 'processes')} ended; their logs are kept in {cluster.folder}")
+    text = f"{counted(len(ended), 'process', 'processes')} ended; their logs are kept in {cluster.folder}"
+    session.done({"ended": ended, "folder": str(cluster.folder)}, text)
 
 
 @hbase.command()
 @_folder
-@common
+@clusterless
 def status(session: CommandSession, folder: str | None) -> None:
     """Show the processes of the cluster and its addresses."""
     found = _running(folder).status()
@@ -111,15 +106,14 @@ def _fault(name: str, done: str, text: str) -> click.Command:
     @click.command(name=name, help=text)
     @click.argument("process")
     @_folder
-    @common
+    @clusterless
     def fault(session: CommandSession, process: str, folder: str | None) -> None:
         cluster = _running(folder)
         at = process
         if process.startswith("meta:"):
             at = cluster.meta_server(_replica_id(process))
         getattr(cluster, name)(at)
-        session.document({done: at})
-        session.say(f"{at} {done}")
+        session.done({done: at}, f"{at} {done}")
         cluster.leave()
 
     return fault

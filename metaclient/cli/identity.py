@@ -15,5 +15,5 @@ def whoami(session: CommandSession) -> None:
     """Show the user that the cluster takes this client for, and how it was authenticated."""
     with session.connect() as connection:
         identity = connection.whoami()
-    session.document({"username": identity.username, "method": identity.method})
-    session.say(f"{identity.username} ({identity.method})")
+    document = {"username": identity.username, "method": identity.method}
+    session.done(document, f"{identity.username} ({identity.method})")

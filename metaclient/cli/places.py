@@ -37,10 +37,10 @@ def locate(session: CommandSession, table: str, row: str, replica: int) -> None:
     """Show the region of a ROW and its server."""
     with session.connect() as connection:
         location = connection.locate(table, from_text(row), replica_id=replica)
-    session.document(_as_json(location))
     region = location.region
     bounds = f"[{to_text(region.start_key)}, {to_text(region.end_key)})"
-    session.say(f"{location.server.address}  region {region.encoded_name} {bounds} replica {region.replica_id}")
+    text = f"{location.server.address}  region {region.encoded_name} {bounds} replica {region.replica_id}"
+    session.done(_as_json(location), text)
 
 
 @click.command()
@@ -50,7 +50,7 @@ def regions(session: CommandSession, table: str) -> None:
     """List the regions of TABLE and their replicas."""
     with session.connect() as connection:
         found = [location for entry in connection.regions(table) for location in entry.placed()]
-    session.document({"table": table, "regions": [_as_json(location) for location in found]})
+    session.document({"table": table, "regions": [_as_json(location) for location in found]}, rows="regions")
     session.table(
         table,
         ("start", "end", "replica", "server", "region"),
@@ -82,7 +82,7 @@ def meta(session: CommandSession, lookups: int, table: str | None) -> None:
                 connection.locate(names[number % len(names)], b"", reload=True)
         replicas = connection.meta_replicas()
         mode = connection.meta_mode.value
-    session.document({"mode": mode, "replicas": [asdict(replica) for replica in replicas]})
+    session.document({"mode": mode, "replicas": [asdict(replica) for replica in replicas]}, rows="replicas")
     total = sum(replica.lookups for replica in replicas) or 1
     session.table(
         f"hbase:meta, mode {mode}",

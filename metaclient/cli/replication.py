@@ -70,7 +70,7 @@ def list_peers(session: CommandSession, pattern: str | None) -> None:
     """
     with session.connect() as connection:
         peers = connection.replication.list(pattern)
-    session.document({"peers": [_document(peer) for peer in peers]})
+    session.document({"peers": [_document(peer) for peer in peers]}, rows="peers")
     columns = ("peer", "state", "cluster key", "ships", "serial", "bandwidth")
     session.table("", columns, [_line(peer) for peer in peers])
     session.say(counted(len(peers), "peer"))
@@ -95,8 +95,7 @@ def add(session: CommandSession, peer: str, key: str, endpoint: str | None, disa
     options = _changes(**selection)
     with session.connect() as connection:
         connection.replication.add(peer, key, endpoint=endpoint, enabled=not disabled, **options)
-    session.document({"added": peer, "enabled": not disabled})
-    session.say(f"peer {peer} added{', disabled' if disabled else ''}")
+    session.done({"added": peer, "enabled": not disabled}, f"peer {peer} added{', disabled' if disabled else ''}")
 
 
 @replication.command()
@@ -121,8 +120,7 @@ def update(session: CommandSession, peer: str, all_tables: bool, **selection: An
         raise click.UsageError("nothing to change: give at least one option, see --help")
     with session.connect() as connection:
         connection.replication.update(peer, **changes)
-    session.document({"updated": peer, "changes": sorted(changes)})
-    session.say(f"peer {peer} updated: {', '.join(sorted(changes))}")
+    session.done({"updated": peer, "changes": sorted(changes)}, f"peer {peer} updated: {', '.join(sorted(changes))}")
 
 
 @replication.command()
@@ -135,14 +133,10 @@ def remove(session: CommandSession, peer: str, yes: bool) -> None:
     \b
     metaclient replication remove west --yes
     """
-    if not yes and not session.as_json:
-        click.confirm(f"Remove peer {peer} and the edits that it has not got yet?", abort=True)
-    elif not yes:
-        raise click.UsageError("remove --json needs --yes: with --json there is no prompt")
+    session.confirm(yes, "remove", f"Remove peer {peer} and the edits that it has not got yet?")
     with session.connect() as connection:
         connection.replication.remove(peer)
-    session.document({"removed": peer})
-    session.say(f"peer {peer} removed")
+    session.done({"removed": peer}, f"peer {peer} removed")
 
 
 @replication.command()
@@ -156,8 +150,7 @@ def enable(session: CommandSession, peer: str) -> None:
     """
     with session.connect() as connection:
         connection.replication.enable(peer)
-    session.document({"enabled": peer})
-    session.say(f"peer {peer} enabled")
+    session.done({"enabled": peer}, f"peer {peer} enabled")
 
 
 @replication.command()
@@ -171,8 +164,7 @@ def disable(session: CommandSession, peer: str) -> None:
     """
     with session.connect() as connection:
         connection.replication.disable(peer)
-    session.document({"disabled": peer})
-    session.say(f"peer {peer} disabled")
+    session.done({"disabled": peer}, f"peer {peer} disabled")
 
 
 @replication.command()
@@ -188,14 +180,15 @@ def status(session: CommandSession, wanted: str | None) -> None:
     with session.connect() as connection:
         servers = connection.replication.status()
     sources = [load for server in servers for load in server.sources if wanted in (None, load.peer_id)]
-    session.document({"sources": [source_load_document(load) for load in sources], "sinks": _sinks(servers)})
+    document = {"sources": [source_load_document(load) for load in sources], "sinks": _sinks(servers)}
+    session.document(document)
     session.table("sources", _SOURCE_COLUMNS, [_source_line(load) for load in sources])
     for load in sources:
         if load.last_error:
             session.say(f"{load.peer_id} on {load.server.address}: nothing is shipped now: {load.last_error}")
         for one in load.blocked:
             session.say(f"{load.peer_id} on {load.server.address}: region {one.region} waits for {one.waits_for}")
-    if wanted is None:
+    if wanted is None and session.is_for_people:  # tsv has one table: the sources
         sinks = [(one.server.address, one.sink) for one in servers if one.sink is not None]
         rows = [(address, sink.age_of_last_applied_ms, sink.edits_applied) for address, sink in sinks]
         session.table("sinks", ("server", "age of last applied ms", "applied"), rows)

@@ -90,15 +90,14 @@ def alter(
         family, option, value = _parse_setting(setting)
         families.setdefault(family, {})[option] = value
     if dropped:
-        _confirm(session, yes, "alter --drop-family", f"Delete {', '.join(dropped)} of {table} and all their data?")
+        session.confirm(yes, "alter --drop-family", f"Delete {', '.join(dropped)} of {table} and all their data?")
     with session.connect() as connection:
         known = {to_text(family.name) for family in connection.describe_table(table).families}
         unknown = [name for name in families if name not in known and name not in added]
         if unknown:
             raise click.UsageError(f"{table} has no family {unknown[0]!r}: --add-family {unknown[0]} adds it")
         connection.alter_table(table, families or None, drop_families=dropped, region_replication=replicas)
-    session.document({"altered": table})
-    session.say(f"{table} altered")
+    session.done({"altered": table}, f"{table} altered")
 
 
 def _parse_setting(setting: str) -> tuple[str, str, int | bool | str]:
@@ -122,19 +121,10 @@ def _parse_setting(setting: str) -> tuple[str, str, int | bool | str]:
 @common
 def truncate(session: CommandSession, table: str, preserve_splits: bool, yes: bool) -> None:
     """Delete all rows of TABLE; its settings stay."""
-    _confirm(session, yes, "truncate", f"Delete all rows of {table}?")
+    session.confirm(yes, "truncate", f"Delete all rows of {table}?")
     with session.connect() as connection:
         connection.truncate_table(table, preserve_splits=preserve_splits)
-    session.document({"truncated": table, "preserved_splits": preserve_splits})
-    session.say(f"{table} truncated")
-
-
-def _confirm(session: CommandSession, yes: bool, command: str, question: str) -> None:
-    if yes:
-        return
-    if session.as_json:
-        raise click.UsageError(f"{command} --json needs --yes: with --json there is no prompt")
-    click.confirm(question, abort=True)
+    session.done({"truncated": table, "preserved_splits": preserve_splits}, f"{table} truncated")
 
 
 @click.group()
@@ -148,7 +138,7 @@ def list_namespaces(session: CommandSession) -> None:
     """List the namespaces."""
     with session.connect() as connection:
         names = connection.namespaces()
-    session.document({"namespaces": names})
+    session.document({"namespaces": names}, rows="namespaces")
     session.table("", ("namespace",), [(name,) for name in names])
     session.say(counted(len(names), "namespace"))
 
@@ -160,8 +150,7 @@ def create_namespace(session: CommandSession, name: str) -> None:
     """Create the namespace NAME."""
     with session.connect() as connection:
         connection.create_namespace(name)
-    session.document({"created": name})
-    session.say(f"namespace {name} created")
+    session.done({"created": name}, f"namespace {name} created")
 
 
 @namespaces.command("delete")
@@ -171,8 +160,7 @@ def delete_namespace(session: CommandSession, name: str) -> None:
     """Delete the namespace NAME, which must have no tables."""
     with session.connect() as connection:
         connection.delete_namespace(name)
-    session.document({"deleted": name})
-    session.say(f"namespace {name} deleted")
+    session.done({"deleted": name}, f"namespace {name} deleted")
 
 
 @click.command()
@@ -190,9 +178,8 @@ def count(session: CommandSession, table: str, start: str, stop: str, prefix: st
             row_prefix=from_text(prefix) if prefix is not None else None,
             filter=filters.first_cell() & filters.keys_only(),
         )
-        found = _counted_rows(rows, is_shown=not session.as_json and sys.stderr.isatty())
-    session.document({"table": table, "rows": found})
-    session.say(counted(found, "row"))
+        found = _counted_rows(rows, is_shown=session.is_for_people and sys.stderr.isatty())
+    session.done({"table": table, "rows": found}, counted(found, "row"))
 
 
 def _counted_rows(rows: Iterable[object], *, is_shown: bool) -> int:

@@ -1,4 +1,4 @@
-"""The common parts of all commands: options, connection, output as text or JSON, and errors."""
+"""The common parts of all commands: options, connection, output, and errors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,25 @@ from typing import Any, NoReturn, TypeVar, cast
 import click
 from click.core import ParameterSource
 from rich.console import Console
-from rich.table import Table as RichTable
 
+from metaclient.cli.output import Output, print_jsonl, print_table, print_tsv
 from metaclient.config.cluster_url import ENVIRONMENT, NoClusterNamed
 from metaclient.config.url_secrets import masked_url
 from metaclient.connection import Connection, connect
 from metaclient.errors import MetaClientError
 
-__all__ = ["CommandSession", "F", "common", "fail", "from_text", "refuse_options", "to_text"]
+__all__ = [
+    "CommandSession",
+    "F",
+    "clusterless",
+    "clusters_named",
+    "common",
+    "configured",
+    "connect_to_url",
+    "fail",
+    "from_text",
+    "to_text",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -29,14 +40,26 @@ F = TypeVar("F", bound=Callable[..., Any])
 class CommandSession:
     """The common options of one run of a command, and its output."""
 
-    url: str | None = field(repr=False)  # may hold a password; None: the cluster comes from the configuration
-    config: str | None
-    meta_mode: str | None
-    as_json: bool
+    url: str | None = field(repr=False, default=None)  # may hold a password; None: the configuration has the cluster
+    config: str | None = None
+    meta_mode: str | None = None
+    output: Output = Output.TABLE
+    timeout_s: float | None = None
+
+    @property
+    def as_json(self) -> bool:
+        """True if standard output is JSON: one document, or one per line."""
+        return self.output in (Output.JSON, Output.JSONL)
+
+    @property
+    def is_for_people(self) -> bool:
+        """True if standard output is text, and not a format for programs."""
+        return self.output is Output.TABLE
 
     def connect(self, **options: Any) -> Connection:
-        connection = connect(self.url, config=self.config, meta_mode=self.meta_mode, **options)
-        if connection.url.startswith("fake:") and not self.as_json:
+        """Connect to the cluster of the options; ``--timeout`` overrides timeouts among ``options``."""
+        connection = connect_to_url(self, self.url, **options)
+        if connection.url.startswith("fake:") and self.is_for_people:
             click.echo(
                 f"note: {masked_url(connection.url)} is a cluster in memory that ends with this command; "
                 "`metaclient fake serve` starts one that stays",
@@ -45,62 +68,145 @@ class CommandSession:
         return connection
 
     def say(self, text: str) -> None:
-        """Print a line of text; nothing with ``--json``."""
-        if not self.as_json:
+        """Print a line of text for people; nothing in the formats for programs."""
+        if self.is_for_people:
             Console(highlight=False, soft_wrap=True).print(text, markup=False)
 
-    def document(self, value: Mapping[str, Any]) -> None:
-        """Print the JSON document; nothing without ``--json``."""
-        if self.as_json:
+    def done(self, document: Mapping[str, Any], text: str) -> None:
+        """Print the outcome of a command that has no table: the document, or the text for people."""
+        self.document(document)
+        if self.output is Output.TSV:
+            print_tsv([list(document), list(document.values())])
+        self.say(text)
+
+    def document(self, value: Mapping[str, Any], *, rows: str | None = None) -> None:
+        """Print a document with ``--output json``, and with ``jsonl`` one line per element of ``value[rows]``.
+
+        Without ``rows``, ``jsonl`` prints the whole document as one line. The other formats print nothing here.
+        """
+        if self.output is Output.JSON:
             click.echo(json.dumps(value, indent=2))
+        elif self.output is Output.JSONL:
+            print_jsonl([value] if rows is None else map(_as_document(rows), value[rows]))
 
     def table(self, title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-        """Print a table; nothing with ``--json``."""
-        if self.as_json:
+        """Print a table with ``--output table`` and ``tsv``; nothing with JSON."""
+        if self.output is Output.TABLE:
+            print_table(title, columns, rows)
+        elif self.output is Output.TSV:
+            print_tsv([columns, *rows])
+
+    def confirm(self, yes: bool, command: str, question: str) -> None:
+        """Ask before data is deleted, unless ``--yes`` was given; the formats for programs have no prompt."""
+        if yes:
             return
-        made = RichTable(title=title, title_justify="left", show_edge=False, pad_edge=False)
-        for column in columns:
-            made.add_column(column, overflow="fold")
-        for row in rows:
-            made.add_row(*("" if cell is None else str(cell) for cell in row))
-        Console(highlight=False).print(made)
+        if not self.is_for_people:
+            name = "--json" if self.output is Output.JSON else f"--output {self.output}"
+            raise click.UsageError(f"{command} {name} needs --yes: with {name} there is no prompt")
+        click.confirm(question, abort=True, err=True)
 
 
-def common(command: F) -> F:
-    """Add the common options to a command, pass it a CommandSession first, and report its errors by :func:`fail`."""
+def connect_to_url(session: CommandSession, url: str | None, **options: Any) -> Connection:
+    """Connect to ``url`` with the configuration, meta mode and timeout of the command."""
+    if session.timeout_s is not None:
+        # A page of a scan, and a lookup, have timeouts of their own.
+        options |= {"operation_timeout_s": session.timeout_s, "scanner_timeout_s": session.timeout_s}
+    return connect(url, config=session.config, meta_mode=session.meta_mode, **options)
 
-    @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
-    @click.option(
+
+def _as_document(name: str) -> Callable[[Any], Mapping[str, Any]]:
+    """Return a function that makes an object of an element: a list of names has none."""
+    return lambda element: element if isinstance(element, Mapping) else {name: element}
+
+
+_config = click.option("--config", type=click.Path(exists=True), help="hbase-site.xml, or its folder.")
+_OUTPUT = (
+    click.option(
+        "-o",
+        "--output",
+        type=click.Choice([one.value for one in Output], case_sensitive=False),
+        default=Output.TABLE.value,
+        show_default=True,
+        help="json is one document, jsonl one per line.",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="The same as --output json."),
+    click.option("-v", "--verbose", count=True, help="Log to standard error; twice for DEBUG."),
+)
+_CLIENT = (
+    _config,
+    click.option("--meta-mode", help="None, HedgedRead or LoadBalance."),
+    click.option(
+        "--timeout",
+        "timeout_s",
+        type=click.FloatRange(min=0, min_open=True),
+        metavar="SECONDS",
+        help="Of each operation, with its retries.  [default: hbase.client.operation.timeout of --config, else 120]",
+    ),
+)
+_CLUSTER = (
+    click.option(
         "--url",
         envvar=ENVIRONMENT,
         show_envvar=True,
         help="The cluster: thrift2://gateway:9090, hbase://zk1,zk2:2181, ...  [default: the quorum of --config]",
-    )
-    @click.option("--config", type=click.Path(exists=True), help="hbase-site.xml, or its folder.")
-    @click.option("--meta-mode", help="None, HedgedRead or LoadBalance.")
-    @click.option("-v", "--verbose", count=True, help="Log to standard error; twice for DEBUG.")
+    ),
+    *_CLIENT,
+)
+
+
+def common(command: F) -> F:
+    """Add the options of a command of one cluster, pass it a CommandSession first, and report its errors."""
+    return _with_session(command, (*_CLUSTER, *_OUTPUT))
+
+
+def clusters_named(command: F) -> F:
+    """As :func:`common`, without ``--url``: the arguments of the command are urls."""
+    return _with_session(command, (*_CLIENT, *_OUTPUT))
+
+
+def configured(command: F) -> F:
+    """As :func:`common`, with ``--config`` and without the options of a client: the command starts a cluster."""
+    return _with_session(command, (_config, *_OUTPUT))
+
+
+def clusterless(command: F) -> F:
+    """As :func:`common`, without the options that name a cluster: the command connects to none, or to its own."""
+    return _with_session(command, _OUTPUT)
+
+
+def _with_session(command: F, options: Sequence[Callable[[F], F]]) -> F:
     @functools.wraps(command)
     def wrapper(
-        as_json: bool, url: str | None, config: str | None, meta_mode: str | None, verbose: int, **arguments: Any
+        *,
+        output: str,
+        as_json: bool,
+        verbose: int,
+        url: str | None = None,
+        config: str | None = None,
+        meta_mode: str | None = None,
+        timeout_s: float | None = None,
+        **arguments: Any,
     ) -> None:
         _log_to_stderr(verbose)
-        session = CommandSession(url, config, meta_mode, as_json)
+        session = CommandSession(url, config, meta_mode, _output(output, as_json), timeout_s)
         try:
             command(session, **arguments)
         except MetaClientError as error:
-            fail(error, as_json=as_json)
+            fail(error, output=session.output)
         except ValueError as error:
             raise click.UsageError(str(error)) from error
 
-    return cast(F, wrapper)
+    made = cast(F, wrapper)
+    for option in reversed(options):
+        made = option(made)
+    return made
 
 
-def refuse_options(*names: str) -> None:
-    """Raise UsageError if the command line has one of these common options, which have no effect on the command."""
-    context = click.get_current_context()
-    for name in names:
-        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
-            raise click.UsageError(f"--{name.replace('_', '-')} has no effect on `{context.command_path}`: remove it")
+def _output(output: str, as_json: bool) -> Output:
+    source = click.get_current_context().get_parameter_source("output")
+    if as_json and source is ParameterSource.COMMANDLINE and output != Output.JSON:
+        raise click.UsageError(f"--json contradicts --output {output}: give one")
+    return Output.JSON if as_json else Output(output)
 
 
 def _log_to_stderr(verbose: int) -> None:
@@ -109,12 +215,12 @@ def _log_to_stderr(verbose: int) -> None:
         logging.basicConfig(level=level, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
 
 
-def fail(error: MetaClientError, *, as_json: bool) -> NoReturn:
-    """Print the error as one line on standard error, with ``--json`` also as a document, and exit.
+def fail(error: MetaClientError, *, output: Output) -> NoReturn:
+    """Print the error as one line on standard error, in the formats of JSON also as a document, and exit.
 
     The exit code is 2 if no cluster was named, which is wrong use of the command, and 1 for every other failure.
     """
-    if as_json:
+    if output in (Output.JSON, Output.JSONL):
         document = {
             "error": type(error).__name__,
             "message": str(error),
@@ -122,7 +228,7 @@ def fail(error: MetaClientError, *, as_json: bool) -> NoReturn:
             "may_have_applied": error.may_have_applied,
             "attempts": [str(attempt) for attempt in error.attempts],
         }
-        click.echo(json.dumps(document, indent=2))
+        click.echo(json.dumps(document, indent=2 if output is Output.JSON else None))
     click.echo(f"{type(error).__name__}: {error}", err=True)
     raise SystemExit(2 if isinstance(error, NoClusterNamed) else 1)
 

@@ -18,7 +18,7 @@ def tables(session: CommandSession) -> None:
     """List the tables."""
     with session.connect() as connection:
         names = [to_text(name) for name in connection.tables()]
-    session.document({"tables": names})
+    session.document({"tables": names}, rows="tables")
     session.table("", ("table",), [(name,) for name in names])
     session.say(counted(len(names), "table"))
 
@@ -60,8 +60,8 @@ def create(
             splits=[from_text(split) for split in splits] or None,
             region_replication=replicas,
         )
-    session.document({"created": table, "regions": len(splits) + 1, "region_replication": replicas})
-    session.say(f"{table} created with {counted(len(splits) + 1, 'region')}")
+    document = {"created": table, "regions": len(splits) + 1, "region_replication": replicas}
+    session.done(document, f"{table} created with {counted(len(splits) + 1, 'region')}")
 
 
 def _scopes(texts: Sequence[str], families: Sequence[str]) -> dict[str, int]:
@@ -92,11 +92,7 @@ def _family_options(versions: int, scope: int) -> dict[str, int]:
 @common
 def drop(session: CommandSession, table: str, yes: bool) -> None:
     """Disable and delete TABLE with all its data."""
-    if not yes and not session.as_json:
-        click.confirm(f"Delete {table} and all its data?", abort=True)
-    elif not yes:
-        raise click.UsageError("drop --json needs --yes: with --json there is no prompt")
+    session.confirm(yes, "drop", f"Delete {table} and all its data?")
     with session.connect() as connection:
         connection.delete_table(table, disable=True)
-    session.document({"dropped": table})
-    session.say(f"{table} dropped")
+    session.done({"dropped": table}, f"{table} dropped")

@@ -8,10 +8,9 @@ from typing import Any
 
 import click
 
-from metaclient.cli.session import CommandSession, F, common, from_text, refuse_options, to_text
+from metaclient.cli.session import CommandSession, F, clusters_named, connect_to_url, from_text, to_text
 from metaclient.config.cluster_keys import ClusterKey
 from metaclient.config.url_secrets import masked_url
-from metaclient.connection import Connection, connect
 from metaclient.errors import ConfigError
 from metaclient.verification import VerificationReport, verify_replication
 from metaclient.verification.report import SAMPLES
@@ -90,7 +89,7 @@ def list_of(text: str) -> list[str]:
 @click.option("--starttime", type=click.IntRange(min=0), help="Only cells from this time on (ms).")
 @click.option("--endtime", type=click.IntRange(min=1), help="Only cells before this time (ms).")
 @comparison_options
-@common
+@clusters_named
 def verify(session: CommandSession, source: str, target: str, table: str, peer_id: str | None, **options: Any) -> None:
     """Compare TABLE of the cluster SOURCE with the cluster TARGET; exit code 1 when rows differ.
 
@@ -103,7 +102,6 @@ def verify(session: CommandSession, source: str, target: str, table: str, peer_i
     metaclient replication verify hbase://zk1:2181 hbase://zk9:2181 orders --families cf --recompare 10
     metaclient replication verify thrift2://gateway:9090 zk9:2181:/hbase orders --row-prefixes 2026,2027 --json
     """
-    refuse_options("url")
     arguments = {
         **recompare_arguments(options.pop("pause_s"), options.pop("sleep_ms")),
         "families": [from_text(name) for name in list_of(options.pop("families"))],
@@ -114,19 +112,15 @@ def verify(session: CommandSession, source: str, target: str, table: str, peer_i
         **options,
     }
     with ExitStack() as stack:
-        here = stack.enter_context(_connect(session, source))
+        here = stack.enter_context(connect_to_url(session, source))
         url = _url_of(target)
         if url is None and peer_id is not None:
             raise click.UsageError(f"TARGET {target!r} is a peer id, and so is --peer: with --peer, TARGET is a url")
-        there = stack.enter_context(_connect(session, url)) if url is not None else None
+        there = stack.enter_context(connect_to_url(session, url)) if url is not None else None
         known = peer_id if url is not None else target
         report = verify_replication(here, from_text(table), peer=there, peer_id=known, **arguments)
     shown = {"source": masked_url(source), "target": masked_url(target)}
     show_report(session, report, shown)
-
-
-def _connect(session: CommandSession, url: str) -> Connection:
-    return connect(url, config=session.config, meta_mode=session.meta_mode)
 
 
 def _url_of(target: str) -> str | None:
@@ -145,7 +139,7 @@ def show_report(session: CommandSession, report: VerificationReport, more: dict[
     """Print a report, and exit with code 1 if rows differ."""
     session.document({**(more or {}), **report.as_dict()})
     session.table(report.table, ("counter", "rows"), report.counters.items())
-    if report.samples:
+    if report.samples and session.is_for_people:  # tsv has one table: the counters
         session.table("rows that differ", ("verdict", "row", "first difference"), _lines(report))
     for note in report.notes:
         session.say(f"note: {note}")

@@ -163,7 +163,7 @@ def test_second_use_of_a_named_fake_does_not_show_its_options() -> None:
 
 
 def test_session_of_a_command_does_not_show_its_url() -> None:
-    assert SECRET not in repr(CommandSession("thrift2://me:hunter2@host", None, None, as_json=False))
+    assert SECRET not in repr(CommandSession("thrift2://me:hunter2@host"))
 
 
 # -- a backend of somebody else, which takes a password from its url

@@ -59,6 +59,10 @@ def nearest(name: str, known: list[str]) -> str:
     return f"; known: {shown}" if shown else ""
 
 
+#: The version that the fake reports; its calls need no version later than 2.x.
+HBASE_VERSION = "2.6.1"
+
+
 @dataclass(frozen=True, slots=True)
 class ClusterConfig:
     """All settings of a fake cluster; ``None`` means: 0 on real threads, something lifelike on virtual time."""

@@ -126,7 +126,7 @@ def test_options_of_hbase_reach_the_comparison(rig: Rig) -> None:
     ("options", "code", "message"),
     [
         (("--recompare", "1", "--recompareSleep", "5"), 2, "give one"),
-        (("--url", "fake:"), 2, "--url has no effect"),
+        (("--url", "fake:"), 2, "No such option"),
         (("--families", "nosuch"), 1, "has no family 'nosuch'"),
         (("--peer", "nosuch"), 1, "nosuch"),
         (("--peer-table", "nosuch"), 1, "nosuch"),

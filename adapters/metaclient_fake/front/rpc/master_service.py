@@ -18,6 +18,7 @@ from metaclient.wire.rpc import admin_messages as messages
 from metaclient.wire.rpc.messages import EMPTY
 from metaclient.wire.rpc.names import region_info_from, server_from, server_message, table_from, table_message
 from metaclient.wire.rpc.schemas import family_from, table_schema_from, table_schema_message
+from metaclient_fake.config.cluster import HBASE_VERSION
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Answer, Incoming
 from metaclient_fake.front.rpc.procedures import Procedures
@@ -38,8 +39,6 @@ _NO_NAMESPACE = _HBASE + "NamespaceNotFoundException"
 _UNKNOWN_REGION = _HBASE + "UnknownRegionException"
 _NO_FAMILY = _HBASE + "InvalidFamilyOperationException"
 _FLUSH_TABLE = "flush-table-proc"
-#: The version that the fake reports; its calls need no version later than 2.x.
-HBASE_VERSION = "2.6.1"
 
 
 class MasterService:

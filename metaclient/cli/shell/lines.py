@@ -1,0 +1,41 @@
+"""Translates a line of HBase's shell, ``get 't', 'row'``, to a call in Python, ``get('t', 'row')``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+
+__all__ = ["translated"]
+
+_CALL = re.compile(r"^\s*(?P<verb>[a-z_]+)\s*(?P<rest>.*?)\s*$", re.DOTALL)
+#: The beginning of a first argument: all verbs with arguments begin with a name, which is a string.
+_ARGUMENT = re.compile(r"[bBrR]{0,2}['\"]")
+_STRING = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
+
+
+def translated(line: str, verbs: Container[str]) -> str:
+    """Return the line in Python; a line that is no verb with arguments, or a verb alone, is returned as it is.
+
+    >>> translated("get 't', 'row'", {"get"}), translated("list", {"list"}), translated("rows = 3", {"get"})
+    ("get('t', 'row')", 'list()', 'rows = 3')
+
+    SyntaxError for Ruby's ``=>``, with the form to write instead:
+
+    >>> translated("scan 't', {LIMIT => 3}", {"scan"})
+    Traceback (most recent call last):
+    SyntaxError: write options as Python's keyword arguments: scan('t', limit=3) for {LIMIT => 3}; help(scan) lists them
+    """
+    match = _CALL.match(line)
+    if match is None or match["verb"] not in verbs:
+        return line
+    verb, rest = match["verb"], match["rest"]
+    if not rest:
+        return f"{verb}()"
+    if not _ARGUMENT.match(rest):
+        return line
+    if "=>" in _STRING.sub("''", rest):
+        raise SyntaxError(
+            "write options as Python's keyword arguments: scan('t', limit=3) for {LIMIT => 3}; "
+            f"help({verb}) lists them"
+        )
+    return f"{verb}({rest})"
