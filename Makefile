@@ -5,7 +5,7 @@ VENV   := .venv
 PY     := $(VENV)/bin/python
 STAMP  := $(VENV)/.installed
 FULL   := $(VENV)/.installed-with-spark
-SOURCE := metaclient adapters spark_connector benchmarks tests
+SOURCE := metaclient adapters spark_connector benchmarks tests docs
 # The interpreter and pip of a usable environment; a half-made or outdated one fails this and is made anew.
 USABLE := import sys, pip; sys.exit(sys.version_info < (3, 11))
 
@@ -13,10 +13,10 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint essential live secure spark sim fuzz attack oldest bench docs clean
+.PHONY: help setup demo test lint essential live secure spark sim fuzz attack oldest bench docs docs-site release-check clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml
 	@if ! $(PY) -c '$(USABLE)' 2>/dev/null; then \
@@ -107,6 +107,27 @@ bench: $(STAMP) ## every benchmark, with its report
 
 docs: $(FULL) ## run every example in README, docs and docstrings; check the links
 	$(PY) -m pytest tests/test_readme.py metaclient adapters spark_connector
+
+docs-site: $(FULL) ## build the site of docs/ into build/site, strictly, and check it
+	@$(PY) -c 'import mkdocs, mkdocstrings_handlers.python' 2>/dev/null || \
+	    $(PY) -m pip install --quiet --no-input --editable '.[docs]'
+	NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+	$(PY) -m pytest -m site tests/test_site.py
+	@echo "build/site/index.html; with search: $(PY) -m http.server --directory build/site 8000"
+
+DIST := build/release
+
+release-check: $(FULL) ## what a release needs: versions, changelog, wheel, sdist, metadata, SBOM
+	rm -rf $(DIST)
+	$(PY) -m hatchling build -d $(DIST)
+	$(PY) -m pip install --quiet --no-input 'twine>=6.1' 'cyclonedx-bom>=7'
+	$(PY) -m twine check --strict $(DIST)/*.whl $(DIST)/*.tar.gz
+	$(PYTHON) -m venv --clear $(DIST)/env
+	$(DIST)/env/bin/python -m pip install --quiet --no-input $(DIST)/*.whl
+	$(VENV)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+	    --output-file $(DIST)/sbom.cdx.json $(DIST)/env/bin/python
+	rm -rf $(DIST)/env
+	$(PY) -m tests.release $(DIST)
 
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) $(OLDEST) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache

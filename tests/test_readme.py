@@ -5,10 +5,13 @@ The examples of one document run in order, in one namespace, as a reader would t
 readers of the rendered page do not see::
 
     ```python skip: needs a real HBase
+
+An example with ``title="FILE"`` is a file that later commands of the page use; tests/test_newcomer.py runs those pages.
 """
 
 import dataclasses
 import doctest
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +23,7 @@ from metaclient.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
+REPOSITORY = "https://github.com/hbase-metaclient/hbase-metaclient"
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 _FENCE = re.compile(r"^```python[ \t]*(?P<note>[^\n]*)\n(?P<code>.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
@@ -40,6 +44,9 @@ def examples(text: str) -> Iterator[Example]:
     """The fenced python examples of a document; a note in the fence other than ``skip: REASON`` is a mistake."""
     for match in _FENCE.finditer(text):
         note = match["note"].strip()
+        if note.startswith("title="):
+            yield Example(match["code"], text.count("\n", 0, match.start("code")), "a file of tests/test_newcomer.py")
+            continue
         skip = note.removeprefix("skip:").strip() if note.startswith("skip:") else None
         if note and not skip:
             raise ValueError(f"```python {note}: after the word python comes nothing, or 'skip: REASON'")
@@ -82,6 +89,12 @@ def broken_links(document: Path) -> list[str]:
     ]
 
 
+def broken_repository_links(document: Path) -> list[str]:
+    """Absolute links of a document to files of this repository that do not exist; they are for readers on PyPI."""
+    found = re.findall(rf"{re.escape(REPOSITORY)}/(?:blob|raw)/main/([^)#\s]+)", document.read_text(encoding="utf-8"))
+    return [target for target in found if not (ROOT / target).exists()]
+
+
 # --- the rule -------------------------------------------------------------------------------------------------------
 
 
@@ -97,19 +110,50 @@ def test_examples_run_as_typed(document: Path) -> None:
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_links_lead_somewhere(document: Path) -> None:
     assert broken_links(document) == []
+    assert broken_repository_links(document) == []
 
 
-@pytest.mark.slow
-def test_readme_shows_what_the_demo_prints() -> None:
-    """The demo is on virtual time and from one seed, so that its figures are the same on every machine."""
+def test_readme_links_work_on_pypi_too() -> None:
+    """PyPI shows the README without the repository: a relative link leads nowhere there."""
+    prose = _CODE.sub("", README.read_text(encoding="utf-8"))
+    targets = [match["target"] for match in _LINK.finditer(prose)]
+    assert [target for target in targets if "://" not in target and not target.startswith("#")] == []
+
+
+def demo_figures() -> str:
+    """Return the part of the demo's output that README shows."""
     result = CliRunner(env={"COLUMNS": "80"}).invoke(main, ["demo"])
     assert result.exit_code == 0, result.output
     printed = [line.rstrip() for line in result.stdout.splitlines()]
     first = next(at for at, line in enumerate(printed) if line.startswith("metaclient demo"))
     last = next(at for at, line in enumerate(printed) if line.startswith("The primary served"))
-    shown = re.search(r"^```text\n(.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-    assert shown is not None
-    assert shown[1].splitlines() == printed[first:last], "paste the output of `COLUMNS=80 metaclient demo`"
+    return "\n".join(printed[first:last]).rstrip("\n") + "\n"
+
+
+def with_figures(readme: str, figures: str) -> str:
+    """Return README with these figures; they are in its one fence of the language text."""
+    made, count = re.subn(
+        r"^```text\n.*?^```$", lambda _: f"```text\n{figures}```", readme, flags=re.MULTILINE | re.DOTALL
+    )
+    assert count == 1, "README has one fence of the language text, for the demo's figures"
+    return made
+
+
+@pytest.mark.slow
+def test_readme_shows_what_the_demo_prints() -> None:
+    """The demo is on virtual time and from one seed, so that its figures are the same on every machine.
+
+    The test writes the figures of today into README, so that the next commit has them, and fails if they were others.
+    """
+    before = README.read_text(encoding="utf-8")
+    after = with_figures(before, demo_figures())
+    if before != after and not os.environ.get("CI"):
+        README.write_text(after, encoding="utf-8")
+    assert before == after, "the demo's figures in README were stale; the test has written the new ones: commit README"
+
+
+def test_figures_are_replaced_and_nothing_else() -> None:
+    assert with_figures("a\n```text\nold\n```\nb\n", "new\n") == "a\n```text\nnew\n```\nb\n"
 
 
 # --- the checker ----------------------------------------------------------------------------------------------------

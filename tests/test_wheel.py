@@ -5,24 +5,22 @@ a traceback. A command that is added to the tree must be added to ``RUNS``.
 """
 
 import dataclasses
-import importlib.util
 import json
 import os
 import signal
 import subprocess
-import sys
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from tests.wheels import INSTALL_S, built_wheel
+
 pytestmark = pytest.mark.slow
 
-ROOT = Path(__file__).resolve().parents[1]
 #: Of one command, on a machine that does much else; the slowest takes two seconds by itself.
 COMMAND_S = 120
-INSTALL_S = 280
 
 #: Prints the path of every command, and how its --help ends, as one JSON document.
 WALK = """
@@ -163,12 +161,8 @@ class Installed:
 
 @pytest.fixture(scope="module")
 def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    if importlib.util.find_spec("hatchling") is None:
-        pytest.fail("hatchling builds the wheel: pip install 'hbase-metaclient[test]'", pytrace=False)
     base = tmp_path_factory.mktemp("wheel")
-    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(base / "dist")]
-    subprocess.run(build, cwd=ROOT, check=True, capture_output=True, timeout=INSTALL_S)
-    (wheel,) = (base / "dist").glob("*.whl")
+    wheel = built_wheel(base / "dist")
     venv.create(base / "env", with_pip=True)
     folder = base / "empty"
     folder.mkdir()

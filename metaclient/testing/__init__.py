@@ -12,6 +12,7 @@
 from typing import TYPE_CHECKING, Any
 
 from metaclient.testing.clusters import cluster_class
+from metaclient.testing.fake_hbase import FakeHBase, FakeHBaseServer
 from metaclient.testing.scripted import Call, Rule, ScriptedBackend
 
 if TYPE_CHECKING:
@@ -21,7 +22,16 @@ if TYPE_CHECKING:
     FakeCluster: Any
     LocalHBase: Any
 
-__all__ = ["BackendContract", "Call", "FakeCluster", "LocalHBase", "Rule", "ScriptedBackend"]
+__all__ = [
+    "BackendContract",
+    "Call",
+    "FakeCluster",
+    "FakeHBase",
+    "FakeHBaseServer",
+    "LocalHBase",
+    "Rule",
+    "ScriptedBackend",
+]
 
 #: Name here -> name under the entry point group ``metaclient.clusters``.
 _CLUSTERS = {"FakeCluster": "fake", "LocalHBase": "hbase"}
