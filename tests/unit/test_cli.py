@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from metaclient.cli import main
 from metaclient.cli.doctor import examine
 from metaclient.cli.session import from_text, to_text
-from metaclient.connection import connect
+from metaclient.connection import Connection, connect
 from metaclient.runtime import SimRuntime
 from metaclient_fake import FakeCluster
 from tests.command_runner import command_runner
@@ -231,6 +231,56 @@ def test_doctor_of_a_cluster_with_one_copy_says_what_to_set() -> None:
     assert result.exit_code == 0
     assert "the registry names 1 meta replica\n" in result.stdout
     assert "alter 'hbase:meta', {REGION_REPLICATION => 3}" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("reported", "given", "advised", "not_advised"),
+    [
+        ("2.6.1", None, "alter 'hbase:meta', {REGION_REPLICATION => 3}", "hbase.meta.replica.count"),
+        ("3.0.0-alpha-4", None, "metaclient alter hbase:meta --replicas 3", "hbase.meta.replica.count"),
+        ("2.3.7", None, "hbase.meta.replica.count=3", "alter 'hbase:meta'"),
+        (None, "2.3.7", "hbase.meta.replica.count=3", "alter 'hbase:meta'"),
+        (None, "2.4.0", "alter 'hbase:meta'", "hbase.meta.replica.count"),
+        (None, None, "before 2.4: set hbase.meta.replica.count=3", "nothing else"),
+    ],
+)
+def test_doctor_advises_by_the_version_of_hbase(
+    monkeypatch: pytest.MonkeyPatch, reported: str | None, given: str | None, advised: str, not_advised: str
+) -> None:
+    """HBASE-18070 and the alteration of hbase:meta came with 2.4; before, the master reads a property."""
+    monkeypatch.setattr(Connection, "hbase_version", lambda self: reported)
+    options = ["--hbase-version", given] if given else []
+    result = run("doctor", *options, url="fake:?meta_replicas=1")
+    shown = " ".join(result.stdout.split())
+    assert advised in shown
+    assert not_advised not in shown
+    assert f"HBase {reported or given or 'of unknown version'}" in shown
+
+
+@pytest.mark.parametrize(
+    ("reported", "advised"),
+    [
+        ("2.6.1", "hbase.region.replica.replication.catalog.enabled=true"),
+        ("2.2.5", "hbase.regionserver.meta.storefile.refresh.period=30000"),
+    ],
+)
+def test_doctor_advises_how_copies_become_fresh(monkeypatch: pytest.MonkeyPatch, reported: str, advised: str) -> None:
+    monkeypatch.setattr(Connection, "hbase_version", lambda self: reported)
+    with (
+        SimRuntime() as runtime,
+        FakeCluster(servers=4, meta_replicas=2, runtime=runtime) as cluster,
+        cluster.connect() as connection,
+    ):
+        cluster.partition(cluster.meta_server(0), cluster.meta_server(1))
+        connection.create_table("t", {"cf": {}})
+        (found,) = [verdict for verdict in examine(connection) if verdict.about == "replica 1"]
+    assert advised in found.advice
+
+
+def test_doctor_refuses_a_version_that_is_none() -> None:
+    result = run("doctor", "--hbase-version", "new")
+    assert result.exit_code == 2
+    assert "a version of HBase is like 2.6.1, got 'new'" in result.stderr
 
 
 def test_a_scan_that_stops_at_its_limit_says_that_there_is_more_and_how_to_see_it() -> None:
