@@ -52,7 +52,7 @@ FEATURES = {
     "honours_deadline": "one call ends at its deadline",
 }
 #: Capabilities that are no features but manners, with no row on the page.
-NOT_SHOWN = {"addressing", "batch", "retries_inside_s", "direct"}
+NOT_SHOWN = {"addressing", "batch", "retries_inside_s", "direct", "is_remote"}
 
 
 def capabilities() -> Mapping[str, Capabilities]:

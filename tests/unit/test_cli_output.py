@@ -32,7 +32,8 @@ def cluster() -> Iterator[None]:
 
 
 def run(*arguments: str) -> Result:
-    result = command_runner().invoke(main, [*arguments, "--url", URL])
+    # COLUMNS would bound the width of tables, and parallel runs of pytest set it.
+    result = command_runner().invoke(main, [*arguments, "--url", URL], env={"COLUMNS": None})
     assert result.exit_code == 0, result.output + result.stderr
     return result
 
