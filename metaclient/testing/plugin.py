@@ -7,6 +7,7 @@ docs/testing.md.
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +37,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--fake-hbase-time",
         choices=TIMES,
-        default="virtual",
+        default=None,
         help="virtual: waits take no real time, and the application must not start threads; real: threads.  "
-        "[default: virtual]",
+        "[default: virtual, where greenlet is installed]",
     )
 
 
@@ -68,13 +69,18 @@ def _settings(request: pytest.FixtureRequest) -> dict[str, Any]:
     return {**found, **marker.kwargs}
 
 
+def _default_time() -> str:
+    """Return ``virtual`` if the package for it is installed, so that a plain installation has the fixtures, too."""
+    return "virtual" if importlib.util.find_spec("greenlet") is not None else "real"
+
+
 @contextlib.contextmanager
 def _cluster(settings: dict[str, Any]) -> Iterator[FakeHBase]:
     from metaclient.runtime import SimRuntime
     from metaclient.testing import FakeCluster
 
     with contextlib.ExitStack() as stack:
-        if settings.pop("time") == "virtual":
+        if (settings.pop("time") or _default_time()) == "virtual":
             settings["runtime"] = stack.enter_context(SimRuntime(seed=settings["seed"]))
         yield stack.enter_context(FakeCluster(**settings))
 
@@ -83,6 +89,7 @@ def _cluster(settings: dict[str, Any]) -> Iterator[FakeHBase]:
 def fake_hbase(request: pytest.FixtureRequest) -> Iterator[FakeHBase]:
     """Return a fake cluster on virtual time: a crash takes milliseconds, and each run is the same.
 
+    Without the package greenlet (the extra ``sim``) it is on real time.
     ``--fake-hbase-time=real`` and ``@pytest.mark.fake_hbase(time="real")`` choose threads and the real clock.
     """
     with _cluster(_settings(request)) as cluster:

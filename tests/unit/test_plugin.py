@@ -9,7 +9,7 @@ import pytest
 
 import metaclient
 from metaclient.runtime import SimRuntime, ThreadRuntime
-from metaclient.testing import FakeHBase, FakeHBaseServer
+from metaclient.testing import FakeHBase, FakeHBaseServer, plugin
 
 pytest_plugins = ["pytester"]
 
@@ -102,3 +102,10 @@ def test_wrong_marker_says_what_is_right(pytester: pytest.Pytester, marker: str,
     result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
     result.assert_outcomes(errors=1)
     result.stdout.fnmatch_lines([f"*{words}*"])
+
+
+def test_plain_installation_without_greenlet_gets_the_fixture_on_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert plugin._default_time() == "real"
+    monkeypatch.undo()
+    assert plugin._default_time() == "virtual"
