@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from decimal import Decimal
 
+from metaclient.columns.types import INTEGERS, DataType
 from spark_connector.conditions.condition import Comparison, Constant, Expression, In, Opaque, Single
 from spark_connector.conditions.literals import PRECISION_MAX, nearest_single, precision_and_scale
-from spark_connector.schema.types import INTEGERS, DataType
 
 __all__ = ["compared", "listed"]
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+from metaclient.columns.types import DataType
 from metaclient.errors import ConfigError
 from spark_connector.conditions import coercion, literals
 from spark_connector.conditions.condition import (
@@ -34,7 +35,6 @@ from spark_connector.conditions.condition import (
 )
 from spark_connector.conditions.dialect import PORTABLE, Dialect
 from spark_connector.schema.catalog import Catalog, FamilyColumn, Field
-from spark_connector.schema.types import DataType
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

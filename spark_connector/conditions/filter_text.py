@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from spark_connector.schema.codecs.spans import Span, Spans
+from metaclient.columns.codecs.spans import Span, Spans
 
 __all__ = ["absent", "all_of", "any_of", "compare", "in_spans", "is_writable", "only_columns", "present", "starts_with"]
 

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from metaclient import keys
+from metaclient.columns.codecs.spans import ALL, Cut, Span, Spans, intersect_spans, union_spans
+from metaclient.columns.rowkey import KeyPart
 from spark_connector.conditions.condition import And, Comparison, Constant, Expression, In, Like, Or, like_prefix
-from spark_connector.schema.codecs.spans import ALL, Cut, Span, Spans, intersect_spans, union_spans
 from spark_connector.schema.ranges import KeyRange, intersection, union
-from spark_connector.schema.rowkey import KeyPart
 
 __all__ = ["POINTS_MAX", "RANGES_MAX", "key_ranges"]
 

@@ -17,10 +17,10 @@ import sys
 from decimal import Decimal, InvalidOperation
 from fractions import Fraction
 
+from metaclient.columns.codecs.text import date_from_text
+from metaclient.columns.types import INTEGERS
 from spark_connector.conditions.condition import Single
 from spark_connector.conditions.dialect import Dialect
-from spark_connector.schema.codecs.text import date_from_text
-from spark_connector.schema.types import INTEGERS
 
 __all__ = [
     "PRECISION_MAX",

@@ -20,6 +20,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from metaclient import keys
+from metaclient.columns.codecs.base import BadValueError
+from metaclient.columns.codecs.spans import Spans, union_spans
 from spark_connector.conditions import filter_text
 from spark_connector.conditions.condition import (
     And,
@@ -37,8 +39,6 @@ from spark_connector.conditions.condition import (
 )
 from spark_connector.conditions.key_ranges import key_ranges
 from spark_connector.schema.catalog import Catalog, CellColumn
-from spark_connector.schema.codecs.base import BadValueError
-from spark_connector.schema.codecs.spans import Spans, union_spans
 from spark_connector.schema.ranges import EVERYTHING, KeyRange, intersection, rows_within
 
 __all__ = ["Pushed", "ScanColumns", "push", "scan_columns", "superset", "without_not"]

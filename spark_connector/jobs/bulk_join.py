@@ -13,20 +13,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from metaclient.columns import rowkey
+from metaclient.columns.codecs.base import BadValueError
+from metaclient.columns.layouts import Layout
+from metaclient.columns.row_batches import BatchBuilder
 from metaclient.errors import ConfigError
 from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
 from spark_connector.dataframe import given_options, known_name
 from spark_connector.planning.query import Query
 from spark_connector.planning.read_schema import schema_of
-from spark_connector.reading.arrow import BatchBuilder, arrow_schema
+from spark_connector.reading.batch_shape import arrow_schema, spark_shape
 from spark_connector.reading.split_reader import get_rows, passing
 from spark_connector.reading.tasks import connected
-from spark_connector.schema import rowkey
 from spark_connector.schema.catalog import Catalog, KeyPart
-from spark_connector.schema.codecs.base import BadValueError
-from spark_connector.schema.layouts import Layout
 from spark_connector.schema.ranges import rows_within
+from spark_connector.schema.types import to_spark
 from spark_connector.settings.option_uses import Use, check_read
 from spark_connector.settings.options import Options
 from spark_connector.writing.writer import learn, locations_of
@@ -120,7 +122,7 @@ def _key_columns(schema: StructType, catalog: Catalog, on: str | Sequence[str] |
 def _check_key(schema: StructType, name: str, part: KeyPart) -> None:
     if name not in schema.fieldNames():
         raise ConfigError(f"the DataFrame has no column {name!r}; it has {', '.join(schema.fieldNames())}")
-    has, needs = schema[name].dataType, part.type.to_spark()
+    has, needs = schema[name].dataType, to_spark(part.type)
     if has != needs:
         raise ConfigError(
             f"column {name!r} is {has.simpleString()} and part {part.name!r} of the row key is {needs.simpleString()}: "
@@ -199,7 +201,7 @@ def _got(task: _Join, rows: Sequence[bytes], connection: Connection) -> tuple[pa
     """Return a batch of the rows that exist, and the index in it of each row that the query's options allow."""
     query = task.query
     wanted = sorted({*rows_within(rows, query.pushed.ranges), *task.points.intersection(rows)})
-    builder = BatchBuilder(query.catalog, query.read_schema, query.options)
+    builder = BatchBuilder(spark_shape(query.catalog, query.read_schema, query.options))
     found: list[bytes] = []
     for result, place in get_rows(connection, query, wanted):
         found.append(result.row)

@@ -24,6 +24,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
 from metaclient import keys
+from metaclient.columns.layouts import Layout
 from metaclient.errors import ConfigError
 from metaclient.model import Consistency, Result
 from metaclient.table import ALL_VERSIONS
@@ -39,7 +40,6 @@ from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
 from spark_connector.reading.tasks import attempt_number, connected
-from spark_connector.schema.layouts import Layout
 from spark_connector.schema.ranges import KeyRange, bytes_of, text_of, union
 from spark_connector.settings.option_uses import Use
 from spark_connector.writing.writer import locations_of

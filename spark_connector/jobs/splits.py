@@ -6,13 +6,14 @@ import pickle
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from metaclient.columns.types import parse_type
 from metaclient.errors import ConfigError
 from spark_connector import clients, lookup_counts
 from spark_connector.dataframe import SplitReader, given_options, map_splits
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.schema.ranges import KeyRange, bytes_of, text_of
-from spark_connector.schema.types import parse_type
+from spark_connector.schema.types import to_spark
 from spark_connector.settings.option_uses import Use, check_use
 from spark_connector.settings.options import Options
 from spark_connector.settings.session import has_jvm
@@ -112,7 +113,7 @@ def schema_from(text: str) -> StructType:
     from pyspark.sql.types import StructType
 
     fields = ",".join(":".join(field.split()) for field in text.split(","))
-    made = parse_type(f"struct<{fields}>").to_spark()
+    made = to_spark(parse_type(f"struct<{fields}>"))
     assert isinstance(made, StructType)
     return made
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from metaclient import keys
+from metaclient.columns.layouts import Layout
 from metaclient.errors import ConfigError
 from metaclient.model import Consistency, Get, Scan
 from spark_connector.conditions.condition import And, Expression, columns_of, opaque_parts, to_sql
@@ -17,7 +18,6 @@ from spark_connector.planning.projection import Projection
 from spark_connector.planning.read_schema import schema_of
 from spark_connector.planning.user_filter import looks_of
 from spark_connector.schema.catalog import Catalog
-from spark_connector.schema.layouts import Layout
 from spark_connector.schema.ranges import KeyRange, bytes_of
 from spark_connector.settings.options import Options
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from metaclient.columns.layouts import CELL_COLUMNS, MAP_COLUMNS, Layout
 from metaclient.errors import ConfigError
-from spark_connector.schema.layouts import CELL_COLUMNS, MAP_COLUMNS, Layout
+from spark_connector.schema.types import to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -25,7 +26,7 @@ def schema_of(catalog: Catalog, options: Options) -> StructType:
         fields = list(chosen.schema().fields)
     else:
         shape = MAP_COLUMNS if options.layout is Layout.MAP else CELL_COLUMNS
-        fields = [StructField(name, type.to_spark(), True) for name, type in shape]
+        fields = [StructField(name, to_spark(type), True) for name, type in shape]
     taken = {field.name for field in fields}
     extras = ((options.stale_column, BooleanType()), (options.replica_column, IntegerType()))
     for name, type in extras:

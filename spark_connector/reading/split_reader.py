@@ -9,8 +9,8 @@ the last row. This module decides how a task gets the locations of its regions:
 - ``lookup``: the task reads the locations of its range from hbase:meta, about ten regions per page, at the meta replica
   whose turn it is.
 
-It also decides how cells are read: as Arrow arrays (``arrow_cells``) from a backend that has pages of cells, as rows of
-Python objects (``arrow``) from other backends and for rows in pieces. The batches have the same rows.
+It also decides how cells are read: as Arrow arrays (``page_batches``) from a backend that has pages of cells, as rows
+of Python objects (``row_batches``) from other backends and for rows in pieces. The batches have the same rows.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ from typing import TYPE_CHECKING
 
 from metaclient import Connection
 from metaclient.backend import CellPage
+from metaclient.columns.page_batches import batches_from_cells
+from metaclient.columns.row_batches import batches_from_results
 from metaclient.model import Consistency, RegionLocation, Result
 from spark_connector import clients
 from spark_connector.conditions.condition import evaluate
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import TableSplit
-from spark_connector.reading.arrow import batches_from_results
-from spark_connector.reading.arrow_cells import batches_from_cells
+from spark_connector.reading.batch_shape import spark_shape
 from spark_connector.schema.ranges import KeyRange, union
 
 if TYPE_CHECKING:
@@ -104,17 +105,17 @@ def passing(condition: Expression, batch: pa.RecordBatch) -> pa.BooleanArray:
 
 def _read(connection: Connection, query: Query, split: TableSplit, attempt: int) -> Batches:
     """Yield the batches of a split, with the columns that the condition needs; read pages of cells if possible."""
-    schema = query.read_schema
+    shape = spark_shape(query.catalog, query.read_schema, query.options)
     if not _has_cells(connection, query):
         with closing(results_of(connection, query, split, attempt=attempt)) as results:
-            yield from batches_from_results(results, query.catalog, schema, query.options)
+            yield from batches_from_results(results, shape)
         return
     learn_locations(connection, query, split, attempt=attempt)
     with closing(_pages_of(connection, query, split)) as pages:
-        yield from batches_from_cells(pages, query.catalog, schema, query.options)
+        yield from batches_from_cells(pages, shape)
     if split.points:
         with closing(get_rows(connection, query, split.points)) as found:
-            yield from batches_from_results(_first_rows(found, query.limit), query.catalog, schema, query.options)
+            yield from batches_from_results(_first_rows(found, query.limit), shape)
 
 
 def _has_cells(connection: Connection, query: Query) -> bool:

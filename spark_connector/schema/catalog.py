@@ -22,14 +22,16 @@ import difflib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from metaclient import keys
+from metaclient.columns.codecs import Codec, codec_named
+from metaclient.columns.fields import CellColumn, FamilyColumn
+from metaclient.columns.fields import ColumnField as Field
+from metaclient.columns.rowkey import KeyPart
+from metaclient.columns.types import DataType, parse_type
 from metaclient.errors import ConfigError
 from metaclient.wording import counted
-from spark_connector.schema.codecs import Codec, codec_named
-from spark_connector.schema.rowkey import KeyPart
-from spark_connector.schema.types import DataType, parse_type
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -40,39 +42,6 @@ _ROWKEY = "rowkey"
 _KEYS = frozenset({"table", "rowkey", "columns"})
 _TABLE_KEYS = frozenset({"namespace", "name", "tableCoder", "version"})
 _COLUMN_KEYS = frozenset({"cf", "col", "type", "coder", "length", "avro", "serdes"})
-
-
-@dataclass(frozen=True, slots=True)
-class CellColumn:
-    """A column that is one cell."""
-
-    name: str
-    column: bytes  # b"family:qualifier"
-    type: DataType
-    codec: Codec
-
-
-@dataclass(frozen=True, slots=True)
-class FamilyColumn:
-    """A column that is a whole family: a map of qualifier -> value, of the cells that are not another column."""
-
-    name: str
-    family: bytes
-    type: DataType  # map<string|binary, T>
-    codec: Codec  # of the values
-
-    @property
-    def value_type(self) -> DataType:
-        assert self.type.element is not None
-        return self.type.element
-
-    @property
-    def has_text_keys(self) -> bool:
-        """True if qualifiers are shown as text (see ``ranges.text_of``) and not as binaries."""
-        return self.type.key is not None and self.type.key.name == "string"
-
-
-Field: TypeAlias = KeyPart | CellColumn | FamilyColumn
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +131,9 @@ class Catalog:
         """Return the columns as a pyspark ``StructType``, all nullable (layout ``columns``)."""
         from pyspark.sql.types import StructField, StructType
 
-        return StructType([StructField(field.name, field.type.to_spark(), True) for field in self.columns])
+        from spark_connector.schema.types import to_spark
+
+        return StructType([StructField(field.name, to_spark(field.type), True) for field in self.columns])
 
 
 def _loaded(text: str) -> Mapping[str, Any]:

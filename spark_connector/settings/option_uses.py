@@ -9,8 +9,8 @@ from __future__ import annotations
 import enum
 from collections.abc import Collection, Iterable, Mapping
 
+from metaclient.columns.layouts import Layout
 from metaclient.errors import ConfigError
-from spark_connector.schema.layouts import Layout
 from spark_connector.settings.options import Options, field_named, option_of
 
 __all__ = ["HONOURED", "Use", "check_read", "check_use", "check_written"]

@@ -20,6 +20,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from metaclient.columns.codecs import codec_named
+from metaclient.columns.layouts import Layout
 from metaclient.config import Config, property_names
 from metaclient.config.cluster_url import url_of_properties
 from metaclient.config.hbase_properties import hbase_names
@@ -27,8 +29,6 @@ from metaclient.config.url_secrets import MASK, is_secret_name, masked_url
 from metaclient.errors import ConfigError
 from metaclient.model import Durability, Scan
 from spark_connector.schema.catalog import Catalog
-from spark_connector.schema.codecs import codec_named
-from spark_connector.schema.layouts import Layout
 from spark_connector.schema.ranges import EVERYTHING, KeyRange, intersection, union
 from spark_connector.settings import option_values as kinds
 from spark_connector.settings.option_values import Kind, WriteTimestamp

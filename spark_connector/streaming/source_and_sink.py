@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from metaclient.columns.layouts import Layout
 from metaclient.errors import ConfigError
 from metaclient.model import LATEST_TIMESTAMP
 from metaclient.runtime import ThreadRuntime
@@ -37,7 +38,6 @@ from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
 from spark_connector.reading.tasks import read_in_task
-from spark_connector.schema.layouts import Layout
 from spark_connector.settings.option_values import WriteTimestamp
 from spark_connector.streaming.checkpoint import BatchTime, batch_time
 from spark_connector.writing.writer import HBaseWriter, WriteMessage

@@ -22,18 +22,17 @@ from typing import TYPE_CHECKING, Any
 
 from metaclient import keys
 from metaclient.backend import PutPage
+from metaclient.columns import rowkey
+from metaclient.columns.codecs.base import BadValueError, Codec
+from metaclient.columns.encoding import check_years, encoded_array, holds
+from metaclient.columns.layouts import CELL_COLUMNS, MAP_COLUMNS, Layout
+from metaclient.columns.types import DataType
 from metaclient.errors import ConfigError
 from metaclient.model import Cell, CellType, Delete, Increment, Put
-from spark_connector.schema import rowkey
 from spark_connector.schema.catalog import Catalog, CellColumn, FamilyColumn, KeyPart
-from spark_connector.schema.codecs.base import BadValueError, Codec
-from spark_connector.schema.codecs.values import date_of, instant_of
-from spark_connector.schema.layouts import CELL_COLUMNS, MAP_COLUMNS, Layout
 from spark_connector.schema.ranges import bytes_of
-from spark_connector.schema.types import DataType
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
 
     from spark_connector.settings.options import Options
@@ -70,7 +69,11 @@ def check_writable(schema: pa.Schema, catalog: Catalog, options: Options) -> Non
         if part not in fields:
             raise ConfigError(f"{where}: the row key's column {part.name} is not in the DataFrame ({', '.join(names)})")
     for name, field in zip(written, fields, strict=True):
-        _check_type(where, name, schema.field(name).type, field.type)
+        given = schema.field(name).type
+        if not holds(given, field.type):
+            raise ConfigError(
+                f"{where}: column {name} is {field.type} in the catalog and {given} in the DataFrame: cast it"
+            )
     cells = [field for field in fields if not isinstance(field, KeyPart)]
     if not cells and options.write_operation != "delete":
         raise ConfigError(f"{where}: the DataFrame has only the row key: there is nothing to {options.write_operation}")
@@ -123,31 +126,6 @@ def _check_shape(where: str, names: Sequence[str], options: Options) -> None:
         raise ConfigError(f"{where}: layout map holds bytes, which cannot be added: use a catalog")
 
 
-def _check_type(where: str, name: str, arrow_type: pa.DataType, type: DataType) -> None:
-    import pyarrow.types as kinds
-
-    matches = {
-        "boolean": kinds.is_boolean,
-        "tinyint": kinds.is_int8,
-        "smallint": kinds.is_int16,
-        "int": kinds.is_int32,
-        "bigint": kinds.is_int64,
-        "float": kinds.is_float32,
-        "double": kinds.is_float64,
-        "decimal": kinds.is_decimal,
-        "string": lambda t: kinds.is_string(t) or kinds.is_large_string(t),
-        "binary": lambda t: kinds.is_binary(t) or kinds.is_large_binary(t),
-        "date": kinds.is_date,
-        "timestamp": lambda t: kinds.is_timestamp(t) and t.tz is not None,
-        "timestamp_ntz": lambda t: kinds.is_timestamp(t) and t.tz is None,
-        "array": lambda t: kinds.is_list(t) or kinds.is_large_list(t),
-        "map": kinds.is_map,
-        "struct": kinds.is_struct,
-    }
-    if not matches[type.name](arrow_type):
-        raise ConfigError(f"{where}: column {name} is {type} in the catalog and {arrow_type} in the DataFrame: cast it")
-
-
 def rows_from_batch(
     batch: pa.RecordBatch, catalog: Catalog, options: Options, timestamp: int
 ) -> Iterator[Put | Delete | Increment]:
@@ -188,7 +166,7 @@ class _Columns:
         fields = {name: catalog.field(name) for name in names}
         for name, field in fields.items():
             try:
-                _check_years(batch.column(name), field.type)
+                check_years(batch.column(name), field.type)
             except BadValueError as error:
                 raise BadValueError(f"{self._where}, column {name}: {error}") from None
         by_part = {field: name for name, field in fields.items() if isinstance(field, KeyPart)}
@@ -232,7 +210,7 @@ class _Columns:
         """Return the bytes of a column's cells; null for rows without a cell to write."""
         import pyarrow as pa
 
-        cells = _encoded_array(column, field.codec, field.type)
+        cells = encoded_array(column, field.codec, field.type)
         if cells is None:
             pairs = zip(rows.to_pylist(), column.to_pylist(), strict=True)
             encoded = [None if value is None else self._encoded(row, field, value, field.type) for row, value in pairs]
@@ -259,7 +237,7 @@ class _Columns:
         import pyarrow.compute as pc
 
         (part, *others), (column, *_) = self._catalog.key, self._key_columns
-        rows = _encoded_array(column, part.codec, part.type)
+        rows = encoded_array(column, part.codec, part.type)
         is_filled_up = part.length not in (None, part.codec.width(part.type))
         if others or is_filled_up or rows is None or rows.null_count:
             return None
@@ -354,68 +332,9 @@ class _Columns:
         return column
 
 
-def _encoded_array(column: pa.Array, codec: Codec, type: DataType) -> pa.Array | None:
-    """Return the bytes of a column's cells, with nulls for nulls; None if values must be encoded one by one."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if codec.writes_nulls(type):
-        return None
-    if codec.is_plain(type):
-        return column.cast(pa.large_binary())
-    kept = _kept(column)
-    raw = None if kept is None else codec.encode_array(kept, type)
-    if raw is None:
-        return None
-    borders = np.arange(len(column) + 1, dtype=np.int64) * raw.shape[1]
-    cells = pa.Array.from_buffers(
-        pa.large_binary(), len(column), [None, pa.py_buffer(borders), pa.py_buffer(np.ascontiguousarray(raw))]
-    )
-    return pc.if_else(column.is_valid(), cells, pa.scalar(None, pa.large_binary())) if column.null_count else cells
-
-
-def _kept(column: pa.Array) -> np.ndarray | None:
-    """Return values of a fixed width in Arrow's representation, with 0 for nulls; None for other types."""
-    import pyarrow.types as kinds
-
-    column = _as_number(column)
-    kind = column.type
-    if not (kinds.is_boolean(kind) or kinds.is_integer(kind) or kinds.is_floating(kind)):
-        return None
-    if column.null_count:
-        column = column.fill_null(False if kinds.is_boolean(kind) else 0)
-    found: np.ndarray = column.to_numpy(zero_copy_only=False)
-    return found
-
-
-def _as_number(column: pa.Array) -> pa.Array:
-    """Return dates as days and timestamps as microseconds; other columns unchanged."""
-    import pyarrow as pa
-    import pyarrow.types as kinds
-
-    if kinds.is_date32(column.type):
-        return column.cast(pa.int32())
-    is_micros = kinds.is_timestamp(column.type) and column.type.unit == "us"
-    return column.cast(pa.int64()) if is_micros else column
-
-
-def _check_years(column: pa.Array, type: DataType) -> None:
-    """Raise BadValueError for a date or timestamp outside of the years that a read supports."""
-    import pyarrow.compute as pc
-
-    show = date_of if type.name == "date" else instant_of if type.name.startswith("timestamp") else None
-    numbers = _as_number(column)
-    if show is None or numbers is column:
-        return
-    for number in pc.min_max(numbers).as_py().values():
-        if number is not None:
-            show(number, type)
-
-
 def _values(column: pa.Array, codec: Codec, type: DataType) -> tuple[list[Any], bool]:
     """Return the values of a column, and True if they are the cells' bytes already."""
-    at_once = _encoded_array(column, codec, type)
+    at_once = encoded_array(column, codec, type)
     return (column.to_pylist(), False) if at_once is None else (at_once.to_pylist(), True)
 
 

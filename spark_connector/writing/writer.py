@@ -32,7 +32,7 @@ from metaclient.model import LATEST_TIMESTAMP
 from metaclient.runtime import ThreadRuntime
 from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
-from spark_connector.reading.arrow import arrow_schema
+from spark_connector.reading.batch_shape import arrow_schema
 from spark_connector.reading.tasks import attempt_number, connected
 from spark_connector.settings.options import Options
 from spark_connector.writing import destination

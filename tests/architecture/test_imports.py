@@ -48,6 +48,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("runtime", ("runtime",)),
         ("config", ("config", "telemetry")),
         ("wire and SPI", ("backend", "wire")),
+        ("columns", ("columns",)),
         ("attempts", ("attempts",)),
         ("meta", ("meta",)),
         ("lookup", ("lookup",)),

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from metaclient.columns.codecs import BadValueError, codec_named
+from metaclient.columns.rowkey import join_parts
+from metaclient.columns.types import parse_type
 from spark_connector.schema.catalog import Catalog, CellColumn
-from spark_connector.schema.codecs import BadValueError, codec_named
-from spark_connector.schema.rowkey import join_parts
-from spark_connector.schema.types import parse_type
 
 CODERS = ("naive", "string", "orderedbytes", "phoenix", "json")
 #: Column -> type.

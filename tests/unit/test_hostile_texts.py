@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from metaclient.columns.codecs.text import float_from_text
+from metaclient.columns.types import parse_type
 from metaclient.errors import ConfigError, MetaClientError, RegionMoved, Throttled
 from metaclient.protobuf import ProtocolError
 from metaclient.wire import java_errors
@@ -16,8 +18,6 @@ from metaclient_native.url import NativeUrl
 from metaclient_thrift.errors import CallAttempt, translate_error
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.schema.catalog import _loaded
-from spark_connector.schema.codecs.text import float_from_text
-from spark_connector.schema.types import parse_type
 
 T2 = thrift2()
 CALL = CallAttempt("get", b"t", gateway="h:1", scheme="thrift2")

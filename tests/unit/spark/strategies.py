@@ -13,11 +13,11 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from metaclient.columns.codecs import BadValueError, codec_named
+from metaclient.columns.rowkey import join_parts
+from metaclient.columns.types import DataType, parse_type
 from spark_connector.conditions.condition import And, Comparison, Constant, Expression, In, IsNull, Like, Not, Or
 from spark_connector.schema.catalog import Catalog, CellColumn, KeyPart
-from spark_connector.schema.codecs import BadValueError, codec_named
-from spark_connector.schema.rowkey import join_parts
-from spark_connector.schema.types import DataType, parse_type
 
 UTC = datetime.UTC
 CODECS = ("naive", "string", "orderedbytes", "phoenix", "phoenix_unsigned", "json")
@@ -172,7 +172,7 @@ def _cell(draw: st.DrawFn, field: CellColumn, bad_values: bool) -> bytes | None:
 
 def reading(catalog: Catalog, row: bytes, cells: dict[bytes, bytes]) -> dict[str, object]:
     """What a row reads as, decoded value by value; what cannot be decoded is null."""
-    from spark_connector.schema.rowkey import split_key
+    from metaclient.columns.rowkey import split_key
 
     read: dict[str, object] = {}
     parts = dict(zip((part.name for part in catalog.key), split_key(catalog.key, row), strict=True))

@@ -14,11 +14,13 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import StructType
 
+from metaclient.columns import row_batches as arrow
+from metaclient.columns.decoding import BadCellError
+from metaclient.columns.row_batches import BatchBuilder, batches_from_results
 from metaclient.errors import ConfigError
 from metaclient.model import Cell, CellType, RegionInfo, RegionLocation, Result, ServerName
 from spark_connector.planning.read_schema import schema_of
-from spark_connector.reading import arrow
-from spark_connector.reading.arrow import BadCellError, BatchBuilder, arrow_schema, batches_from_results
+from spark_connector.reading.batch_shape import arrow_schema, spark_shape
 from spark_connector.schema.catalog import Catalog
 from spark_connector.settings.options import Options
 from tests.unit.spark.strategies import World, alike, worlds
@@ -46,7 +48,7 @@ def result(number: int, *cells: tuple[bytes, bytes], stale: bool = False) -> Res
 
 def rows(results: list[Any], options: Options = COLUMNS, schema: StructType | None = None) -> list[dict[str, Any]]:
     schema = schema_of(CATALOG, options) if schema is None else schema
-    batches = list(batches_from_results(results, CATALOG, schema, options))
+    batches = list(batches_from_results(results, spark_shape(CATALOG, schema, options)))
     assert all(batch.schema == arrow_schema(schema) for batch in batches)
     return [row for batch in batches for row in batch.to_pylist()]
 
@@ -113,14 +115,14 @@ def test_stale_and_replica_columns() -> None:
 
 
 def test_no_columns_are_still_rows() -> None:
-    (batch,) = batches_from_results([result(1), result(2)], CATALOG, StructType(), COLUMNS)
+    (batch,) = batches_from_results([result(1), result(2)], spark_shape(CATALOG, StructType(), COLUMNS))
     assert (batch.num_rows, batch.num_columns) == (2, 0)
 
 
 def test_nothing_is_no_batch_and_an_empty_build_is_a_typed_one() -> None:
     schema = schema_of(CATALOG, COLUMNS)
-    assert list(batches_from_results([], CATALOG, schema, COLUMNS)) == []
-    empty = BatchBuilder(CATALOG, schema, COLUMNS).build()
+    assert list(batches_from_results([], spark_shape(CATALOG, schema, COLUMNS))) == []
+    empty = BatchBuilder(spark_shape(CATALOG, schema, COLUMNS)).build()
     assert empty.num_rows == 0
     assert empty.schema == arrow_schema(schema)
 
@@ -130,12 +132,16 @@ def test_batches_are_bounded_and_never_cut_a_row(monkeypatch: pytest.MonkeyPatch
     pieces = [
         piece for number in range(5) for piece in (result(number, (b"f:s", b"x")), result(number, (b"f:i", b"\0" * 4)))
     ]
-    batches = list(batches_from_results(pieces, CATALOG, CATALOG.select(["a", "s", "i"]).schema(), COLUMNS))
+    batches = list(
+        batches_from_results(pieces, spark_shape(CATALOG, CATALOG.select(["a", "s", "i"]).schema(), COLUMNS))
+    )
     assert [batch.num_rows for batch in batches] == [2, 2, 1]
     assert [row["i"] for batch in batches for row in batch.to_pylist()] == [0] * 5
     monkeypatch.setattr(arrow, "BYTES_MAX", 100)
     large = [result(number, (b"f:s", b"x" * 200)) for number in range(3)]
-    assert [b.num_rows for b in batches_from_results(large, CATALOG, schema_of(CATALOG, COLUMNS), COLUMNS)] == [1, 1, 1]
+    assert [
+        b.num_rows for b in batches_from_results(large, spark_shape(CATALOG, schema_of(CATALOG, COLUMNS), COLUMNS))
+    ] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -161,11 +167,11 @@ def test_a_bad_cell_is_named_or_null(bad: Result, words: list[str]) -> None:
 
 def test_a_schema_that_is_not_the_catalogs_is_refused() -> None:
     with pytest.raises(ConfigError, match="column i is int in the catalog and bigint in the schema"):
-        BatchBuilder(CATALOG, StructType().add("i", "long"), COLUMNS)
+        spark_shape(CATALOG, StructType().add("i", "long"), COLUMNS)
     with pytest.raises(ConfigError, match="no column j"):
-        BatchBuilder(CATALOG, StructType().add("j", "integer"), COLUMNS)
+        spark_shape(CATALOG, StructType().add("j", "integer"), COLUMNS)
     with pytest.raises(ConfigError, match="layout cells has no column value string"):
-        BatchBuilder(CATALOG, StructType().add("value", "string"), Options.parse({"hbase.spark.query.layout": "cells"}))
+        spark_shape(CATALOG, StructType().add("value", "string"), Options.parse({"hbase.spark.query.layout": "cells"}))
 
 
 @pytest.mark.parametrize("is_null", [False, True])
@@ -177,7 +183,7 @@ def test_the_fast_way_equals_the_slow_way(is_null: bool, data: st.DataObject) ->
     schema = world.catalog.schema()
     made = []
     for fast in (True, False):
-        builder = BatchBuilder(world.catalog, schema, options, fast=fast)
+        builder = BatchBuilder(spark_shape(world.catalog, schema, options, fast=fast))
         for row, cells in world.stored.items():
             builder.add(Result(row, [Cell(column, 1, value) for column, value in cells.items()]))
         made.append(builder.build())

@@ -20,18 +20,20 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from metaclient.backend import CellPage
+from metaclient.columns import page_batches as arrow_cells
+from metaclient.columns.codecs import BadValueError, Codec, codec_named
+from metaclient.columns.decoding import BadCellError, BadCells, ColumnDecoder, matrix_of
+from metaclient.columns.page_batches import batches_from_cells
+from metaclient.columns.row_batches import batches_from_results
+from metaclient.columns.types import parse_type
 from metaclient.errors import BackendFault
 from metaclient.model import Cell, CellType, RegionInfo, RegionLocation, Result, ServerName
 from metaclient.wire.rpc.arrow import cells_to_arrow
 from metaclient.wire.rpc.cellblock import encode_results
 from spark_connector.planning.read_schema import schema_of
-from spark_connector.reading import arrow_cells
-from spark_connector.reading.arrow import BadCellError, arrow_schema, batches_from_results
-from spark_connector.reading.arrow_cells import batches_from_cells
-from spark_connector.reading.arrow_columns import ColumnDecoder, matrix_of
+from spark_connector.reading.batch_shape import arrow_schema, spark_shape
 from spark_connector.schema.catalog import Catalog
-from spark_connector.schema.codecs import BadValueError, Codec, codec_named
-from spark_connector.schema.types import parse_type
+from spark_connector.schema.types import to_spark
 from spark_connector.settings.options import Options
 from tests.unit.spark.strategies import CODECS, TYPES, World, values, worlds
 
@@ -87,11 +89,13 @@ def page_of(rows: Sequence[Result]) -> CellPage:
 
 def by_rows(pages: Pages, catalog: Catalog, schema: StructType, options: Options) -> list[pa.RecordBatch]:
     results = [(result, place(replica)) for rows, replica in pages for result in rows]
-    return list(batches_from_results(results, catalog, schema, options))
+    return list(batches_from_results(results, spark_shape(catalog, schema, options)))
 
 
 def by_cells(pages: Pages, catalog: Catalog, schema: StructType, options: Options) -> list[pa.RecordBatch]:
-    return list(batches_from_cells([(page_of(rows), place(at)) for rows, at in pages], catalog, schema, options))
+    return list(
+        batches_from_cells([(page_of(rows), place(at)) for rows, at in pages], spark_shape(catalog, schema, options))
+    )
 
 
 def same(pages: Pages, catalog: Catalog, schema: StructType, options: Options) -> None:
@@ -203,9 +207,9 @@ def test_many_values_at_once_are_what_they_are_one_by_one(codec: str, data: st.D
             written.append(coder.encode(value, type_))
     odd = [None, b""] if data.draw(st.booleans()) else [None, b"", b"\xff" * 4]
     found = data.draw(st.lists(st.sampled_from([*written, *odd]), max_size=8))
-    schema = arrow_schema(StructType().add("c", type_.to_spark()))
+    schema = arrow_schema(StructType().add("c", to_spark(type_)))
     fast, slow = (
-        ColumnDecoder("c", type_, coder, schema.field("c").type, bad_is_null=True, fast=is_fast)
+        ColumnDecoder("c", type_, coder, schema.field("c").type, BadCells(are_null=True, advice=""), fast=is_fast)
         for is_fast in (True, False)
     )
     array = pa.array([b"before", *found], pa.binary()).slice(1)
@@ -267,7 +271,7 @@ def test_pages_are_asked_for_one_after_the_other() -> None:
             yield page_of(simple_page(number * arrow_cells.ROWS_MIN, arrow_cells.ROWS_MIN)), None
 
     options = Options.parse({})
-    batches = batches_from_cells(pages(), CATALOG, CATALOG.select(["i"]).schema(), options)
+    batches = batches_from_cells(pages(), spark_shape(CATALOG, CATALOG.select(["i"]).schema(), options))
     assert next(batches).num_rows == arrow_cells.ROWS_MIN
     assert asked == [0]
 
@@ -277,7 +281,7 @@ def test_a_page_whose_rows_are_not_those_it_tells_of_is_the_backends_fault() -> 
     cells = cells_to_arrow(encode_results(simple_page(0, 3)))
     page = CellPage(cells, 2, b"", b"", None, True)
     with pytest.raises(BackendFault, match="3 rows on a page that should have 2"):
-        list(batches_from_cells([(page, None)], CATALOG, schema_of(CATALOG, options), options))
+        list(batches_from_cells([(page, None)], spark_shape(CATALOG, schema_of(CATALOG, options), options)))
 
 
 def test_more_columns_than_numbers_of_sixteen_bits_hold(monkeypatch: pytest.MonkeyPatch) -> None:

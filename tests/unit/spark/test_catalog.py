@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyspark")
 
+from metaclient.columns.codecs import BadValueError
+from metaclient.columns.rowkey import join_parts, split_key
+from metaclient.columns.types import parse_type
 from metaclient.errors import ConfigError
 from spark_connector.planning.read_schema import schema_of
 from spark_connector.schema.catalog import Catalog, CellColumn, FamilyColumn
-from spark_connector.schema.codecs import BadValueError
-from spark_connector.schema.rowkey import join_parts, split_key
-from spark_connector.schema.types import from_spark, parse_type
+from spark_connector.schema.types import from_spark, to_spark
 from spark_connector.settings.options import Options
 from tests.unit.spark.strategies import catalogs, values
 
@@ -194,7 +195,7 @@ def test_columns_can_be_chosen_and_replica_columns_added() -> None:
     ],
 )
 def test_types_go_to_spark_and_back(text: str) -> None:
-    assert str(from_spark(parse_type(text).to_spark())) == text
+    assert str(from_spark(to_spark(parse_type(text)))) == text
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,11 @@ pytest.importorskip("numpy")
 
 import numpy as np
 
+from metaclient.columns.codecs import BadValueError, Codec, Order, codec_named
+from metaclient.columns.codecs.fitting import Fitted, fitted
+from metaclient.columns.types import DataType, parse_type
 from metaclient.errors import ConfigError
 from spark_connector.conditions.condition import compare
-from spark_connector.schema.codecs import BadValueError, Codec, Order, codec_named
-from spark_connector.schema.codecs.fitting import Fitted, fitted
-from spark_connector.schema.types import DataType, parse_type
 from tests.unit.spark.strategies import CODECS, TYPES, alike, values
 
 DATA = Path(__file__).parent / "data" / "java_bytes.tsv"
@@ -281,7 +281,7 @@ def test_a_dotted_name_loads_a_codec_of_the_user_and_survives_a_pickle() -> None
         ("phenix", "did you mean phoenix?"),
         ("xyzzy", "known are naive, string"),
         ("no_such_package.Codec", "cannot be imported"),
-        ("os.path", "no spark_connector.schema.codecs.Codec"),
+        ("os.path", "no metaclient.columns.codecs.Codec"),
     ],
 )
 def test_an_unknown_codec_is_refused(name: str, words: str) -> None:

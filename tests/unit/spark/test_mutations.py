@@ -16,12 +16,13 @@ pytest.importorskip("pyspark")
 
 import pyarrow as pa
 
+from metaclient.columns.codecs import BadValueError
+from metaclient.columns.row_batches import BatchBuilder
 from metaclient.errors import ConfigError
 from metaclient.model import Cell, CellType, Delete, Durability, Increment, Put, Result
 from spark_connector.planning.read_schema import schema_of
-from spark_connector.reading.arrow import BatchBuilder
+from spark_connector.reading.batch_shape import spark_shape
 from spark_connector.schema.catalog import Catalog
-from spark_connector.schema.codecs import BadValueError
 from spark_connector.settings.options import Options
 from spark_connector.writing.mutations import check_writable, rows_from_batch
 from tests.unit.spark.strategies import World, worlds
@@ -176,7 +177,7 @@ def test_decimals_dates_and_binaries_of_arrow() -> None:
 def test_cells_are_written_as_they_were_read() -> None:
     options = Options.parse({"hbase.spark.query.layout": "raw"})
     schema = schema_of(CATALOG, options)
-    builder = BatchBuilder(CATALOG, schema, options)
+    builder = BatchBuilder(spark_shape(CATALOG, schema, options))
     first = (
         Cell(b"f:a", 9, b"x"),
         Cell(b"f:a", 8, b"", CellType.DELETE_COLUMN),
@@ -193,7 +194,7 @@ def test_cells_are_written_as_they_were_read() -> None:
 
 def test_maps_are_written_as_they_were_read() -> None:
     options = Options.parse({"hbase.spark.query.layout": "map"})
-    builder = BatchBuilder(CATALOG, schema_of(CATALOG, options), options)
+    builder = BatchBuilder(spark_shape(CATALOG, schema_of(CATALOG, options), options))
     builder.add(Result(b"r1", (Cell(b"f:\xff:x", 9, b"v"), Cell(b"g:", 9, b""))))
     assert list(rows_from_batch(builder.build(), CATALOG, options, JOB)) == [
         Put(b"r1", (Cell(b"f:\xff:x", JOB, b"v"), Cell(b"g:", JOB, b"")))
@@ -205,7 +206,7 @@ def test_maps_are_written_as_they_were_read() -> None:
 def test_what_is_read_can_be_written_back_byte_for_byte(data: st.DataObject) -> None:
     world: World = data.draw(worlds())
     options = Options.parse({})
-    builder = BatchBuilder(world.catalog, world.catalog.schema(), options)
+    builder = BatchBuilder(spark_shape(world.catalog, world.catalog.schema(), options))
     for row, cells in world.stored.items():
         builder.add(Result(row, [Cell(column, 1, value) for column, value in cells.items()]))
     again = {

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from metaclient.columns.layouts import Layout
 from metaclient.errors import ConfigError
 from metaclient.model import LATEST_TIMESTAMP, Durability
-from spark_connector.schema.layouts import Layout
 from spark_connector.schema.ranges import EVERYTHING, KeyRange, bytes_of, intersection, text_of, union
 from spark_connector.settings.option_values import WriteTimestamp
 from spark_connector.settings.options import _FIELDS, Options

@@ -12,9 +12,9 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metaclient.columns.codecs.base import BadValueError
 from metaclient.model import Cell, Put
 from spark_connector.schema.catalog import Catalog, CellColumn
-from spark_connector.schema.codecs.base import BadValueError
 from spark_connector.settings.options import Options
 from spark_connector.writing.mutations import page_from_batch, rows_from_batch
 

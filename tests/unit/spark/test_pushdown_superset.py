@@ -18,6 +18,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from metaclient import Connection
+from metaclient.columns.row_batches import batches_from_results
 from metaclient.model import Cell, Result
 from metaclient.runtime import SimRuntime
 from metaclient_fake import FakeCluster
@@ -27,7 +28,7 @@ from spark_connector.conditions.condition import Expression, IsNull, columns_of,
 from spark_connector.conditions.dialect import Dialect
 from spark_connector.conditions.expressions import bind
 from spark_connector.conditions.pushdown import Pushed, ScanColumns, push, scan_columns
-from spark_connector.reading.arrow import batches_from_results
+from spark_connector.reading.batch_shape import spark_shape
 from spark_connector.schema.catalog import Catalog
 from spark_connector.settings.options import Options
 from tests.unit.spark.strategies import World, alike, conditions, reading, worlds
@@ -100,7 +101,7 @@ def by_cluster(connection: Connection, world: World) -> Fetch:
 def decoded(
     results: Sequence[Result], catalog: Catalog, names: list[str], options: Options
 ) -> dict[bytes, dict[str, object]]:
-    batches = batches_from_results(results, catalog, catalog.select(names).schema(), options)
+    batches = batches_from_results(results, spark_shape(catalog, catalog.select(names).schema(), options))
     rows = [row for batch in batches for row in batch.to_pylist()]
     return {result.row: row for result, row in zip(results, rows, strict=True)}
 

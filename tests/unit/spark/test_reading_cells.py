@@ -14,12 +14,13 @@ pytest.importorskip("pyspark")
 
 import metaclient
 from metaclient import Connection
+from metaclient.columns.decoding import BadCellError
 from metaclient.engine import Engine
 from metaclient_fake import FakeCluster
 from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import TableSplit, plan
-from spark_connector.reading.arrow import BadCellError, arrow_schema
+from spark_connector.reading.batch_shape import arrow_schema
 from spark_connector.reading.split_reader import count_split, read_split
 from spark_connector.schema.ranges import KeyRange
 from spark_connector.settings.options import Options
@@ -238,7 +239,7 @@ def test_stale_hints_are_found_out_and_repaired(cluster: FakeCluster) -> None:
 def test_a_region_that_changes_between_two_batches(
     cluster: FakeCluster, what: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_connector.reading.arrow_cells.ROWS_MIN", 1)
+    monkeypatch.setattr("metaclient.columns.page_batches.ROWS_MIN", 1)
     made = query(**{"hbase.spark.query.cachedrows": 2})
     with native(cluster) as connection:
         batches = read_split(connection, made, TableSplit(ranges=(KeyRange(b"r10", b"r20"),)))
@@ -254,7 +255,7 @@ def test_a_region_that_changes_between_two_batches(
 
 
 def test_closing_early_closes_the_servers_scanner(cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_connector.reading.arrow_cells.ROWS_MIN", 1)
+    monkeypatch.setattr("metaclient.columns.page_batches.ROWS_MIN", 1)
     made = query(**{"hbase.spark.query.cachedrows": 2})
 
     def scanners() -> int:

@@ -1,6 +1,6 @@
 r"""Codecs: encode values of a column as the bytes of a cell or of a row key, and decode them.
 
->>> from spark_connector.schema.types import parse_type
+>>> from metaclient.columns.types import parse_type
 >>> codec_named("naive").encode(7, parse_type("int"))
 b'\x00\x00\x00\x07'
 >>> codec_named("naiv")
@@ -14,14 +14,14 @@ import difflib
 import importlib
 from functools import lru_cache
 
+from metaclient.columns.codecs.base import BadValueError, Codec, Order
+from metaclient.columns.codecs.json_text import JsonCodec
+from metaclient.columns.codecs.naive import NaiveCodec
+from metaclient.columns.codecs.orderedbytes import OrderedBytesCodec
+from metaclient.columns.codecs.phoenix import PhoenixCodec, PhoenixUnsignedCodec
+from metaclient.columns.codecs.spans import Span, Spans
+from metaclient.columns.codecs.text import StringCodec
 from metaclient.errors import ConfigError
-from spark_connector.schema.codecs.base import BadValueError, Codec, Order
-from spark_connector.schema.codecs.json_text import JsonCodec
-from spark_connector.schema.codecs.naive import NaiveCodec
-from spark_connector.schema.codecs.orderedbytes import OrderedBytesCodec
-from spark_connector.schema.codecs.phoenix import PhoenixCodec, PhoenixUnsignedCodec
-from spark_connector.schema.codecs.spans import Span, Spans
-from spark_connector.schema.codecs.text import StringCodec
 
 __all__ = ["BadValueError", "Codec", "Order", "Span", "Spans", "codec_named"]
 
@@ -76,6 +76,6 @@ def _loaded(name: str) -> Codec:
         ) from error
     made = found() if isinstance(found, type) and issubclass(found, Codec) else found
     if not isinstance(made, Codec):
-        raise ConfigError(f"codec {name}: it is {type(made).__name__}, no spark_connector.schema.codecs.Codec")
+        raise ConfigError(f"codec {name}: it is {type(made).__name__}, no metaclient.columns.codecs.Codec")
     made.name = name  # unpickling looks it up by this name
     return made

@@ -7,34 +7,50 @@ becomes null. An empty value is a value, except for codecs that write nulls so (
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from metaclient import keys
-from spark_connector.schema.codecs.base import BadValueError, Codec
-from spark_connector.schema.types import DataType
+from metaclient.columns.codecs.base import BadValueError, Codec
+from metaclient.columns.types import DataType
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-__all__ = ["BadCellError", "ColumnDecoder", "matrix_of"]
+__all__ = ["BadCellError", "BadCells", "ColumnDecoder", "matrix_of"]
 
 
 class BadCellError(BadValueError):
     """A cell whose bytes are no value of its column's type; the message names table, row, column and bytes."""
 
 
+@dataclass(frozen=True, slots=True)
+class BadCells:
+    """What happens to a cell that is no value of its column's type: it reads as null, or raises with this advice."""
+
+    are_null: bool
+    advice: str  # "in the catalog, or ...": follows "correct the type or coder"
+
+
 class ColumnDecoder:
     """Decodes the values of one column. ``where`` names table and column in errors."""
 
     def __init__(
-        self, where: str, type: DataType, codec: Codec, arrow_type: pa.DataType, *, bad_is_null: bool, fast: bool = True
+        self,
+        where: str,
+        type: DataType,
+        codec: Codec,
+        arrow_type: pa.DataType,
+        bad_cells: BadCells,
+        *,
+        fast: bool = True,
     ) -> None:
         self._where = where
         self._type = type
         self._codec = codec
         self._arrow_type = arrow_type
-        self._bad_is_null = bad_is_null
+        self._bad_cells = bad_cells
         self._is_plain = codec.is_plain(type)
         self._width = codec.width(type)
         self._is_fast = fast and (self._is_plain or self._width is not None)
@@ -60,7 +76,7 @@ class ColumnDecoder:
             try:
                 decoded.append(None if value is None else decode(value, type))
             except BadValueError as error:
-                if not self._bad_is_null:
+                if not self._bad_cells.are_null:
                     raise self._bad(row_of(index), value, error) from None
                 decoded.append(None)
         return pa.array(decoded, self._arrow_type)
@@ -69,8 +85,8 @@ class ColumnDecoder:
         data = keys.printable(value or b"")
         shown = "" if data and data in str(error) else f" (bytes {data!r})"
         return BadCellError(
-            f"{self._where}, row {keys.printable(row)}: {error}{shown}; correct the type or coder in the catalog, "
-            "or set hbase.spark.query.badvalue=null"
+            f"{self._where}, row {keys.printable(row)}: {error}{shown}; correct the type or coder "
+            f"{self._bad_cells.advice}"
         )
 
     # -- decoding with numpy

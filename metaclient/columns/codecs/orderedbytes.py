@@ -14,10 +14,10 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from metaclient import keys
-from spark_connector.schema.codecs import values
-from spark_connector.schema.codecs.base import BadValueError, Codec, Order
-from spark_connector.schema.codecs.sortable import float_of_sortable, floats_of_sortable, sortable_of_float
-from spark_connector.schema.types import FLOATS, DataType
+from metaclient.columns.codecs import values
+from metaclient.columns.codecs.base import BadValueError, Codec, Order
+from metaclient.columns.codecs.sortable import float_of_sortable, floats_of_sortable, sortable_of_float
+from metaclient.columns.types import FLOATS, DataType
 
 if TYPE_CHECKING:
     import numpy as np

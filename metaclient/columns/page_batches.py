@@ -1,13 +1,13 @@
-"""Converts pages of cells in Arrow to record batches for Spark, in each layout, without a Python object per cell.
+"""Converts pages of cells in Arrow to record batches, in each layout, without a Python object per cell.
 
 1. A row begins where the row key changes: numpy computes the row number of each cell.
-2. Family and qualifier of all cells are looked up at once in the catalog's families and qualifiers. The two indexes of
+2. Family and qualifier of all cells are looked up at once among those of the columns. The two indexes of
    a cell give its *slot*: the column that it belongs to, if any.
 3. A stable sort by slot makes the cells of each column adjacent. The first cell of a row is the newest. The values are
-   taken out of the page, with nulls for rows without the cell, and decoded together (``arrow_columns``).
+   taken out of the page, with nulls for rows without the cell, and decoded together (``decoding``).
 
-The rows are the same as those of ``arrow``; a test compares the two with random tables. Types and codecs that numpy
-cannot decode, and row keys whose parts have no fixed length, need Python code per value, here and there.
+The rows are the same as those of ``row_batches``; a test compares the two with random tables. Types and codecs that
+numpy cannot decode, and row keys whose parts have no fixed length, need Python code per value, here and there.
 """
 
 from __future__ import annotations
@@ -17,19 +17,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from metaclient.backend import CellPage
+from metaclient.columns.batch_shape import BatchColumn, BatchShape, Provenance, map_array
+from metaclient.columns.fields import CellColumn, FamilyColumn, KeyPart
+from metaclient.columns.key_text import text_of
+from metaclient.columns.row_batches import BYTES_MAX, ROWS_MAX
 from metaclient.errors import BackendFault
 from metaclient.model import CellType, RegionLocation
-from spark_connector.reading.arrow import BYTES_MAX, ROWS_MAX
-from spark_connector.reading.batch_shape import BatchColumn, BatchShape, Provenance, map_array
-from spark_connector.schema.catalog import Catalog, CellColumn, FamilyColumn, KeyPart
-from spark_connector.schema.ranges import text_of
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
-    from pyspark.sql.types import StructType
-
-    from spark_connector.settings.options import Options
 
 __all__ = ["batches_from_cells"]
 
@@ -40,13 +37,12 @@ _SHORT_MAX = 0x7FFF
 
 
 def batches_from_cells(
-    pages: Iterable[tuple[CellPage, RegionLocation | None]], catalog: Catalog, schema: StructType, options: Options
+    pages: Iterable[tuple[CellPage, RegionLocation | None]], shape: BatchShape
 ) -> Iterator[pa.RecordBatch]:
     """Yield record batches of at most ``ROWS_MAX`` rows from the pages of ``CellScanner``; none without rows.
 
     Raises ``BadCellError`` for a cell that cannot be decoded, unless such cells read as null.
     """
-    shape = BatchShape(catalog, schema, options)
     slots = _Slots(shape)
     waiting: list[pa.RecordBatch] = []
     rows = size = 0
@@ -90,7 +86,7 @@ class _Slots:
         cells = dict.fromkeys(source.column for source in sources if isinstance(source, CellColumn))
         families = dict.fromkeys(source.family for source in sources if isinstance(source, FamilyColumn))
         self._slots = {name: slot for slot, name in enumerate((*cells, *families))}
-        # A family's map leaves out the cells of other columns of the catalog, even if these are not read.
+        # A family's map leaves out the cells of other columns, even if these are not read.
         names = cells if not families else {*cells, *shape.named_cells}
         split = {name: name.partition(b":")[::2] for name in names}
         known_families = sorted({family for family, _ in split.values()} | {*families})

@@ -3,8 +3,8 @@ r"""Row keys of several parts: joins the bytes of the parts for a write, and spl
 A part has a fixed length (of its type, or declared), marks its own end (ordered bytes), ends at a delimiter (a zero
 byte after a string), or is the last part and has the rest. A string of a declared length is padded with zero bytes.
 
->>> from spark_connector.schema.codecs import codec_named
->>> from spark_connector.schema.types import parse_type
+>>> from metaclient.columns.codecs import codec_named
+>>> from metaclient.columns.types import parse_type
 >>> naive = codec_named("naive")
 >>> parts = (
 ...     KeyPart("region", parse_type("string"), naive, is_last=False),
@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metaclient import keys
+from metaclient.columns.codecs.base import BadValueError, Codec
+from metaclient.columns.codecs.spans import Cut, Span, Spans, prefix_span, union_spans
+from metaclient.columns.types import DataType
 from metaclient.wording import counted
-from spark_connector.schema.codecs.base import BadValueError, Codec
-from spark_connector.schema.codecs.spans import Cut, Span, Spans, prefix_span, union_spans
-from spark_connector.schema.types import DataType
 
 __all__ = ["KeyPart", "join_parts", "split_key"]
 

@@ -12,10 +12,10 @@ import re
 from decimal import Decimal, InvalidOperation
 
 from metaclient import keys
-from spark_connector.schema.codecs import values
-from spark_connector.schema.codecs.base import BadValueError, Codec, Order
-from spark_connector.schema.codecs.naive import plain_prefix
-from spark_connector.schema.types import FLOATS, INTEGERS, DataType
+from metaclient.columns.codecs import values
+from metaclient.columns.codecs.base import BadValueError, Codec, Order
+from metaclient.columns.codecs.naive import plain_prefix
+from metaclient.columns.types import FLOATS, INTEGERS, DataType
 
 __all__ = [
     "StringCodec",

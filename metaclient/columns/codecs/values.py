@@ -10,9 +10,9 @@ import struct
 from decimal import Decimal
 
 from metaclient import keys
+from metaclient.columns.codecs.base import BadValueError
+from metaclient.columns.types import INTEGERS, DataType
 from metaclient.wording import counted
-from spark_connector.schema.codecs.base import BadValueError
-from spark_connector.schema.types import INTEGERS, DataType
 
 __all__ = [
     "DAYS",

@@ -12,7 +12,7 @@ import struct
 from dataclasses import dataclass
 from decimal import Decimal
 
-from spark_connector.schema.types import FLOATS, INTEGERS, DataType
+from metaclient.columns.types import FLOATS, INTEGERS, DataType
 
 __all__ = ["Fitted", "fitted"]
 
@@ -36,7 +36,7 @@ class Fitted:
 def fitted(value: object, type: DataType) -> Fitted | None:
     """Return ``value`` in terms of ``type``; None if Spark compares in another type.
 
-    >>> from spark_connector.schema.types import parse_type
+    >>> from metaclient.columns.types import parse_type
     >>> fitted(Decimal("-3.5"), parse_type("int")), fitted(1000, parse_type("tinyint"))
     (Fitted(value=-4, is_exact=False, is_the_last=False), Fitted(value=127, is_exact=False, is_the_last=True))
     """

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from metaclient import keys
-from spark_connector.reading.arrow_columns import BadCellError, matrix_of
-from spark_connector.schema import rowkey
-from spark_connector.schema.codecs.base import BadValueError
-from spark_connector.schema.rowkey import KeyPart
+from metaclient.columns import rowkey
+from metaclient.columns.codecs.base import BadValueError
+from metaclient.columns.decoding import BadCellError, BadCells, matrix_of
+from metaclient.columns.rowkey import KeyPart
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,12 +19,12 @@ __all__ = ["KeySplitter"]
 
 
 class KeySplitter:
-    """Splits the row keys of one table into the parts of its catalog's key."""
+    """Splits the row keys of one table into the parts of its key."""
 
-    def __init__(self, table: str, parts: Sequence[KeyPart], *, bad_is_null: bool) -> None:
+    def __init__(self, table: str, parts: Sequence[KeyPart], bad_cells: BadCells) -> None:
         self._table = table
         self._parts = parts
-        self._bad_is_null = bad_is_null
+        self._bad_cells = bad_cells
 
     def split(self, rows: pa.Array) -> list[pa.Array]:
         """Return the bytes of all rows, for each part of the key.
@@ -62,10 +62,10 @@ class KeySplitter:
         try:
             pieces = rowkey.split_key(self._parts, row)
         except BadValueError as error:
-            if not self._bad_is_null:
+            if not self._bad_cells.are_null:
                 raise BadCellError(
-                    f"table {self._table}, row {keys.printable(row)}: {error}; correct the row key in the catalog, "
-                    "or set hbase.spark.query.badvalue=null"
+                    f"table {self._table}, row {keys.printable(row)}: {error}; correct the row key "
+                    f"{self._bad_cells.advice}"
                 ) from None
             return [None] * len(self._parts)
         return [part.stripped(data) for part, data in zip(self._parts, pieces, strict=True)]

@@ -17,10 +17,10 @@ import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
+from metaclient.columns.codecs.fitting import Fitted, fitted
+from metaclient.columns.codecs.spans import START, Cut, Span, Spans, union_spans
+from metaclient.columns.types import FLOATS, DataType
 from metaclient.wording import counted
-from spark_connector.schema.codecs.fitting import Fitted, fitted
-from spark_connector.schema.codecs.spans import START, Cut, Span, Spans, union_spans
-from spark_connector.schema.types import FLOATS, DataType
 
 if TYPE_CHECKING:
     import numpy as np
@@ -130,7 +130,7 @@ class Codec(ABC):
         return None
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
-        from spark_connector.schema.codecs import codec_named
+        from metaclient.columns.codecs import codec_named
 
         return (codec_named, (self.name,))
 

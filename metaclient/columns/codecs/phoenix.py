@@ -15,11 +15,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from metaclient import keys
-from spark_connector.schema.codecs import values
-from spark_connector.schema.codecs.base import BadValueError, Codec, Order
-from spark_connector.schema.codecs.naive import plain_prefix, times_of_millis
-from spark_connector.schema.codecs.sortable import float_of_sortable, floats_of_sortable, sortable_of_float
-from spark_connector.schema.types import FLOATS, INTEGERS, DataType
+from metaclient.columns.codecs import values
+from metaclient.columns.codecs.base import BadValueError, Codec, Order
+from metaclient.columns.codecs.naive import plain_prefix, times_of_millis
+from metaclient.columns.codecs.sortable import float_of_sortable, floats_of_sortable, sortable_of_float
+from metaclient.columns.types import FLOATS, INTEGERS, DataType
 
 if TYPE_CHECKING:
     import numpy as np

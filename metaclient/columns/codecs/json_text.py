@@ -13,9 +13,9 @@ from decimal import Decimal
 from typing import Any
 
 from metaclient import keys
-from spark_connector.schema.codecs import text, values
-from spark_connector.schema.codecs.base import BadValueError, Codec
-from spark_connector.schema.types import FLOATS, INTEGERS, DataType
+from metaclient.columns.codecs import text, values
+from metaclient.columns.codecs.base import BadValueError, Codec
+from metaclient.columns.types import FLOATS, INTEGERS, DataType
 
 __all__ = ["JsonCodec"]
 

@@ -1,6 +1,6 @@
-"""Converts rows of the client to Arrow record batches for Spark, in each layout.
+"""Converts rows of the client to Arrow record batches, in each layout.
 
-``arrow_cells`` converts pages of cells that are Arrow arrays already.
+``page_batches`` converts pages of cells that are Arrow arrays already.
 """
 
 from __future__ import annotations
@@ -8,20 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from metaclient.columns.batch_shape import BatchColumn, BatchShape, Provenance, map_array
+from metaclient.columns.fields import CellColumn, FamilyColumn, KeyPart
+from metaclient.columns.key_text import text_of
+from metaclient.columns.layouts import Layout
 from metaclient.model import Cell, CellType, PutCells, RegionLocation, Result
-from spark_connector.reading.arrow_columns import BadCellError
-from spark_connector.reading.batch_shape import BatchColumn, BatchShape, Provenance, arrow_schema, map_array
-from spark_connector.schema.catalog import Catalog, CellColumn, FamilyColumn, KeyPart
-from spark_connector.schema.layouts import Layout
-from spark_connector.schema.ranges import text_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
 
-    from spark_connector.settings.options import Options
-
-__all__ = ["BYTES_MAX", "ROWS_MAX", "BadCellError", "BatchBuilder", "arrow_schema", "batches_from_results"]
+__all__ = ["BYTES_MAX", "ROWS_MAX", "BatchBuilder", "batches_from_results"]
 
 #: The bounds of a batch: rows, and bytes before its last row. 1,000 to 50,000 rows per batch are equally fast in Spark.
 ROWS_MAX = 10_000
@@ -31,14 +27,14 @@ _TYPE_NAMES = {each: each.name for each in CellType}
 
 
 class BatchBuilder:
-    """Collects rows and builds record batches; see ``BatchShape`` for the arguments.
+    """Collects rows and builds record batches of one shape.
 
     Results that continue the row before them (``Scan.batch``) are joined to it, within one batch.
     """
 
-    def __init__(self, catalog: Catalog, schema: StructType, options: Options, *, fast: bool = True) -> None:
-        self._shape = BatchShape(catalog, schema, options, fast=fast)
-        self._layout = options.layout
+    def __init__(self, shape: BatchShape) -> None:
+        self._shape = shape
+        self._layout = shape.layout
         self._named = self._shape.named_cells
         sources = [column.source for column in self._shape.columns]
         cells = dict.fromkeys(source.column for source in sources if isinstance(source, CellColumn))
@@ -206,16 +202,13 @@ def _values(cells: Sequence[Cell]) -> Iterable[tuple[bytes, bytes]]:
 
 
 def batches_from_results(
-    results: Iterable[Result | tuple[Result, RegionLocation | None]],
-    catalog: Catalog,
-    schema: StructType,
-    options: Options,
+    results: Iterable[Result | tuple[Result, RegionLocation | None]], shape: BatchShape
 ) -> Iterator[pa.RecordBatch]:
     """Yield record batches of at most ``ROWS_MAX`` rows or ``BYTES_MAX`` bytes from the results of ``TableScanner``.
 
     Without rows there is no batch. The pieces of one row are always in one batch.
     """
-    builder = BatchBuilder(catalog, schema, options)
+    builder = BatchBuilder(shape)
     last: bytes | None = None
     for each in results:
         result, place = (each, None) if isinstance(each, Result) else each

@@ -15,10 +15,10 @@ import struct
 from typing import TYPE_CHECKING
 
 from metaclient import keys
-from spark_connector.schema.codecs import values
-from spark_connector.schema.codecs.base import BadValueError, Codec, Order
-from spark_connector.schema.codecs.fitting import Fitted
-from spark_connector.schema.types import INTEGERS, DataType
+from metaclient.columns.codecs import values
+from metaclient.columns.codecs.base import BadValueError, Codec, Order
+from metaclient.columns.codecs.fitting import Fitted
+from metaclient.columns.types import INTEGERS, DataType
 
 if TYPE_CHECKING:
     import numpy as np

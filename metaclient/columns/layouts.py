@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 
-from spark_connector.schema.types import DataType, parse_type
+from metaclient.columns.types import DataType, parse_type
 
 __all__ = ["CELL_COLUMNS", "MAP_COLUMNS", "Layout"]
 
