@@ -191,9 +191,11 @@ class Engine:
         consistency: Consistency,
         replica_id: int | None = None,
         max_staleness_s: float | None = None,
+        *,
+        guard: ScanGuard | None = None,
     ) -> CellScanner:
         """Return an iterator over (page of cells, location), for a backend with ``Capabilities.cell_pages``."""
-        return CellScanner(self.operations, table, scan, consistency, replica_id, max_staleness_s)
+        return CellScanner(self.operations, table, scan, consistency, replica_id, max_staleness_s, guard=guard)
 
     # -- locations -------------------------------------------------------------------------------------------
 

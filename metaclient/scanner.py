@@ -173,6 +173,8 @@ class CellScanner(RegionWalk[CellPage]):
         consistency: Consistency,
         replica_id: int | None,
         max_staleness_s: float | None = None,
+        *,
+        guard: ScanGuard | None = None,
     ) -> None:
         backend = operations.backend
         if not backend.capabilities.cell_pages or not isinstance(backend, CellBackend):
@@ -191,6 +193,7 @@ class CellScanner(RegionWalk[CellPage]):
             page_type=CellPage,
             open_page=backend.scan_open_cells,
             next_page=backend.scan_next_cells,
+            guard=guard,
         )
 
     def __iter__(self) -> Generator[tuple[CellPage, RegionLocation | None], None, None]:

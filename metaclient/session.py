@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from metaclient import keys
 from metaclient.arguments import Columns, FilterLike
-from metaclient.backend import Backend, Capabilities, Outcome
+from metaclient.backend import Backend, Capabilities, Outcome, PutPage
 from metaclient.batch import Batch
 from metaclient.calls.operations import Operation, Placed
 from metaclient.config import Config
 from metaclient.engine import Engine, Life
-from metaclient.errors import ConnectionClosed, Unsupported
+from metaclient.errors import ConnectionClosed, MetaClientError, Unsupported
 from metaclient.freshness import tokens
 from metaclient.freshness.pins import Pins
 from metaclient.freshness.session_state import RangeReads, RowReads, SessionState
@@ -45,7 +45,7 @@ from metaclient.model import (
     TableDescriptor,
 )
 from metaclient.runtime import Runtime
-from metaclient.scanner import TableScanner
+from metaclient.scanner import CellScanner, TableScanner
 from metaclient.table import Table
 from metaclient.telemetry import Telemetry
 
@@ -144,7 +144,7 @@ class SessionTable(Table):
     a put of the session in a region that the scan has begun to read may be missing.
     """
 
-    _engine: SessionEngine  # has all that a table uses
+    _engine: SessionEngine  # type: ignore[assignment]  # it has all that a table uses
 
     def __init__(self, name: bytes, session: Session) -> None:
         super().__init__(name, session.connection)
@@ -291,6 +291,18 @@ class SessionEngine:
         guard = RangeReads(self._state, table, *_range_of(scan))
         return self._engine.scan_rows(table, scan, consistency, replica_id, max_staleness_s, guard=guard)
 
+    def scan_cells(
+        self,
+        table: bytes,
+        scan: Scan,
+        consistency: Consistency,
+        replica_id: int | None = None,
+        max_staleness_s: float | None = None,
+    ) -> CellScanner:
+        """Return an iterator over (page of cells, location) whose pages are recorded."""
+        guard = RangeReads(self._state, table, *_range_of(scan))
+        return self._engine.scan_cells(table, scan, consistency, replica_id, max_staleness_s, guard=guard)
+
     def _saw(self, guard: RowReads, table: bytes, row: bytes, place: RegionLocation | None) -> None:
         if place is not None:
             guard.saw(place)
@@ -319,6 +331,15 @@ class SessionEngine:
             return self._engine.batch(table, actions)
         finally:
             self._wrote(table, actions)
+
+    def put_page(self, table: bytes, page: PutPage) -> dict[bytes, MetaClientError]:
+        """Write a page of puts; rows that fail are recorded, too."""
+        try:
+            return self._engine.put_page(table, page)
+        finally:
+            is_replicated = page.durability is not Durability.SKIP_WAL
+            for start, end in {self._region_of(table, row) for row in page.rows.to_pylist()}:
+                self._state.wrote(table, start, end, is_replicated=is_replicated)
 
     def _wrote(self, table: bytes, actions: Sequence[Operation]) -> None:
         ranges: dict[tuple[bytes, bytes], bool] = {}

@@ -58,6 +58,7 @@ from metaclient.model import (
 )
 from metaclient.row_runs import AlikeRows
 from metaclient.scanner import TableScanner
+from metaclient.table_columns import TableColumns
 from metaclient.telemetry import Observed
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class _Default(int):
 BATCH_SIZE = _Default(1000)
 
 
-class Table:
+class Table(TableColumns):
     """A table of a connection; created by :meth:`Connection.table`, which makes no call.
 
     >>> import metaclient

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from metaclient.calls.put_pages import PageRows
+from metaclient.columns.put_sizes import CELL_OVERHEAD, cumulated_bytes
 from metaclient.errors import MetaClientError
 from metaclient.model import Delete, Increment, Put, PutCells
 
@@ -25,9 +26,6 @@ __all__ = ["Load", "Mutation", "Mutations", "Page", "bytes_of_mutation", "cells_
 Mutation = Put | Delete | Increment
 L = TypeVar("L", bound="Load")
 _Sized = tuple[bytes, int, Mutation]  # row, bytes, mutation
-
-#: Bytes of a KeyValue beside row, column and value: lengths, timestamp and type (KeyValue.FIXED_OVERHEAD and infos).
-CELL_OVERHEAD = 20
 
 
 def cells_of_mutation(mutation: Mutation) -> int:
@@ -157,7 +155,7 @@ class Page:
 
     def __init__(self, page: PutPage, ends: Any = None) -> None:
         self._page = page
-        self._ends = _ends(page) if ends is None else ends  # bytes before each row, and the sum of all
+        self._ends = cumulated_bytes(page) if ends is None else ends  # bytes before each row, and the sum of all
 
     @property
     def byte_count(self) -> int:
@@ -207,20 +205,3 @@ class Page:
 
     def write(self, engine: Engine, table: bytes) -> dict[bytes, MetaClientError]:
         return engine.put_page(table, self._page)
-
-
-def _ends(page: PutPage) -> Any:
-    """Return the cumulated bytes of a page's rows, counted as in :func:`bytes_of_mutation`."""
-    import numpy as np
-    import pyarrow.compute as pc
-
-    row_bytes = pc.binary_length(page.rows).to_numpy() + CELL_OVERHEAD
-    each = np.zeros(len(page) + 1, dtype=np.int64)
-    for column, values in zip(page.columns, page.values, strict=True):
-        lengths = pc.binary_length(values)
-        if values.null_count:
-            is_there = values.is_valid().to_numpy(zero_copy_only=False)
-            each[1:] += (row_bytes + len(column)) * is_there + lengths.fill_null(0).to_numpy()
-        else:
-            each[1:] += row_bytes + len(column) + lengths.to_numpy()
-    return np.cumsum(each)

@@ -71,6 +71,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
                 "scanner",
                 "session",
                 "table",
+                "table_columns",
                 "verification",
             ),
         ),

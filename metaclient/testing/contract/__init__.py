@@ -28,6 +28,7 @@ also later ones; an empty value counts as absent for a check; the empty qualifie
 at least a millisecond after the value that it replaces.
 """
 
+from metaclient.testing.contract.arrow_columns import ArrowColumns
 from metaclient.testing.contract.atomic_rows import AtomicRows
 from metaclient.testing.contract.batches import Batches
 from metaclient.testing.contract.cells import Cells
@@ -58,6 +59,7 @@ class BackendContract(
     AtomicRows,
     Scans,
     Filters,
+    ArrowColumns,
     Tables,
     Schemas,
     Regions,

@@ -26,7 +26,7 @@ PAIRS = [
 #: Methods that make no call, and those that return an object to use in ``async with`` or ``async for``.
 NOT_AWAITED = {
     "Connection": {"table", "session", "stats", "on_event"},
-    "Table": {"scan", "batch"},
+    "Table": {"scan", "scan_arrow", "batch"},
     "ConnectionPool": {"connection"},
     "Session": {"table", "token", "stats"},
 }
