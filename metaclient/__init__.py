@@ -56,11 +56,13 @@ from metaclient.session import Session as Session
 from metaclient.table import Table
 from metaclient.verification import VerificationReport as VerificationReport
 from metaclient.verification import verify_replication as verify_replication
+from metaclient.wording import Version
 
 if TYPE_CHECKING:
     from metaclient import aio as aio
 
-__version__ = "0.1.0"
+#: Compares by its numbers with a version as text: "0.10.0" is later than "0.9.0".
+__version__ = Version("0.1.0")
 
 # This list is frozen. The module has further attributes: happybase's other names (DEFAULT_HOST, DEFAULT_PORT,
 # NoConnectionsAvailable), so that `import metaclient as happybase` works, errors that are rarely caught by name, and

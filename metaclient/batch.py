@@ -10,14 +10,15 @@ using the child's copy raises ConnectionClosed. An empty batch can be used in th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from types import TracebackType
 from typing import TYPE_CHECKING
 
 from metaclient import keys
-from metaclient.arguments import Data, make_delete, make_put, timestamp_of
+from metaclient.arguments import Data, amount_of, make_delete, make_put, timestamp_of
 from metaclient.errors import BatchError, MetaClientError
-from metaclient.model import Delete, Put, RowMutations
+from metaclient.model import Delete, Increment, Put, RowMutations
 from metaclient.runtime import inherited_error
 
 if TYPE_CHECKING:
@@ -64,19 +65,35 @@ class Batch:
         self._batch_size = batch_size
         self._transaction = transaction
         self._wal = wal
-        self._rows: dict[bytes, list[Put | Delete]] = {}
+        self._rows: dict[bytes, list[Put | Delete | Increment]] = {}
         self._count = 0
         self._fork_count = 0  # of the runtime, when the first of the rows was added
 
     def put(self, row: bytes | str, data: Data, wal: bool | None = None) -> None:
-        """Add a put; sends when ``batch_size`` is reached."""
+        """Add a put; sends when ``batch_size`` is reached. A put without columns adds nothing, as in happybase."""
+        if not data and isinstance(data, Mapping):
+            keys.row_key(row)
+            return
         self._add(make_put(row, data, self._timestamp, self._wal if wal is None else wal))
 
     def delete(self, row: bytes | str, columns: Sequence[bytes | str] | None = None, wal: bool | None = None) -> None:
         """Add a delete of the row or of these columns; sends when ``batch_size`` is reached."""
         self._add(make_delete(row, columns, self._timestamp, self._wal if wal is None else wal))
 
-    def _add(self, mutation: Put | Delete) -> None:
+    def counter_inc(self, row: bytes | str, column: bytes | str, value: int = 1) -> None:
+        """Add an increment of a counter; sends when ``batch_size`` is reached. The new value is not returned.
+
+        Increments of one row follow its puts and deletes in the order in which they were added. A failed increment
+        that may have been applied (``may_have_applied``) does not stay in the batch: sent again, it would count twice.
+        """
+        name = keys.column_name(column, "column", family_only_ok=False)
+        self._add(Increment(keys.row_key(row), ((name, amount_of(value)),)))
+
+    def counter_dec(self, row: bytes | str, column: bytes | str, value: int = 1) -> None:
+        """Add a decrement of a counter, as :meth:`counter_inc`."""
+        self.counter_inc(row, column, -amount_of(value))
+
+    def _add(self, mutation: Put | Delete | Increment) -> None:
         if self._rows:
             self._check_process()
         else:
@@ -97,9 +114,13 @@ class Batch:
             return
         self._check_process()
         can_combine = self._engine.capabilities.row_mutations
-        operations: list[Put | Delete | RowMutations] = []
+        operations: list[Put | Delete | Increment | RowMutations] = []
         for row, mutations in rows.items():
-            operations += _combined(row, mutations) if can_combine else mutations
+            for is_count, run in groupby(mutations, lambda one: isinstance(one, Increment)):
+                some = list(run)
+                operations += (
+                    _summed(row, some, can_combine) if is_count else _combined(row, some) if can_combine else some
+                )
         with self._engine.observed("batch", self._table.name):
             outcomes = self._engine.batch(self._table.name, operations)
             failed = {
@@ -107,7 +128,7 @@ class Batch:
                 for operation, outcome in zip(operations, outcomes, strict=True)
                 if isinstance(outcome, MetaClientError)
             }
-            self._rows = {row: rows[row] for row in failed}
+            self._rows = {row: left for row, error in failed.items() if (left := _resent(rows[row], error))}
             self._count = sum(_weight(mutation) for mutations in self._rows.values() for mutation in mutations)
             if failed:
                 raise BatchError(_summary(failed, len(rows), self._table.name), failed=failed)
@@ -130,12 +151,32 @@ class Batch:
         self.send()
 
 
-def _weight(mutation: Put | Delete) -> int:
+def _resent(mutations: list[Put | Delete | Increment], error: MetaClientError) -> list[Put | Delete | Increment]:
+    """Return the mutations of a failed row that may be sent again."""
+    if not error.may_have_applied:
+        return mutations
+    return [mutation for mutation in mutations if not isinstance(mutation, Increment)]
+
+
+def _summed(
+    row: bytes, increments: Iterable[Put | Delete | Increment], is_joint: bool
+) -> list[Put | Delete | Increment | RowMutations]:
+    """Return the sum per column: in one increment, or (Thrift 1) in one for each column."""
+    sums: dict[bytes, int] = {}
+    for increment in increments:
+        assert isinstance(increment, Increment)
+        for column, amount in increment.amounts:
+            sums[column] = sums.get(column, 0) + amount
+    amounts = [(column, amount_of(amount)) for column, amount in sums.items()]
+    return [Increment(row, tuple(amounts))] if is_joint else [Increment(row, (each,)) for each in amounts]
+
+
+def _weight(mutation: Put | Delete | Increment) -> int:
     """Return how much a mutation adds to the batch size: its cells; 1 for a whole row (happybase: 1 per family)."""
-    return len(mutation.cells) or 1
+    return len(mutation.amounts if isinstance(mutation, Increment) else mutation.cells) or 1
 
 
-def _combined(row: bytes, mutations: list[Put | Delete]) -> list[Put | Delete | RowMutations]:
+def _combined(row: bytes, mutations: list[Put | Delete | Increment]) -> list[Put | Delete | Increment | RowMutations]:
     """Return one operation per row: one put, or atomic row mutations in the given order if there are deletes."""
     if len(mutations) == 1:
         return list(mutations)
@@ -145,7 +186,7 @@ def _combined(row: bytes, mutations: list[Put | Delete]) -> list[Put | Delete | 
         # The last value of a column wins, as if the puts were sent one after the other.
         cells = {cell.column: cell for put in puts for cell in put.cells}
         return [Put(row, tuple(cells.values()), first.durability)]
-    return [RowMutations(row, tuple(mutations))]
+    return [RowMutations(row, tuple(one for one in mutations if not isinstance(one, Increment)))]
 
 
 def _summary(failed: Mapping[bytes, MetaClientError], total: int, table: bytes) -> str:

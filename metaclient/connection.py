@@ -70,6 +70,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Connection", "connect", "connect_to"]
 
+#: happybase's defaults.
+DEFAULT_TRANSPORT, DEFAULT_PROTOCOL, DEFAULT_COMPAT = "buffered", "binary", "0.98"
 COMPAT_MODES = ("0.90", "0.92", "0.94", "0.96", "0.98")
 #: How long close() waits for threads. close() takes at most a second; the rest of the second is for the other parts.
 CLOSE_S = 0.8
@@ -167,7 +169,7 @@ class Connection:
         _check_one_of("compat", compat, COMPAT_MODES)
         if url is not None or _backend is not None:
             refuse_gateway_arguments(host, port, transport, protocol)
-        if timeout is not None and options.get("rpc_timeout_s") is not None:
+        if timeout and options.get("rpc_timeout_s") is not None:
             raise ConfigError("'timeout' (milliseconds) is happybase's word for rpc_timeout_s, which is given, too")
         self.host = host or DEFAULT_HOST
         self.port = port or DEFAULT_PORT
@@ -175,7 +177,7 @@ class Connection:
         self.compat = compat
         self.table_prefix = None if table_prefix is None else keys.as_bytes(table_prefix, "table_prefix")
         self.table_prefix_separator = keys.as_bytes(table_prefix_separator, "table_prefix_separator")
-        if timeout is not None:
+        if timeout:  # 0 is happybase's "no timeout": the default of rpc_timeout_s is kept
             options.setdefault("rpc_timeout_s", timeout / 1000)
         self.config = Config.of(config, meta_mode=meta_mode, **options)
         if _backend is not None:
@@ -184,6 +186,8 @@ class Connection:
             self.url = f"{gateway_url(self.host, self.port)}?transport={transport}&protocol={protocol}"
         else:
             self.url = chosen_url(url, self.config.properties)
+        #: A closed connection can be opened again if its backend and its threads were made here.
+        self._can_reopen = runtime is None and _backend is None
         self._owns_runtime = runtime is None if _owns_runtime is None else _owns_runtime
         self._runtime: Runtime = runtime or ThreadRuntime(
             max_tasks=self.config.threads_max, max_queued=self.config.queue_max
@@ -193,6 +197,7 @@ class Connection:
         #: The interface for code of this repository; see :mod:`metaclient.engine`. It may change in any release.
         self.engine = Engine(self._backend, self._runtime, self.config)
         self._cached_tables = self.engine.locator.cache.tables
+        self._reopening = self._runtime.lock()
         self._watchers: dict[bytes, FreshnessWatcher] = {}  # by table: at most one per table
         self._feeds: set[ChangeBatches | Changes] = set()  # that are open
         if autoconnect:
@@ -228,7 +233,14 @@ class Connection:
         return self.engine.reader.mode
 
     def open(self) -> None:
-        """Open the backend; done by the constructor unless ``autoconnect=False``."""
+        """Open the backend; done by the constructor unless ``autoconnect=False``.
+
+        A connection that was closed is opened again, with an empty location cache; tables that were made before can be
+        used again. A connection through a backend or a runtime of the caller, or of ``metaclient.aio``, cannot.
+        """
+        if self.engine.life is Life.CLOSED and self._can_reopen:
+            self.engine.closing.wait()
+            self._begin_again()
         self.engine.check_open()
         if self.engine.life is Life.OPEN:
             return
@@ -243,6 +255,22 @@ class Connection:
             ) from error
         self.engine.telemetry.look_for_sdk()
         self.engine.life = Life.OPEN
+
+    def _begin_again(self) -> None:
+        """Make backend, threads and engine anew; the first of several callers does."""
+        with self._reopening:
+            if self.engine.life is not Life.CLOSED:
+                return
+            runtime = ThreadRuntime(max_tasks=self.config.threads_max, max_queued=self.config.queue_max)
+            try:
+                backend = backend_for(self.url, runtime, self.config)
+            except BaseException:
+                runtime.close(CLOSE_S)
+                raise
+            self._runtime, self._backend = runtime, backend
+            self.engine.begin(backend, runtime, self.config)
+            self._cached_tables = self.engine.locator.cache.tables
+            self._watchers, self._feeds = {}, set()
 
     def _check_meta_mode(self) -> None:
         """Raise if the backend does not support the requested mode: the user would assume that replicas are read."""

@@ -81,6 +81,10 @@ class Engine:
     """The parts of one connection, and the calls that they make together."""
 
     def __init__(self, backend: Backend, runtime: Runtime, config: Config) -> None:
+        self.begin(backend, runtime, config)
+
+    def begin(self, backend: Backend, runtime: Runtime, config: Config) -> None:
+        """Make all parts; again when a closed connection is opened, so that its tables can be used again."""
         self.backend = backend
         self.runtime = runtime
         self.config = config
@@ -118,7 +122,7 @@ class Engine:
         """Raise ConnectionClosed if the connection is closed."""
         if self.life is _CLOSED:
             self.closing.wait()
-            raise ConnectionClosed("this connection is closed; make a new one")
+            raise ConnectionClosed("this connection is closed: open() it, or make a new one")
 
     def observed(self, operation: str, table: bytes) -> AbstractContextManager[object]:
         """Return the span of an operation that starts now; raise ConnectionClosed if the connection is closed."""

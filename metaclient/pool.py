@@ -7,6 +7,7 @@ lends *permits* to use it; the backend keeps the sockets.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -14,13 +15,35 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 from metaclient.connection import Connection
+from metaclient.engine import Life
 from metaclient.errors import ConnectionClosed, NoConnectionsAvailable
 from metaclient.runtime import Closing, ThreadRuntime
 
 __all__ = ["ConnectionPool"]
 
+_log = logging.getLogger(__name__)
+
 #: The pools whose connection this thread holds: nested requests get the same connection.
 _HELD: ContextVar[frozenset[int]] = ContextVar("metaclient_pools_held", default=frozenset())
+
+
+class _Lent(Connection):
+    """The connection of a pool. ``close()`` by a user of it does nothing: other users have the same connection."""
+
+    def close(self) -> None:
+        _log.debug("close() of a connection that belongs to a pool does nothing: close the pool")
+
+    def close_for_good(self) -> None:
+        """Close the connection with its pool."""
+        super().close()
+
+    def _open_or_close(self) -> None:
+        raise AssertionError("a pool opens its connection itself")
+
+    def __del__(self) -> None:
+        engine = self.__dict__.get("engine")
+        if engine is not None and engine.life is not Life.CLOSED:
+            self._runtime.close_dropped(f"{self._owner_name}{self!r}", self.close_for_good)
 
 
 class ConnectionPool:
@@ -49,7 +72,7 @@ class ConnectionPool:
         self._closing = Closing()
         self._runtime.on_fork(self._renew)
         kwargs["autoconnect"] = False
-        self._connection = Connection(**kwargs)
+        self._connection = _Lent(**kwargs)
         self._connection._owner_name = f"ConnectionPool(size={size}) with its "
         # A wrong address raises here and not at the first use.
         try:
@@ -113,7 +136,7 @@ class ConnectionPool:
             with self._returned:
                 self._is_closed = True
                 self._returned.notify_all()
-            self._connection.close()
+            self._connection.close_for_good()
         finally:
             self._closing.end()
 

@@ -7,7 +7,7 @@ argument and the correction.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from struct import Struct
@@ -357,7 +357,11 @@ class Table(TableColumns):
         timestamp: int | None = None,
         wal: bool = True,
     ) -> None:
-        """Store column -> value in one row, atomically."""
+        """Store column -> value in one row, atomically; without columns nothing is written, as in happybase."""
+        if not data and isinstance(data, Mapping):
+            keys.row_key(row)
+            self._engine.check_open()
+            return
         put = make_put(row, data, LATEST_TIMESTAMP if timestamp is None else timestamp_of(timestamp), wal)
         engine = self._engine
         if engine.life is _CLOSED or engine.telemetry.is_on:

@@ -11,21 +11,23 @@ from collections.abc import Generator, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 from metaclient import keys
 from metaclient.arguments import Columns, FilterLike, make_scan, timestamp_of
+from metaclient.backend import CellPage
 from metaclient.columns import puts
 from metaclient.columns.batch_shape import BatchShape
 from metaclient.columns.frames import nullable_types
 from metaclient.columns.page_batches import batches_from_cells
 from metaclient.columns.progress import ScanProgress
+from metaclient.columns.projection import Projection
 from metaclient.columns.put_sizes import parts
 from metaclient.columns.row_batches import batches_from_results
 from metaclient.columns.schema import ROW, SchemaLike, TableSchema, parse_schema, raw_shape, schema_shape
 from metaclient.engine import Life
 from metaclient.errors import BatchError, ExtraMissing, MetaClientError
-from metaclient.model import LATEST_TIMESTAMP, META_TABLE, Consistency, Durability, Put, Scan
+from metaclient.model import LATEST_TIMESTAMP, META_TABLE, Consistency, Durability, Put, RegionLocation, Scan
 
 if TYPE_CHECKING:
     import pandas
@@ -42,6 +44,9 @@ __all__ = ["ColumnScanOptions", "TableColumns"]
 CACHING = 5000
 #: Rows and bytes of one call of put_arrow: those of a batch of the Spark connector.
 PUT_ROWS, PUT_BYTES = 1000, 2 << 20
+#: The share of wanted bytes from which whole families are read.
+WANTED_SHARE = 0.5
+Pages: TypeAlias = Generator[tuple[CellPage, RegionLocation | None], None, None]
 _KEYS_ONLY = b"FirstKeyOnlyFilter() AND KeyOnlyFilter()"
 
 
@@ -224,11 +229,40 @@ class TableColumns:
         with observed:
             # hbase:meta is not in the order of bytes, in which pages of cells are checked.
             if engine.capabilities.cell_pages and self.name != META_TABLE:
-                with closing(iter(engine.scan_cells(self.name, request.scan, *where))) as pages:
+                with closing(self._pages(request)) as pages:
                     yield from self._while_open(batches_from_cells(pages, request.shape))
             else:
                 with closing(engine.scan_rows(self.name, request.scan, *where)) as results:
                     yield from self._while_open(batches_from_results(results, request.shape))
+
+    def _pages(self, request: _Request) -> Pages:
+        """Yield the pages of a scan; read whole families if most of their bytes are wanted.
+
+        Servers search each row for the columns that a scan names, which takes several times as long as to return all
+        columns. The first page of whole families decides. A filter sees the named columns only, and a limit counts the
+        rows that have one of them, so that both need a scan that names the columns.
+        """
+        scan, where = request.scan, (request.consistency, request.replica_id, request.max_staleness_s)
+        named = [name for name in scan.columns or () if b":" in name]
+        if named and scan.filter is None and scan.limit is None:
+            kept = Projection.to(scan.columns or ())
+            whole = replace(scan, columns=tuple(sorted(kept.families_of_all())))
+            with closing(iter(self._engine.scan_cells(self.name, whole, *where))) as pages:
+                is_worthwhile: bool | None = None
+                for page, place in pages:
+                    wanted = kept.of_page(page)
+                    if wanted is not None:
+                        yield wanted, place
+                    if is_worthwhile is None:
+                        found = 0 if wanted is None else wanted.cells.nbytes
+                        is_worthwhile = found >= page.cells.nbytes * WANTED_SHARE
+                        if not is_worthwhile:
+                            scan = replace(scan, start_row=page.last_row, include_start=False)
+                            break
+                else:
+                    return
+        with closing(iter(self._engine.scan_cells(self.name, scan, *where))) as pages:
+            yield from pages
 
     def _while_open(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:

@@ -2,9 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
-__all__ = ["counted", "text_table"]
+__all__ = ["Version", "counted", "text_table"]
+
+
+class Version(str):
+    """A version as text that is ordered by its numbers, also beside a plain text.
+
+    >>> Version("0.10.0") > "0.9", Version("0.10.0") < "1.3.0", Version("0.10.0") == "0.10.0"
+    (True, True, True)
+    """
+
+    __slots__ = ()
+
+    def __lt__(self, other: str) -> bool:
+        return _numbers(self) < _numbers(other)
+
+    def __le__(self, other: str) -> bool:
+        return _numbers(self) <= _numbers(other)
+
+    def __gt__(self, other: str) -> bool:
+        return not self <= other
+
+    def __ge__(self, other: str) -> bool:
+        return not self < other
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:

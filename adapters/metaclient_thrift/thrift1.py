@@ -180,7 +180,8 @@ class Thrift1Backend(GatewayBackend):
         return list(rows[0].cells) if rows else []
 
     def _versions(self, table: bytes, get: Get, deadline: float) -> list[Cell]:
-        if not get.columns or any(b":" not in column for column in get.columns):
+        is_family = len(get.columns) == 1 and b":" not in get.columns[0]  # whose cells come without their qualifiers
+        if not get.columns or (not is_family and any(b":" not in column for column in get.columns)):
             raise Unsupported("Thrift 1 reads several versions of single columns only: name them, or use thrift2:")
         made: list[Cell] = []
         for column in sorted(set(get.columns), key=column_sort_key):

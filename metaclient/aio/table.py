@@ -26,6 +26,8 @@ class Batch(Wrapper[_Batch]):
 
     put = awaitable(_Batch.put)
     delete = awaitable(_Batch.delete)
+    counter_inc = awaitable(_Batch.counter_inc)
+    counter_dec = awaitable(_Batch.counter_dec)
     send = awaitable(_Batch.send)
 
     async def __aenter__(self) -> Batch:

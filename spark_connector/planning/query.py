@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from metaclient import keys
 from metaclient.columns.layouts import Layout
+from metaclient.columns.projection import Projection
 from metaclient.errors import ConfigError
 from metaclient.model import Consistency, Get, Scan
 from spark_connector.conditions.condition import And, Expression, columns_of, opaque_parts, to_sql
 from spark_connector.conditions.expressions import bind
 from spark_connector.conditions.pushdown import Pushed, push, scan_columns
 from spark_connector.conditions.sql_text import parse_where
-from spark_connector.planning.projection import Projection
 from spark_connector.planning.read_schema import schema_of
 from spark_connector.planning.user_filter import looks_of
 from spark_connector.schema.catalog import Catalog

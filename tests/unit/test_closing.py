@@ -76,14 +76,14 @@ def test_callers_of_a_pool_wait_for_the_end_of_its_close() -> None:
             pass
 
     caller = threading.Thread(target=borrow)
-    close_connection = pool._connection.close
+    close_connection = pool._connection.close_for_good
 
     def close() -> None:
         caller.start()
         assert gate.is_waited_for.wait(JOIN_S), "the caller went on without waiting"
         close_connection()
 
-    pool._connection.close = close  # type: ignore[method-assign]
+    pool._connection.close_for_good = close  # type: ignore[method-assign]
     pool.close()
     caller.join(JOIN_S)
     assert not caller.is_alive()

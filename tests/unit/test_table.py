@@ -208,7 +208,7 @@ BAD: list[tuple[str, Callable[[Table], object], type[Exception], str]] = [
     ("value of a wrong type", lambda t: t.put(b"r", {b"cf:a": 5}), TypeError, "encode it first"),
     ("column without qualifier", lambda t: t.put(b"r", {b"cf": b"1"}), ValueError, "qualifier"),
     ("data as a list", lambda t: t.put(b"r", [b"cf:a"]), TypeError, "'data'"),
-    ("no data", lambda t: t.put(b"r", {}), ValueError, "'data'"),
+    ("no data", lambda t: t.append(b"r", {}), ValueError, "'data'"),
     ("delete of no columns", lambda t: t.delete(b"r", []), ValueError, "'columns' is empty"),
     ("delete of one column", lambda t: t.delete(b"r", b"cf:a"), TypeError, "'columns'"),
     ("delete of a number", lambda t: t.delete(b"r", 5), TypeError, "'columns'"),

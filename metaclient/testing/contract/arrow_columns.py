@@ -96,3 +96,18 @@ class ArrowColumns(ContractSuite):
         found = wide_table.to_arrow(schema={"row": "string"}, provenance=True)
         assert found["row"].to_pylist() == [letter.decode() for letter in LETTERS]
         assert set(found["stale"].to_pylist()) == {False}
+
+    def test_columns_that_are_a_small_part_of_the_rows_have_the_rows_of_a_scan(self, make_table: TableMaker) -> None:
+        """Most bytes are of other columns, some rows have only those; pages are small, so that the read changes."""
+        table = make_table(splits=LETTER_SPLITS)
+        for number, letter in enumerate(LETTERS):
+            cells = {b"cf:big": b"x" * 300} if number % 4 else {b"cf:big": b"x" * 300, b"cf:n": b"%d" % number}
+            table.put(letter, cells if number % 5 else {b"cf:n": b"%d" % number})
+        self.disturb(table.connection, table)
+        for wanted in (["cf:n"], ["cf:big"], ["cf:n", "cf:big"], ["cf:none"]):
+            found = table.to_arrow(schema=dict.fromkeys(wanted, "binary"), batch_size=2).to_pylist()
+            expected = [
+                {"row": key, **{name: row.get(name.encode()) for name in wanted}}
+                for key, row in scanned(table, columns=wanted)
+            ]
+            assert found == expected

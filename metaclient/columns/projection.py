@@ -1,4 +1,4 @@
-"""Removes unwanted columns from rows that a user's filter (:mod:`.user_filter`) needed in full.
+"""Removes unwanted columns from rows that were read in full, for a filter or because that is faster.
 
 A row without a cell in the wanted columns is left out, as if the scan had asked only for the wanted columns.
 """
@@ -44,7 +44,12 @@ class Projection:
 
     def of_page(self, page: CellPage) -> CellPage | None:
         """Return the page with the wanted cells only; None if it has none."""
-        kept = page.cells.filter(self._mask(page.cells))
+        import pyarrow.compute as pc
+
+        mask = self._mask(page.cells)
+        if pc.all(mask).as_py():
+            return page
+        kept = page.cells.filter(mask)
         if not kept.num_rows:
             return None
         return replace(page, cells=kept, rows=_row_count(kept["row"]))

@@ -1,0 +1,139 @@
+"""What happybase programs do beyond its documentation: empty puts, closed and opened connections, closed pools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import metaclient
+from metaclient.errors import ServerUnreachable
+from metaclient.testing import FakeCluster
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[FakeCluster]:
+    with FakeCluster(servers=2) as cluster:
+        cluster.serve(rpc_port=0)
+        with cluster.connect() as connection:
+            connection.create_table("t", {"cf": {"max_versions": 3}, "d": {}})
+        yield cluster
+
+
+@pytest.fixture(params=["thrift1", "thrift2", "hbase+rpc"])
+def url(served: FakeCluster, request: pytest.FixtureRequest) -> str:
+    scheme: str = request.param
+    port = {"thrift1": served.thrift1_port, "thrift2": served.thrift2_port, "hbase+rpc": served.rpc_port}[scheme]
+    return f"{scheme}://127.0.0.1:{port}"
+
+
+@pytest.fixture
+def connection(url: str) -> Iterator[metaclient.Connection]:
+    with metaclient.connect(url) as made:
+        yield made
+
+
+def test_put_without_columns_writes_nothing(connection: metaclient.Connection) -> None:
+    table = connection.table("t")
+    table.put(b"empty", {})
+    with table.batch() as batch:
+        batch.put(b"empty", {})
+    assert table.row(b"empty") == {}
+    with pytest.raises(ValueError, match="row"):
+        table.put(b"", {})
+
+
+def test_cells_of_a_family_are_the_versions_of_its_columns(connection: metaclient.Connection) -> None:
+    table = connection.table("t")
+    for stamp in (5, 6):
+        table.put(b"versions", {b"cf:a": b"a%d" % stamp, b"cf:b": b"b%d" % stamp}, timestamp=stamp)
+    assert table.cells(b"versions", b"cf", versions=2) == [b"a6", b"a5", b"b6", b"b5"]
+    assert table.cells(b"versions", b"cf", versions=2, timestamp=6) == [b"a5", b"b5"]
+
+
+def test_closed_connection_is_opened_again_with_its_tables(url: str) -> None:
+    connection = metaclient.connect(url)
+    table, batch = connection.table("t"), connection.table("t").batch()
+    table.put(b"again", {b"cf:a": b"1"})
+    connection.close()
+    with pytest.raises(metaclient.ConnectionClosed, match=r"open\(\) it, or make a new one"):
+        table.row(b"again")
+    connection.open()
+    connection.open()
+    assert table.row(b"again") == {b"cf:a": b"1"}
+    batch.put(b"again", {b"cf:a": b"2"})
+    batch.send()
+    assert connection.table("t").row(b"again") == {b"cf:a": b"2"}
+    assert connection.locate("t", b"again").server
+    connection.close()
+
+
+def test_open_of_a_closed_connection_fails_like_the_first_open() -> None:
+    cluster = FakeCluster(servers=1)
+    cluster.serve()
+    connection = metaclient.Connection("127.0.0.1", cluster.thrift1_port, operation_timeout_s=2.0)
+    connection.close()
+    cluster.close()
+    for _ in range(2):
+        with pytest.raises((ServerUnreachable, metaclient.RetriesExhausted)):
+            connection.open()
+    connection.close()
+
+
+def test_user_who_closes_a_borrowed_connection_does_not_end_the_pool(url: str) -> None:
+    with metaclient.ConnectionPool(2, url=url) as pool:
+        with pool.connection() as connection:
+            connection.close()
+        with pool.connection() as connection, connection:
+            connection.table("t").put(b"pool", {b"cf:a": b"1"})
+        with pool.connection() as connection:
+            assert connection.table("t").row(b"pool") == {b"cf:a": b"1"}
+    with pytest.raises(metaclient.ConnectionClosed):
+        connection.tables()
+
+
+@pytest.mark.parametrize("timeout", [0, None])
+def test_timeout_zero_is_no_timeout_of_the_program(timeout: Any) -> None:
+    with metaclient.Connection(url="scripted:", timeout=timeout) as connection:
+        assert connection.config.rpc_timeout_s == metaclient.Config().rpc_timeout_s
+
+
+def test_increments_of_a_batch_are_summed_and_follow_its_puts(connection: metaclient.Connection) -> None:
+    table = connection.table("t")
+    table.delete(b"counters")
+    with table.batch() as batch:
+        batch.put(b"counters", {b"d:name": b"x"})
+        for _ in range(3):
+            batch.counter_inc(b"counters", b"d:n", 2)
+        batch.counter_dec(b"counters", b"d:n")
+        batch.counter_inc(b"counters", b"d:m")
+    assert table.counter_get(b"counters", b"d:n") == 5
+    assert table.row(b"counters")[b"d:m"] == b"\0" * 7 + b"\1"
+    assert table.row(b"counters")[b"d:name"] == b"x"
+    with table.batch(batch_size=2) as batch:
+        for _ in range(5):
+            batch.counter_inc(b"counters", b"d:n")
+    assert table.counter_get(b"counters", b"d:n") == 10
+
+
+def test_increment_that_may_be_applied_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with metaclient.connect("scripted:") as connection:
+        connection.create_table("t", {"d": {}})
+        table = connection.table("t")
+        batch = table.batch()
+        batch.counter_inc(b"r", b"d:n")
+        batch.put(b"r", {b"d:a": b"1"})
+        late = metaclient.errors.CallTimeout("late", may_have_applied=True)
+        with monkeypatch.context() as patch:
+            patch.setattr(connection.engine, "batch", lambda table, actions: [late] * len(actions))
+            with pytest.raises(metaclient.BatchError):
+                batch.send()
+        batch.send()
+        assert table.row(b"r") == {b"d:a": b"1"}
+
+
+def test_version_is_ordered_by_its_numbers() -> None:
+    assert "0.0.9" < metaclient.__version__ < "99.0"
+    assert metaclient.__version__ >= "0.1"
+    assert isinstance(metaclient.__version__, str)
