@@ -72,6 +72,7 @@ __all__ = [
     "ChangeWorker",
     "Direct",
     "DirectBackend",
+    "HappybaseBackend",
     "IdentityAdmin",
     "IdentityBackend",
     "MetaPage",
@@ -492,6 +493,17 @@ class ReplicatingBackend(Protocol):
 
     @property
     def replication_admin(self) -> ReplicationAdmin: ...
+
+
+@runtime_checkable
+class HappybaseBackend(Protocol):
+    """The additional methods of a backend that stands for happybase: its errors, and its bare Thrift calls."""
+
+    def adapt_error(self, error: MetaClientError) -> None:
+        """Make the error an instance of the class that happybase raises, too."""
+
+    def thrift_client(self, timeout_s: float) -> object:
+        """Return an object with the methods of the Thrift service, each of which makes a call."""
 
 
 class IdentityAdmin(Protocol):

@@ -118,9 +118,10 @@ class Batch:
         for row, mutations in rows.items():
             for is_count, run in groupby(mutations, lambda one: isinstance(one, Increment)):
                 some = list(run)
-                operations += (
-                    _summed(row, some, can_combine) if is_count else _combined(row, some) if can_combine else some
-                )
+                if is_count:
+                    operations += _summed(row, some, can_combine)
+                else:
+                    operations += _combined(row, some) if can_combine else some
         with self._engine.observed("batch", self._table.name):
             outcomes = self._engine.batch(self._table.name, operations)
             failed = {
@@ -131,7 +132,9 @@ class Batch:
             self._rows = {row: left for row, error in failed.items() if (left := _resent(rows[row], error))}
             self._count = sum(_weight(mutation) for mutations in self._rows.values() for mutation in mutations)
             if failed:
-                raise BatchError(_summary(failed, len(rows), self._table.name), failed=failed)
+                error = BatchError(_summary(failed, len(rows), self._table.name), failed=failed)
+                self._engine.adapt(error)
+                raise error
 
     def _check_process(self) -> None:
         if self._fork_count != self._engine.runtime.fork_count:

@@ -28,6 +28,7 @@ from metaclient.arguments import (
 from metaclient.backend import (
     Backend,
     Capabilities,
+    HappybaseBackend,
     IdentityAdmin,
     IdentityBackend,
     ReplicatingBackend,
@@ -245,6 +246,15 @@ class Connection:
         if self.engine.life is Life.OPEN:
             return
         self._check_meta_mode()
+        try:
+            self._open_backend()
+        except MetaClientError as error:
+            self.engine.adapt(error)
+            raise
+        self.engine.telemetry.look_for_sdk()
+        self.engine.life = Life.OPEN
+
+    def _open_backend(self) -> None:
         timeout_s = min(self.config.open_timeout_s, self.config.operation_timeout_s)
         try:
             self.engine.executor.call(self._backend.open, deadline=self._runtime.now() + timeout_s)
@@ -253,8 +263,25 @@ class Connection:
                 f"{masked_url(self.url)} did not answer within {timeout_s:g} s: {error}; check the address "
                 "and the server, or raise open_timeout_s"
             ) from error
-        self.engine.telemetry.look_for_sdk()
-        self.engine.life = Life.OPEN
+
+    @property
+    def client(self) -> Any:
+        """happybase's bare Thrift 1 client, on ``thrift1:``: ``connection.client.getTableNames()``."""
+        if not isinstance(self._backend, HappybaseBackend):
+            raise Unsupported(
+                f"the backend {self._backend.name!r} has no Thrift 1 calls: connection.client needs thrift1://host:port"
+            )
+        self.engine.check_open()
+        return self._backend.thrift_client(self.config.rpc_timeout_s)
+
+    @property
+    def transport(self) -> _Transport:
+        """happybase's transport, as far as programs use it: ``is_open()``, ``open()`` and ``close()``."""
+        return _Transport(self)
+
+    def _refresh_thrift_client(self) -> None:
+        """Drop all sockets, as programs of happybase do after an error, before they call ``open()``."""
+        self.close()
 
     def _begin_again(self) -> None:
         """Make backend, threads and engine anew; the first of several callers does."""
@@ -665,6 +692,22 @@ class Connection:
     def stats(self) -> dict[str, Any]:
         """Return the counters of this connection, ready for ``json.dumps``."""
         return self.engine.stats()
+
+
+class _Transport:
+    """The life of a connection, under the names of a transport of Thrift."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def is_open(self) -> bool:
+        return self._connection.engine.life is Life.OPEN
+
+    def open(self) -> None:
+        self._connection.open()
+
+    def close(self) -> None:
+        self._connection.close()
 
 
 def _check_one_of(name: str, value: object, allowed: Sequence[str]) -> None:

@@ -13,14 +13,14 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from functools import partial, wraps
 from typing import Any
 
 from metaclient import keys
 from metaclient.attempts import ReadGuard
 from metaclient.attempts.executor import Executor
 from metaclient.attempts.retry import Retrier
-from metaclient.backend import Backend, Capabilities, Outcome, PutPage
+from metaclient.backend import Backend, Capabilities, HappybaseBackend, Outcome, PutPage
 from metaclient.calls import multi, put_pages
 from metaclient.calls.operations import Operation, Operations, Placed
 from metaclient.calls.region_walk import ScanGuard
@@ -64,6 +64,39 @@ ADMIN_READS = frozenset(
     }
 )
 _NOTHING: AbstractContextManager[object] = nullcontext()
+
+
+#: The calls whose errors happybase's users catch by the classes of Thrift.
+ADAPTED = (
+    "get",
+    "get_strong",
+    "mutate",
+    "check_and_mutate",
+    "get_many",
+    "admin",
+    "create_table",
+    "describe",
+    "locate",
+    "regions",
+)
+
+
+def _leave(error: MetaClientError) -> None:
+    """Change nothing."""
+
+
+def _adapted(call: Callable[..., Any], adapt: Callable[[MetaClientError], None]) -> Callable[..., Any]:
+    """Return the call, with adapted errors."""
+
+    @wraps(call)
+    def adapted(*args: Any, **options: Any) -> Any:
+        try:
+            return call(*args, **options)
+        except MetaClientError as error:
+            adapt(error)
+            raise
+
+    return adapted
 
 
 class Life(enum.Enum):
@@ -110,6 +143,12 @@ class Engine:
         self.get_strong = self.operations.get_strong
         self.mutate = self.operations.mutate
         self.check_and_mutate = self.operations.check_and_mutate
+
+        self.adapt: Callable[[MetaClientError], None] = _leave
+        if isinstance(backend, HappybaseBackend):
+            self.adapt = backend.adapt_error
+            for name in ADAPTED:
+                setattr(self, name, _adapted(getattr(self, name), backend.adapt_error))
 
     @property
     def capabilities(self) -> Capabilities:

@@ -13,7 +13,7 @@ promises in detail.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
@@ -228,6 +228,10 @@ class SessionEngine:
     @property
     def life(self) -> Life:
         return Life.CLOSED if self.is_closed else self._engine.life
+
+    @property
+    def adapt(self) -> Callable[[MetaClientError], None]:
+        return self._engine.adapt
 
     def check_open(self) -> None:
         """Raise ConnectionClosed if the session or its connection is closed."""

@@ -35,7 +35,7 @@ from metaclient.arguments import (
 from metaclient.attempts import PINNED, PRIMARY
 from metaclient.batch import Batch
 from metaclient.engine import Life
-from metaclient.errors import BackendFault, Unsupported
+from metaclient.errors import BackendFault, MetaClientError, Unsupported
 from metaclient.model import (
     LATEST_TIMESTAMP,
     META_TABLE,
@@ -345,6 +345,9 @@ class Table(TableColumns):
                         yield each
                         if engine.life is _CLOSED:
                             engine.check_open()
+        except MetaClientError as error:
+            engine.adapt(error)
+            raise
         finally:
             scanner.close()
 

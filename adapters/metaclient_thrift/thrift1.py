@@ -12,7 +12,7 @@ DIVERGENCES from the SPI, each because of the protocol:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, ClassVar
@@ -50,10 +50,13 @@ from metaclient.model import (
     ServerName,
     TableDescriptor,
 )
+from metaclient.runtime import Runtime
 from metaclient.wire.thrift.idl import thrift1
 from metaclient.wire.thrift.structs import meta_row, widest
 from metaclient_thrift.binary import Rows1
+from metaclient_thrift.channel import Channel
 from metaclient_thrift.gateway_backend import GatewayBackend
+from metaclient_thrift.happybase_errors import adapt_error
 from metaclient_thrift.ranges import WireRange, wire_range
 from metaclient_thrift.requests import encode_get1, encode_put1
 from metaclient_thrift.url import Gateway
@@ -88,6 +91,37 @@ class _Write:
     mutations: tuple[Any, ...]
 
 
+class _Thrift1Client:
+    """The calls of Thrift 1 by name, as happybase's ``connection.client`` has them.
+
+    A scanner lives at the gateway that opened it: with several gateways in the url, bare scanner calls may fail.
+    """
+
+    def __init__(self, channel: Channel, runtime: Runtime, timeout_s: float) -> None:
+        self._channel = channel
+        self._runtime = runtime
+        self._timeout_s = timeout_s
+
+    def __getattr__(self, method: str) -> Callable[..., Any]:
+        if method not in T.Hbase.thrift_services:
+            raise AttributeError(f"Thrift 1 has no call {method!r}")
+
+        def call(*args: Any, **named: Any) -> Any:
+            fields = [field[1] for _, field in sorted(getattr(T.Hbase, f"{method}_args").thrift_spec.items())]
+            given = [*args, *(named.pop(name, None) for name in fields[len(args) :])]
+            if named or len(given) > len(fields):
+                raise TypeError(f"{method}() takes the arguments {', '.join(fields)}")
+            deadline = self._runtime.now() + self._timeout_s
+            is_write = not method.startswith(("get", "scanner", "is"))
+            try:
+                return self._channel.call(method, *given, deadline=deadline, is_write=is_write)
+            except MetaClientError as error:
+                adapt_error(error)
+                raise
+
+        return call
+
+
 class Thrift1Backend(GatewayBackend):
     """The SPI over Thrift 1; see the module's docstring."""
 
@@ -111,6 +145,16 @@ class Thrift1Backend(GatewayBackend):
             raise BackendFault("the gateway sent a cell without its value: its answer is corrupt")
         in_order = sorted(columns, key=column_sort_key)
         return Result(wire.row, [Cell(one, columns[one].timestamp, columns[one].value) for one in in_order])
+
+    # -- happybase ---------------------------------------------------------------------------------------------
+
+    def adapt_error(self, error: MetaClientError) -> None:
+        """Make the error an instance of the class that happybase raises, too."""
+        adapt_error(error)
+
+    def thrift_client(self, timeout_s: float) -> object:
+        """Return an object with the calls of the protocol, each with this timeout."""
+        return _Thrift1Client(self._channel, self._runtime, timeout_s)
 
     # -- hbase:meta --------------------------------------------------------------------------------------------
 

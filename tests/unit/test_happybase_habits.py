@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterator
 from typing import Any
 
+import happybase  # noqa: F401  # it makes the module Hbase_thrift
+import Hbase_thrift
 import pytest
+from thriftpy2.thrift import TException
+from thriftpy2.transport import TTransportException
 
 import metaclient
 from metaclient.errors import ServerUnreachable
@@ -137,3 +142,93 @@ def test_version_is_ordered_by_its_numbers() -> None:
     assert "0.0.9" < metaclient.__version__ < "99.0"
     assert metaclient.__version__ >= "0.1"
     assert isinstance(metaclient.__version__, str)
+
+
+# -- Thrift 1: happybase's errors and its client --------------------------------------------------------------------
+
+
+@pytest.fixture
+def program(served: FakeCluster) -> Iterator[metaclient.Connection]:
+    """The connection of a happybase program whose import was changed."""
+    with metaclient.Connection("127.0.0.1", served.thrift1_port) as connection:
+        yield connection
+
+
+def test_errors_of_happybase_catch_ours(program: metaclient.Connection) -> None:
+    with pytest.raises(Hbase_thrift.AlreadyExists) as exists:
+        program.create_table("t", {"cf": {}})
+    assert isinstance(exists.value, metaclient.TableExists)
+    missing = program.table("missing")
+    calls = [
+        lambda: missing.row(b"r"),
+        lambda: missing.put(b"r", {b"cf:a": b"1"}),
+        lambda: missing.rows([b"r"]),
+        lambda: list(missing.scan()),
+        lambda: program.disable_table("missing"),
+        lambda: program.table("t").put(b"r", {b"nofamily:a": b"1"}),
+    ]
+    for call in calls:
+        with pytest.raises(Hbase_thrift.IOError) as caught:
+            call()  # type: ignore[no-untyped-call]
+        assert isinstance(caught.value, metaclient.MetaClientError)
+        assert str(caught.value) == caught.value.message != ""
+        assert repr(caught.value).startswith(type(caught.value).__name__ + "(")
+    batch = missing.batch()
+    batch.put(b"r", {b"cf:a": b"1"})
+    with pytest.raises(TException) as failed:
+        batch.send()
+    assert isinstance(failed.value, metaclient.BatchError)
+
+
+def test_error_of_happybase_survives_pickle(program: metaclient.Connection) -> None:
+    with pytest.raises(Hbase_thrift.AlreadyExists) as caught:
+        program.create_table("t", {"cf": {}})
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert type(again) is type(caught.value)
+    assert str(again) == str(caught.value)
+
+
+def test_unreachable_gateway_is_a_transport_exception() -> None:
+    with pytest.raises(TTransportException) as caught:
+        metaclient.Connection("127.0.0.1", 1, operation_timeout_s=1.0)
+    assert isinstance(caught.value, metaclient.MetaClientError)
+
+
+def test_errors_of_other_backends_are_none_of_thrift(served: FakeCluster) -> None:
+    with (
+        metaclient.connect(f"thrift2://127.0.0.1:{served.thrift2_port}") as connection,
+        pytest.raises(metaclient.TableExists) as caught,
+    ):
+        connection.create_table("t", {"cf": {}})
+    assert not isinstance(caught.value, TException)
+
+
+def test_bare_calls_of_thrift_by_the_client(program: metaclient.Connection) -> None:
+    client = program.client
+    assert b"t" in client.getTableNames()
+    client.mutateRow(b"t", b"bare", [Hbase_thrift.Mutation(column=b"cf:a", value=b"1")], {})
+    (row,) = client.getRow(tableName=b"t", row=b"bare", attributes={})
+    assert row.columns[b"cf:a"].value == b"1"
+    with pytest.raises(Hbase_thrift.IOError):
+        client.getRow(b"missing", b"bare", {})
+    with pytest.raises(AttributeError, match="Thrift 1 has no call 'getRowz'"):
+        _ = client.getRowz
+    with pytest.raises(TypeError, match="takes the arguments tableName, row, attributes"):
+        client.getRow(b"t", b"bare", {}, 5)
+
+
+def test_transport_and_refreshed_client(program: metaclient.Connection) -> None:
+    assert program.transport.is_open()
+    program._refresh_thrift_client()
+    assert not program.transport.is_open()
+    program.open()
+    assert program.transport.is_open()
+    assert b"t" in program.tables()
+
+
+def test_client_of_another_backend_names_the_url() -> None:
+    with (
+        metaclient.connect("scripted:") as connection,
+        pytest.raises(metaclient.Unsupported, match="needs thrift1://host:port"),
+    ):
+        _ = connection.client
