@@ -11,10 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, astuple, dataclass
-from typing import Literal
+from pathlib import Path
 
 import click
 
+from metaclient.cli.doctor_verdict import Verdict
+from metaclient.cli.happybase_check import check_program
 from metaclient.cli.session import CommandSession, common
 from metaclient.config import MetaMode
 from metaclient.connection import Connection
@@ -34,18 +36,7 @@ PAUSE_S = 0.5
 #: The timeout of each read; a replica that does not respond within it is reported as broken.
 PATIENCE_S = 10.0
 
-Level = Literal["good", "warning", "bad"]
 Rows = dict[bytes, Row]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """One finding: its subject, the observation, and the advice."""
-
-    level: Level
-    about: str
-    found: str
-    advice: str = ""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -211,17 +202,30 @@ def _mode(mode: MetaMode) -> Verdict:
 
 @click.command()
 @click.option("--hbase-version", metavar="VERSION", help="HBase's version, if the backend does not report it: 2.3.7.")
+@click.option(
+    "--happybase",
+    "program",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Check a happybase program instead: the calls that differ with 'import metaclient as happybase'.",
+)
 @common
-def doctor(session: CommandSession, hbase_version: str | None) -> None:
+def doctor(session: CommandSession, hbase_version: str | None, program: Path | None) -> None:
     """Check the meta replicas of a cluster and advise what to type; exit code 1 if something is broken.
 
     \b
     metaclient doctor --url hbase://zk1:2181
     metaclient doctor --url thrift2://gateway:9090 --hbase-version 2.3.7
+    metaclient doctor --happybase program.py
     """
-    version = Version.parse(hbase_version) if hbase_version else None
-    with session.connect(operation_timeout_s=PATIENCE_S) as connection:
-        verdicts = list(examine(connection, version))
+    if program is None:
+        version = Version.parse(hbase_version) if hbase_version else None
+        with session.connect(operation_timeout_s=PATIENCE_S) as connection:
+            verdicts = list(examine(connection, version))
+    else:
+        try:
+            verdicts = check_program(program)
+        except (SyntaxError, UnicodeDecodeError) as error:
+            raise click.UsageError(f"{program} is no program of Python 3: {error}") from None
     session.document({"verdicts": [asdict(verdict) for verdict in verdicts]}, rows="verdicts")
     if not session.is_for_people:
         session.table("", ("level", "about", "found", "advice"), [astuple(verdict) for verdict in verdicts])
