@@ -15,8 +15,11 @@ from typing import TYPE_CHECKING
 
 from metaclient.arguments import DEFAULT_HOST as DEFAULT_HOST
 from metaclient.arguments import DEFAULT_PORT as DEFAULT_PORT
+from metaclient.backend import Capabilities as Capabilities
 from metaclient.batch import Batch
 from metaclient.config import Config
+from metaclient.config import MetaMode as MetaMode
+from metaclient.config.options import ConnectOptions as ConnectOptions
 from metaclient.config.tokens import Token as Token
 from metaclient.connection import Connection, connect
 from metaclient.errors import AccessDenied as AccessDenied
@@ -42,8 +45,13 @@ from metaclient.errors import NoConnectionsAvailable as NoConnectionsAvailable
 from metaclient.errors import NoSuchReplica as NoSuchReplica
 from metaclient.errors import TableNotDisabled as TableNotDisabled
 from metaclient.meta.health_tracker import MetaReplicaStatus
+from metaclient.model import CompareOp as CompareOp
 from metaclient.model import Consistency, RegionLocation, RegionLocations, Row
+from metaclient.model import FamilyDescriptor as FamilyDescriptor
 from metaclient.model import Identity as Identity
+from metaclient.model import RegionInfo as RegionInfo
+from metaclient.model import ServerName as ServerName
+from metaclient.model import TableDescriptor as TableDescriptor
 from metaclient.pool import ConnectionPool
 from metaclient.replication import Replication as Replication
 from metaclient.replication_peers import Peer as Peer
@@ -54,6 +62,8 @@ from metaclient.replication_peers import SinkLoad as SinkLoad
 from metaclient.replication_peers import SourceLoad as SourceLoad
 from metaclient.session import Session as Session
 from metaclient.table import Table
+from metaclient.table_columns import ColumnScanOptions as ColumnScanOptions
+from metaclient.telemetry import Event as Event
 from metaclient.verification import VerificationReport as VerificationReport
 from metaclient.verification import verify_replication as verify_replication
 from metaclient.wording import Version
@@ -66,7 +76,8 @@ __version__ = Version("0.1.0")
 
 # This list is frozen. The module has further attributes: happybase's other names (DEFAULT_HOST, DEFAULT_PORT,
 # NoConnectionsAvailable), so that `import metaclient as happybase` works, errors that are rarely caught by name, and
-# what connections return: Session, and the values of Connection.replication; verify_replication compares two of them.
+# what connections take and return: Session, MetaMode, Event, Capabilities, ServerName, RegionInfo, TableDescriptor,
+# and the values of Connection.replication; verify_replication compares two of them.
 __all__ = [
     "Batch",
     "BatchError",

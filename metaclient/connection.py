@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from os import PathLike
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Unpack, overload
 
 from metaclient import keys
 from metaclient.arguments import (
@@ -38,6 +38,7 @@ from metaclient.backend import (
 from metaclient.backends import backend_for
 from metaclient.config import Config, MetaMode
 from metaclient.config.cluster_url import chosen_url
+from metaclient.config.options import ConnectOptions
 from metaclient.config.tokens import Token
 from metaclient.config.url_secrets import masked_url
 from metaclient.engine import Engine, Life
@@ -89,7 +90,7 @@ def connect(
     meta_mode: MetaMode | str | None = None,
     config: ConfigSource = None,
     runtime: Runtime | None = None,
-    **options: Any,
+    **options: Unpack[ConnectOptions],
 ) -> Connection:
     """Connect to a cluster.
 

@@ -12,7 +12,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from struct import Struct
 from struct import error as struct_error
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
 
 from metaclient import keys
 from metaclient.arguments import (
@@ -71,6 +71,14 @@ _int64 = Struct(">q")
 ALL_VERSIONS = 2**31 - 1
 _CLOSED = Life.CLOSED
 _new_row: Callable[[type[Row]], Row] = dict.__new__
+
+
+class ReadOptions(TypedDict, total=False):
+    """The options of every read: which replicas may answer, and how old an answer may be."""
+
+    consistency: Consistency | str | None
+    replica_id: int | None
+    max_staleness: float | None
 
 
 class _Default(int):
@@ -227,6 +235,40 @@ class Table(TableColumns):
                 if result.cells
             ]
 
+    @overload
+    def cells(
+        self,
+        row: bytes | str,
+        column: bytes | str,
+        versions: int | None = None,
+        timestamp: int | None = None,
+        include_timestamp: Literal[False] = False,
+        **options: Unpack[ReadOptions],
+    ) -> list[bytes]: ...
+
+    @overload
+    def cells(
+        self,
+        row: bytes | str,
+        column: bytes | str,
+        versions: int | None = None,
+        timestamp: int | None = None,
+        *,
+        include_timestamp: Literal[True],
+        **options: Unpack[ReadOptions],
+    ) -> list[tuple[bytes, int]]: ...
+
+    @overload
+    def cells(
+        self,
+        row: bytes | str,
+        column: bytes | str,
+        versions: int | None = None,
+        timestamp: int | None = None,
+        include_timestamp: bool = False,
+        **options: Unpack[ReadOptions],
+    ) -> list[Any]: ...
+
     def cells(
         self,
         row: bytes | str,
@@ -273,6 +315,42 @@ class Table(TableColumns):
             result, place = self._engine.get(self.name, get, level, replica_id, limit_s)
             _answered(seen, result, place)
         return result.exists if result.exists is not None else bool(result.cells)
+
+    @overload
+    def scan(
+        self,
+        row_start: bytes | str | None = None,
+        row_stop: bytes | str | None = None,
+        row_prefix: bytes | str | None = None,
+        columns: Columns = None,
+        filter: FilterLike = None,
+        timestamp: int | None = None,
+        include_timestamp: bool = False,
+        batch_size: int = BATCH_SIZE,
+        scan_batching: int | None = None,
+        limit: int | None = None,
+        sorted_columns: Literal[False] = False,
+        reverse: bool = False,
+        **options: Unpack[ReadOptions],
+    ) -> Iterator[tuple[bytes, Row]]: ...
+
+    @overload
+    def scan(
+        self,
+        row_start: bytes | str | None = None,
+        row_stop: bytes | str | None = None,
+        row_prefix: bytes | str | None = None,
+        columns: Columns = None,
+        filter: FilterLike = None,
+        timestamp: int | None = None,
+        include_timestamp: bool = False,
+        batch_size: int = BATCH_SIZE,
+        scan_batching: int | None = None,
+        limit: int | None = None,
+        sorted_columns: bool = False,
+        reverse: bool = False,
+        **options: Unpack[ReadOptions],
+    ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]: ...
 
     def scan(
         self,

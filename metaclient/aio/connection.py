@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from metaclient import connection as blocking_connection
 from metaclient import replication as blocking_replication
@@ -12,6 +12,7 @@ from metaclient import session as blocking_session
 from metaclient.aio.coroutines import Wrapper, awaitable, plain
 from metaclient.aio.table import Table
 from metaclient.config import Config, MetaMode
+from metaclient.config.options import ConnectOptions
 from metaclient.freshness import canary
 from metaclient.runtime.event_loop import AsyncioRuntime
 
@@ -223,7 +224,11 @@ class Connecting:
 
 
 def connect(
-    url: str | None = None, *, meta_mode: MetaMode | str | None = None, config: ConfigSource = None, **options: Any
+    url: str | None = None,
+    *,
+    meta_mode: MetaMode | str | None = None,
+    config: ConfigSource = None,
+    **options: Unpack[ConnectOptions],
 ) -> Connecting:
     """Connect to a cluster from the running event loop; the arguments are those of :func:`metaclient.connect`.
 
