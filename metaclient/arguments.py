@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from metaclient import keys
 from metaclient.config.url_secrets import masked_url
-from metaclient.errors import ConfigError
+from metaclient.errors import ConfigError, Disposition, MetaClientError
 from metaclient.filters import Comparable, Filter
 from metaclient.model import (
     LATEST_TIMESTAMP,
@@ -25,6 +25,7 @@ from metaclient.model import (
     Put,
     Scan,
 )
+from metaclient.wire.filter_language import FilterSyntaxError, parse
 
 __all__ = [
     "DEFAULT_HOST",
@@ -45,6 +46,7 @@ __all__ = [
     "make_scan",
     "max_staleness_of",
     "max_timestamp_of",
+    "point_at_filter",
     "refuse_gateway_arguments",
     "timestamp_of",
     "value_of",
@@ -194,6 +196,16 @@ def make_scan(
         batch=scan_batching,
     )
     return _reversed_prefix(scan) if reverse and row_prefix is not None else scan
+
+
+def point_at_filter(error: MetaClientError, text: bytes | None) -> None:
+    """Add the place of the mistake to the error of a gateway that refused a filter's text without naming the place."""
+    if text is None or error.disposition is not Disposition.FATAL or isinstance(error, FilterSyntaxError):
+        return
+    try:
+        parse(text)
+    except FilterSyntaxError as mistake:
+        error.args = (f"{error}; {mistake}", *error.args[1:])
 
 
 def _reversed_prefix(scan: Scan) -> Scan:

@@ -29,6 +29,7 @@ from metaclient.arguments import (
     make_scan,
     max_staleness_of,
     max_timestamp_of,
+    point_at_filter,
     timestamp_of,
     value_of,
 )
@@ -194,7 +195,11 @@ class Table(TableColumns):
                 result, place = engine.get(self.name, get, level, replica_id, limit_s)
                 _answered(seen, result, place)
                 return _row(result, place, include_timestamp)
-        result, place = engine.get_strong(self.name, get)
+        try:
+            result, place = engine.get_strong(self.name, get)
+        except MetaClientError as error:
+            point_at_filter(error, get.filter)
+            raise
         return _row(result, place, include_timestamp)
 
     def _level(self, consistency: Consistency | str | None, replica_id: int | None) -> tuple[Consistency, int | None]:
@@ -403,10 +408,10 @@ class Table(TableColumns):
             self._needs("filters", "filters")
         self._engine.check_open()
         scanner = self._engine.scan_rows(self.name, scan, level, replica_id, limit_s)
-        return self._scanned(scanner, include_timestamp, sorted_columns)
+        return self._scanned(scanner, include_timestamp, sorted_columns, scan.filter)
 
     def _scanned(
-        self, scanner: TableScanner, include_timestamp: bool, sorted_columns: bool
+        self, scanner: TableScanner, include_timestamp: bool, sorted_columns: bool, filter_text: bytes | None
     ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
         engine = self._engine
         telemetry = engine.telemetry
@@ -424,6 +429,7 @@ class Table(TableColumns):
                         if engine.life is _CLOSED:
                             engine.check_open()
         except MetaClientError as error:
+            point_at_filter(error, filter_text)
             engine.adapt(error)
             raise
         finally:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator
-from contextlib import closing, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack
 
 from metaclient import keys
-from metaclient.arguments import Columns, FilterLike, make_scan, timestamp_of
+from metaclient.arguments import Columns, FilterLike, make_scan, point_at_filter, timestamp_of
 from metaclient.backend import CellPage
 from metaclient.columns import puts
 from metaclient.columns.batch_shape import BatchShape
@@ -226,7 +226,7 @@ class TableColumns:
         telemetry = engine.telemetry
         # Not the current span, because the caller does other work between two batches.
         observed: Any = telemetry.operation("scan", self.name, is_current=False) if telemetry.is_on else nullcontext()
-        with observed:
+        with observed, self._pointing_at_filter(request.scan.filter):
             # hbase:meta is not in the order of bytes, in which pages of cells are checked.
             if engine.capabilities.cell_pages and self.name != META_TABLE:
                 with closing(self._pages(request)) as pages:
@@ -234,6 +234,15 @@ class TableColumns:
             else:
                 with closing(engine.scan_rows(self.name, request.scan, *where)) as results:
                     yield from self._while_open(batches_from_results(results, request.shape))
+
+    @contextmanager
+    def _pointing_at_filter(self, text: bytes | None) -> Iterator[None]:
+        try:
+            yield
+        except MetaClientError as error:
+            point_at_filter(error, text)
+            self._engine.adapt(error)
+            raise
 
     def _pages(self, request: _Request) -> Pages:
         """Yield the pages of a scan; read whole families if most of their bytes are wanted.

@@ -144,6 +144,19 @@ def test_version_is_ordered_by_its_numbers() -> None:
     assert isinstance(metaclient.__version__, str)
 
 
+@pytest.mark.parametrize("text", ["PrefixFilter('a' AND x", "PrefixFiler('a')"])
+def test_filter_that_does_not_parse_is_shown_with_its_place(connection: metaclient.Connection, text: str) -> None:
+    table = connection.table("t")
+    calls = [
+        lambda: list(table.scan(filter=text)),
+        lambda: table.row(b"r", filter=text),
+        lambda: table.to_arrow(filter=text),
+    ]
+    for call in calls:
+        with pytest.raises(metaclient.MetaClientError, match=r"byte [0-9]+ of the filter, .*<here>"):
+            call()  # type: ignore[no-untyped-call]
+
+
 # -- Thrift 1: happybase's errors and its client --------------------------------------------------------------------
 
 
