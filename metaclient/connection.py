@@ -188,8 +188,7 @@ class Connection:
             self.url = f"{gateway_url(self.host, self.port)}?transport={transport}&protocol={protocol}"
         else:
             self.url = chosen_url(url, self.config.properties)
-        #: A closed connection can be opened again if its backend and its threads were made here.
-        self._can_reopen = runtime is None and _backend is None
+        self._can_reopen = runtime is None and _backend is None  # a closed connection, because all is made here
         self._owns_runtime = runtime is None if _owns_runtime is None else _owns_runtime
         self._runtime: Runtime = runtime or ThreadRuntime(
             max_tasks=self.config.threads_max, max_queued=self.config.queue_max
@@ -198,8 +197,7 @@ class Connection:
         self._backend: Backend = _backend or backend_for(self.url, self._runtime, self.config)
         #: The interface for code of this repository; see :mod:`metaclient.engine`. It may change in any release.
         self.engine = Engine(self._backend, self._runtime, self.config)
-        self._cached_tables = self.engine.locator.cache.tables
-        self._reopening = self._runtime.lock()
+        self._cached_tables, self._reopening = self.engine.locator.cache.tables, self._runtime.lock()
         self._watchers: dict[bytes, FreshnessWatcher] = {}  # by table: at most one per table
         self._feeds: set[ChangeBatches | Changes] = set()  # that are open
         if autoconnect:

@@ -2,6 +2,8 @@
 
 Arguments of users are checked and converted to bytes here. A wrong argument raises an error at once, which names the
 argument and the correction.
+
+It has more than 600 lines because happybase has all calls of a table in one class, and overloads repeat arguments.
 """
 
 from __future__ import annotations

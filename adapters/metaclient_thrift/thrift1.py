@@ -123,7 +123,10 @@ class _Thrift1Client:
 
 
 class Thrift1Backend(GatewayBackend):
-    """The SPI over Thrift 1; see the module's docstring."""
+    """The SPI over Thrift 1; see the module's docstring.
+
+    It has more than 30 methods because the SPI has, and happybase's errors and client are added to it.
+    """
 
     name = "thrift1"
     _server_type = 1  # TThriftServerType.ONE, which happybase's copy of the protocol does not have

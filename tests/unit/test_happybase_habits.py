@@ -106,20 +106,20 @@ def test_timeout_zero_is_no_timeout_of_the_program(timeout: Any) -> None:
 
 def test_increments_of_a_batch_are_summed_and_follow_its_puts(connection: metaclient.Connection) -> None:
     table = connection.table("t")
-    table.delete(b"counters")
+    row = b"counters of " + connection.url.encode()
     with table.batch() as batch:
-        batch.put(b"counters", {b"d:name": b"x"})
+        batch.put(row, {b"d:name": b"x"})
         for _ in range(3):
-            batch.counter_inc(b"counters", b"d:n", 2)
-        batch.counter_dec(b"counters", b"d:n")
-        batch.counter_inc(b"counters", b"d:m")
-    assert table.counter_get(b"counters", b"d:n") == 5
-    assert table.row(b"counters")[b"d:m"] == b"\0" * 7 + b"\1"
-    assert table.row(b"counters")[b"d:name"] == b"x"
+            batch.counter_inc(row, b"d:n", 2)
+        batch.counter_dec(row, b"d:n")
+        batch.counter_inc(row, b"d:m")
+    assert table.counter_get(row, b"d:n") == 5
+    assert table.row(row)[b"d:m"] == b"\0" * 7 + b"\1"
+    assert table.row(row)[b"d:name"] == b"x"
     with table.batch(batch_size=2) as batch:
         for _ in range(5):
-            batch.counter_inc(b"counters", b"d:n")
-    assert table.counter_get(b"counters", b"d:n") == 10
+            batch.counter_inc(row, b"d:n")
+    assert table.counter_get(row, b"d:n") == 10
 
 
 def test_increment_that_may_be_applied_is_not_sent_again(monkeypatch: pytest.MonkeyPatch) -> None:
