@@ -256,7 +256,7 @@ class Verbs:
                 include_timestamp=timestamps,
                 consistency=consistency,
             )
-            return iter(rows)  # type: ignore[arg-type]  # without sorted_columns, each row is a Row
+            return iter(rows)
 
         return ShownScan(read, _text(table), limit)
 
