@@ -26,6 +26,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
+from metaclient.cluster_status import ClusterStatus, ServerCheck
 from metaclient.config.tokens import Token
 from metaclient.errors import MetaClientError
 from metaclient.model import (
@@ -70,6 +71,7 @@ __all__ = [
     "ChangeBackend",
     "ChangeHost",
     "ChangeWorker",
+    "ClusterObservation",
     "Direct",
     "DirectBackend",
     "HappybaseBackend",
@@ -78,6 +80,7 @@ __all__ = [
     "MetaPage",
     "MetaRow",
     "MetaScan",
+    "ObservableBackend",
     "Outcome",
     "PutPage",
     "PutPageBackend",
@@ -614,6 +617,26 @@ class ChangeBackend(Protocol):
     def change_host(self) -> ChangeHost:
         """Raise Unsupported if this connection cannot, with the reason."""
         ...
+
+
+class ClusterObservation(Protocol):
+    """The calls that show the state of a cluster's servers. The rules of :class:`Backend` hold."""
+
+    def cluster_status(self, deadline: float) -> ClusterStatus:
+        """Return the servers and their loads, as of their last reports to the master."""
+        ...
+
+    def check_servers(self, servers: Sequence[ServerName], deadline: float) -> Mapping[ServerName, ServerCheck]:
+        """Send a small call to each server, all at once; return the outcomes. An error as an answer is an answer."""
+        ...
+
+
+@runtime_checkable
+class ObservableBackend(Protocol):
+    """The additional attribute of a backend that reaches the master and each region server."""
+
+    @property
+    def observation(self) -> ClusterObservation: ...
 
 
 class BackendFactory(Protocol):

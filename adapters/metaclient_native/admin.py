@@ -7,11 +7,12 @@ procedure has finished. All calls block until their deadline and are made once; 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from metaclient import keys, metarow
 from metaclient.backend import MetaRow, MetaScan
+from metaclient.cluster_status import ClusterStatus, RegionLoad, ServerCheck, ServerLoad
 from metaclient.errors import (
     CallTimeout,
     ConfigError,
@@ -63,39 +64,6 @@ class MasterFinder(Protocol):
     """The part of the registry that admin calls use."""
 
     def active_master(self, deadline: float) -> ServerName: ...
-
-
-@dataclass(frozen=True, slots=True)
-class RegionLoad:
-    """One region on one server, as of the server's last report to the master. HBase rounds sizes up to a megabyte."""
-
-    region_name: bytes
-    store_bytes: int
-    memstore_bytes: int
-    reads: int
-    writes: int
-    locality: float
-
-
-@dataclass(frozen=True, slots=True)
-class ServerLoad:
-    """One live region server."""
-
-    server: ServerName
-    requests: int
-    used_heap_bytes: int
-    max_heap_bytes: int
-    regions: tuple[RegionLoad, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterStatus:
-    """The servers of the cluster and their regions, as the master reports them."""
-
-    version: str
-    master: ServerName | None
-    live_servers: tuple[ServerLoad, ...]
-    dead_servers: tuple[ServerName, ...]
 
 
 class Admin:
@@ -332,6 +300,32 @@ class Admin:
         )
         return str(answer["cluster_status"].get("hbase_version", {}).get("version", ""))
 
+    def check_servers(self, servers: Sequence[ServerName], deadline: float) -> dict[ServerName, ServerCheck]:
+        """Send a small call to each server, all at once; return the outcomes. An error as an answer is an answer."""
+        now = self._runtime.now
+        begun = now()
+        ended: dict[ServerName, float] = {}
+        calls: dict[ServerName, PendingCall[None]] = {}
+        found: dict[ServerName, ServerCheck] = {}
+        for server in servers:
+            request = Request(
+                b"GetServerInfo", b"", decode_nothing, deadline, "check of a server", priority=ADMIN_PRIORITY
+            )
+            try:
+                call = self._connections.call(ServiceAddress(server.host, server.port, ADMIN_SERVICE), request)
+                call.on_done(partial(_note_end, ended, server, now))
+                calls[server] = call
+            except MetaClientError as error:
+                found[server] = ServerCheck(now() - begun, error)
+        for server, call in calls.items():
+            failure: MetaClientError | None = None
+            try:
+                wait_for(call, deadline)
+            except MetaClientError as error:
+                failure = error if error.blames_server else None
+            found[server] = ServerCheck(ended.get(server, now()) - begun, failure)
+        return found
+
     def region_sizes(self, table: bytes, deadline: float) -> dict[bytes, int]:
         """Return the bytes of each region of the table, in store files and memstores, by its name."""
         status = self.cluster_status(deadline)
@@ -417,6 +411,10 @@ class Admin:
             raise
 
 
+def _note_end(ended: dict[ServerName, float], server: ServerName, now: Callable[[], float], call: object) -> None:
+    ended[server] = now()
+
+
 def wait_for(call: PendingCall[T], deadline: float) -> T:
     """Return the result of a call; cancel the call and raise CallTimeout at the deadline."""
     try:
@@ -441,6 +439,7 @@ def _server_load(message: Mapping[str, Any]) -> ServerLoad:
         load.get("used_heap_MB", 0) * MB,
         load.get("max_heap_MB", 0) * MB,
         tuple(_region_load(one) for one in load.get("region_loads", ())),
+        load.get("info_server_port") or None,
     )
 
 

@@ -26,6 +26,7 @@ from metaclient.backend import (
     Capabilities,
     CellPage,
     ChangeHost,
+    ClusterObservation,
     MetaPage,
     MetaRow,
     MetaScan,
@@ -220,6 +221,10 @@ class NativeBackend:
                 "connect with hbase:// instead of hbase+rpc://"
             )
         return self._change_host
+
+    @property
+    def observation(self) -> ClusterObservation:
+        return self.admin
 
     def connections(self) -> dict[str, dict[str, object]]:
         """Return state, calls in flight and late answers per connection, as JSON values."""
