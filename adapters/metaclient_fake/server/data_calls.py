@@ -8,6 +8,7 @@ DIVERGENCE: a region over its flush size is flushed by the writer that crossed t
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
@@ -52,6 +53,8 @@ class DataCalls:
         self._online = server.online
         self._regions = server.regions
         self._meta_indexes = server.meta_indexes
+        #: Calls and actions by region. Not exact: two threads that count at the same moment may count once.
+        self.requests: defaultdict[bytes, int] = defaultdict(int)
 
     def get(self, region_name: bytes, get: Get) -> Result:
         return self._get(region_name, self._hosted(region_name), get)
@@ -85,6 +88,7 @@ class DataCalls:
 
     def mutate(self, region_name: bytes, mutation: Mutation, nonce_group: int = 0) -> Result | None:
         hosted = self._online.get(region_name) or self._hosted(region_name)
+        self.requests[region_name] += 1
         index = self._meta_indexes.get(region_name)
         if index is None:
             result = self._mutated(hosted, mutation, nonce_group)
@@ -175,7 +179,14 @@ class DataCalls:
         hosted = self._online.get(region_name)
         if hosted is None:
             raise self.server.assignments.unavailable(region_name)
+        self.requests[region_name] += 1
         return hosted
+
+    def requests_by_region(self) -> dict[bytes, int]:
+        """Return the number of calls and actions of each region that is online; forget the others."""
+        for gone in [name for name in list(self.requests) if name not in self._online]:
+            self.requests.pop(gone, None)
+        return dict(self.requests)
 
     def _announced(self, region_name: bytes, rows: Sequence[bytes]) -> AbstractContextManager[None]:
         """Announce a change to the index over the region, if it is a copy of hbase:meta."""
@@ -204,6 +215,7 @@ class DataCalls:
         return self._scanners.open(hosted.scanner(scan), region_name, scan, is_stale, as_of)
 
     def scan_next(self, handle: ScannerHandle, rows: int) -> ScanPage:
+        self.requests[handle.region_name] += 1
         if handle.region_name in self._meta_indexes:
             self._count_meta_page(handle.region_name)
         return self._scanners.next(handle, rows, self.server.assignments.is_serving)

@@ -122,7 +122,10 @@ class MasterService:
         live = []
         replication = self._peers.status()
         for name, server in self._cluster.master.live.items():
-            loads = [region_load(region, held) for region, held in list(server.regions.items())]
+            requests = server.calls.requests_by_region()
+            loads = [
+                region_load(region, held, requests.get(region, 0)) for region, held in list(server.regions.items())
+            ]
             load = {**_load(loads), **replication_load(replication.get(name))}
             live.append({"server": server_message(self._addresses.outside(name)), "server_load": load})
         status = {

@@ -130,8 +130,8 @@ def _found(server: RegionServer, request: Mapping[str, Any]) -> Region:
     return region
 
 
-def region_load(name: bytes, region: Region) -> dict[str, Any]:
-    """Return a region's size as HBase reports it: in megabytes, rounded up."""
+def region_load(name: bytes, region: Region, requests: int = 0) -> dict[str, Any]:
+    """Return a region's size as HBase reports it: in megabytes, rounded up. All requests count as reads."""
     files_mb, memstore_mb = _megabytes(region.store_file_bytes), _megabytes(region.memstore_bytes)
     return {
         "region_specifier": region_message(name),
@@ -140,6 +140,7 @@ def region_load(name: bytes, region: Region) -> dict[str, Any]:
         "storefile_size_MB": files_mb,
         "mem_store_size_MB": memstore_mb,
         "region_size_MB": files_mb,
+        "read_requests_count": requests,
     }
 
 
