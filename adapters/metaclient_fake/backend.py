@@ -49,6 +49,8 @@ from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.server.scanners import ScannerHandle
 
 if TYPE_CHECKING:
+    from metaclient.connection import Connection
+    from metaclient.watch.collecting import Collector, WatchOptions
     from metaclient_fake.cluster import FakeCluster
 
 __all__ = ["FakeBackend"]
@@ -219,6 +221,12 @@ class FakeBackend:
         if admin is None:
             raise Unsupported("this fake cluster has no replication peers")
         return _PeerCalls(admin, self.at_master, self._procedure)
+
+    def make_collector(self, connection: Connection, options: WatchOptions) -> Collector:
+        """Return the collector of the live view; it starts its load, unless no lookups are wanted."""
+        from metaclient_fake.watching import FakeCollector
+
+        return FakeCollector(self.cluster.inside, connection.url, starts_load=options.lookups_per_s > 0)
 
     # -- calls -------------------------------------------------------------------------------------------------
 

@@ -29,6 +29,7 @@ from metaclient.cli.schemas import alter, count, describe, namespaces, truncate
 from metaclient.cli.session import fail
 from metaclient.cli.shell import shell
 from metaclient.cli.tables import create, drop, tables
+from metaclient.cli.watch import watch
 from metaclient.errors import ConfigError, MetaClientError
 
 __all__ = ["main"]
@@ -128,6 +129,7 @@ for _command in (
     shell,
     tables,
     truncate,
+    watch,
     whoami,
 ):
     main.add_command(_command)

@@ -33,6 +33,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         (
             "values",
             (
+                "cluster_status",
                 "errors",
                 "keys",
                 "metarow",
@@ -75,6 +76,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
                 "verification",
             ),
         ),
+        ("watch", ("watch",)),
         ("front ends", ("__main__", "cli", "testing")),
     ),
     "metaclient_fake": (
@@ -99,6 +101,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
                 "metaclient_fake",
                 "replication_admin",
                 "status",
+                "watching",
             ),
         ),
         ("front", ("front",)),

@@ -19,6 +19,7 @@ from metaclient.model import Append, Cell, Check, Delete, Durability, Get, Incre
 from metaclient.protobuf import decode, encode
 from metaclient.replication_peers import PeerConfig
 from metaclient.runtime import ThreadRuntime
+from metaclient.watch.http import Gate, HttpRefusal, parse_request
 from metaclient.wire import filter_language, java_errors, zookeeper_reads
 from metaclient.wire.rpc import filters, framing, messages, replication_peers
 from metaclient.wire.rpc.cellblock import decode_rows, encode_cells
@@ -40,7 +41,6 @@ from metaclient.wire.thrift import structs
 from metaclient.wire.thrift.idl import thrift1, thrift2
 from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.service import IllegalArgument, Service
-from metaclient_fake.front.status_page import StatusPage
 from metaclient_thrift.binary import Rows1, Rows2, read_row, read_rows
 from metaclient_thrift.errors import CallAttempt, translate_error
 from metaclient_thrift.link import Link
@@ -324,7 +324,14 @@ def _error(data: bytes) -> None:
         java_errors.make_error(kind, text, may_have_applied=False, detail=text)
 
 
-_page = StatusPage(lambda: {"a": 1}, dict)
+def _check_page_request(data: bytes) -> None:
+    request = parse_request(data)
+    for gate in _gates:
+        gate.check(request, "127.0.0.1")
+    assert request.body_length >= 0
+
+
+_gates = (Gate("127.0.0.1", None), Gate("0.0.0.0", "t" * 16))
 _OF_REPLIES = (MetaClientError, OSError, EOFError, TException)
 _IO1, _IO2 = T1.IOError(message=TEXTS[1].decode()), T2.TIOError(message=TEXTS[1].decode(), canRetry=True)
 
@@ -422,9 +429,9 @@ DECODERS = (
     ),
     Decoder("fake-thrift-front", _request_seeds(), lambda data: _service.serve(Peer(data)), ()),  # type: ignore[arg-type]
     Decoder(
-        "fake-status-page",
+        "watch-page",
         [b"GET /status.json HTTP/1.1\r\nHost: localhost:80\r\n\r\n", b"HEAD / HTTP/1.1\r\nHost: [::1]\r\n\r\n"],
-        lambda data: _page._answered(data, "127.0.0.1"),
-        (),
+        _check_page_request,
+        (HttpRefusal,),
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
@@ -10,14 +11,19 @@ from typing import TYPE_CHECKING, Any
 from metaclient.config.tokens import Token
 from metaclient.errors import ConfigError, RequestRefused, Unsupported
 from metaclient.runtime import SimRuntime
+from metaclient.watch import Watcher
+from metaclient.watch.server import CONNECTIONS_MAX as PAGE_CONNECTIONS_MAX
+from metaclient.watch.server import IDLE_TIMEOUT_S as PAGE_IDLE_TIMEOUT_S
+from metaclient.watch.server import Route, WatchPage, page_url, token_for
 from metaclient.wire.listener import CONNECTIONS_MAX, IDLE_TIMEOUT_S, Listener, Listening
 from metaclient.wire.publication import Publication
 from metaclient_fake.front.gateway import GatewayClient
 from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.scanners import SCANNERS_MAX, GatewayScanners
 from metaclient_fake.front.service import Service
-from metaclient_fake.front.status_page import StatusPage
+from metaclient_fake.front.status_page import STYLE, status_page
 from metaclient_fake.front.wire import MESSAGE_BYTES_MAX
+from metaclient_fake.watching import FakeCollector
 
 if TYPE_CHECKING:
     from metaclient_fake.cluster import FakeCluster
@@ -78,6 +84,7 @@ class Front:
         self._lease_s = limits.scanner_lease_s or cluster.config.scanner_lease_s
         self._scanners: dict[str, GatewayScanners[Any]] = {}
         self._closers: list[Callable[[], None]] = []
+        self._status_token: str | None = None
         self._rpc: RpcFront | None = None
         self._publications: list[Publication] = []
         self._listeners: dict[str, Listening] = {}
@@ -142,8 +149,11 @@ class Front:
         return self.addresses().get(name)
 
     def addresses(self) -> dict[str, str]:
-        """Return the URL of each front, by its name."""
-        return _addresses(self.host, self._listeners)
+        """Return the URL of each front, by its name; that of the page has its token, if it needs one."""
+        found = _addresses(self.host, self._listeners)
+        if "status" in found:
+            found["status"] = page_url(self.host, self._listeners["status"].port, self._status_token)
+        return found
 
     def stats(self) -> dict[str, dict[str, int]]:
         """Return each front's clients (see :meth:`Listener.stats`) and open scanners."""
@@ -255,17 +265,31 @@ class Front:
         self._closers.append(front.close)
 
     def _start_status(self, port: int) -> None:
-        listeners, host = self._listeners, self.host
-        page = StatusPage(self.cluster.inside.status, lambda: _addresses(host, listeners), host)
+        """Serve the live view. It collects figures from the first request on."""
+        listeners, host, inside = self._listeners, self.host, self.cluster.inside
+        self._status_token = token_for(host)
+
+        def addresses() -> dict[str, str]:
+            return _addresses(host, listeners)
+
+        collector = FakeCollector(inside, "", addresses=addresses)
+        watcher = Watcher(inside.runtime, collector)
+        routes: dict[str, Route] = {
+            "/status": ("text/html", lambda: status_page(inside.status(), addresses())),
+            "/status.css": ("text/css", lambda: STYLE),
+            "/status.json": ("application/json", lambda: json.dumps(inside.status(), default=str) + "\n"),
+        }
+        page = WatchPage(watcher, host, self._status_token, routes=routes)
+        self._closers.append(watcher.close)
         self._listeners["status"] = Listener(
-            self.host,
+            host,
             port,
-            runtime=self.cluster.runtime,
+            runtime=inside.runtime,
             name="status",
             serve=page.serve,
             refuse=page.refuse,
-            connections_max=min(16, self._limits.connections_max),
-            idle_timeout_s=min(10.0, self._limits.idle_timeout_s),
+            connections_max=min(PAGE_CONNECTIONS_MAX, self._limits.connections_max),
+            idle_timeout_s=min(PAGE_IDLE_TIMEOUT_S, self._limits.idle_timeout_s),
         )
 
     def _client(self, name: str) -> GatewayClient:

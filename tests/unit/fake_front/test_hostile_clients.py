@@ -12,13 +12,13 @@ import pytest
 
 from metaclient.model import Cell, FamilyDescriptor, Put, TableDescriptor
 from metaclient.runtime import SimRuntime
+from metaclient.watch.http import Gate, HttpRefusal, parse_request
 from metaclient.wire.rpc import messages
 from metaclient.wire.rpc.framing import connection_header, preamble
 from metaclient.wire.rpc.mutations import MutationError, mutation_from, mutation_message
 from metaclient_fake import FakeCluster
 from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.serving import FrontLimits
-from metaclient_fake.front.status_page import StatusPage
 from tests.unit.fake_front.gateway_client import raw, rest_of, thrift2_client
 
 CONNECTIONS_MAX = 8
@@ -169,7 +169,7 @@ def test_unknown_type_of_a_delete_is_refused_with_a_sentence() -> None:
         (b"[::1]:8080", b"200"),
     ],
 )
-@pytest.mark.parametrize("path", [b"/", b"/status.json"])
+@pytest.mark.parametrize("path", [b"/", b"/status.json", b"/watch.json"])
 def test_page_of_a_stranger_cannot_read_the_status_by_dns_rebinding(
     narrow: FakeCluster, host: bytes, status: bytes, path: bytes
 ) -> None:
@@ -180,8 +180,10 @@ def test_page_of_a_stranger_cannot_read_the_status_by_dns_rebinding(
 
 
 def test_status_page_is_served_at_the_name_that_it_was_given() -> None:
-    page = StatusPage(dict, dict, "Box.local")
+    gate = Gate("Box.local", None)
     request = b"GET /status.json HTTP/1.1\r\nhost: %b:80\r\n\r\n"
-    assert page._answered(request % b"box.local", "10.0.0.7")[9:12] == b"200"
-    assert page._answered(request % b"10.0.0.7", "10.0.0.7")[9:12] == b"200"
-    assert page._answered(request % b"10.0.0.8", "10.0.0.7")[9:12] == b"421"
+    gate.check(parse_request(request % b"box.local"), "10.0.0.7")
+    gate.check(parse_request(request % b"10.0.0.7"), "10.0.0.7")
+    with pytest.raises(HttpRefusal, match="not served as") as refusal:
+        gate.check(parse_request(request % b"10.0.0.8"), "10.0.0.7")
+    assert refusal.value.status == 421

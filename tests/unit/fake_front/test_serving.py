@@ -17,7 +17,7 @@ from metaclient.errors import ConfigError, ConnectionClosed, RequestRefused, Uns
 from metaclient.runtime import SimRuntime
 from metaclient_fake import FakeCluster
 from metaclient_fake.front.serving import Front, FrontLimits
-from metaclient_fake.front.status_page import StatusPage
+from metaclient_fake.front.status_page import status_page
 from tests.unit.fake_front.gateway_client import T2, WAIT_S, raw, rest_of, thrift2_client, wait_until
 
 
@@ -145,7 +145,14 @@ def test_status_page_for_people_and_for_programs(cluster: FakeCluster, front: Fr
     url = str(front.status_url)
     status, kind, text = fetched(url)
     assert (status, kind) == (200, "text/html; charset=utf-8")
-    assert front.thrift2_url in text
+    assert "metaclient" in text
+    status, kind, text = fetched(url, "/watch.json")
+    assert (status, kind) == (200, "application/json; charset=utf-8")
+    assert json.loads(text)["addresses"]["thrift2"] == front.thrift2_url
+    assert [one["name"] for one in json.loads(text)["servers"]] == cluster.servers()
+    status, kind, text = fetched(url, "/status")
+    assert (status, kind) == (200, "text/html; charset=utf-8")
+    assert str(front.thrift2_url) in text
     assert "rs1" in text
     status, kind, text = fetched(url, "/status.json")
     assert (status, kind) == (200, "application/json; charset=utf-8")
@@ -153,7 +160,8 @@ def test_status_page_for_people_and_for_programs(cluster: FakeCluster, front: Fr
 
 
 @pytest.mark.parametrize(
-    ("path", "method", "status"), [("/nope", "GET", 404), ("/", "POST", 405), ("/", "HEAD", 200), ("/?x=1", "GET", 200)]
+    ("path", "method", "status"),
+    [("/nope", "GET", 404), ("/", "POST", 403), ("/", "DELETE", 405), ("/", "HEAD", 200), ("/?x=1", "GET", 200)],
 )
 def test_status_page_answers_other_requests(front: Front, path: str, method: str, status: int) -> None:
     assert fetched(str(front.status_url), path, method)[0] == status
@@ -173,7 +181,7 @@ def test_status_page_survives_what_is_no_request(front: Front, request_: bytes, 
 
 
 def test_markup_in_names_is_shown_and_not_obeyed() -> None:
-    page = StatusPage(lambda: {"<b>": [{"a<": "<script>"}, {"b": 1}], "empty": {}}, dict)._page()
+    page = status_page({"<b>": [{"a<": "<script>"}, {"b": 1}], "empty": {}}, {})
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
 

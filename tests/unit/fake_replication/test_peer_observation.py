@@ -18,7 +18,7 @@ from metaclient.cli import main
 from metaclient.model import ServerName
 from metaclient.replication_peers import ReplicationStatus, SourceLoad
 from metaclient.runtime import SimRuntime
-from metaclient_fake.front.status_page import StatusPage
+from metaclient_fake.front.status_page import status_page
 from metaclient_fake.replication import observation
 from tests.command_runner import command_runner
 from tests.unit.fake_replication.cluster_rig import Side
@@ -241,7 +241,7 @@ def test_page_shows_each_source_as_a_row(runtime: SimRuntime, east: Side, west: 
     east.replicates_to(west)
     put(east, 5)
     runtime.sleep(5.0)
-    page = StatusPage(east.cluster.status, dict)._page()
+    page = status_page(east.cluster.status(), {})
     load = source_of(east)
     heads = "".join(f"<th>{name}</th>" for name in load)
     assert f"<tr><th></th>{heads}</tr><tr><th>p</th>" in page
