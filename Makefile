@@ -13,7 +13,8 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint essential live secure spark sim fuzz attack oldest bench docs docs-site release-check clean
+.PHONY: help setup demo test lint essential live secure spark sim fuzz attack oldest bench docs docs-site release-check
+.PHONY: browser-tools screenshots clean
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,7 +43,7 @@ demo: $(STAMP) ## the product in one minute, on the embedded fake
 # Whole files go to the workers, because the tests of a file often share a served cluster.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 4))')
 
-test: lint ## lint, every test that needs no JVM, then `make essential`
+test: lint browser-tools ## lint, every test that needs no JVM, then `make essential`
 	$(PY) -m pytest --numprocesses $(WORKERS) --dist loadfile
 	@$(MAKE) --no-print-directory essential
 
@@ -128,6 +129,17 @@ release-check: $(FULL) ## what a release needs: versions, changelog, wheel, sdis
 	    --output-file $(DIST)/sbom.cdx.json $(DIST)/env/bin/python
 	rm -rf $(DIST)/env
 	$(PY) -m tests.release $(DIST)
+
+# Debian's Chromium, where this is root and has apt: tests of the page are skipped without a browser, except with CI=true.
+browser-tools: $(FULL)
+	@$(PY) -c 'import playwright' 2>/dev/null || $(PY) -m pip install --quiet --no-input --editable '.[browser]'
+	@command -v chromium chromium-browser google-chrome >/dev/null || { \
+	    [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && { \
+	        apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium fonts-dejavu-core >/dev/null; } \
+	    || echo "make $@: there is no Chromium, and it cannot be installed: tests of the page are skipped" >&2; }
+
+screenshots: browser-tools ## the pictures of docs/watch.md, made by the tests of the page
+	METACLIENT_SCREENSHOTS=1 $(PY) -m pytest tests/browser -k pictures
 
 clean: ## remove .venv, caches and what was built
 	rm -rf $(VENV) $(OLDEST) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
