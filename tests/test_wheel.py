@@ -54,6 +54,7 @@ RUNS: dict[str, tuple[int, str]] = {
     "tables": (2, "METACLIENT_URL"),
     "doctor --config site": (2, "hbase.zookeeper.quorum"),
     f"tables {FAKE}": (0, "0 tables"),
+    f"watch {FAKE} --for 1": (0, "Replicas of hbase:meta"),
     "tables --url hbase://127.0.0.1:1": (1, NATIVE),
     "tables --url thrift2://127.0.0.1:1": (1, "127.0.0.1:1"),
     "tables --url 127.0.0.1:9090": (1, "thrift2://127.0.0.1:9090"),

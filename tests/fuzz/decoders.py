@@ -430,7 +430,10 @@ DECODERS = (
     Decoder("fake-thrift-front", _request_seeds(), lambda data: _service.serve(Peer(data)), ()),  # type: ignore[arg-type]
     Decoder(
         "watch-page",
-        [b"GET /status.json HTTP/1.1\r\nHost: localhost:80\r\n\r\n", b"HEAD / HTTP/1.1\r\nHost: [::1]\r\n\r\n"],
+        [
+            b"GET /status.json HTTP/1.1\r\nHost: localhost:80\r\nAuthorization: Bearer " + b"t" * 16 + b"\r\n\r\n",
+            b"HEAD / HTTP/1.1\r\nHost: [::1]\r\n\r\n",
+        ],
         _check_page_request,
         (HttpRefusal,),
     ),
