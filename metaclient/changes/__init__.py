@@ -10,7 +10,10 @@
 ``snapshot``            what tables had stored before the subscription
 ``subscription``        the peer, its permanent nodes, and their administration
 ``feed``                the life of a worker
+``arrow``               changes as record batches
 ``changes`` ``batches`` the two iterators that users hold
+``spool``               calls in files, for consumers that pull and replay, such as Spark
+``receiver``            the worker that fills a spool
 ``doctor``              subscriptions that stand still
 ======================  ==========================================================================================
 """

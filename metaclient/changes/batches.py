@@ -1,59 +1,30 @@
-"""The iterator over changes as record batches of Arrow: one row of a batch per cell, without an object per cell.
+"""The iterator over changes as record batches of Arrow (:mod:`~metaclient.changes.arrow`): one row per cell.
 
-======================  ===================================================================================
-``table``               dictionary of binary
-``row``                 binary
-``family``              binary
-``qualifier``           binary
-``timestamp``           int64, milliseconds
-``type``                uint8, the codes of :class:`~metaclient.model.CellType`: 4 is a put
-``value``               binary
-``region``              dictionary of string: the encoded name
-``sequence``            int64; 0 for rows of a snapshot
-``write_time``          int64, milliseconds
-``cluster_ids``         dictionary of string: ids joined by ","
-======================  ===================================================================================
-
-The cells of one change are adjacent, and have the same table, row, region and sequence. Tags are left out.
+No object is made per cell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, compress, islice
+from collections.abc import Sequence
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
-from uuid import UUID
 
+from metaclient.changes.arrow import batch_of_entries, batch_of_rows
 from metaclient.changes.change import Change, DeadLetter
+from metaclient.changes.decoding import decode_call_keys
 from metaclient.changes.feed import ChangeFeed, undecodable_call
 from metaclient.changes.ledger import Entry
 from metaclient.changes.snapshot import TableSnapshot
 from metaclient.protobuf import ProtocolError
-from metaclient.wire.cell_arrays import libraries
 from metaclient.wire.rpc.arrow import cells_to_arrow
-from metaclient.wire.rpc.cellblock import skip_cells
 from metaclient.wire.rpc.receiving import Delivery
-from metaclient.wire.rpc.replication import KeyColumns, decode_key_columns
+from metaclient.wire.rpc.replication import KeyColumns
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["COLUMNS", "ChangeBatches"]
+__all__ = ["ChangeBatches"]
 
-#: The names of the columns, in order.
-COLUMNS = (
-    "table",
-    "row",
-    "family",
-    "qualifier",
-    "timestamp",
-    "type",
-    "value",
-    "region",
-    "sequence",
-    "write_time",
-    "cluster_ids",
-)
 #: Calls that wait are joined to one batch of at most so many bytes.
 _BATCH_BYTES = 8 << 20
 #: Rows of a snapshot per batch.
@@ -111,7 +82,7 @@ class ChangeBatches(ChangeFeed["pyarrow.RecordBatch"]):
         if rows:
             self._delivered_rows = rows
             self._counts["delivered"] += len(rows)
-            return _batch_of_rows(rows)
+            return batch_of_rows(rows)
         self._snapshot.finish(self._subscription.finish_snapshot)
         self._join()
         return None
@@ -142,7 +113,7 @@ class ChangeBatches(ChangeFeed["pyarrow.RecordBatch"]):
         self._counts["delivered"] += sum(flags)
         columns: Any = zip(*[keys for _, keys in good], strict=True)
         together = KeyColumns(*[list(chain.from_iterable(of_calls)) for of_calls in columns])
-        return _batch(together, cells, None if all(flags) else flags)
+        return batch_of_entries(together, cells, None if all(flags) else flags)
 
     def _decoded_keys(self, delivery: Delivery) -> KeyColumns | None:
         """Return the keys of a call whose cells are as many as they count; None if the call is refused."""
@@ -150,14 +121,10 @@ class ChangeBatches(ChangeFeed["pyarrow.RecordBatch"]):
             self._window.put_back([delivery])
             return None
         try:
-            keys = decode_key_columns(delivery.param)
-            end = len(delivery.cells)
-            if skip_cells(delivery.cells, 0, end, sum(keys.counts)) != end:
-                raise ProtocolError("the cell block has more cells than its log entries")
+            return decode_call_keys(delivery.param, delivery.cells)
         except ProtocolError as error:
             self._refuse(delivery, error)
             return None
-        return keys
 
     def _refuse(self, delivery: Delivery, error: ProtocolError) -> None:
         """Give up a call whose bytes are no log entries; without a dead-letter callback, the consumer decides."""
@@ -170,72 +137,3 @@ class ChangeBatches(ChangeFeed["pyarrow.RecordBatch"]):
         """Give up a call whose bytes are no log entries."""
         self._give_up(DeadLetter(None, f"the call cannot be decoded: {error}", delivery.param, delivery.cells))
         self._answer(delivery)
-
-
-def _batch(keys: KeyColumns, cells: pyarrow.RecordBatch, flags: Sequence[bool] | None) -> pyarrow.RecordBatch:
-    """Return one batch for entries and their cells, without the entries whose flag is False."""
-    np, arrow = libraries()
-    counts = np.array(keys.counts)
-    if flags is not None:
-        cells = cells.filter(arrow.array(np.repeat(np.array(flags), counts)))
-        columns: Any = keys
-        keys = KeyColumns(*[list(compress(column, flags)) for column in columns])
-        counts = counts[np.array(flags)]
-    binary, text = arrow.binary(), arrow.string()
-
-    def repeated(values: Sequence[int]) -> Any:
-        return arrow.array(np.repeat(np.array(values, dtype=np.int64), counts))
-
-    regions, tables = zip(*keys.names, strict=True)
-    by_name = {
-        "table": _dictionary(tables, counts, binary),
-        **{name: cells.column(name) for name in cells.schema.names},
-        "region": _dictionary(regions, counts, text),
-        "sequence": repeated(keys.sequence_ids),
-        "write_time": repeated(keys.write_times_ms),
-        "cluster_ids": _dictionary([rest[1] for rest in keys.rests], counts, text, _joined),
-    }
-    return arrow.RecordBatch.from_arrays([by_name[name] for name in COLUMNS], names=list(COLUMNS))
-
-
-def _joined(cluster_ids: Sequence[UUID]) -> str:
-    return ",".join(map(str, cluster_ids))
-
-
-def _dictionary(
-    values: Sequence[Any], counts: Any, type_: Any, shown: Callable[[Any], object] | None = None
-) -> pyarrow.DictionaryArray:
-    np, arrow = libraries()
-    if values.count(values[0]) == len(values):
-        known: dict[Any, int] = {values[0]: 0}
-    else:
-        known = {value: number for number, value in enumerate(dict.fromkeys(values))}
-    if len(known) == 1:
-        indices = np.zeros(int(counts.sum()), dtype=np.int32)
-    else:
-        indices = np.repeat(np.array([known[value] for value in values], dtype=np.int32), counts)
-    names: Iterable[Any] = known if shown is None else map(shown, known)
-    return arrow.DictionaryArray.from_arrays(arrow.array(indices), arrow.array(list(names), type_))
-
-
-def _batch_of_rows(changes: Sequence[Change]) -> pyarrow.RecordBatch:
-    """Return the rows of a snapshot as a batch."""
-    _, arrow = libraries()
-    keys = KeyColumns(
-        [(one.region, one.table) for one in changes],
-        [0] * len(changes),
-        [one.write_time for one in changes],
-        [((), (), None)] * len(changes),
-        [len(one.cells) for one in changes],
-    )
-    pairs = [(one.row, cell) for one in changes for cell in one.cells]
-    columns = [
-        arrow.array([row for row, _ in pairs], arrow.binary()),
-        arrow.array([cell.family for _, cell in pairs], arrow.binary()),
-        arrow.array([cell.qualifier for _, cell in pairs], arrow.binary()),
-        arrow.array([cell.timestamp for _, cell in pairs], arrow.int64()),
-        arrow.array([int(cell.type) for _, cell in pairs], arrow.uint8()),
-        arrow.array([cell.value for _, cell in pairs], arrow.binary()),
-    ]
-    cells = arrow.RecordBatch.from_arrays(columns, names=["row", "family", "qualifier", "timestamp", "type", "value"])
-    return _batch(keys, cells, None)

@@ -13,8 +13,10 @@ from typing import Any, TypeAlias
 from metaclient.changes.change import ChangeCell, Tag
 from metaclient.model import CellType
 from metaclient.protobuf import ProtocolError
+from metaclient.wire.rpc.cellblock import skip_cells
+from metaclient.wire.rpc.replication import KeyColumns, decode_key_columns
 
-__all__ = ["decode_rows", "decode_tags"]
+__all__ = ["decode_call_keys", "decode_rows", "decode_tags"]
 
 _HEAD = struct.Struct(">iiiH")
 _HEAD_BYTES = _HEAD.size
@@ -34,6 +36,14 @@ _NAMES_MAX = 4096
 _NAME_BYTES_MAX = 128
 
 ChangedRows: TypeAlias = list[tuple[bytes, tuple[ChangeCell, ...]]]
+
+
+def decode_call_keys(param: bytes, cells: bytes) -> KeyColumns:
+    """Decode the keys of a call; ProtocolError if its cells are not exactly as many as the keys count."""
+    keys = decode_key_columns(param)
+    if skip_cells(cells, 0, len(cells), sum(keys.counts)) != len(cells):
+        raise ProtocolError("the cell block has more cells than its log entries")
+    return keys
 
 
 def decode_rows(data: bytes, at: int, end: int, count: int) -> tuple[ChangedRows, int]:

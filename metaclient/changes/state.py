@@ -8,12 +8,12 @@ be delivered again after a crash.
 from __future__ import annotations
 
 import json
-import os
 from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from metaclient.changes.repeats import Repeats
+from metaclient.changes.spool.disk import replace_file
 from metaclient.errors import ConfigError
 
 __all__ = ["FileState", "StateLike", "StateStore", "dump_state", "load_state", "store_of"]
@@ -54,15 +54,9 @@ class FileState:
             raise ConfigError(f"the state file {self._path} cannot be read: {error}") from error
 
     def save(self, data: bytes) -> None:
-        beside = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
-            with beside.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(self._path)
+            replace_file(self._path, data)
         except OSError as error:
-            beside.unlink(missing_ok=True)
             raise ConfigError(
                 f"the state file {self._path} cannot be written: {error}; state= is a file in a folder that exists"
             ) from error

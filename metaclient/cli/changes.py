@@ -1,19 +1,26 @@
-"""The commands ``changes list|create|remove|status|tail|doctor``: subscriptions to the changes of tables."""
+"""The commands ``changes list|create|remove|status|tail|receive|doctor``: subscriptions to the changes of tables."""
 
 from __future__ import annotations
 
 import json
+import platform
+import re
+from pathlib import Path
 from typing import Any
 
 import click
 
 from metaclient.changes import Change, SubscriptionInfo, Subscriptions
 from metaclient.changes.doctor import WAIT_S, SubscriptionStatus, examine, repair, status_of
+from metaclient.changes.receiver import SPOOL_BYTES_MAX, SpoolReceiver, open_receiver
 from metaclient.cli.output import Output, print_tsv
-from metaclient.cli.session import CommandSession, common, from_text, to_text
+from metaclient.cli.session import CommandSession, common, from_text, to_text, until_signal
 from metaclient.wording import counted
 
 __all__ = ["changes"]
+
+#: How long a receiver may take to end: one fsync.
+_END_S = 30.0
 
 
 @click.group()
@@ -141,6 +148,80 @@ def tail(
                 _print_change(session, change)
                 change.commit()
                 done += 1
+
+
+@changes.command()
+@click.argument("tables", nargs=-1)
+@click.option("--name", required=True, help="The subscription; with TABLES it is made if there is none, and it stays.")
+@click.option("--spool", required=True, type=click.Path(file_okay=False, path_type=Path), help="The folder.")
+@click.option("--worker", help="The folder of this process in the spool.  [default: the name of this machine]")
+@click.option("--serial/--no-serial", default=False, help="As in `changes create`.")
+@click.option("--since", type=float, help="As in `changes create`.")
+@click.option(
+    "--max-mb",
+    type=click.FloatRange(min=0.0, min_open=True),
+    default=SPOOL_BYTES_MAX / (1 << 20),
+    show_default=True,
+    help="The bound of this worker's files; when it is reached, HBase keeps the changes.",
+)
+@click.option("--host", help="The name or address of this machine that region servers reach.  [default: found out]")
+@click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port to listen at; 0 is any free one.")
+@common
+def receive(
+    session: CommandSession,
+    tables: tuple[str, ...],
+    *,
+    name: str,
+    spool: Path,
+    worker: str | None,
+    serial: bool,
+    since: float | None,
+    max_mb: float,
+    host: str | None,
+    port: int,
+) -> None:
+    """Receive changes into a spool, from which Spark reads them, until Ctrl-C or SIGTERM.
+
+    Each call of a region server is written to a file of the folder, made durable, and then answered. The folder is read
+    and emptied by a stream of Spark with hbase.spark.stream.source=wal. It may be on a file system that is shared by
+    several workers, each with a name of its own (--worker).
+
+    \b
+    metaclient changes receive users --name lake --spool /data/lake --url hbase://zk1:2181
+    """
+    with session.connect() as connection:
+        receiver = open_receiver(
+            connection,
+            spool,
+            name=name,
+            worker=worker or machine_name(),
+            tables=[from_text(table) for table in tables],
+            serial=serial,
+            since=since,
+            spool_bytes_max=max(1, int(max_mb * (1 << 20))),
+            options={"host": host, "port": port},
+        )
+        with receiver:
+            _receive(session, connection.engine.runtime, receiver)
+        counts = receiver.stats()
+    document = {"received": counts["delivered"], "repeated": counts["repeated"], "bytes": counts["spooled_bytes"]}
+    session.document(document)
+    session.say(f"received {counted(counts['delivered'], 'change')}, {counts['repeated']} repeats left out")
+
+
+def _receive(session: CommandSession, runtime: Any, receiver: SpoolReceiver) -> None:
+    """Run the receiver until a signal, or until it fails."""
+    with until_signal(runtime) as ended:
+        work = runtime.start_daemon(receiver.run, name="receive")
+        session.say(f"receiving at {receiver.address or 'the end of the snapshot'}; Ctrl-C ends it")
+        runtime.wait_first((ended, work), None)
+        receiver.close()
+        work.result(runtime.now() + _END_S)
+
+
+def machine_name() -> str:
+    """Return the name of this machine as the name of a worker."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", platform.node()).lstrip("_.-")[:63] or "worker"
 
 
 @changes.command()

@@ -5,14 +5,12 @@ The cluster comes from the entry point ``fake`` of the group ``metaclient.cluste
 
 from __future__ import annotations
 
-import contextlib
-import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import click
 
-from metaclient.cli.session import CommandSession, configured
+from metaclient.cli.session import CommandSession, configured, until_signal
 from metaclient.config import Config
 from metaclient.testing.clusters import cluster_class
 from metaclient.wording import counted
@@ -21,7 +19,6 @@ __all__ = ["fake"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 PORT_MAX = 65_535
-_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 def _port_of(context: click.Context, option: click.Parameter, value: str) -> int | None:
@@ -61,7 +58,7 @@ def serve(session: CommandSession, servers: int, meta_replicas: int | None, host
     properties = _properties(session.config)
     with cluster_class("fake")(servers=servers, meta_replicas=meta_replicas, config=properties) as cluster:
         front = cluster.serve(host, **ports, gateway=properties)
-        with _until_signal(cluster.runtime) as ended:
+        with until_signal(cluster.runtime) as ended:
             _show(session, front, servers, cluster.config.meta_replicas)
             ended.result()
     session.say("ended")
@@ -81,18 +78,3 @@ def _show(session: CommandSession, front: Any, servers: int, meta_replicas: int)
         session.say(f"{name:<8} {url}")
     if "thrift2" in addresses:
         session.say(f"try: metaclient tables --url {addresses['thrift2']}")
-
-
-@contextlib.contextmanager
-def _until_signal(runtime: Any) -> Iterator[Any]:
-    """Yield a task that SIGINT or SIGTERM completes; restore the old signal handlers afterwards."""
-    ended = runtime.pending(name="until Ctrl-C")
-    old: dict[signal.Signals, Any] = {}
-    with contextlib.suppress(ValueError):  # only the main thread can handle signals
-        for one in _ENDING:
-            old[one] = signal.signal(one, lambda number, frame: ended.complete(None))
-    try:
-        yield ended
-    finally:
-        for one, handler in old.items():
-            signal.signal(one, handler)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import logging
+import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar, cast
 
@@ -31,9 +33,11 @@ __all__ = [
     "fail",
     "from_text",
     "to_text",
+    "until_signal",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
+_ENDING = (signal.SIGINT, signal.SIGTERM)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,3 +269,18 @@ def from_text(text: str) -> bytes:
                 f"\\x must be followed by two hexadecimal digits, got {part[:2]!r} in {text!r}"
             ) from None
     return b"".join(made)
+
+
+@contextlib.contextmanager
+def until_signal(runtime: Any) -> Iterator[Any]:
+    """Yield a task that SIGINT or SIGTERM completes; restore the old signal handlers afterwards."""
+    ended = runtime.pending(name="until Ctrl-C")
+    old: dict[signal.Signals, Any] = {}
+    with contextlib.suppress(ValueError):  # only the main thread can handle signals
+        for one in _ENDING:
+            old[one] = signal.signal(one, lambda number, frame: ended.complete(None))
+    try:
+        yield ended
+    finally:
+        for one, handler in old.items():
+            signal.signal(one, handler)

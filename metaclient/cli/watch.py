@@ -12,8 +12,7 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from metaclient.cli.fake import _until_signal
-from metaclient.cli.session import CommandSession, common
+from metaclient.cli.session import CommandSession, common, until_signal
 from metaclient.cli.watch_screen import screen_of
 from metaclient.connection import Connection, connect
 from metaclient.errors import DeadlineExceeded
@@ -156,7 +155,7 @@ def _serve(
 ) -> None:
     with (
         WatchServer(watcher, *address, token=token, allows_remote=allows_remote) as server,
-        _until_signal(watcher.runtime) as ended,
+        until_signal(watcher.runtime) as ended,
     ):
         session.document({"url": server.url, "host": server.host, "port": server.port, "token": server.token})
         session.say(f"open {server.url} in a browser; Ctrl-C ends it")
@@ -173,7 +172,7 @@ def _show_live(watcher: Watcher, seconds: float | None) -> None:
     runtime, version = watcher.runtime, 0
     end = None if seconds is None else runtime.now() + seconds
     with (
-        _until_signal(runtime) as ended,
+        until_signal(runtime) as ended,
         Live(screen_of(watcher.document), auto_refresh=False, screen=True, vertical_overflow="crop") as live,
     ):
         while not ended.is_done and (end is None or runtime.now() < end):

@@ -1,7 +1,11 @@
 """A consumer in the place of another process: ZooKeeper, HBase's RPC and sockets between it and the fake cluster."""
 
+import signal
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +19,7 @@ from metaclient.wire import publication
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.receiving import Delivery, DeliveryServer
 from metaclient.wire.rpc.replication import CODEC_WITH_TAGS, REPLICATE_WAL_ENTRY
+from tests.unit.changes.spooled import rows_in
 from tests.unit.replication.zookeeper_server import ZooKeeperServer
 
 pytest.importorskip("kazoo")
@@ -100,6 +105,43 @@ def test_node_of_another_program_is_not_overwritten(zookeeper: ZooKeeperServer, 
         connection.changes("t", name="n")
     assert connection.replication.list() == []
     assert zookeeper.nodes.get("/metaclient-changes/n/hbaseid").data == b"something else"
+
+
+def wait_until(runtime: ThreadRuntime, is_true: Callable[[], bool]) -> None:
+    until = runtime.now() + WAIT_S
+    while not is_true():
+        assert runtime.now() < until
+        runtime.sleep(0.02)
+
+
+def test_command_receives_is_killed_and_goes_on_without_a_loss_or_a_repeat(
+    runtime: ThreadRuntime, connection: Connection, url: str, tmp_path: Path
+) -> None:
+    """``metaclient changes receive`` is killed by SIGKILL while it receives, and its successor ended by SIGTERM."""
+    command = [sys.executable, "-m", "metaclient", "changes", "receive", "t", "--name", "lake"]
+    command += ["--spool", str(tmp_path), "--worker", "w", "--url", url, "--json"]
+    first = subprocess.Popen(command)
+    table = connection.table("t")
+    try:
+        wait_until(runtime, lambda: (tmp_path / "w" / "position").exists())
+        for number in range(50):
+            table.put(b"%03d" % number, {b"d:q": b"1"})
+            if number == 25:
+                wait_until(runtime, lambda: len(rows_in(tmp_path)) >= 10)
+                first.send_signal(signal.SIGKILL)
+                first.wait(WAIT_S)
+    finally:
+        first.kill()
+    second = subprocess.Popen(command, stdout=subprocess.PIPE)
+    try:
+        wait_until(runtime, lambda: len(set(rows_in(tmp_path))) == 50)
+        second.send_signal(signal.SIGTERM)
+        output, _ = second.communicate(timeout=WAIT_S)
+    finally:
+        second.kill()
+    assert second.returncode == 0
+    assert b'"received":' in output
+    assert sorted(rows_in(tmp_path)) == [b"%03d" % number for number in range(50)]
 
 
 def test_connection_without_zookeeper_says_so(url: str, connection: Connection) -> None:
