@@ -52,8 +52,11 @@ class HBaseSource(DataSource):
 
     def schema(self) -> StructType:
         from spark_connector.planning.read_schema import schema_of
+        from spark_connector.streaming.change_layouts import change_schema
 
         options = self.parsed()
+        if options.stream_source == "wal":
+            return change_schema(options)
         return schema_of(options.catalog(), options)
 
     def reader(self, schema: StructType) -> HBaseReader:
@@ -69,8 +72,11 @@ class HBaseSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from spark_connector.settings.option_uses import Use
+        from spark_connector.streaming.change_source import ChangeStreamReader
         from spark_connector.streaming.source_and_sink import HBaseStreamReader
 
+        if self.parsed().stream_source == "wal":
+            return ChangeStreamReader(self.parsed(Use.STREAM_CHANGES), schema)
         return HBaseStreamReader(self.parsed(Use.STREAM_READ), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> Any:

@@ -20,18 +20,20 @@ The cells of one change are adjacent, and have the same table, row, region and s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import compress
+from itertools import chain, compress
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from metaclient.changes.change import Change
+from metaclient.changes.spool import SpooledCall
 from metaclient.wire.cell_arrays import libraries
-from metaclient.wire.rpc.replication import KeyColumns
+from metaclient.wire.rpc.arrow import cells_to_arrow
+from metaclient.wire.rpc.replication import KeyColumns, decode_key_columns
 
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["COLUMNS", "batch_of_entries", "batch_of_rows"]
+__all__ = ["COLUMNS", "batch_of_calls", "batch_of_entries", "batch_of_rows", "joined_keys"]
 
 #: The names of the columns, in order.
 COLUMNS = (
@@ -47,6 +49,22 @@ COLUMNS = (
     "write_time",
     "cluster_ids",
 )
+
+
+def joined_keys(keys: Iterable[KeyColumns]) -> KeyColumns:
+    """Return the keys of several calls as those of one."""
+    columns: Any = zip(*keys, strict=True)
+    return KeyColumns(*[list(chain.from_iterable(of_calls)) for of_calls in columns])
+
+
+def batch_of_calls(calls: Sequence[SpooledCall]) -> pyarrow.RecordBatch:
+    """Return the new entries of calls of a spool as one batch; ProtocolError for bytes that are no log entries."""
+    keys = [decode_key_columns(call.param) for call in calls]
+    flags: list[bool] = []
+    for call, of_call in zip(calls, keys, strict=True):
+        flags += [True] * len(of_call.counts) if call.flags is None else call.flags
+    cells = cells_to_arrow(b"".join([call.cells for call in calls]))
+    return batch_of_entries(joined_keys(keys), cells, None if all(flags) else flags)
 
 
 def batch_of_entries(keys: KeyColumns, cells: pyarrow.RecordBatch, flags: Sequence[bool] | None) -> pyarrow.RecordBatch:

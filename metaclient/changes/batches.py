@@ -6,10 +6,10 @@ No object is made per cell.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
-from metaclient.changes.arrow import batch_of_entries, batch_of_rows
+from metaclient.changes.arrow import batch_of_entries, batch_of_rows, joined_keys
 from metaclient.changes.change import Change, DeadLetter
 from metaclient.changes.decoding import decode_call_keys
 from metaclient.changes.feed import ChangeFeed, undecodable_call
@@ -111,9 +111,7 @@ class ChangeBatches(ChangeFeed["pyarrow.RecordBatch"]):
             return None
         self._delivered = groups
         self._counts["delivered"] += sum(flags)
-        columns: Any = zip(*[keys for _, keys in good], strict=True)
-        together = KeyColumns(*[list(chain.from_iterable(of_calls)) for of_calls in columns])
-        return batch_of_entries(together, cells, None if all(flags) else flags)
+        return batch_of_entries(joined_keys(keys for _, keys in good), cells, None if all(flags) else flags)
 
     def _decoded_keys(self, delivery: Delivery) -> KeyColumns | None:
         """Return the keys of a call whose cells are as many as they count; None if the call is refused."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-__all__ = ["batches_from_cells"]
+__all__ = ["batches_from_cells", "texts_of"]
 
 #: Pages with fewer rows are joined: 1,000 to 50,000 rows per batch are equally fast in Spark, fewer are slower.
 ROWS_MIN = 1000
@@ -244,9 +244,9 @@ class _PageColumns:
                 names = pc.binary_join_element_wise(cells["family"], cells["qualifier"], b":")
                 return self._maps(arrow_type, np.arange(cells.num_rows), names, text_of, None)
             case "family":
-                return _shown(cells["family"], text_of, arrow_type)
+                return texts_of(cells["family"], text_of, arrow_type)
             case "type":
-                return _shown(cells["type"], lambda code: CellType(code).name, arrow_type)
+                return texts_of(cells["type"], lambda code: CellType(code).name, arrow_type)
             case _:
                 return cells[name]
 
@@ -261,7 +261,7 @@ def _changes(values: pa.Array) -> np.ndarray:
     return is_new
 
 
-def _shown(values: pa.Array, text: Callable[[Any], str], arrow_type: pa.DataType) -> pa.Array:
+def texts_of(values: pa.Array, text: Callable[[Any], str], arrow_type: pa.DataType) -> pa.Array:
     """Return the values as text; each distinct value is converted once."""
     import pyarrow as pa
 

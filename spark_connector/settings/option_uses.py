@@ -27,6 +27,7 @@ class Use(enum.Enum):
     VERIFY = "verify_replication and hash_table"
     WRITE = "writes"
     STREAM_READ = "streams"
+    STREAM_CHANGES = "streams with hbase.spark.stream.source=wal"
     STREAM_WRITE = "streams into HBase"
 
 
@@ -53,6 +54,9 @@ _WRITING = _SENDING | {
     "write_operation",
     "write_at_least_once",
 }
+_RECEIVING = frozenset(
+    {"stream_spool", "stream_receiver", "stream_name", "stream_host", "stream_port", "stream_spool_mb"}
+)
 _GETS = frozenset({"bulkget_size"})
 _READS = (
     _ALWAYS
@@ -83,7 +87,10 @@ HONOURED: Mapping[Use, Collection[str]] = {
     | _TASKS
     | _PROVENANCE
     | {"catalog_text", "table", "layout_name", "columns", "filter", "batch_size"}
-    | {"max_rows_per_trigger", "starting_timestamp", "stream_lag_ms"},
+    | {"max_rows_per_trigger", "starting_timestamp", "stream_lag_ms", "stream_source"},
+    Use.STREAM_CHANGES: _NAMES_TABLE
+    | _RECEIVING
+    | {"url", "config_location", "bad_value", "max_bytes_per_trigger", "stream_source"},
     Use.STREAM_WRITE: _ALWAYS | _NAMES_TABLE | _WRITING,
 }
 
@@ -93,6 +100,10 @@ _ADVICE = {
     (Use.STREAM_READ, "timerange_end"): "use startingTimestamp",
     (Use.STREAM_READ, "limit"): "use maxRowsPerTrigger",
     (Use.STREAM_READ, "max_versions"): "it reads all versions",
+    (Use.STREAM_READ, "max_bytes_per_trigger"): "use maxRowsPerTrigger",
+    (Use.STREAM_CHANGES, "max_rows_per_trigger"): "use maxBytesPerTrigger",
+    (Use.STREAM_CHANGES, "starting_timestamp"): "a subscription begins at its creation; `metaclient changes receive "
+    "--since` reads what was stored before",
     (Use.ROW_COUNT, "filter"): "rows that pass a filter cannot be counted on the server: read and count them in Spark",
     (Use.COPY_TABLE, "max_versions"): "use versions=",
     (Use.VERIFY, "max_versions"): "use versions=",

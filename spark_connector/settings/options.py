@@ -136,6 +136,16 @@ class Options:
     max_rows_per_trigger: int | None = _option("maxRowsPerTrigger", kinds.whole(1, off="off"))
     starting_timestamp: int | None = _option("startingTimestamp", kinds.starting_timestamp)  # None: now
     stream_lag_ms: int = _option("hbase.spark.stream.lag.ms", kinds.whole(0), 10_000)
+    stream_source: str = _option("hbase.spark.stream.source", kinds.one_of("timestamp", "wal"), "timestamp")
+
+    # -- streaming from the log (wal)
+    max_bytes_per_trigger: int | None = _option("maxBytesPerTrigger", kinds.whole(1, off="off"))
+    stream_spool: str | None = _option("hbase.spark.stream.spool", kinds.text)  # None: the driver receives
+    stream_receiver: str = _option("hbase.spark.stream.receiver", kinds.one_of("auto", "driver", "external"), "auto")
+    stream_name: str | None = _option("hbase.spark.stream.name", kinds.text)  # of the subscription
+    stream_host: str | None = _option("hbase.spark.stream.host", kinds.text)
+    stream_port: int = _option("hbase.spark.stream.port", kinds.whole(0, 65_535), 0)
+    stream_spool_mb: float = _option("hbase.spark.stream.spool.mb", kinds.decimal_number(0), 4096.0)
 
     #: Properties of the client, sorted by name.
     properties: tuple[tuple[str, str], ...] = ()

@@ -13,6 +13,16 @@ consumer, usually in another process, reads the files while they are written, an
 
 from metaclient.changes.spool.journal import Journal, SpoolFull
 from metaclient.changes.spool.records import Position, SpooledCall, SpoolError
-from metaclient.changes.spool.spool import Offset, Spool, SpoolSlice
+from metaclient.changes.spool.spool import Offset, Spool, SpoolSlice, read_calls
 
-__all__ = ["Journal", "Offset", "Position", "Spool", "SpoolError", "SpoolFull", "SpoolSlice", "SpooledCall"]
+__all__ = [
+    "Journal",
+    "Offset",
+    "Position",
+    "Spool",
+    "SpoolError",
+    "SpoolFull",
+    "SpoolSlice",
+    "SpooledCall",
+    "read_calls",
+]

@@ -23,6 +23,7 @@ from metaclient.errors import MetaClientError
 
 __all__ = [
     "HEADER_BYTES",
+    "HEAD_BYTES",
     "RECORD_BYTES_MIN",
     "Position",
     "RecordHead",
@@ -51,6 +52,8 @@ _SUFFIX = ".segment"
 
 #: The place of the first record of a segment.
 HEADER_BYTES = _HEADER.size
+#: The bytes of a record before its body.
+HEAD_BYTES = _HEAD.size
 RECORD_BYTES_MIN = _HEAD.size + _LENGTHS.size
 #: The largest body: HBase's RPC refuses calls of more than 256 MB (hbase.ipc.max.request.size).
 _BODY_BYTES_MAX = 1 << 30

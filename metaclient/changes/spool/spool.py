@@ -20,6 +20,7 @@ from typing import Any, BinaryIO, TypeAlias
 from metaclient.changes.spool.disk import sync_folder
 from metaclient.changes.spool.journal import POSITION, segment_numbers
 from metaclient.changes.spool.records import (
+    HEAD_BYTES,
     HEADER_BYTES,
     Position,
     SpooledCall,
@@ -31,7 +32,7 @@ from metaclient.changes.spool.records import (
     segment_name,
 )
 
-__all__ = ["Offset", "Spool", "SpoolSlice", "lock_worker"]
+__all__ = ["Offset", "Spool", "SpoolSlice", "lock_worker", "read_calls"]
 
 _FILE = "spool.json"
 _VERSION = 1
@@ -186,7 +187,7 @@ class Spool:
             with self._opened(one) as file:
                 while at.byte < one.end:
                     file.seek(at.byte)
-                    size = _head_size(file.read(16), one, at.byte)
+                    size = _head_size(file.read(HEAD_BYTES), one, at.byte)
                     if size > left and not is_first:
                         return at
                     at, left, is_first = Position(one.segment, at.byte + size), left - size, False
@@ -198,16 +199,22 @@ class Spool:
         """Yield the calls of a slice, in their order; SpoolError if the bytes are damaged or gone."""
         with self._opened(part) as file:
             file.seek(part.begin)
-            at = part.begin
-            while at < part.end:
-                head_bytes = file.read(9)
-                size = _head_size(head_bytes, part, at)
-                head = decode_head(head_bytes)
-                body = file.read(head.length)
-                if not is_record(Position(part.segment, at), head, body):
-                    raise _no_call(part, at)
-                yield decode_body(head, body)
-                at += size
+            yield from read_calls(file, part)
+
+    def copy(self, part: SpoolSlice) -> bytes:
+        """Return the bytes of a slice, for :func:`read_calls` on a machine without the files."""
+        with self._opened(part) as file:
+            file.seek(part.begin)
+            return file.read(part.size)
+
+    def cut(self, part: SpoolSlice, bytes_max: int) -> list[SpoolSlice]:
+        """Cut a slice between calls into pieces of at most so many bytes, or of one call."""
+        pieces: list[SpoolSlice] = []
+        while part.size > bytes_max:
+            end = self._walk([part], bytes_max).byte
+            pieces.append(SpoolSlice(part.worker, part.segment, part.begin, end))
+            part = SpoolSlice(part.worker, part.segment, end, part.end)
+        return [*pieces, part] if part.size else pieces
 
     def _opened(self, part: SpoolSlice) -> BinaryIO:
         try:
@@ -250,6 +257,20 @@ class Spool:
         else:
             why = "its calls were committed by another consumer, or the file was deleted"
         return SpoolError(f"{self.folder / worker / segment_name(number)} is missing: {why}")
+
+
+def read_calls(file: BinaryIO, part: SpoolSlice) -> Iterator[SpooledCall]:
+    """Yield the calls of a slice from a file that stands at its first byte; SpoolError if they are damaged."""
+    at = part.begin
+    while at < part.end:
+        head_bytes = file.read(HEAD_BYTES)
+        size = _head_size(head_bytes, part, at)
+        head = decode_head(head_bytes)
+        body = file.read(head.length)
+        if not is_record(Position(part.segment, at), head, body):
+            raise _no_call(part, at)
+        yield decode_body(head, body)
+        at += size
 
 
 def lock_worker(folder: Path) -> int:

@@ -100,6 +100,14 @@ EXAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "max_rows_per_trigger": ("7", {}),
     "starting_timestamp": ("7", {}),
     "stream_lag_ms": ("7", {}),
+    "stream_source": ("wal", {}),
+    "max_bytes_per_trigger": ("7", {}),
+    "stream_spool": ("/elsewhere", {}),
+    "stream_receiver": ("driver", {"url": "hbase://127.0.0.1:1"}),
+    "stream_name": ("n", {}),
+    "stream_host": ("h", {}),
+    "stream_port": ("7", {}),
+    "stream_spool_mb": ("7", {}),
 }
 
 
@@ -154,10 +162,13 @@ def called(use: Use, given: dict[str, str]) -> None:
             spark_connector.write(frame, catalog, **rest)
         case Use.STREAM_READ:
             source(named(given, **{"hbase.spark.query.layout": "raw"})).streamReader(SCHEMA)
+        case Use.STREAM_CHANGES:
+            source(named(given, **WAL)).streamReader(SCHEMA)
         case Use.STREAM_WRITE:
             source(named(given, checkpointLocation="/nowhere")).streamWriter(SCHEMA, False)
 
 
+WAL = {"hbase.spark.stream.source": "wal", "hbase.spark.stream.spool": "/nowhere"}
 JOBS = (Use.ROW_COUNT, Use.COPY_TABLE, Use.VERIFY)
 
 
@@ -294,6 +305,21 @@ def seen_of_write(connection: Connection, given: dict[str, str]) -> object:
     )
 
 
+def seen_of_changes(given: dict[str, str]) -> object:
+    """What a stream of changes makes of its options before it looks at a spool."""
+    made = source({**WAL, **given})
+    reader: Any = made.streamReader(made.schema())
+    options = made.parsed()
+    return (
+        options.connection_url,
+        options.catalog(),
+        made.schema(),
+        reader._folder,
+        reader._is_received_here,
+        reader.getDefaultReadLimit(),
+    )
+
+
 #: Where the effect of an option is shown that cannot be seen in what is asked for.
 SHOWN_BY = {
     "bad_value": "tests/unit/spark/test_arrow.py::test_a_bad_cell_is_named_or_null",
@@ -305,6 +331,11 @@ SHOWN_BY = {
     "max_rows_per_trigger": "tests/unit/spark/test_stream_reader.py::test_a_limit_cuts_where_it_fits",
     "max_staleness_s": "tests/unit/spark/test_reading.py::test_scans_and_gets_have_the_limit_of_staleness",
     "starting_timestamp": "tests/unit/spark/test_stream_reader.py::test_the_lag_and_the_default_start",
+    "stream_host": "tests/unit/spark/test_change_source.py::test_driver_receives_with_the_options_of_the_stream",
+    "stream_name": "tests/unit/spark/test_change_source.py::test_driver_receives_with_the_options_of_the_stream",
+    "stream_port": "tests/unit/spark/test_change_source.py::test_driver_receives_with_the_options_of_the_stream",
+    "stream_source": "tests/unit/spark/test_change_source.py::test_layouts_raw_and_cells_have_the_cells_as_they_are",
+    "stream_spool_mb": "tests/unit/spark/test_change_source.py::test_driver_receives_with_the_options_of_the_stream",
     "stream_lag_ms": "tests/unit/spark/test_stream_reader.py::test_the_lag_and_the_default_start",
     "write_at_least_once": "tests/unit/spark/test_hbase_writer.py::test_increments_and_deletes",
     "write_truncate": "tests/unit/spark/test_destination.py::test_overwrite_is_refused_unless_truncating_was_said",
@@ -333,8 +364,14 @@ def test_an_option_that_a_use_honours_has_an_effect(connection: Connection, use:
     base = others if field != "table" else {**others, "hbase.table": "t"}
     base = base if field != "columns_mapping" else {**others, "hbase.columns.mapping": "id STRING :id, a STRING cf:a"}
     with_it = {**others, option_of(field): value}
+    if use is Use.STREAM_CHANGES and field == "layout_name":
+        value, with_it = "raw", {**others, option_of(field): "raw"}
     see: Callable[[dict[str, str]], object] = lambda given: (  # noqa: E731
-        seen_of_write(connection, given) if is_write else seen_of_read(connection, given, use)
+        seen_of_changes(given)
+        if use is Use.STREAM_CHANGES
+        else seen_of_write(connection, given)
+        if is_write
+        else seen_of_read(connection, given, use)
     )
     assert see(named(with_it)) != see(named(base))
 
