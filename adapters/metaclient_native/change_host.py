@@ -138,10 +138,7 @@ class ZooKeeperChangeHost:
     def _pushed_path(self, region: str, peer_id: str, deadline: float) -> str:
         root = f"{self._parent}/replication"
         if "rs" not in self._client.children(root, deadline):
-            raise Unsupported(
-                "HBase 3 stores the ids of serial peers in the table hbase:replication, which this command does not "
-                "change: see docs/changes.md"
-            )
+            raise Unsupported("HBase 3 stores the ids of serial peers in the table hbase:replication, not in ZooKeeper")
         return f"{root}/regions/{region[:2]}/{region[2:4]}/{region[4:]}-{peer_id}"
 
     def queue_positions(self, peer_id: str, deadline: float) -> Mapping[str, int]:

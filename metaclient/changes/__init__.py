@@ -14,6 +14,7 @@
 ``changes`` ``batches`` the two iterators that users hold
 ``spool``               calls in files, for consumers that pull and replay, such as Spark
 ``receiver``            the worker that fills a spool
+``pushed_ids``          how far HBase has got with a serial peer
 ``doctor``              subscriptions that stand still
 ======================  ==========================================================================================
 """

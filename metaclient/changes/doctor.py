@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from metaclient import keys
+from metaclient.changes.pushed_ids import PushedIds
 from metaclient.changes.subscription import (
     SubscriptionInfo,
     Subscriptions,
@@ -97,8 +98,7 @@ def repair(connection: Connection, finding: Finding) -> None:
     if finding.pushed_id is None:
         raise ValueError(f"there is no repair for this: {finding.text}")
     info = Subscriptions(connection).get(finding.name)
-    deadline = host_deadline(connection.engine)
-    change_host(connection).set_pushed_id(finding.region, info.peer_id, finding.pushed_id, deadline)
+    PushedIds(connection, info.peer_id).set(finding.region, finding.pushed_id)
 
 
 def _simple_findings(status: SubscriptionStatus) -> Iterator[Finding]:
@@ -122,13 +122,13 @@ def _simple_findings(status: SubscriptionStatus) -> Iterator[Finding]:
 
 def _stuck_regions(connection: Connection, info: SubscriptionInfo, wait_s: float) -> list[Finding]:
     """Return the regions of a serial subscription whose next edit waits for an id that never comes."""
-    host, engine = change_host(connection), connection.engine
     candidates = _waiting_regions(connection, info)
     if not candidates:
         return []
-    before = host.queue_positions(info.peer_id, host_deadline(engine))
-    engine.runtime.sleep(wait_s)
-    after = host.queue_positions(info.peer_id, host_deadline(engine))
+    pushed_ids = PushedIds(connection, info.peer_id)
+    before = pushed_ids.positions()
+    connection.engine.runtime.sleep(wait_s)
+    after = pushed_ids.positions()
     if before != after:
         return []  # the queues move: the missing edits are on their way
     still = _waiting_regions(connection, info)
@@ -147,10 +147,10 @@ def _stuck_regions(connection: Connection, info: SubscriptionInfo, wait_s: float
 
 def _waiting_regions(connection: Connection, info: SubscriptionInfo) -> Mapping[str, tuple[int, int]]:
     """Return the regions that have not pushed all edits before a barrier: the pushed id, and the one that is needed."""
-    host, engine = change_host(connection), connection.engine
+    pushed_ids = PushedIds(connection, info.peer_id)
     found: dict[str, tuple[int, int]] = {}
     for region, barriers in _barriers(connection, info.tables):
-        pushed = host.pushed_id(region, info.peer_id, host_deadline(engine))
+        pushed = pushed_ids.get(region)
         later = [barrier for barrier in barriers if pushed is not None and barrier > pushed + 1]
         if pushed is not None and later:
             found[region] = pushed, min(later) - 1
