@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Unpack
 
 from metaclient import connection as blocking_connection
 from metaclient import replication as blocking_replication
 from metaclient import session as blocking_session
+from metaclient.aio.changes import Changes, open_changes
 from metaclient.aio.coroutines import Wrapper, awaitable, plain
 from metaclient.aio.table import Table
 from metaclient.config import Config, MetaMode
@@ -18,7 +20,8 @@ from metaclient.runtime.event_loop import AsyncioRuntime
 
 if TYPE_CHECKING:
     from metaclient.backend import Capabilities
-    from metaclient.connection import ConfigSource
+    from metaclient.changes.state import StateLike
+    from metaclient.connection import ConfigSource, Tables
 
 __all__ = ["Connecting", "Connection", "FreshnessWatcher", "Replication", "Session", "connect"]
 
@@ -180,6 +183,24 @@ class Connection(Wrapper[_Connection]):
             self._blocking.watch_freshness, table, family=family, interval=interval, read_only=read_only
         )
         return FreshnessWatcher(blocking, self._runtime)
+
+    async def changes(
+        self,
+        table: Tables,
+        *,
+        name: str,
+        serial: bool = False,
+        since: datetime | float | None = None,
+        state: StateLike = None,
+        arrow: bool = False,
+        **options: Any,
+    ) -> Changes:
+        """Return the changes of tables, as :meth:`metaclient.Connection.changes`: ``async for change in changes``.
+
+        Use it in ``async with``: a feed that is not closed stays a worker of its subscription.
+        """
+        arguments = {"table": table, "name": name, "serial": serial, "since": since, "state": state, "arrow": arrow}
+        return await open_changes(self._blocking, self._runtime, {**arguments, **options})
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a connection cannot be pickled: it has sockets of this process; send its url and config")

@@ -295,12 +295,17 @@ class Subscriptions:
             connection.replication.add(
                 peer_id, host.cluster_key(peer_id), tables=tables, serial=serial, configuration=configuration
             )
-        except MetaClientError:
+        except MetaClientError as error:
             found = self._find_quietly(name)
             if found is not None:
                 return found  # another worker has made it at the same time
             if has_prepared:
                 host.withdraw(peer_id, host_deadline(engine))
+            if isinstance(error, RequestRefused):
+                raise RequestRefused(
+                    f"the subscription {name!r} was not made, because the master refused its peer: {error}. Adding "
+                    "a peer needs the right ADMIN, and the cluster must allow replication and changes of peers"
+                ) from error
             raise
         logger.info("the subscription %s was made: the cluster keeps its logs for it until it is removed", name)
         return self.get(name)

@@ -22,12 +22,14 @@ from __future__ import annotations
 
 import heapq
 import logging
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
+from metaclient import keys
 from metaclient.columns.layouts import Layout
 from metaclient.errors import ConfigError
 from metaclient.model import LATEST_TIMESTAMP
@@ -70,6 +72,23 @@ _KEYS_ONLY = b"KeyOnlyFilter()"
 _BATCH_ID = "streaming.sql.batchId"
 
 
+def _warn_of_misses(options: Options) -> None:
+    """Say, once per new query, what a stream over timestamps can miss."""
+    warnings.warn(
+        f"this stream of table {keys.printable(options.catalog().table)} reads cells by their timestamps. It misses "
+        f"every cell whose timestamp is older than {options.stream_lag_ms} ms when it is written "
+        "(hbase.spark.stream.lag.ms), and what a compaction removes before. hbase.spark.stream.source=wal misses "
+        "nothing; if no replication peer may be added, write with hbase.spark.write.timestamp=server, which is never "
+        "missed (docs/changes.md)",
+        MissingChangesWarning,
+        stacklevel=2,
+    )
+
+
+class MissingChangesWarning(UserWarning):
+    """A stream over timestamps begins, which can miss changes."""
+
+
 class ChangesPartition(InputPartition):
     """The changes of one split between two instants."""
 
@@ -110,6 +129,7 @@ class HBaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, int]:
         """Return the start of a query that has no checkpoint yet."""
+        _warn_of_misses(self._query.options)
         given = self._query.options.starting_timestamp
         return {"ts": _runtime.time_ms() if given is None else given}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from metaclient.testing import FakeCluster
 from metaclient.wire import publication
 from tests.spark.patience import patiently
 from tests.spark.test_jobs import raw_cells
+from tests.test_readme import examples
 from tests.unit.replication.zookeeper_server import ZooKeeperServer
 
 pytest.importorskip("kazoo")
@@ -163,3 +165,45 @@ def test_stream_into_our_sink_is_the_same_table_after_kills_and_restarts(
 
     wait_until(runtime, is_copied)
     assert sum(len(cells) for _, cells in wanted) > 60
+
+
+GUIDE = Path(__file__).resolve().parents[2] / "docs" / "changes.md"
+CATALOG = json.dumps(
+    {
+        "table": {"name": "t"},
+        "rowkey": "id",
+        "columns": {
+            "id": {"cf": "rowkey", "col": "id", "type": "string"},
+            "name": {"cf": "d", "col": "name", "type": "string"},
+            "city": {"cf": "d", "col": "city", "type": "string"},
+        },
+    }
+)
+
+
+def test_upsert_of_the_guide_keeps_a_lake_equal_to_the_table(
+    spark: Any, runtime: ThreadRuntime, connection: Connection, receiver: Any, tmp_path: Path
+) -> None:
+    """The code of docs/changes.md runs as it stands, twice: the second time from its checkpoint."""
+    receiver()
+    table = connection.table("t")
+    codes = [example.code for example in examples(GUIDE.read_text(encoding="utf-8")) if example.skip == "needs Spark"]
+    assert len(codes) == 2
+    folder = {name: str(tmp_path / name) for name in ("spool", "lake", "checkpoint")}
+    namespace: dict[str, Any] = {"spark": spark, "catalog": CATALOG, **folder}
+
+    def lake() -> dict[str, tuple[Any, Any]]:
+        for code in codes:
+            patiently(lambda code=code: exec(code, namespace))  # type: ignore[misc]  # a default binds the variable
+        if not list(Path(folder["lake"]).glob("v*")):
+            return {}
+        return {row.id: (row.name, row.city) for row in namespace["rows_of_lake"]().collect()}
+
+    table.put(b"1", {b"d:name": b"Ann", b"d:city": b"Bonn"})
+    table.put(b"2", {b"d:name": b"Bob", b"d:city": b"Kiel"})
+    table.put(b"1", {b"d:name": b"Anna"})
+    wait_until(runtime, lambda: lake() == {"1": ("Anna", "Bonn"), "2": ("Bob", "Kiel")})
+    table.delete(b"2")
+    table.delete(b"1", [b"d:city"])
+    table.put(b"3", {b"d:name": b"Cem"})
+    wait_until(runtime, lambda: lake() == {"1": ("Anna", None), "3": ("Cem", None)})

@@ -8,6 +8,7 @@ from metaclient_bench.scenario import Scenario
 from metaclient_bench.scenarios import (
     asyncio_calls,
     cached_locate,
+    change_delay,
     changes,
     cluster_replication,
     cold_start,
@@ -60,6 +61,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     cluster_replication.SCENARIO,
     changes.SCENARIO,
     columns.SCENARIO,
+    change_delay.SCENARIO,
     meta_load.SCENARIO,
     meta_failover.SCENARIO,
     peers.SCENARIO,

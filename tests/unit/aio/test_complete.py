@@ -31,7 +31,7 @@ NOT_AWAITED = {
     "Session": {"table", "token", "stats"},
 }
 #: Methods without a coroutine, each with its reason.
-MISSING = {"Connection": {"changes": "the listener of a change feed runs on threads of its own"}}
+MISSING: dict[str, dict[str, str]] = {}
 
 
 def methods_of(kind: type) -> dict[str, object]:

@@ -465,15 +465,20 @@ def test_servers_that_pause_after_the_end_of_a_worker_do_not_end_the_next_one(
         assert take(changes, 1) == [b"a"]
 
 
+@pytest.mark.parametrize(
+    "text", ["Insufficient permissions (user=x, action=ADMIN)", "Replication peer modification disabled"]
+)
 def test_master_that_refuses_the_peer_leaves_no_nodes(
-    cluster: FakeCluster, connection: Connection, monkeypatch: pytest.MonkeyPatch
+    cluster: FakeCluster, connection: Connection, monkeypatch: pytest.MonkeyPatch, text: str
 ) -> None:
     def refuse(*arguments: object) -> None:
-        raise RequestRefused("Insufficient permissions (user=x, action=ADMIN)")
+        raise RequestRefused(text)
 
     monkeypatch.setattr(cluster.replication_admin, "add_peer", refuse)
-    with pytest.raises(RequestRefused, match="Insufficient permissions"):
+    with pytest.raises(RequestRefused, match=r"the subscription 'n' was not made.*needs the right ADMIN") as caught:
         connection.changes("t", name="n")
+    assert text in str(caught.value)
+    assert names(connection) == []
     assert cluster.subscribers.find(cluster.subscribers.key("n")) is None
 
 

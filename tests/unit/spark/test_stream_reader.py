@@ -19,7 +19,7 @@ from metaclient_fake import FakeCluster
 from spark_connector import clients
 from spark_connector.planning.read_schema import schema_of
 from spark_connector.settings.options import Options
-from spark_connector.streaming.source_and_sink import HBaseStreamReader
+from spark_connector.streaming.source_and_sink import HBaseStreamReader, MissingChangesWarning
 
 T0 = 1_700_000_000_000
 
@@ -147,3 +147,10 @@ def test_spark_before_4_2_asks_for_no_limits(cluster: FakeCluster, connection: C
 def test_wrong_options(cluster: FakeCluster, given: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         reader(cluster, **given)
+
+
+def test_new_stream_says_what_it_can_miss(cluster: FakeCluster) -> None:
+    """ "The timestamp source ... says loudly what it can miss"."""
+    made = reader(cluster)
+    with pytest.warns(MissingChangesWarning, match=r"table t .*older than 0 ms.*hbase\.spark\.stream\.source=wal"):
+        made.initialOffset()
