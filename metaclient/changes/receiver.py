@@ -239,11 +239,12 @@ def open_receiver(
     since: datetime | float | None = None,
     spool_bytes_max: int = SPOOL_BYTES_MAX,
     options: dict[str, Any] | None = None,
+    disk: Callable[[Path], Disk] = FolderDisk,
 ) -> SpoolReceiver:
     """Return a worker that receives the changes of a subscription into a spool.
 
     With ``tables`` the subscription is made if there is none; without, it must exist. ``worker`` names the folder in
-    the spool that this process writes to; it is locked. ``options`` are those of
+    the spool that this process writes to, through ``disk``; it is locked. ``options`` are those of
     :class:`~metaclient.changes.feed.FeedOptions`. Nothing is left behind by an error.
     """
     checked_name(worker)
@@ -256,9 +257,8 @@ def open_receiver(
     else:
         info, is_new = subscriptions.get(name), False
     try:
-        return _open(
-            connection, folder, worker, spool_bytes_max, checked, Subscription(connection, info, is_new=is_new)
-        )
+        subscription = Subscription(connection, info, is_new=is_new)
+        return _open(connection, subscription, folder / worker, disk, spool_bytes_max, checked)
     except BaseException:
         if is_new:
             subscriptions.remove(name)
@@ -267,22 +267,22 @@ def open_receiver(
 
 def _open(
     connection: Connection,
-    folder: Path,
-    worker: str,
+    subscription: Subscription,
+    at: Path,
+    disk: Callable[[Path], Disk],
     spool_bytes_max: int,
     options: FeedOptions,
-    subscription: Subscription,
 ) -> SpoolReceiver:
-    at = folder / worker
+    """Open the folder of a worker; ``at`` is below that of the spool."""
     lock: int | None = None
     journal: Journal | None = None
     try:
         runtime = connection.engine.runtime
         new_id = str(UUID(int=runtime.rng.getrandbits(128)))
-        Spool.ensure(folder, subscription.name, subscription.tables, new_id=new_id)
+        Spool.ensure(at.parent, subscription.name, subscription.tables, new_id=new_id)
         lock = lock_worker(at)
         repeats = Repeats()
-        journal = recovered_journal(FolderDisk(at), subscription.name, repeats, bytes_max=spool_bytes_max)
+        journal = recovered_journal(disk(at), subscription.name, repeats, bytes_max=spool_bytes_max)
         return SpoolReceiver(
             subscription,
             runtime,
@@ -299,7 +299,7 @@ def _open(
         if lock is not None:
             os.close(lock)
         if isinstance(error, OSError) and not isinstance(error, MetaClientError):
-            raise SpoolError(f"the spool {folder} cannot be opened: {error}") from error
+            raise SpoolError(f"the spool {at.parent} cannot be opened: {error}") from error
         raise
 
 

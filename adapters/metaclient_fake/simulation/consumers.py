@@ -29,7 +29,7 @@ from metaclient_fake.cluster import FakeCluster
 from metaclient_fake.replication.serial import SerialChecker
 from metaclient_fake.simulation.defects import Defect, planted, registered
 
-__all__ = ["CONSUMER_DEFECTS", "ConsumersReport", "run_consumers"]
+__all__ = ["CONSUMER_DEFECTS", "NAME", "TABLE", "ConsumersReport", "SeededRun", "late_changes", "run_consumers"]
 
 TABLE, NAME = "t", "seed"
 #: Few rows, so that many changes have successors.
@@ -86,7 +86,7 @@ class _SavedUntilDeath:
             self._saved.save(data)
 
 
-class _Run:
+class SeededRun:
     """One seed."""
 
     def __init__(self, runtime: SimRuntime, seed: int) -> None:
@@ -252,7 +252,7 @@ def late_changes(deliveries: list[tuple[bytes, int]]) -> list[str]:
 def run_consumers(seed: int, defect: str = "") -> ConsumersReport:
     """Run one seed, with a planted bug if ``defect`` names one."""
     with planted(defect, CONSUMER_DEFECTS), SimRuntime(seed=seed) as runtime:
-        return _Run(runtime, seed).run()
+        return SeededRun(runtime, seed).run()
 
 
 # -- planted bugs ------------------------------------------------------------------------------------------------------
