@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 from metaclient import connection as blocking_connection
 from metaclient.aio.coroutines import Wrapper, plain
 from metaclient.changes.feed import ChangeFeed
+from metaclient.runtime.loop_threads import in_thread, wait_for_thread
 
 if TYPE_CHECKING:
     from metaclient.runtime.event_loop import AsyncioRuntime
@@ -80,8 +81,8 @@ class Changes(Wrapper[ChangeFeed[Any]]):
         if self._on_threads is None:
             return await self._runtime.call(self._blocking.poll, timeout_s)
         if self._waiting is None:
-            self._waiting = self._runtime.in_thread(self._blocking.poll, timeout_s)
-        found = await self._runtime.wait_for_thread(self._waiting)
+            self._waiting = in_thread(self._blocking.poll, timeout_s)
+        found = await wait_for_thread(self._waiting)
         self._waiting = None
         return found
 
@@ -95,7 +96,7 @@ class Changes(Wrapper[ChangeFeed[Any]]):
         if self._on_threads is None:
             await self._runtime.call(function)
         else:
-            await self._runtime.wait_for_thread(self._runtime.in_thread(function))
+            await wait_for_thread(in_thread(function))
 
     async def __aenter__(self) -> Self:
         return self
@@ -121,5 +122,5 @@ async def open_changes(
             made.close()
             raise
 
-    on_threads, feed = await runtime.wait_for_thread(runtime.in_thread(opened))
+    on_threads, feed = await wait_for_thread(in_thread(opened))
     return Changes(feed, runtime, on_threads)

@@ -119,14 +119,6 @@ class AsyncioRuntime(Blocking):
         result: T = self._end_call(green)
         return result
 
-    def in_thread(self, function: Callable[..., T], /, *args: Any) -> asyncio.Future[T]:
-        """Run a function that blocks, and uses no object of this runtime, in a thread of the loop's executor."""
-        return asyncio.get_running_loop().run_in_executor(None, function, *args)
-
-    async def wait_for_thread(self, future: asyncio.Future[T]) -> T:
-        """Return the result of :meth:`in_thread`. A task that is cancelled leaves the call and its result in place."""
-        return await asyncio.shield(future)
-
     def _end_call(self, green: Green) -> Any:
         self._calls.discard(green)
         self._keep(green)
