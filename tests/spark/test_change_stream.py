@@ -82,7 +82,7 @@ def test_driver_receives_and_goes_on_from_its_checkpoint(
             spark, tmp_path / "spool", url=url, **{"hbase.table": "t", "hbase.spark.stream.receiver": "driver"}
         )
         writer = frame.writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path / "checkpoint"))
-        return writer.trigger(processingTime="100 milliseconds").start()
+        return writer.trigger(processingTime="2 seconds").start()
 
     query = start()
     try:
@@ -94,10 +94,9 @@ def test_driver_receives_and_goes_on_from_its_checkpoint(
         query.stop()
     for number in range(10):  # while nothing runs: the cluster keeps them
         table.put(b"%d" % number, {b"d:name": b"second"})
+    table.delete(b"3")
     query = start()
     try:
-        wait_until(runtime, lambda: len(seen) >= 20, query)
-        table.delete(b"3")
         wait_until(runtime, lambda: len(seen) >= 21, query)
     finally:
         query.stop()
@@ -140,7 +139,7 @@ def test_stream_into_our_sink_is_the_same_table_after_kills_and_restarts(
     table = connection.table("t")
 
     def copy_now() -> None:
-        frame = stream(spark, tmp_path / "spool", maxBytesPerTrigger=2000, **{"hbase.table": "t"})
+        frame = stream(spark, tmp_path / "spool", maxBytesPerTrigger=6000, **{"hbase.table": "t"})
         cells = frame.select("row", "family", "qualifier", "timestamp", "type", "value")
         writer = cells.writeStream.format("hbase").option("url", url).option("hbase.table", "copy")
         writer = writer.option("hbase.spark.query.layout", "raw")
