@@ -26,15 +26,17 @@ from metaclient.changes.arrow import batch_of_calls
 from metaclient.changes.change import ChangeCell
 from metaclient.changes.decoding import decode_rows
 from metaclient.changes.spool import SpooledCall
+from metaclient.columns.batch_shape import BatchColumn
+from metaclient.columns.layouts import CELL_COLUMNS, Layout
+from metaclient.columns.page_batches import texts_of
 from metaclient.errors import ConfigError
 from metaclient.model import CellType
 from metaclient.wire.rpc.cellblock import skip_cells
 from metaclient.wire.rpc.replication import decode_keys
-from spark_connector.reading.arrow_cells import texts_of
-from spark_connector.reading.batch_shape import BatchColumn, BatchShape, arrow_schema
+from spark_connector.reading.batch_shape import arrow_schema, spark_shape
 from spark_connector.schema.catalog import CellColumn, FamilyColumn, KeyPart
-from spark_connector.schema.layouts import CELL_COLUMNS, Layout
 from spark_connector.schema.ranges import text_of
+from spark_connector.schema.types import to_spark
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -65,7 +67,7 @@ def change_schema(options: Options) -> StructType:
     if options.layout is Layout.MAP:
         raise ConfigError("a stream of changes has no layout map: use columns (with a catalog), cells or raw")
     if options.layout.has_a_row_per_cell:
-        fields = [StructField(name, type.to_spark(), True) for name, type in CELL_COLUMNS]
+        fields = [StructField(name, to_spark(type), True) for name, type in CELL_COLUMNS]
         more = [StructField("region", StringType())]
     else:
         catalog = options.catalog()
@@ -156,7 +158,7 @@ class _ChangeRows:
         full = change_schema(options)
         self._table = catalog.table
         self._schema = arrow_schema(full)
-        self._shape = BatchShape(catalog, StructType(full.fields[: len(catalog.names)]), options)
+        self._shape = spark_shape(catalog, StructType(full.fields[: len(catalog.names)]), options)
         sources = [(name, catalog.field(name)) for name in catalog.names]
         self._columns = [
             (name, source.column, source.column.partition(b":")[0])
