@@ -68,14 +68,15 @@ endef
 
 essential: $(FULL) ## the essential tests on Spark and on a real HBase; without Java and Maven they are skipped
 	$(call twice,-m 'spark and essential' tests/spark,spark)
-	$(call twice,-m 'live and essential' tests/live,live)
+	$(PY) -m tests.secure.install
 	$(call twice,-m 'live and essential' tests/secure,secure)
+	$(call twice,-m 'live and essential' tests/live,live)
 
 live: $(FULL) ## tests against a real HBase on this machine
 	$(call pytest,-m live tests,live tests)
 
-secure: $(FULL) ## tests against a real HBase with Kerberos and TLS; gssapi needs gcc and libkrb5-dev
-	$(PY) -c 'import gssapi' 2>/dev/null || $(PY) -m pip install --quiet --no-input --editable '.[kerberos]'
+secure: $(FULL) ## tests against a real HBase with Kerberos and TLS; as root, what gssapi needs is installed by apt-get
+	$(PY) -m tests.secure.install
 	$(call pytest,-m live tests/secure,tests of a secure HBase)
 
 spark: $(FULL) ## tests of the Spark connector

@@ -1,8 +1,8 @@
 """A real HBase with Kerberos and TLS for the tests in this folder (`make secure`).
 
 ``METACLIENT_SECURE_FOLDER`` names the folder of a cluster that already runs (``metaclient hbase up --secure --tls
---folder``) and is left running. Without the package gssapi the tests are skipped, in CI too: on Linux it is built with
-headers that pip cannot install.
+--folder``) and is left running. `make essential` and `make secure` install the package gssapi first where that is
+possible (:mod:`tests.secure.install`); elsewhere the tests are skipped, in CI too.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import metaclient
 from metaclient import Connection, Token
 from metaclient_local_hbase import LocalHBase, missing_tools
 from tests.live.load import left_out, unwatched
+from tests.secure.install import why_not_installed
 
 HERE = Path(__file__).parent
 FOLDER = os.environ.get("METACLIENT_SECURE_FOLDER")
@@ -41,7 +42,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def secure_hbase() -> Iterator[LocalHBase]:
-    pytest.importorskip("gssapi", reason="Kerberos needs gssapi: apt-get install libkrb5-dev, then pip install gssapi")
+    missing = why_not_installed()
+    if missing is not None:
+        pytest.skip(missing)
     if FOLDER:
         cluster = LocalHBase.at(FOLDER)
         os.environ["KRB5_CONFIG"] = str(cluster.krb5_conf)  # read by the library at its first use
