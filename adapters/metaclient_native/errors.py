@@ -90,7 +90,8 @@ def explain_hang_up(address: str, service: str, what: str, *, has_answered: bool
             f"{address} closed the connection before its first answer to {what}: it is going down, or it refuses "
             f"this client. HBase closes the connection without an error when the server has no {service} (a master is "
             "no region server), does not know the cell codec, or requires Kerberos "
-            "(hbase.security.authentication) or TLS (hbase.client.netty.tls.enabled); look into the server's log. "
+            "(hbase.security.authentication), TLS (hbase.client.netty.tls.enabled) or another client certificate; look "
+            "into the server's log. "
             "A server that is not HBase may do the same"
         )
     return ServerUnreachable(text, may_have_applied=is_write)

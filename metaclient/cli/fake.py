@@ -52,12 +52,16 @@ def fake() -> None:
 @_port("--thrift2-port", "0", "HBase's Thrift 2")
 @_port("--rpc-port", "none", "HBase's own RPC")
 @_port("--status-port", "0", "The status page")
+@click.option("--cert", default=None, help="Serve with TLS: a PEM file with certificate and key.")
+@click.option("--key", default=None, help="The PEM file of the key, if --cert has none.")
+@click.option("--client-ca", default=None, help="Clients need a certificate of this authority (PEM).")
+@click.option("--allow-insecure", is_flag=True, help="Allow a --host other than loopback without TLS or certificates.")
 @configured
-def serve(session: CommandSession, servers: int, meta_replicas: int | None, host: str, **ports: int | None) -> None:
+def serve(session: CommandSession, servers: int, meta_replicas: int | None, host: str, **fronts: Any) -> None:
     """Serve a new cluster until Ctrl-C or SIGTERM; its data is not kept."""
     properties = _properties(session.config)
     with cluster_class("fake")(servers=servers, meta_replicas=meta_replicas, config=properties) as cluster:
-        front = cluster.serve(host, **ports, gateway=properties)
+        front = cluster.serve(host, **fronts, gateway=properties)
         with until_signal(cluster.runtime) as ended:
             _show(session, front, servers, cluster.config.meta_replicas)
             ended.result()

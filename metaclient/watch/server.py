@@ -70,13 +70,13 @@ def token_for(host: str, token: str | None = None) -> str | None:
     return None if is_loopback(host) else draw_secret(16).hex()
 
 
-def page_url(host: str, port: int, token: str | None) -> str:
+def page_url(host: str, port: int, token: str | None, *, has_tls: bool = False) -> str:
     """
     >>> page_url("::1", 8090, None)
     'http://[::1]:8090'
     """
     shown = f"[{host}]" if ":" in host else host
-    return f"http://{shown}:{port}" + (f"/?token={token}" if token else "")
+    return f"{'https' if has_tls else 'http'}://{shown}:{port}" + (f"/?token={token}" if token else "")
 
 
 class WatchPage:

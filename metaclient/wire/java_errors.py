@@ -18,6 +18,7 @@ from metaclient.model import ServerName
 __all__ = [
     "JAVA_ERRORS",
     "TEXT_CHARS_MAX",
+    "advise_on_denial",
     "clipped",
     "error_class",
     "is_certainly_not_applied",
@@ -136,6 +137,9 @@ _WAIT = re.compile(
     r"(?:(?P<sec>[0-9]{1,9})\s{0,9}sec,?\s{0,9})?(?:(?P<ms>[0-9]{1,9})\s{0,9}ms)?"
 )
 
+#: The parts of AccessDeniedException's text of HBase 2.6 (AuthResult.toContextString).
+_DENIED = {part: re.compile(rf"\b{part}=([^,)]{{1,300}})") for part in ("user", "scope", "action")}
+
 
 def _subclasses(root: type[MetaClientError]) -> Iterator[type[MetaClientError]]:
     for one in root.__subclasses__():
@@ -184,7 +188,24 @@ def make_error(
         return kind(text, server=server, seqnum=seqnum, may_have_applied=may_have_applied, detail=detail)
     if issubclass(kind, errors.Throttled):
         return kind(text, wait_s=_wait_s(text), detail=detail)
+    if issubclass(kind, errors.AccessDenied):
+        text += advise_on_denial(text)
     return kind(text, may_have_applied=may_have_applied, detail=detail)
+
+
+def advise_on_denial(text: str) -> str:
+    """Return what to do about a permission that is missing, to be appended to HBase's text; "" if it is there already.
+
+    >>> advise_on_denial("Insufficient permissions (user=bob@R, scope=default:t, params=[table=t],action=WRITE)")
+    "; a user with ADMIN can allow it in HBase's shell: grant 'bob', 'W', 't'"
+    """
+    parts = {part: found[1].strip() for part, pattern in _DENIED.items() if (found := pattern.search(text))}
+    if "user" not in parts or "action" not in parts or "grant '" in text:
+        return ""
+    user = parts["user"].partition("@")[0].partition("/")[0]
+    scope = parts.get("scope", "GLOBAL").removeprefix("default:")
+    table = "" if scope == "GLOBAL" else f", '{scope}'"
+    return f"; a user with ADMIN can allow it in HBase's shell: grant '{user}', '{parts['action'][0]}'{table}"
 
 
 def _wait_s(text: str) -> float:

@@ -107,12 +107,13 @@ class TlsLayerStream:
     """A `Stream` with TLS over a `Stream`. See the module's docstring."""
 
     def __init__(
-        self, stream: Stream, context: ssl.SSLContext, host: str, make_lock: MakeLock, *, address: str = ""
+        self, stream: Stream, context: ssl.SSLContext, host: str | None, make_lock: MakeLock, *, address: str = ""
     ) -> None:
+        """``host`` is the name that the server's certificate must have; None on the server's side."""
         self._stream = stream
-        self._address = address or host
+        self._address = address or host or ""
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host, server_side=host is None)
         self._lock = make_lock()  # guards the TLS object and both buffers
         self._sending = make_lock()  # held while bytes are sent: records keep their order
         # Used by the reading thread only:

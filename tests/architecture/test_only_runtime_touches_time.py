@@ -103,6 +103,7 @@ ALLOWED: tuple[Allowance, ...] = (
     Allowance("adapters/metaclient_local_hbase/ports.py", frozenset({"socket"}), "finds free ports for real servers"),
     Allowance("metaclient/wire/loop_stream.py", frozenset({"select", "socket"}), "speaks TCP and TLS on an event loop"),
     Allowance("metaclient/wire/stream.py", frozenset({"select", "socket"}), "speaks TCP to HBase and to gateways"),
+    Allowance("metaclient/wire/tls_server.py", frozenset({"select"}), "waits for the client's part of a handshake"),
     Allowance("metaclient/wire/tls.py", frozenset({"select", "socket"}), "speaks TLS to gateways"),
     Allowance("spark_connector/dataframe.py", frozenset({"socket"}), "asks which executor is on a server's machine"),
     Allowance("spark_connector/lookup_counts.py", frozenset({"socket"}), "executors report to the driver over TCP"),

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import ssl
-import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +15,7 @@ from metaclient.errors import AuthenticationFailed, ConfigError, MetaClientError
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire.stream import Stream, dial
 from metaclient.wire.tls_layer import TlsLayerStream, make_context, tls_layer_dial
+from tests.unit.certificates import make_certificates
 
 WAIT_S = 60.0
 
@@ -24,18 +23,7 @@ WAIT_S = 60.0
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A certificate for localhost that signs itself, and one of a stranger."""
-    if shutil.which("openssl") is None:
-        pytest.skip("the certificates are made with openssl")
-    folder = tmp_path_factory.mktemp("tls")
-    for name in ("known", "other"):
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes",
-             "-keyout", f"{name}.key", "-out", f"{name}.crt", "-subj", f"/CN={name}",
-             "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-            cwd=folder, check=True, capture_output=True,
-        )  # fmt: skip
-        (folder / f"{name}.pem").write_text((folder / f"{name}.crt").read_text() + (folder / f"{name}.key").read_text())
-    return folder
+    return make_certificates(tmp_path_factory.mktemp("tls"), "known", "other")
 
 
 @pytest.fixture

@@ -6,6 +6,8 @@
 
 Servers are named ``rs1``, ``rs2``, ...; regions by their encoded names (``status()`` shows both). Methods take those,
 a server's ``host:port`` or ``host,port,startcode``, and a region's full name.
+
+It has more than 600 lines because all calls of users are in one class; each forwards to the part that does the work.
 """
 
 from __future__ import annotations
@@ -39,6 +41,7 @@ from metaclient_fake.coordination.published import publish_cluster
 from metaclient_fake.coordination.registry import Registry
 from metaclient_fake.coordination.znodes import Znodes
 from metaclient_fake.faults import Faults
+from metaclient_fake.grants import Grants
 from metaclient_fake.inherited import PartOfParent
 from metaclient_fake.master.master import Master
 from metaclient_fake.master.region_states import RegionNode
@@ -51,6 +54,7 @@ from metaclient_fake.replication_admin import PeerAdmin, administration_of
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.status import cluster_status
 from metaclient_fake.storage import FileSystem
+from metaclient_fake.user_backend import UserBackend
 
 if TYPE_CHECKING:
     from metaclient.connection import Connection
@@ -135,6 +139,8 @@ class FakeCluster:
         self.cluster_id = made_cluster_id(self.runtime, seed, name)
         self._make_master()
         self.faults = Faults(self.inside)
+        #: The rights of users.
+        self.grants = Grants()
         #: Host -> the incarnation that listens there (or the last one that did); the backends' address book.
         self.servers_by_host: dict[str, RegionServer] = {}
         self._front_ref: Callable[[], Front | None] = _no_front
@@ -326,15 +332,42 @@ class FakeCluster:
 
     # -- clients -----------------------------------------------------------------------------------------------
 
-    def backend(self, client: str = "") -> FakeBackend:
-        """Return the SPI on this cluster; ``client`` names it for partitions, as ``client/NAME``."""
-        return FakeBackend(self, party=f"{CLIENT}/{client}" if client else CLIENT)
+    def backend(self, client: str = "", *, user: str | None = None) -> FakeBackend:
+        """Return the SPI on this cluster; ``client`` names it for partitions, as ``client/NAME``.
 
-    def connect(self, *, client: str = "", **options: object) -> Connection:
+        The calls of a ``user`` need rights; see :meth:`grant`.
+        """
+        party = f"{CLIENT}/{client}" if client else CLIENT
+        return FakeBackend(self, party=party) if user is None else UserBackend(self, user, party=party)
+
+    def connect(self, *, client: str = "", user: str | None = None, **options: object) -> Connection:
         """Return a connection to this cluster, on its runtime; options as for ``metaclient.connect``."""
         from metaclient.connection import connect_to
 
-        return connect_to(self.backend(client), runtime=self.runtime, **options)  # type: ignore[arg-type]  # passed on
+        backend = self.backend(client, user=user)
+        return connect_to(backend, runtime=self.runtime, **options)  # type: ignore[arg-type]  # passed on
+
+    # -- users -------------------------------------------------------------------------------------------------
+
+    def grant(self, user: str, rights: str, scope: str | bytes | None = None) -> None:
+        """Give a user rights on a table, on ``@namespace``, or on all tables; as ``grant`` of HBase's shell.
+
+        The letters are R (read), W (write), C (create, alter, delete), A (admin). From the first grant on, users
+        without the right get AccessDenied: those of ``connect(user=)``, and those of the RPC front. Connections
+        without a user, the user ``hbase`` and the user of this process are superusers.
+
+        >>> with FakeCluster(servers=1) as cluster:
+        ...     cluster.grant("bob", "RW", "orders")
+        ...     cluster.connect(user="bob").create_table("other", {"cf": {}})
+        Traceback (most recent call last):
+        ...
+        metaclient.errors.AccessDenied: ...: grant 'bob', 'C', 'other'
+        """
+        self.grants.grant(user, rights, scope)
+
+    def revoke(self, user: str, scope: str | bytes | None = None) -> None:
+        """Take the rights of a user in this scope away; rights in a wider scope stay."""
+        self.grants.revoke(user, scope)
 
     def serve(
         self,
@@ -349,6 +382,10 @@ class FakeCluster:
         limits: FrontLimits | None = None,
         gateway: Mapping[str, object] | None = None,
         is_secure: bool = False,
+        cert: str | None = None,
+        key: str | None = None,
+        client_ca: str | None = None,
+        allow_insecure: bool = False,
     ) -> Front:
         """Listen on TCP, until :meth:`close`: HBase's Thrift gateways, and a status page. What is None is not served.
 
@@ -356,7 +393,12 @@ class FakeCluster:
         cluster. Clients may speak framed or unframed, binary or compact, unless ``transport`` and ``protocol`` say
         which. ``gateway`` are HBase's properties for the client inside of the gateways. With ``is_secure`` clients of
         HBase's RPC need a token of ``front.issue_token``.
+
+        ``cert`` (a PEM file with certificate and key, unless ``key`` names another file) makes TLS on all fronts; with
+        ``client_ca`` clients need a certificate of that authority. An address other than loopback needs TLS, and tokens
+        or client certificates, or ``allow_insecure=True``.
         """
+        from metaclient_fake.front.protection import FrontProtection
         from metaclient_fake.front.serving import Front, FrontLimits
 
         if self.network.is_closed:
@@ -372,7 +414,7 @@ class FakeCluster:
             transport=transport,
             protocol=protocol,
             gateway=gateway,
-            is_secure=is_secure,
+            protection=FrontProtection(is_secure, cert, key, client_ca, allow_insecure),
         )
         return self.front
 

@@ -15,10 +15,12 @@ from metaclient.watch import Watcher
 from metaclient.watch.server import CONNECTIONS_MAX as PAGE_CONNECTIONS_MAX
 from metaclient.watch.server import IDLE_TIMEOUT_S as PAGE_IDLE_TIMEOUT_S
 from metaclient.watch.server import Route, WatchPage, page_url, token_for
-from metaclient.wire.listener import CONNECTIONS_MAX, IDLE_TIMEOUT_S, Listener, Listening
+from metaclient.wire.listener import CONNECTIONS_MAX, IDLE_TIMEOUT_S, Client, Listener, Listening
 from metaclient.wire.publication import Publication
+from metaclient.wire.tls_server import serve_tls
 from metaclient_fake.front.gateway import GatewayClient
 from metaclient_fake.front.pending_bytes import PendingBytes
+from metaclient_fake.front.protection import FrontProtection
 from metaclient_fake.front.scanners import SCANNERS_MAX, GatewayScanners
 from metaclient_fake.front.service import Service
 from metaclient_fake.front.status_page import STYLE, status_page
@@ -33,6 +35,8 @@ __all__ = ["Front", "FrontLimits"]
 
 PORT_MAX = 65_535
 _SCHEMES = {"thrift1": "thrift1", "thrift2": "thrift2", "rpc": "hbase+rpc", "status": "http"}
+#: The schemes with TLS; a client of the RPC front asks for it with ``ca=``.
+_TLS_SCHEMES = {"thrift1": "thrift1+tls", "thrift2": "thrift2+tls", "status": "https"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,7 @@ class Front:
         transport: str,
         protocol: str,
         gateway: Mapping[str, object] | None,
-        is_secure: bool = False,
+        protection: FrontProtection | None = None,
     ) -> None:
         if isinstance(cluster.runtime, SimRuntime):
             raise Unsupported("a cluster on virtual time cannot be served over TCP: make it with a ThreadRuntime")
@@ -79,7 +83,9 @@ class Front:
         self._limits = limits
         self._pending = PendingBytes(cluster.runtime, limits.message_bytes_max)
         self._gateway_config = gateway
-        self._is_secure = is_secure
+        self._protection = protection or FrontProtection()
+        self._protection.check(host, [name for name, port in ports.items() if port is not None])
+        self._tls = self._protection.make_context()
         self._transport, self._protocol = transport, protocol
         self._lease_s = limits.scanner_lease_s or cluster.config.scanner_lease_s
         self._scanners: dict[str, GatewayScanners[Any]] = {}
@@ -150,9 +156,10 @@ class Front:
 
     def addresses(self) -> dict[str, str]:
         """Return the URL of each front, by its name; that of the page has its token, if it needs one."""
-        found = _addresses(self.host, self._listeners)
+        has_tls = self._tls is not None
+        found = _addresses(self.host, self._listeners, has_tls=has_tls)
         if "status" in found:
-            found["status"] = page_url(self.host, self._listeners["status"].port, self._status_token)
+            found["status"] = page_url(self.host, self._listeners["status"].port, self._status_token, has_tls=has_tls)
         return found
 
     def stats(self) -> dict[str, dict[str, int]]:
@@ -258,7 +265,8 @@ class Front:
             port,
             connections_max=limits.connections_max,
             pending=self._pending,
-            is_secure=self._is_secure,
+            is_secure=self._protection.is_secure,
+            tls=self._tls,
         )
         self._rpc = front
         self._listeners["rpc"] = front.listener
@@ -266,11 +274,11 @@ class Front:
 
     def _start_status(self, port: int) -> None:
         """Serve the live view. It collects figures from the first request on."""
-        listeners, host, inside = self._listeners, self.host, self.cluster.inside
+        listeners, host, inside, has_tls = self._listeners, self.host, self.cluster.inside, self._tls is not None
         self._status_token = token_for(host)
 
         def addresses() -> dict[str, str]:
-            return _addresses(host, listeners)
+            return _addresses(host, listeners, has_tls=has_tls)
 
         collector = FakeCollector(inside, "", addresses=addresses)
         watcher = Watcher(inside.runtime, collector)
@@ -286,8 +294,8 @@ class Front:
             port,
             runtime=inside.runtime,
             name="status",
-            serve=page.serve,
-            refuse=page.refuse,
+            serve=self._encrypted(page.serve),
+            refuse=None if has_tls else page.refuse,
             connections_max=min(PAGE_CONNECTIONS_MAX, self._limits.connections_max),
             idle_timeout_s=min(PAGE_IDLE_TIMEOUT_S, self._limits.idle_timeout_s),
         )
@@ -309,22 +317,28 @@ class Front:
             message_bytes_max=self._limits.message_bytes_max,
         )
 
+    def _encrypted(self, serve: Callable[[Client], None]) -> Callable[[Client], None]:
+        """Return a function that serves a client over TLS, if the front has a certificate."""
+        runtime = self.cluster.runtime
+        return serve if self._tls is None else serve_tls(serve, self._tls, runtime.lock, runtime.now)
+
     def _listen(self, name: str, port: int, service: Service) -> None:
         self._listeners[name] = Listener(
             self.host,
             port,
             runtime=self.cluster.runtime,
             name=name,
-            serve=service.serve,
+            serve=self._encrypted(service.serve),
             connections_max=self._limits.connections_max,
             idle_timeout_s=self._limits.idle_timeout_s,
         )
 
 
-def _addresses(host: str, listeners: Mapping[str, Listening]) -> dict[str, str]:
+def _addresses(host: str, listeners: Mapping[str, Listening], *, has_tls: bool) -> dict[str, str]:
     """Return the URL of each front. Not a method, because the thread of a listener must not refer to the front."""
     shown = f"[{host}]" if ":" in host else host
-    return {name: f"{_SCHEMES[name]}://{shown}:{listener.port}" for name, listener in list(listeners.items())}
+    schemes = {**_SCHEMES, **_TLS_SCHEMES} if has_tls else _SCHEMES
+    return {name: f"{schemes[name]}://{shown}:{listener.port}" for name, listener in list(listeners.items())}
 
 
 def _checked(name: str, port: int) -> int:

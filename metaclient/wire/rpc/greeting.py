@@ -46,10 +46,14 @@ class Connected(Protocol):
 
 
 class Greeting(NamedTuple):
-    """What a client has asked for: a service by its name, and cells in cell blocks or in messages."""
+    """What a client has asked for: a service by its name, and cells in cell blocks or in messages.
+
+    ``user`` is the name that the client gives itself: the user of simple authentication.
+    """
 
     service: str
     has_codec: bool
+    user: str | None = None
 
 
 def receive_greeting(sock: Connected, cluster_id: str) -> Greeting | None:
@@ -79,7 +83,8 @@ def receive_header(sock: Connected) -> Greeting | None:
     if header.get("cell_block_compressor_class") or (codec and codec not in _CODECS):
         logger.debug("a client wants codec %s, compressor %s", codec, header.get("cell_block_compressor_class"))
         return None
-    return Greeting(header.get("service_name", ""), bool(codec))
+    user = header.get("user_info", {}).get("effective_user")
+    return Greeting(header.get("service_name", ""), bool(codec), user or None)
 
 
 def receive_preamble(sock: Connected, cluster_id: str) -> int | None:

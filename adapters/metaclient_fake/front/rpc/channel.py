@@ -22,6 +22,7 @@ from metaclient.errors import (
     Overloaded,
     ServerUnreachable,
 )
+from metaclient.model import Identity
 from metaclient.protobuf import ProtocolError
 from metaclient.runtime import Lock, Runtime
 from metaclient.wire.listener import Client, hang_up
@@ -61,6 +62,7 @@ class Incoming:
     cells: bytes
     deadline: float
     has_codec: bool  # else cells are inside the messages
+    identity: Identity  # the user of the connection, and how it was authenticated
 
 
 class Methods(Protocol):
@@ -110,6 +112,7 @@ class Channel:
         self._pending = pending
         self._lock: Lock = runtime.lock()  # guards writing
         self._has_codec = False
+        self._identity = Identity("", "SIMPLE")
 
     def serve(self, sock: Client) -> None:
         """Serve until the client hangs up or the server stops; the listener closes the socket."""
@@ -144,6 +147,8 @@ class Channel:
         if greeting is None:
             return None
         self._has_codec = greeting.has_codec
+        if self._tokens is None:
+            self._identity = Identity(greeting.user or "", "SIMPLE")
         return self._endpoint.services.get(greeting.service)
 
     def _preamble_read(self, sock: Client) -> Client | None:
@@ -159,7 +164,12 @@ class Channel:
     def _authenticated(self, sock: Client, auth: int, tokens: IssuedTokens) -> Client | None:
         """Authenticate by a token; refuse simple authentication and Kerberos with HBase's words."""
         if auth == framing.AUTH_DIGEST:
-            return tokens.authenticate(sock)
+            authenticated = tokens.authenticate(sock)
+            if authenticated is None:
+                return None
+            client, username = authenticated
+            self._identity = Identity(username, "TOKEN")
+            return client
         if auth == framing.AUTH_KERBEROS:
             self._send(sock, encode_refusal(SASL_EXCEPTION, "GSS initiate failed"))
         else:
@@ -182,7 +192,8 @@ class Channel:
             self._send(sock, Thrown(DO_NOT_RETRY, text, do_not_retry=True).frame(request.call_id))
             return
         timeout_s = request.timeout_ms / 1000 if request.timeout_ms else _DEFAULT_TIMEOUT_S
-        call = Incoming(request.param, request.cells, self._runtime.now() + timeout_s, self._has_codec)
+        deadline = self._runtime.now() + timeout_s
+        call = Incoming(request.param, request.cells, deadline, self._has_codec, self._identity)
         if self._endpoint.is_quick and not methods.may_wait(request.method):
             self._run(sock, method, call, request.call_id)
             return

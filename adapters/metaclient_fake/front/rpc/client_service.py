@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from cachetools import TTLCache
 
+from metaclient import keys
 from metaclient.backend import Action, Outcome, ScanPage
 from metaclient.errors import (
+    AccessDenied,
     MetaClientError,
     NotServingRegion,
     RegionUnavailable,
@@ -38,10 +40,12 @@ from metaclient.wire.rpc import messages
 from metaclient.wire.rpc.cellblock import encode_cells, encode_results
 from metaclient.wire.rpc.mutations import Simple, condition_from, mutation_from
 from metaclient.wire.rpc.queries import get_from, result_message, scan_from
+from metaclient.wire.rpc.security_messages import EXEC_SERVICE_REQUEST, EXEC_SERVICE_RESPONSE, WHO_AM_I_RESPONSE
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Answer, Incoming
 from metaclient_fake.front.rpc.errors import thrown
 from metaclient_fake.front.rpc.meta_rows import MetaRows, replica_of_meta
+from metaclient_fake.grants import Right
 from metaclient_fake.server.data_calls import DataCalls
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.server.scanners import ScannerHandle
@@ -75,7 +79,9 @@ class ClientService:
             "Mutate": self._mutate,
             "Multi": self._multi,
             "Scan": self._scan,
+            "ExecService": self._exec_service,
         }
+        self._grants = cluster.grants
 
     def method(self, name: str) -> Callable[[Incoming], Answer] | None:
         return self._methods.get(name)
@@ -87,11 +93,39 @@ class ClientService:
     def _server(self) -> RegionServer:
         return self._backend.cluster.servers_by_host[self._host]
 
+    def _check(self, call: Incoming, region_name: bytes, *rights: Right) -> None:
+        """Raise AccessDenied unless the user has all these rights on the table of a region."""
+        if self._grants.is_enforced:
+            for right in rights:
+                self._grants.check(call.identity.username, [right], _table(region_name))
+
+    def _exec_service(self, call: Incoming) -> Answer:
+        """Answer AuthenticationService, a coprocessor of HBase (TokenProvider of 2.6)."""
+        request = decode(EXEC_SERVICE_REQUEST, call.param)
+        asked, identity = request["call"], call.identity
+        if asked["service_name"] != "AuthenticationService":
+            raise RequestRefused(
+                f"No registered coprocessor service found for {asked['service_name']} in region "
+                f"{keys.printable(_region(request))}",
+                detail="org.apache.hadoop.hbase.exceptions.UnknownProtocolException",
+            )
+        if asked["method_name"] == "WhoAmI":
+            value = encode(WHO_AM_I_RESPONSE, {"username": identity.username, "auth_method": identity.method})
+        elif identity.method == "SIMPLE":
+            value = b""  # as TokenProvider without security: there is no token
+        else:
+            raise AccessDenied(
+                "Token generation only allowed for Kerberos authenticated clients", detail=AccessDenied.java_class
+            )
+        pair = {"name": asked["service_name"], "value": value}
+        return Answer(encode(EXEC_SERVICE_RESPONSE, {"region": request["region"], "value": pair}))
+
     # -- rows --------------------------------------------------------------------------------------------------
 
     def _get(self, call: Incoming) -> Answer:
         request = decode(messages.GET_REQUEST, call.param)
         name = _region(request)
+        self._check(call, name, Right.READ)
         if request["get"].get("closest_row_before"):
             raise RequestRefused(
                 "Get with closest_row_before is not supported any more",
@@ -111,6 +145,7 @@ class ClientService:
         name = _region(request)
         mutation, _ = mutation_from(request["mutation"], call.cells, 0)
         condition = request.get("condition")
+        self._check(call, name, *([Right.WRITE] if condition is None else [Right.READ, Right.WRITE]))
         server, deadline = self._server.name, call.deadline
         nonce_group = request.get("nonce_group", 0)
         if condition is not None:
@@ -172,6 +207,7 @@ class ClientService:
         mutations = RowMutations(writes[0].row, tuple(writes))
         server, deadline = self._server.name, call.deadline
         try:
+            self._check(call, name, *([Right.WRITE] if condition is None else [Right.READ, Right.WRITE]))
             if condition is None:
                 method = DataCalls.mutate
                 self._backend.at_server(server, method, name, mutations, deadline=deadline, is_write=True)
@@ -202,12 +238,7 @@ class ClientService:
         blocks: list[bytes],
         nonce_group: int,
     ) -> dict[str, Any]:
-        place = RegionLocation(_ANY, self._server.name, region_name=name)
-        actions = [Action(place, operation) for operation in operations]
-        is_write = any(not isinstance(operation, Get) for operation in operations)
-        outcomes: Sequence[Outcome] = self._backend.at_server(
-            self._server.name, DataCalls.batch, actions, nonce_group, deadline=call.deadline, is_write=is_write
-        )
+        outcomes = self._outcomes(name, operations, call, nonce_group)
         absent = [outcome for outcome in outcomes if isinstance(outcome, NotServingRegion)]
         if absent and len(absent) == len(outcomes):
             raise absent[0]
@@ -224,6 +255,27 @@ class ClientService:
                     blocks.append(encode_cells(outcome.row, outcome.cells))
             entries.append(entry)
         return {"resultOrException": entries}
+
+    def _outcomes(
+        self, name: bytes, operations: Sequence[Get | Simple], call: Incoming, nonce_group: int
+    ) -> Sequence[Outcome]:
+        """Run the operations that the user may do; the outcome of the others is AccessDenied."""
+        user, table = call.identity.username, _table(name)
+        denied = [self._grants.denial(user, operation, table) for operation in operations]
+        place = RegionLocation(_ANY, self._server.name, region_name=name)
+        actions = [
+            Action(place, operation) for operation, error in zip(operations, denied, strict=True) if error is None
+        ]
+        if not actions:
+            return [error for error in denied if error is not None]
+        is_write = any(not isinstance(action.operation, Get) for action in actions)
+        done: Sequence[Outcome] = self._backend.at_server(
+            self._server.name, DataCalls.batch, actions, nonce_group, deadline=call.deadline, is_write=is_write
+        )
+        if len(actions) == len(operations):
+            return done
+        rest = iter(done)
+        return [next(rest) if error is None else error for error in denied]
 
     # -- scans -------------------------------------------------------------------------------------------------
 
@@ -258,6 +310,7 @@ class ClientService:
         if "region" not in request or "scan" not in request:
             raise RequestRefused("Missing required input: scannerId", detail="java.lang.IllegalArgumentException")
         name = _region(request)
+        self._check(call, name, Right.READ)
         is_closed_at_once = bool(request.get("close_scanner"))
         rows = request.get("number_of_rows", 0 if is_closed_at_once else _ROWS_DEFAULT)
         scan = scan_from(request["scan"], limit=request.get("limit_of_rows", 0), caching=min(rows, _ROWS_MAX))
@@ -357,6 +410,10 @@ def _region(message: Mapping[str, Any]) -> bytes:
     """Return the full region name; encoded names are not supported, as in HBase."""
     name: bytes = message["region"]["value"]
     return name
+
+
+def _table(region_name: bytes) -> bytes:
+    return region_name.partition(b",")[0]
 
 
 def _operations(region_action: Mapping[str, Any], block: bytes, at: int) -> tuple[list[Get | Simple], int]:

@@ -7,6 +7,7 @@ next incarnation answers at the same port, as it would on a real machine.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ from metaclient.model import MetaReplica, ServerName
 from metaclient.wire.listener import CONNECTIONS_MAX, Client, Listener, Listening
 from metaclient.wire.rpc.cluster_nodes import cluster_id_node, master_node
 from metaclient.wire.rpc.framing import FRAME_BYTES_MAX
+from metaclient.wire.tls_server import serve_tls
 from metaclient_fake.front.pending_bytes import PendingBytes
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Channel, Endpoint, Methods
@@ -82,8 +84,10 @@ class RpcFront:
         pending: PendingBytes | None = None,
         listen: Callable[..., Listening] = Listener,
         is_secure: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._cluster = cluster
+        self._tls = tls
         #: The tokens that clients need, if the front is secure.
         self.tokens = IssuedTokens(cluster.runtime, cluster.cluster_id) if is_secure else None
         self._host = host
@@ -188,12 +192,15 @@ class RpcFront:
                 tokens=self.tokens,
             ).serve(sock)
 
+        encrypted: Callable[[Client], None] = serve
+        if self._tls is not None:
+            encrypted = serve_tls(serve, self._tls, cluster.runtime.lock, cluster.runtime.now)
         return self._make_listener(
             self._host,
             port,
             runtime=cluster.runtime,
             name=name,
-            serve=serve,
+            serve=encrypted,
             connections_max=self._connections_max,
             idle_timeout_s=_IDLE_TIMEOUT_S,
         )

@@ -21,6 +21,7 @@ from metaclient.wire.rpc.schemas import family_from, table_schema_from, table_sc
 from metaclient_fake.config.cluster import HBASE_VERSION
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Answer, Incoming
+from metaclient_fake.front.rpc.master_access import MasterAccess
 from metaclient_fake.front.rpc.procedures import Procedures
 from metaclient_fake.front.rpc.region_admin import region_load
 from metaclient_fake.front.rpc.replication_service import PeerMethods, replication_load
@@ -53,6 +54,7 @@ class MasterService:
         self._address = address
         self._addresses = addresses
         self._procedures = Procedures(backend.cluster.runtime, addresses)
+        self._access = MasterAccess(backend.cluster.grants)
         self._is_balancer_on = True
         self._peers = PeerMethods(lambda: self._cluster.replication_admin, self._cluster.runtime, self._procedure)
         self._methods: Mapping[str, tuple[Message, Callable[[Fields], bytes]]] = {
@@ -97,8 +99,10 @@ class MasterService:
         request, method = found
 
         def run(call: Incoming) -> Answer:
-            asked = decode(request, call.param)
-            return Answer(self._backend.at_master(lambda: method(asked), deadline=call.deadline))
+            asked, user = decode(request, call.param), call.identity.username
+            self._access.before(user, name, asked)
+            answer = self._backend.at_master(lambda: method(asked), deadline=call.deadline)
+            return Answer(self._access.after(user, name, asked, answer))
 
         return run
 

@@ -13,6 +13,7 @@ from metaclient.wire.rpc.replication import REPLICATE_WAL_ENTRY
 from metaclient_fake.front.rpc.addresses import Addresses
 from metaclient_fake.front.rpc.channel import Answer, Incoming
 from metaclient_fake.front.rpc.replication_service import replicate_wal_entry
+from metaclient_fake.grants import CHANGE, Right
 from metaclient_fake.server.region_server import RegionServer
 from metaclient_fake.storage import Region
 
@@ -52,6 +53,9 @@ class RegionAdminService:
 
         def run(call: Incoming) -> Answer:
             asked = decode(request, call.param)
+            if name in ("FlushRegion", "CompactRegion"):
+                table = asked["region"]["value"].partition(b",")[0]
+                self._backend.cluster.grants.check(call.identity.username, CHANGE, table)
             server = self._backend.cluster.servers_by_host[self._host].name
             # Run at the server: a hung server does not answer admin calls, either.
             return Answer(
@@ -65,6 +69,7 @@ class RegionAdminService:
 
     def _replicate(self, call: Incoming) -> Answer:
         """Apply the entries on the server's handlers for replication, which the writes of the entries do not need."""
+        self._backend.cluster.grants.check(call.identity.username, [Right.WRITE])
         server = self._backend.cluster.servers_by_host[self._host].name
 
         def apply() -> bytes:

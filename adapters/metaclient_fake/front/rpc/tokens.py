@@ -56,8 +56,11 @@ class IssuedTokens:
         self._tokens[identifier] = token
         return token
 
-    def authenticate(self, sock: Client) -> Client | None:
-        """Run the handshake after the preamble; return the client to read and write, None if it was refused."""
+    def authenticate(self, sock: Client) -> tuple[Client, str] | None:
+        """Run the handshake after the preamble; return the client to read and write, and its user's short name.
+
+        None if the client was refused.
+        """
         server = DigestServer(self._find_password, nonce=draw_secret(16).hex())
         try:
             if _read_token(sock) is None:
@@ -70,7 +73,9 @@ class IssuedTokens:
         except SaslRefused as error:
             sock.sendall(encode_refusal(error.java_class_name, str(error)))
             return None
-        return sock if server.layer is None else cast("Client", WrappedClient(sock, server.layer))
+        client = sock if server.layer is None else cast("Client", WrappedClient(sock, server.layer))
+        username = Token(b64decode(server.username or ""), b"", self._cluster_id).username
+        return client, username.partition("@")[0].partition("/")[0]
 
     def _find_password(self, username: str) -> str:
         try:

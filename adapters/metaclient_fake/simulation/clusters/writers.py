@@ -52,7 +52,7 @@ class ClusterWriter:
         self.dice = chance(world.spec.seed, f"writer/{spec.number}")
         self.connection: Connection = world.sides[spec.cluster].cluster.connect(
             client=spec.name,
-            **spec.options,
+            **spec.options,  # type: ignore[arg-type]  # options of metaclient.connect
         )
         self._rows = [b"%d-%s%d" % (shard, spec.cluster.encode(), shard % 2) for shard in range(_SHARDS)]
         if spec.cluster in world.spec.sharing:
