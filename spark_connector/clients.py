@@ -9,6 +9,7 @@ have no influence (``PYTHONHASHSEED`` is 0 in every Spark worker). Importing thi
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import platform
 from collections import Counter
@@ -17,11 +18,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import metaclient
-from metaclient.config import checked_properties
+from metaclient.config import Config, checked_properties
+from metaclient.config.security import SecuritySettings
 from metaclient.config.url_secrets import masked_url
-from metaclient.errors import ConfigError
+from metaclient.errors import ConfigError, Unsupported
 from metaclient.runtime import ThreadRuntime
 from spark_connector.settings.options import ClientKey, Options
+from spark_connector.settings.tokens import received_token, set_token_source
 
 __all__ = [
     "check_reachable",
@@ -42,6 +45,10 @@ IDLE_S = 600.0
 #: Clients that one process keeps; a job reads from one cluster and may write to a second one.
 CLIENTS_MAX = 8
 
+#: The properties of a login that only the driver makes.
+_LOGIN = frozenset({"hbase.client.keytab.file", "hbase.client.keytab.principal"})
+
+_log = logging.getLogger(__name__)
 _runtime = ThreadRuntime(name="spark")  # clock, locks and random numbers; it starts no thread
 
 
@@ -50,6 +57,7 @@ class _Client:
     connection: metaclient.Connection
     used_at: float
     leases: int = 0
+    token: metaclient.Token | None = None  # the one that the driver sent, by which it is authenticated
 
 
 @dataclass(slots=True)
@@ -60,6 +68,8 @@ class _Clients:
     by_key: dict[ClientKey, _Client] = field(default_factory=dict)
     past: Counter[str] = field(default_factory=Counter)  # lookups of closed clients, by meta replica
     is_settled: bool = False
+    #: The tokens that this process has fetched or has itself, for the tasks that it plans.
+    fetched: dict[ClientKey, metaclient.Token] = field(default_factory=dict)
 
 
 def _new() -> _Clients:
@@ -111,10 +121,12 @@ def lease(options: Options) -> Iterator[metaclient.Connection]:
         ours = _clients
         _close_old(ours)
         client = ours.by_key.get(key)
-        if client is None:
-            properties = checked_properties(dict(options.properties), "Spark option")  # Options.parse has checked them
-            connection = metaclient.connect(options.connection_url, config=properties)
-            client = ours.by_key[key] = _Client(connection, _runtime.now())
+        token = received_token(key)
+        if client is None or _is_outdated(client, token):
+            if client is not None:
+                _replace(ours, key, client)
+            connection = _connect(options, token)
+            client = ours.by_key[key] = _Client(connection, _runtime.now(), token=token)
         client.leases += 1
     try:
         yield client.connection
@@ -122,6 +134,73 @@ def lease(options: Options) -> Iterator[metaclient.Connection]:
         with _lock:
             client.leases -= 1
             client.used_at = _runtime.now()
+            is_replaced = not client.leases and ours.by_key.get(key) is not client
+        if is_replaced:
+            client.connection.close()
+
+
+def _connect(options: Options, token: metaclient.Token | None) -> metaclient.Connection:
+    """Connect with the driver's token if there is one, else with the identity that the properties name."""
+    given = dict(options.properties)
+    if token is not None:  # it stands for the keytab, which is on the driver
+        given = {name: value for name, value in given.items() if name not in _LOGIN}
+    properties = checked_properties(given, "Spark option")  # Options.parse has checked them
+    if token is None:
+        return metaclient.connect(options.connection_url, config=properties)
+    return metaclient.connect(options.connection_url, config=properties, token=token)
+
+
+def _is_outdated(client: _Client, token: metaclient.Token | None) -> bool:
+    """Return True if a client's token needs a successor, which the driver has sent."""
+    old = client.token
+    if token is None or old is None or token.expires_ms <= old.expires_ms:
+        return False
+    return _runtime.time_ms() >= old.renew_ms
+
+
+def _replace(ours: _Clients, key: ClientKey, client: _Client) -> None:
+    """Close a client now, or at the end of its last lease."""
+    if not client.leases:
+        _close(ours, key)
+    else:
+        ours.past.update(_reads(client.connection))
+        del ours.by_key[key]
+
+
+def _token_for_tasks(options: Options) -> metaclient.Token | None:
+    """Return the token for the tasks of a read or write; None if their cluster is not secure.
+
+    It is fetched once per cluster, and again at 80 % of its life, by a connection with the driver's ticket or keytab.
+    """
+    if options.url is not None and not options.url.startswith("hbase"):
+        return None  # Thrift gateways take no tokens
+    options = options.resolved()
+    config = Config.of(checked_properties(dict(options.properties), "Spark option"))
+    settings = SecuritySettings.of(config)
+    if not settings.is_kerberos:
+        return None
+    key = options.client_key()
+    passed_on = received_token(key) or max(settings.tokens, key=lambda token: token.expires_ms, default=None)
+    if passed_on is not None:
+        return passed_on if len({token.cluster_id for token in settings.tokens}) <= 1 else None
+    with _lock:
+        known = _clients.fetched.get(key)
+    if known is not None and _runtime.time_ms() < known.renew_ms:
+        return known
+    try:
+        with metaclient.connect(options.connection_url, config=config.properties) as connection:
+            fetched = connection.delegation_token()
+    except Unsupported as error:
+        _log.warning("tasks need a ticket or a keytab of their own, because the cluster issues no token: %s", error)
+        return None
+    with _lock:
+        while len(_clients.fetched) >= CLIENTS_MAX:
+            del _clients.fetched[next(iter(_clients.fetched))]
+        _clients.fetched[key] = fetched
+    return fetched
+
+
+set_token_source(_token_for_tasks)
 
 
 def _close_old(ours: _Clients) -> None:

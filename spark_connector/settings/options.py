@@ -32,6 +32,7 @@ from spark_connector.schema.catalog import Catalog
 from spark_connector.schema.ranges import EVERYTHING, KeyRange, intersection, union
 from spark_connector.settings import option_values as kinds
 from spark_connector.settings.option_values import Kind, WriteTimestamp
+from spark_connector.settings.tokens import TokenParcel
 
 __all__ = ["ClientKey", "Options", "field_named", "option_of"]
 
@@ -181,6 +182,10 @@ class Options:
         made._check()
         return made
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the values, and with them the token that tasks need on a secure cluster."""
+        return _unpickled, ([getattr(self, field.name) for field in dataclasses.fields(self)], TokenParcel(self))
+
     def __repr__(self) -> str:
         """The options that were set; without passwords, because plans, tasks and their errors are printed."""
         return f"Options({', '.join(self._shown())})"
@@ -283,6 +288,10 @@ class Options:
             properties.update(Config.of(location).properties)
         properties.update(self.properties)
         return dataclasses.replace(self, config_location=(), properties=tuple(sorted(properties.items())))
+
+
+def _unpickled(values: list[Any], parcel: None) -> Options:
+    return Options(*values)
 
 
 _FIELDS = {field.metadata[_NAME].lower(): field for field in dataclasses.fields(Options) if _NAME in field.metadata}

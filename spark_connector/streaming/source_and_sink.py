@@ -41,6 +41,7 @@ from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
 from spark_connector.reading.tasks import read_in_task
 from spark_connector.settings.option_values import WriteTimestamp
+from spark_connector.settings.tokens import TokenParcel
 from spark_connector.streaming.checkpoint import BatchTime, batch_time
 from spark_connector.writing.writer import HBaseWriter, WriteMessage
 
@@ -93,12 +94,20 @@ class ChangesPartition(InputPartition):
     """The changes of one split between two instants."""
 
     def __init__(
-        self, split: planning.TableSplit, start: int, end: int, planned: lookup_counts.Report | None = None
+        self,
+        split: planning.TableSplit,
+        start: int,
+        end: int,
+        planned: lookup_counts.Report | None = None,
+        *,
+        token: TokenParcel | None = None,
     ) -> None:
         super().__init__(split)
         self.start = start
         self.end = end
         self.planned = planned
+        #: The reader is pickled once per query; its partitions bring newer tokens.
+        self.token = token
 
 
 class HBaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -193,9 +202,10 @@ class HBaseStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         with clients.lease(query.options) as connection:
             splits = planning.plan(connection, query)
         first, *rest = splits
+        token = TokenParcel(query.options)
         return [
-            ChangesPartition(first, begin, stop, lookup_counts.planned()),
-            *(ChangesPartition(split, begin, stop) for split in rest),
+            ChangesPartition(first, begin, stop, lookup_counts.planned(), token=token),
+            *(ChangesPartition(split, begin, stop, token=token) for split in rest),
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
