@@ -19,6 +19,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -37,12 +38,13 @@ from metaclient_local_hbase.death_watch import DeathWatch, kill_all
 from metaclient_local_hbase.folders import claim_folder, is_claimed, remove_below
 from metaclient_local_hbase.jars import GATEWAY_VERSION, KDC_JARS, class_path, jar_folder
 from metaclient_local_hbase.layout import Layout, Process, Role
-from metaclient_local_hbase.ports import LOOPBACK, is_listening
+from metaclient_local_hbase.ports import LOOPBACK, free_ports, is_listening
 from metaclient_local_hbase.processes import is_stopped, running, send_signal, spawn
 from metaclient_local_hbase.progress import Progress
 from metaclient_local_hbase.secure import (
     REALM,
     USERS,
+    gateway_properties,
     is_kdc_ready,
     make_certificates,
     secure_folder,
@@ -346,6 +348,42 @@ class LocalHBase:
         self._children.clear()
         remove_below(self.folder, "data")
         self.leave()
+
+    def start_gateway(self, scheme: str = "thrift2+sasl", *, protection: str = "privacy") -> str:
+        """Start one more Thrift gateway of a secure cluster, whose clients need Kerberos; return its url.
+
+        The scheme is ``thrift1+sasl``, ``thrift2+sasl``, ``thrift2+http`` or ``thrift2+https`` (the latter with
+        ``tls=True``); SASL has this one protection. :meth:`down` ends it.
+        """
+        schemes = (
+            "thrift1+sasl",
+            "thrift2+sasl",
+            "thrift2+http",
+            *(("thrift2+https",) if self._layout.has_tls else ()),
+        )
+        if not self.is_secure or scheme not in schemes:
+            raise ConfigError(f"no gateway {scheme!r}: a secure cluster can start {', '.join(schemes)}")
+        (port,) = free_ports(1, self._runtime)
+        role = Role(scheme.partition("+")[0])
+        number = sum(process.role.is_gateway for process in self._layout.processes)
+        name = f"{scheme.replace('+', '-')}-{number}"
+        process = Process(name, role, port, properties=gateway_properties(self._layout, scheme, protection))
+        self._layout = replace(self._layout, processes=(*self._layout.processes, process))
+        self._layout.save()
+        self._spawn(name)
+        self._wait(partial(is_listening, port), f"the gateway {name}", self._runtime.now() + START_S_MAX)
+        return f"{scheme}://localhost:{port}"
+
+    def stop_gateway(self, url: str) -> None:
+        """End a gateway that :meth:`start_gateway` started."""
+        process = self._layout.process(url.partition("://")[2])
+        child = self._children.pop(process.name)
+        child.kill()
+        child.wait()
+        self._layout = replace(
+            self._layout, processes=tuple(one for one in self._layout.processes if one is not process)
+        )
+        self._layout.save()
 
     def _spawn(self, name: str) -> Process:
         process = self._layout.process(name)

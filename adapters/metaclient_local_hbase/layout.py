@@ -34,12 +34,13 @@ class Role(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """One JVM: its name, its role, its port, and the port of its info page (0: none)."""
+    """One JVM: its name, its role, its port, the port of its info page (0: none), and properties of its own."""
 
     name: str
     role: Role
     port: int
     info_port: int = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ class Layout:
 
     @property
     def thrift2_gateways(self) -> tuple[Process, ...]:
-        return tuple(process for process in self.processes if process.role is Role.THRIFT2)
+        """The gateways that ask their clients for no authentication."""
+        return tuple(one for one in self.processes if one.role is Role.THRIFT2 and not one.properties)
 
     @property
     def region_servers(self) -> tuple[Process, ...]:

@@ -24,6 +24,7 @@ __all__ = [
     "USERS",
     "client_properties",
     "core_site",
+    "gateway_properties",
     "is_kdc_ready",
     "jvm_options",
     "kdc_arguments",
@@ -155,6 +156,32 @@ def _tls(layout: Layout) -> dict[str, str]:
     }
 
 
+#: The password of the gateways' key store, which holds a key for tests only.
+_STORE_PASSWORD = "changeit"
+
+
+def gateway_properties(layout: Layout, scheme: str, protection: str) -> dict[str, str]:
+    """Return the properties of a gateway whose clients are authenticated, for the scheme of its url."""
+    transport = scheme.partition("+")[2]
+    if transport == "sasl":
+        return {"hbase.thrift.security.qop": protection}
+    made = {"hbase.regionserver.thrift.http": "true", "hbase.thrift.support.proxyuser": "true"}
+    if transport == "https":
+        folder = secure_folder(layout)
+        _openssl(
+            folder, "pkcs12", "-export", "-in", "server.crt", "-inkey", "server.key", "-out", "gateway.p12",
+            "-passout", f"pass:{_STORE_PASSWORD}",
+        )  # fmt: skip
+        made |= {
+            "hbase.thrift.ssl.enabled": "true",
+            "hbase.thrift.ssl.keystore.store": str(folder / "gateway.p12"),
+            "hbase.thrift.ssl.keystore.type": "PKCS12",
+            "hbase.thrift.ssl.keystore.password": _STORE_PASSWORD,
+            "hbase.thrift.ssl.keystore.keypassword": _STORE_PASSWORD,
+        }
+    return made
+
+
 def client_properties(layout: Layout) -> dict[str, str]:
     """Return the hbase-site.xml of clients: where the cluster is, and how its servers are called."""
     zookeeper = layout.process("zookeeper")
@@ -170,6 +197,8 @@ def client_properties(layout: Layout) -> dict[str, str]:
             "hbase.master.kerberos.principal": server,
             "hbase.regionserver.kerberos.principal": server,
             "hbase.rpc.protection": "privacy",
+            "hbase.thrift.kerberos.principal": server,
+            "hbase.thrift.spnego.principal": f"HTTP/_HOST@{REALM}",
         }
     return made
 

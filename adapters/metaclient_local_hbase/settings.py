@@ -59,7 +59,8 @@ _CLASSES = {
 
 def hbase_site(layout: Layout, process: Process) -> dict[str, str]:
     """Return the properties of one process."""
-    return {**_common(layout), **_own(process, layout.version), **secure_site(layout), **layout.properties}
+    own = {**_own(process, layout.version), **secure_site(layout)}
+    return {**_common(layout), **own, **layout.properties, **process.properties}
 
 
 def _common(layout: Layout) -> dict[str, str]:

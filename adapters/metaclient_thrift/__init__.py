@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 
+from metaclient.config import Config
 from metaclient.runtime import Runtime
 from metaclient_thrift.thrift1 import Thrift1Backend
 from metaclient_thrift.thrift2 import Thrift2Backend
@@ -21,11 +22,15 @@ for _name in ("happybase", "thriftpy2"):
 __all__ = ["Thrift1Backend", "Thrift2Backend", "thrift1_factory", "thrift2_factory"]
 
 
-def thrift1_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> Thrift1Backend:
-    """Return the backend of a URL ``thrift1://host:port``."""
-    return Thrift1Backend(url, runtime=runtime, properties=properties)
+def thrift1_factory(
+    url: str, *, runtime: Runtime, properties: Mapping[str, str], config: Config | None = None
+) -> Thrift1Backend:
+    """Return the backend of a URL ``thrift1://host:port``, ``thrift1+sasl://`` or ``thrift1+tls://``."""
+    return Thrift1Backend(url, runtime=runtime, properties=properties, config=config)
 
 
-def thrift2_factory(url: str, *, runtime: Runtime, properties: Mapping[str, str]) -> Thrift2Backend:
-    """Return the backend of a URL ``thrift2://host:port,...``, ``thrift2+http://`` or ``thrift2+tls://``."""
-    return Thrift2Backend(url, runtime=runtime, properties=properties)
+def thrift2_factory(
+    url: str, *, runtime: Runtime, properties: Mapping[str, str], config: Config | None = None
+) -> Thrift2Backend:
+    """Return the backend of a URL ``thrift2://host:port,...``, also with +sasl, +http, +https or +tls."""
+    return Thrift2Backend(url, runtime=runtime, properties=properties, config=config)

@@ -15,6 +15,7 @@ from metaclient_thrift.errors import CallAttempt, is_answer, translate_error
 from metaclient_thrift.gateways import DropCause, Gateways, Loan
 from metaclient_thrift.link import Link, make_link
 from metaclient_thrift.messages import WrongReply
+from metaclient_thrift.security import GatewaySecurity
 from metaclient_thrift.transports import connect
 from metaclient_thrift.url import Gateway, ThriftUrl
 
@@ -45,9 +46,10 @@ class Channel:
         runtime: Runtime,
         is_enabled: Callable[[bytes, float], bool],
         dial: Dial,
+        security: GatewaySecurity | None = None,
     ) -> None:
         def connect_link(gateway: Gateway, deadline: float) -> Link:
-            transport = connect(url, gateway, now=runtime.now, deadline=deadline, dial=dial)
+            transport = connect(url, gateway, now=runtime.now, deadline=deadline, dial=dial, security=security)
             return make_link(url, gateway, service, rows=rows, decodes_text=decodes_text, transport=transport)
 
         self._scheme = url.scheme

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 from metaclient.backend import Addressing, BatchSemantics, Capabilities
+from metaclient.config import Config
 from metaclient.config.hbase_properties import warn_unread
 from metaclient.errors import CallTimeout, ConfigError, MetaClientError, ServerUnreachable, Unsupported
 from metaclient.model import Result
@@ -19,6 +20,7 @@ from metaclient_thrift.binary import RowReader, read_row, read_rows
 from metaclient_thrift.channel import Channel
 from metaclient_thrift.gateways import Loan
 from metaclient_thrift.link import Link
+from metaclient_thrift.security import SECURITY_PROPERTIES, GatewaySecurity
 from metaclient_thrift.transports import dial_of
 from metaclient_thrift.url import PROPERTIES, Gateway, ThriftUrl
 
@@ -45,12 +47,20 @@ class GatewayBackend(ABC):
     _server_type: ClassVar[int]
 
     def __init__(
-        self, url: str, *, runtime: Runtime, properties: Mapping[str, str] | None = None, dial: Dial | None = None
+        self,
+        url: str,
+        *,
+        runtime: Runtime,
+        properties: Mapping[str, str] | None = None,
+        dial: Dial | None = None,
+        config: Config | None = None,
     ) -> None:
+        """``config`` has the options of identity and TLS."""
         parsed = self._url = ThriftUrl.parse(url, properties)
-        warn_unread(properties or {}, PROPERTIES, f"{parsed.scheme}:")
+        warn_unread(properties or {}, PROPERTIES | SECURITY_PROPERTIES, f"{parsed.scheme}:")
         self._runtime = runtime
-        self._dial = dial or dial_of(parsed, runtime)
+        security = GatewaySecurity.of(parsed, config or Config.of(properties or {}))
+        self._dial = dial or dial_of(parsed, security, runtime)
         self._channel = Channel(
             parsed,
             self._service,
@@ -59,6 +69,7 @@ class GatewayBackend(ABC):
             runtime=runtime,
             is_enabled=self.is_table_enabled,
             dial=self._dial,
+            security=security,
         )
         self._call = self._channel.call
         self.capabilities = Capabilities(
@@ -100,7 +111,15 @@ class GatewayBackend(ABC):
         peer = probe_peer(gateway.host, gateway.port, now=runtime.now, deadline=until, dial=choose_dial(runtime))
         if peer is None:
             hint = "a server that is no Thrift gateway, or expects another transport or protocol, does not answer, too"
-            return type(error)(f"{error}; {hint}: try ?transport=framed or ?protocol=compact")
+            sasl = (
+                ""
+                if self._url.is_sasl or self._url.is_http
+                else (
+                    f", or {self._url.scheme.partition('+')[0]}+sasl:// if the gateway uses Kerberos "
+                    "(hbase.thrift.security.qop)"
+                )
+            )
+            return type(error)(f"{error}; {hint}: try ?transport=framed or ?protocol=compact{sasl}")
         if self._url.scheme in peer.schemes and self._url.dialect == peer.options:
             return error  # the url is right: the gateway was slow, or the path of an HTTP url is wrong
         return ConfigError(f"{error}; {describe_peer(str(gateway), peer)}")

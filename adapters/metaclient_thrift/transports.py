@@ -13,11 +13,12 @@ from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any, Protocol, cast
 
-from metaclient.errors import ServerUnreachable
+from metaclient.errors import AccessDenied, ServerUnreachable
 from metaclient.runtime import Runtime
 from metaclient.wire.dials import choose_dial
 from metaclient.wire.reply_limit import REPLY_BYTES_MAX, explain_reply_limit
 from metaclient.wire.stream import Dial, Stream
+from metaclient_thrift.security import GatewaySecurity, Negotiation
 from metaclient_thrift.url import Gateway, ThriftUrl
 
 __all__ = ["HttpTransport", "StreamTransport", "Transport", "connect", "dial_of", "explain_long_reply"]
@@ -153,7 +154,9 @@ class HttpTransport:
         dial: Dial,
         now: Callable[[], float],
         reply_bytes_max: int = REPLY_BYTES_MAX,
+        negotiation: Negotiation | None = None,
     ) -> None:
+        self._negotiation = negotiation
         self._gateway = gateway
         self._connection = HTTPConnection(gateway.host, gateway.port)
         self._path = path
@@ -181,7 +184,10 @@ class HttpTransport:
         self._request += data
 
     def flush(self) -> None:
+        negotiation = self._negotiation
         headers = {"Content-Type": "application/x-thrift", "Accept": "application/x-thrift"}
+        if negotiation is not None:
+            headers |= negotiation.headers()
         if self._connection.sock is None:  # the gateway closed the connection after the last response
             self.close()
             try:
@@ -194,6 +200,13 @@ class HttpTransport:
             self._reply = self._read_body(answer)
         except HTTPException as error:
             raise ConnectionResetError(errno.ECONNRESET, f"no HTTP answer: {error!r}") from error
+        if negotiation is not None:
+            negotiation.check_answer(answer.status, answer.getheader("WWW-Authenticate"))
+        if answer.status == 500 and "doAs" in headers:
+            raise AccessDenied(
+                f"the gateway {self._gateway} does not let this user act as {headers['doAs']} (HTTP 500): it needs "
+                "hbase.thrift.support.proxyuser=true, and hadoop.proxyuser.USER.hosts and .groups in its core-site.xml"
+            )
         if answer.status != 200:
             raise ConnectionError(f"the gateway answered HTTP {answer.status} {answer.reason}")
 
@@ -233,11 +246,26 @@ def explain_long_reply(bytes_max: int) -> ConnectionError:
     return ConnectionError(f"the gateway's answer has more than {bytes_max} bytes: {explain_reply_limit(bytes_max)}")
 
 
-def connect(url: ThriftUrl, gateway: Gateway, *, now: Callable[[], float], deadline: float, dial: Dial) -> Transport:
-    """Connect to a gateway with ``dial``; every failure is ServerUnreachable."""
+def connect(
+    url: ThriftUrl,
+    gateway: Gateway,
+    *,
+    now: Callable[[], float],
+    deadline: float,
+    dial: Dial,
+    security: GatewaySecurity | None = None,
+) -> Transport:
+    """Connect to a gateway with ``dial``; every failure of the network is ServerUnreachable."""
     try:
         if url.is_http:
-            http = HttpTransport(gateway, url.path, dial=dial, now=now, reply_bytes_max=url.reply_bytes_max)
+            http = HttpTransport(
+                gateway,
+                url.path,
+                dial=dial,
+                now=now,
+                reply_bytes_max=url.reply_bytes_max,
+                negotiation=Negotiation(security or GatewaySecurity(), gateway),
+            )
             http.begin(deadline)
             http.connect()
             return http
@@ -249,14 +277,7 @@ def connect(url: ThriftUrl, gateway: Gateway, *, now: Callable[[], float], deadl
         raise ServerUnreachable(f"the Thrift gateway {gateway} cannot be reached: {error}") from error
 
 
-def dial_of(url: ThriftUrl, runtime: Runtime) -> Dial:
-    """Return the `Dial` of a url: plain TCP or TLS."""
-    return choose_dial(runtime, (lambda: _make_context(url)) if url.is_tls else None)
-
-
-def _make_context(url: ThriftUrl) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=url.ca_file)
-    if not url.verifies:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+def dial_of(url: ThriftUrl, security: GatewaySecurity, runtime: Runtime) -> Dial:
+    """Return the `Dial` of a url: plain TCP or TLS, with the handshake of SASL if the url has it."""
+    below = choose_dial(runtime, security.make_context if url.is_tls else None)
+    return security.make_dial(url, below, runtime)

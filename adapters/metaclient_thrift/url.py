@@ -4,8 +4,10 @@
 
     thrift1://HOST[:PORT][,HOST[:PORT]...]    Thrift 1
     thrift2://...                             Thrift 2
-    thrift2+http://...[/PATH]                 Thrift 2 in HTTP requests
-    thrift2+tls://...                         Thrift 2 over TLS; ?ca=FILE, ?verify=false
+    thrift1+sasl://, thrift2+sasl://...       with Kerberos (hbase.thrift.security.qop on the gateway)
+    thrift2+http://...[/PATH]                 Thrift 2 in HTTP requests, with SPNEGO if an identity is given
+    thrift2+https://...[/PATH]                the same over TLS (hbase.thrift.ssl.enabled); ?ca=FILE, ?verify=false
+    thrift1+tls://, thrift2+tls://...         over TLS, which a proxy before the gateway adds; ?ca=FILE, ?verify=false
 
 Every form takes ``connections=N`` (at most, per gateway) and ``retries_inside_s=SECONDS`` (how long the gateway
 itself may retry), every form but HTTP ``transport=buffered|framed`` and ``protocol=binary|compact``. An option that is
@@ -27,7 +29,18 @@ from metaclient.wire.reply_limit import REPLY_BYTES_MAX, RESULT_BYTES_KEY, read_
 __all__ = ["DEFAULT_PORT", "PROPERTIES", "Gateway", "ThriftUrl"]
 
 DEFAULT_PORT = 9090
-SCHEMES = ("thrift1", "thrift2", "thrift2+http", "thrift2+tls")
+SCHEMES = (
+    "thrift1",
+    "thrift1+sasl",
+    "thrift1+tls",
+    "thrift2",
+    "thrift2+http",
+    "thrift2+https",
+    "thrift2+sasl",
+    "thrift2+tls",
+)
+_HTTP = ("+http", "+https")
+_TLS = ("+tls", "+https")
 TRANSPORTS = ("buffered", "framed")
 PROTOCOLS = ("binary", "compact")
 #: A gateway has 16 to 1000 workers, and each connection occupies one of them. A call that waits for a connection costs
@@ -74,11 +87,15 @@ class ThriftUrl:
 
     @property
     def is_http(self) -> bool:
-        return self.scheme.endswith("+http")
+        return self.scheme.endswith(_HTTP)
 
     @property
     def is_tls(self) -> bool:
-        return self.scheme.endswith("+tls")
+        return self.scheme.endswith(_TLS)
+
+    @property
+    def is_sasl(self) -> bool:
+        return self.scheme.endswith("+sasl")
 
     @property
     def dialect(self) -> str:
@@ -98,12 +115,17 @@ class ThriftUrl:
             raise ConfigError(f"{shown!r} is not a Thrift url: it starts with one of {', '.join(SCHEMES)}")
         if not parts.netloc:
             raise ConfigError(f"{shown!r} names no gateway: write {parts.scheme}://HOST:PORT")
-        if parts.path.strip("/") and not parts.scheme.endswith("+http"):
+        if parts.path.strip("/") and not parts.scheme.endswith(_HTTP):
             raise ConfigError(f"{shown!r} has a path, which only thrift2+http:// can use")
         options = _options(shown, parts.query)
         _refuse_without_effect(shown, parts.scheme, options)
-        if not parts.scheme.endswith("+http"):  # HBase's HTTP servlet supports neither frames nor the compact protocol
+        if not parts.scheme.endswith(_HTTP):  # HBase's HTTP servlet supports neither frames nor the compact protocol
             options = {**_site_options(properties or {}), **options}
+        if parts.scheme.endswith("+sasl") and _choice("transport", options, TRANSPORTS) == "framed":
+            raise ConfigError(
+                f"{shown!r}: HBase's gateways have no SASL with framed transport: leave out transport=framed "
+                f"({_FRAMED_KEY}), or hbase.thrift.security.qop on the gateway"
+            )
         return cls(
             parts.scheme,
             tuple(_gateway(text, shown) for text in parts.netloc.split(",")),
@@ -128,13 +150,13 @@ def _site_options(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _refuse_without_effect(url: str, scheme: str, options: Mapping[str, str]) -> None:
-    if not scheme.endswith("+tls"):
+    if not scheme.endswith(_TLS):
         for name in ("ca", "verify"):
             if name in options:
                 raise ConfigError(f"{url!r}: {name} has no effect without TLS: write thrift2+tls://")
     elif "ca" in options and options.get("verify", "true").lower() == "false":
         raise ConfigError(f"{url!r}: ca has no effect with verify=false: leave one of them out")
-    if scheme.endswith("+http"):
+    if scheme.endswith(_HTTP):
         for name in ("transport", "protocol"):
             if name in options:
                 raise ConfigError(f"{url!r}: {name} has no effect over HTTP, which HBase serves unframed and binary")

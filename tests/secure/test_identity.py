@@ -283,3 +283,23 @@ def test_kerberos_server_that_is_down_is_named_and_may_be_asked_again(secure_hba
     )
     assert ran.stdout.startswith(KdcUnreachable.__name__)
     assert "KDC" in ran.stdout
+
+
+def test_tickets_of_20_seconds_and_killed_connections_go_on_by_themselves(
+    secure_hbase: LocalHBase, tmp_path: Path
+) -> None:
+    """In a process of its own, because the library reads krb5.conf once."""
+    text = secure_hbase.krb5_conf.read_text()
+    (tmp_path / "krb5.conf").write_text(text.replace("[libdefaults]", "[libdefaults]\n    ticket_lifetime = 20s"))
+    identity = secure_hbase.identity("alice")
+    ran = subprocess.run(
+        [sys.executable, "-m", "tests.secure.renewing", str(secure_hbase.client_config), identity["principal"],
+         identity["keytab"], "45"],
+        env={**os.environ, "KRB5_CONFIG": str(tmp_path / "krb5.conf")},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    assert int(ran.stdout) >= 5

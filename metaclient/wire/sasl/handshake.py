@@ -11,7 +11,7 @@ from metaclient.wire.sasl import messages
 from metaclient.wire.sasl.mechanism import Mechanism
 from metaclient.wire.stream import Stream
 
-__all__ = ["Negotiated", "negotiate", "read_refusal"]
+__all__ = ["CHALLENGES_MAX", "Negotiated", "negotiate", "read_exactly", "read_refusal"]
 
 #: The most challenges of one handshake: GSSAPI needs two, DIGEST-MD5 two.
 CHALLENGES_MAX = 8
@@ -60,7 +60,7 @@ def _read_challenge(stream: Stream, now: Callable[[], float], deadline: float) -
         return None
     if not 0 <= size <= messages.TOKEN_BYTES_MAX:
         raise ProtocolError(f"a challenge of {size} bytes: allowed are 0 to {messages.TOKEN_BYTES_MAX}")
-    return _read_exactly(stream, size, now, deadline)
+    return read_exactly(stream, size, now, deadline)
 
 
 def read_refusal(stream: Stream, begun: bytes, now: Callable[[], float], deadline: float) -> messages.SaslRefused:
@@ -77,10 +77,11 @@ def read_refusal(stream: Stream, begun: bytes, now: Callable[[], float], deadlin
 
 
 def _read_int(stream: Stream, now: Callable[[], float], deadline: float) -> int:
-    return int.from_bytes(_read_exactly(stream, 4, now, deadline), "big", signed=True)
+    return int.from_bytes(read_exactly(stream, 4, now, deadline), "big", signed=True)
 
 
-def _read_exactly(stream: Stream, size: int, now: Callable[[], float], deadline: float) -> bytes:
+def read_exactly(stream: Stream, size: int, now: Callable[[], float], deadline: float) -> bytes:
+    """Return ``size`` bytes; TimeoutError at the deadline, EOFError at the end."""
     data = b""
     while len(data) < size:
         data += _read_some(stream, size - len(data), now, deadline)

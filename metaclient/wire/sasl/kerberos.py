@@ -25,6 +25,7 @@ __all__ = ["KerberosContext", "KerberosLogin", "ServerPrincipal", "load_gssapi",
 _BASE: Final = 2529638912
 _CLIENT_UNKNOWN, _SERVER_UNKNOWN, _PREAUTH_FAILED, _TICKET_EXPIRED, _SKEW = 6, 7, 24, 32, 37
 _KDC_UNREACHABLE, _REALM_UNRESOLVED, _REALM_UNKNOWN = 156, 44 + 104, 230
+_SPNEGO: Final = "1.3.6.1.5.5.2"
 _PARTS = re.compile(r"([^/@]+)/([^/@]+)(?:@([^/@]+))?")
 _MINOR = re.compile(r"Minor \(\d+\): (.*)", re.DOTALL)
 
@@ -77,8 +78,8 @@ class KerberosLogin:
     keytab: str | None = None
     ccache: str | None = None
 
-    def acquire(self) -> Any:
-        """Return credentials of `gssapi`; AuthenticationFailed or KdcUnreachable if there are none."""
+    def acquire(self, *, is_spnego: bool = False) -> Any:
+        """Return credentials of `gssapi`, also for SPNEGO; AuthenticationFailed or KdcUnreachable if there are none."""
         gssapi = load_gssapi()
         name = None
         if self.principal is not None:
@@ -88,7 +89,7 @@ class KerberosLogin:
             store = {"client_keytab": self.keytab, "ccache": self._name_cache(self.keytab)}
         elif self.ccache is not None:
             store = {"ccache": self.ccache}
-        mechs = [gssapi.MechType.kerberos]
+        mechs = [gssapi.MechType.kerberos, *([gssapi.OID.from_int_seq(_SPNEGO)] if is_spnego else [])]
         try:
             made = gssapi.Credentials(name=name, usage="initiate", mechs=mechs, **({"store": store} if store else {}))
             if made.lifetime <= 0:  # looks the ticket up: credentials of a cache are not checked before
@@ -119,7 +120,7 @@ class KerberosLogin:
         gssapi = load_gssapi()
         code = (getattr(error, "min_code", 0) & 0xFFFFFFFF) - _BASE
         found = _MINOR.search(str(error))
-        reason = " ".join((found[1] if found else str(error)).split())[:300]
+        reason = " ".join((found[1] if found else str(error)).replace("\0", " ").split())[:300]
         if code in (_KDC_UNREACHABLE, _REALM_UNRESOLVED):
             return KdcUnreachable(f"no Kerberos server (KDC) answers: {reason}; check krb5.conf and the network")
         if code == _SERVER_UNKNOWN:
@@ -148,10 +149,12 @@ class KerberosLogin:
 class KerberosContext:
     """A security context of `gssapi` for one connection to one server."""
 
-    def __init__(self, login: KerberosLogin, server: ServerPrincipal) -> None:
+    def __init__(self, login: KerberosLogin, server: ServerPrincipal, *, is_spnego: bool = False) -> None:
+        """``is_spnego``: the tokens are those of HTTP's "Negotiate" (RFC 4559)."""
         gssapi = load_gssapi()
         self._errors = gssapi.exceptions
-        self._login, self._server = login, server
+        self._login = login
+        self.server = server
         if server.realm is None:
             name = gssapi.Name(f"{server.service}@{server.host}", gssapi.NameType.hostbased_service)
         else:  # the whole name, so that the library does not look the host up by itself
@@ -159,9 +162,9 @@ class KerberosContext:
         flag = gssapi.RequirementFlag
         self._context = gssapi.SecurityContext(
             name=name,
-            creds=login.acquire(),
+            creds=login.acquire(is_spnego=is_spnego),
             usage="initiate",
-            mech=gssapi.MechType.kerberos,
+            mech=gssapi.OID.from_int_seq(_SPNEGO) if is_spnego else gssapi.MechType.kerberos,
             flags=[
                 flag.mutual_authentication,
                 flag.integrity,
@@ -179,7 +182,7 @@ class KerberosContext:
         try:
             return self._context.step(token) or b""
         except self._errors.GSSError as error:
-            raise self._login.explain(error, self._server) from error
+            raise self._login.explain(error, self.server) from error
 
     def wrap(self, data: bytes, *, encrypts: bool) -> bytes:
         try:

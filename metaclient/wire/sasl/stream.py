@@ -36,7 +36,9 @@ class SaslStream:
         *,
         explain: Callable[[messages.SaslRefused], Exception] = lambda refused: refused,
         reply_bytes_max: int = REPLY_BYTES_MAX,
+        may_be_refused: bool = True,
     ) -> None:
+        """``may_be_refused``: the first bytes that arrive may be a refusal of HBase's RPC."""
         self._stream = stream
         self._layer = layer
         self._now = now
@@ -45,7 +47,7 @@ class SaslStream:
         # A wrapped response is longer than the response by less than 100 bytes.
         self._frames = FrameReader(reply_bytes_max + 4096, RESULT_BYTES_KEY)
         self._plain, self._at = b"", 0  # unwrapped; the bytes from this index on are not returned yet
-        self.read: Callable[[int, float], bytes | None] = self._read_first
+        self.read: Callable[[int, float], bytes | None] = self._read_first if may_be_refused else self._read_wrapped
         self.write: Callable[[bytes, float], None] = stream.write if layer is None else self._write_wrapped
 
     def _read_first(self, size_max: int, deadline: float) -> bytes | None:
