@@ -138,7 +138,11 @@ _WAIT = re.compile(
 )
 
 #: The parts of AccessDeniedException's text of HBase 2.6 (AuthResult.toContextString).
-_DENIED = {part: re.compile(rf"\b{part}=([^,)]{{1,300}})") for part in ("user", "scope", "action")}
+_DENIED = {
+    "user": re.compile(r"\buser(?:=| ')([^,')]{1,300})"),
+    "scope": re.compile(r"\b(?:scope|table)=([^,)]{1,300})"),
+    "action": re.compile(r"\baction=([^,)]{1,300})"),
+}
 
 
 def _subclasses(root: type[MetaClientError]) -> Iterator[type[MetaClientError]]:
@@ -198,6 +202,8 @@ def advise_on_denial(text: str) -> str:
 
     >>> advise_on_denial("Insufficient permissions (user=bob@R, scope=default:t, params=[table=t],action=WRITE)")
     "; a user with ADMIN can allow it in HBase's shell: grant 'bob', 'W', 't'"
+    >>> advise_on_denial("Insufficient permissions for user 'bob' (table=t, action=READ)")
+    "; a user with ADMIN can allow it in HBase's shell: grant 'bob', 'R', 't'"
     """
     parts = {part: found[1].strip() for part, pattern in _DENIED.items() if (found := pattern.search(text))}
     if "user" not in parts or "action" not in parts or "grant '" in text:
