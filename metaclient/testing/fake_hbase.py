@@ -22,8 +22,8 @@ class FakeHBase(Protocol):
         """The clock of the cluster: ``fake_hbase.runtime.sleep(3600)`` takes no real time on virtual time."""
         ...
 
-    def connect(self, *, client: str = "", **options: object) -> Connection:
-        """Return a connection, with the options of :func:`metaclient.connect`."""
+    def connect(self, *, client: str = "", user: str | None = None, **options: object) -> Connection:
+        """Return a connection, with the options of :func:`metaclient.connect`; ``user`` has only granted rights."""
         ...
 
     def servers(self) -> list[str]:

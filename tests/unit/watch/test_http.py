@@ -206,7 +206,7 @@ def test_token_opens_the_page_once_and_the_cookie_afterwards(cluster: FakeCluste
 
 
 def test_front_of_a_fake_beyond_loopback_has_a_token_in_its_url(cluster: FakeCluster) -> None:
-    with FakeCluster(servers=1) as other, other.serve("0.0.0.0", status_port=0) as front:
+    with FakeCluster(servers=1) as other, other.serve("0.0.0.0", status_port=0, allow_insecure=True) as front:
         url = str(front.status_url)
         assert re.fullmatch(r"http://0\.0\.0\.0:\d+/\?token=[0-9a-f]{32}", url)
         assert fetched(f"http://127.0.0.1:{front.status_port}", "/status.json")[0] == 401
