@@ -9,13 +9,15 @@ have no influence (``PYTHONHASHSEED`` is 0 in every Spark worker). Importing thi
 from __future__ import annotations
 
 import gc
+import hashlib
 import logging
 import os
 import platform
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
 
 import metaclient
 from metaclient.config import Config, checked_properties
@@ -31,8 +33,10 @@ __all__ = [
     "close_all",
     "lease",
     "lookups_made",
+    "pause_before_retry",
     "process_name",
     "settle_worker",
+    "take_block",
     "take_locations",
 ]
 
@@ -44,6 +48,8 @@ JITTER_S = 2.0
 IDLE_S = 600.0
 #: Clients that one process keeps; a job reads from one cluster and may write to a second one.
 CLIENTS_MAX = 8
+#: Imports of locations that a process remembers per client; about 100 bytes each.
+BLOCKS_MAX = 20_000
 
 #: The properties of a login that only the driver makes.
 _LOGIN = frozenset({"hbase.client.keytab.file", "hbase.client.keytab.principal"})
@@ -58,6 +64,14 @@ class _Client:
     used_at: float
     leases: int = 0
     token: metaclient.Token | None = None  # the one that the driver sent, by which it is authenticated
+
+
+@dataclass(slots=True)
+class _Taken:
+    """The digests of the locations that a client has imported, in this order, and its evictions at that time."""
+
+    digests: dict[bytes, None] = field(default_factory=dict)
+    evictions: int = 0
 
 
 @dataclass(slots=True)
@@ -76,8 +90,9 @@ def _new() -> _Clients:
     return _Clients(f"{platform.node()}-{os.getpid()}-{_runtime.rng.getrandbits(48):012x}")
 
 
-_lock = _runtime.lock()  # guards _clients and its fields
+_lock = _runtime.lock()  # guards _clients, _taken and their fields
 _clients = _new()
+_taken: WeakKeyDictionary[metaclient.Connection, _Taken] = WeakKeyDictionary()
 
 
 def _renew() -> None:
@@ -85,6 +100,7 @@ def _renew() -> None:
     global _lock, _clients
     _lock = _runtime.lock()
     _clients = _new()
+    _taken.clear()
 
 
 _runtime.on_fork(_renew)
@@ -259,13 +275,42 @@ def settle_worker(options: Options) -> None:
 def take_locations(connection: metaclient.Connection, locations: bytes, *, attempt: int) -> bool:
     """Import the locations that the driver sent, in the first attempt of a task; return True if that was done.
 
-    A later attempt does not trust them, because they may be the cause of the failure. It sleeps for a random time, so
-    that tasks that failed together do not read hbase:meta together.
+    A later attempt does not trust them, because they may be the cause of the failure; see :func:`pause_before_retry`.
     """
     if locations and attempt == 0:
-        connection.import_locations(locations)
+        take_block(connection, locations)
         return True
+    pause_before_retry(connection, attempt=attempt)
+    return False
+
+
+def pause_before_retry(connection: metaclient.Connection, *, attempt: int) -> None:
+    """Sleep for a random time in a task that ran before: tasks that failed together do not read hbase:meta together."""
     if attempt:
         runtime = connection.engine.runtime
         runtime.sleep(runtime.rng.uniform(0.0, JITTER_S))
-    return False
+
+
+def take_block(
+    connection: metaclient.Connection, block: bytes, decoded: Callable[[bytes], bytes] | None = None
+) -> bool:
+    """Import exported locations unless this client has imported the same bytes; return True if it imported them.
+
+    ``decoded`` returns the bytes for ``import_locations``. If the client's cache has evicted regions since, blocks are
+    imported again.
+    """
+    digest = hashlib.blake2b(block, digest_size=16).digest()
+    evictions = connection.engine.locator.cache.evictions
+    with _lock:
+        taken = _taken.setdefault(connection, _Taken())
+        if taken.evictions != evictions:
+            taken.digests.clear()
+            taken.evictions = evictions
+        if digest in taken.digests:
+            return False
+    connection.import_locations(block if decoded is None else decoded(block))
+    with _lock:
+        taken.digests[digest] = None
+        while len(taken.digests) > BLOCKS_MAX:
+            taken.digests.pop(next(iter(taken.digests)))
+    return True

@@ -6,7 +6,8 @@ procedure has finished. All calls block until their deadline and are made once; 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -47,6 +48,7 @@ from metaclient_native.scanners import decode_nothing
 
 __all__ = ["ADMIN_SERVICE", "Admin", "ClusterStatus", "RegionLoad", "ServerLoad", "wait_for"]
 
+_log = logging.getLogger(__name__)
 T = TypeVar("T")
 MASTER_SERVICE = "MasterService"
 ADMIN_SERVICE = "AdminService"
@@ -56,6 +58,8 @@ ADMIN_PRIORITY = 100
 POLL_S_MIN = 0.02
 POLL_S_MAX = 0.5
 META_PAGE_ROWS = 500
+#: Region servers that are asked for the sizes of their regions at the same time.
+SERVERS_ASKED = 64
 ENABLED = 0
 MB = 1024 * 1024
 
@@ -326,16 +330,43 @@ class Admin:
             found[server] = ServerCheck(ended.get(server, now()) - begun, failure)
         return found
 
-    def region_sizes(self, table: bytes, deadline: float) -> dict[bytes, int]:
-        """Return the bytes of each region of the table, in store files and memstores, by its name."""
-        status = self.cluster_status(deadline)
+    def region_sizes(
+        self, table: bytes, deadline: float, servers: Sequence[ServerName] | None = None
+    ) -> dict[bytes, int]:
+        """Return the bytes of the table's regions, in store files and memstores, by region name.
+
+        ``servers``: each of these region servers is asked about its own regions, and the master is not; a server that
+        does not answer leaves its regions out. None: the master is asked about all regions of all tables.
+        """
+        if servers is None:
+            loads = [load for server in self.cluster_status(deadline).live_servers for load in server.regions]
+        else:
+            loads = list(self._loads_of(table, servers, deadline))
         prefix = table + b","
         return {
-            region.region_name: region.store_bytes + region.memstore_bytes
-            for server in status.live_servers
-            for region in server.regions
-            if region.region_name.startswith(prefix)
+            load.region_name: load.store_bytes + load.memstore_bytes
+            for load in loads
+            if load.region_name.startswith(prefix)
         }
+
+    def _loads_of(self, table: bytes, servers: Sequence[ServerName], deadline: float) -> Iterator[RegionLoad]:
+        """Yield the loads of the table's regions on these servers, :data:`SERVERS_ASKED` servers at a time."""
+        param = encode(m.GET_REGION_LOAD_REQUEST, {"table_name": table_message(table)})
+        request = Request(b"GetRegionLoad", param, _decode_loads, deadline, "GetRegionLoad")
+        for at in range(0, len(servers), SERVERS_ASKED):
+            calls: list[PendingCall[tuple[RegionLoad, ...]]] = []
+            for server in servers[at : at + SERVERS_ASKED]:
+                try:
+                    call = self._connections.call(ServiceAddress(server.host, server.port, ADMIN_SERVICE), request)
+                    call.send()
+                    calls.append(call)
+                except MetaClientError as error:
+                    _log.debug("%s does not tell the sizes of its regions: %s", server, error)
+            for call in calls:
+                try:
+                    yield from wait_for(call, deadline)
+                except MetaClientError as error:
+                    _log.debug("%s does not tell the sizes of its regions: %s", call.connection.address, error)
 
     # -- calls ---------------------------------------------------------------------------------------------------------
 
@@ -429,6 +460,11 @@ def wait_for(call: PendingCall[T], deadline: float) -> T:
 
 def _no_table(table: bytes) -> TableNotFound:
     return TableNotFound(f"table '{keys.printable(table)}' does not exist")
+
+
+def _decode_loads(response: Response) -> tuple[RegionLoad, ...]:
+    answer = decode(m.GET_REGION_LOAD_RESPONSE, response.data, response.at, response.end)
+    return tuple(_region_load(one) for one in answer.get("region_loads", ()))
 
 
 def _server_load(message: Mapping[str, Any]) -> ServerLoad:

@@ -432,9 +432,11 @@ class NativeBackend:
     def delete_namespace(self, name: str, deadline: float) -> None:
         self.admin.delete_namespace(name, deadline)
 
-    def region_sizes(self, table: bytes, deadline: float) -> dict[bytes, int]:
+    def region_sizes(
+        self, table: bytes, deadline: float, servers: Sequence[ServerName] | None = None
+    ) -> dict[bytes, int]:
         """Return the bytes of each region by its name, for Spark's planning. Beyond the SPI."""
-        return self.admin.region_sizes(table, deadline)
+        return self.admin.region_sizes(table, deadline, servers)
 
 
 # -- requests and responses --------------------------------------------------------------------------------------------

@@ -21,17 +21,17 @@ from metaclient.errors import ConfigError
 from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
 from spark_connector.dataframe import given_options, known_name
+from spark_connector.planning.location_map import Learner, LocationMap, ship_locations
 from spark_connector.planning.query import Query
 from spark_connector.planning.read_schema import schema_of
 from spark_connector.reading.batch_shape import arrow_schema, spark_shape
 from spark_connector.reading.split_reader import get_rows, passing
-from spark_connector.reading.tasks import connected
+from spark_connector.reading.tasks import attempt_number, connected
 from spark_connector.schema.catalog import Catalog, KeyPart
 from spark_connector.schema.ranges import rows_within
 from spark_connector.schema.types import to_spark
 from spark_connector.settings.option_uses import Use, check_read
 from spark_connector.settings.options import Options
-from spark_connector.writing.writer import learn, locations_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -54,7 +54,7 @@ class _Join:
     how: str
     schema: StructType  # of the result
     points: frozenset[bytes]  # single rows that the condition allows, beside the query's ranges
-    locations: bytes
+    locations: LocationMap
     planned: lookup_counts.Report
 
 
@@ -92,7 +92,7 @@ def join(
     schema = type(added)([*df.schema.fields, *added.fields])
     lookup_counts.collect(df.sparkSession)
     with clients.lease(parsed) as connection:
-        locations = locations_of(connection, known.table, parsed)
+        locations = ship_locations(connection, known.table, parsed)
     points = frozenset(query.pushed.points)
     task = _Join(query, names, how, schema, points, locations, lookup_counts.planned())
     return df.mapInArrow(lambda batches: _joined(task, batches), schema)
@@ -155,20 +155,18 @@ def _added(schema: StructType, catalog: Catalog, options: Options, columns: Sequ
 def _joined(task: _Join, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     options = task.query.options
     with connected(options, task.planned) as connection:
-        is_first = True
+        learner: Learner | None = None
         for batch in batches:
-            if is_first:
-                learn(connection, task.query.table, task.locations)
-                is_first = False
-            yield _beside(task, batch, connection)
+            learner = learner or Learner(connection, task.locations, attempt=attempt_number())
+            yield _beside(task, batch, connection, learner)
 
 
-def _beside(task: _Join, batch: pa.RecordBatch, connection: Connection) -> pa.RecordBatch:
+def _beside(task: _Join, batch: pa.RecordBatch, connection: Connection, learner: Learner) -> pa.RecordBatch:
     """Return a batch with the columns of HBase added to its rows."""
     import pyarrow as pa
 
     rows = _row_keys(task, batch)
-    found, places = _got(task, sorted({row for row in rows if row is not None}), connection)
+    found, places = _got(task, sorted({row for row in rows if row is not None}), connection, learner)
     indexes = pa.array([places.get(row) if row is not None else None for row in rows], pa.int64())
     if task.how == "inner":
         is_there = indexes.is_valid()
@@ -197,10 +195,13 @@ def _row_key(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes | None
         return None
 
 
-def _got(task: _Join, rows: Sequence[bytes], connection: Connection) -> tuple[pa.RecordBatch, dict[bytes, int]]:
+def _got(
+    task: _Join, rows: Sequence[bytes], connection: Connection, learner: Learner
+) -> tuple[pa.RecordBatch, dict[bytes, int]]:
     """Return a batch of the rows that exist, and the index in it of each row that the query's options allow."""
     query = task.query
     wanted = sorted({*rows_within(rows, query.pushed.ranges), *task.points.intersection(rows)})
+    learner.learn_rows(wanted)
     builder = BatchBuilder(spark_shape(query.catalog, query.read_schema, query.options))
     found: list[bytes] = []
     for result, place in get_rows(connection, query, wanted):

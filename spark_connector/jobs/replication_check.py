@@ -37,12 +37,12 @@ from spark_connector import clients, lookup_counts
 from spark_connector.jobs.progress import Progress, watch
 from spark_connector.jobs.splits import Key, RowChoice, plan_splits, run_on_splits, scan_options, schema_from
 from spark_connector.planning import splits as planning
+from spark_connector.planning.location_map import Learner, LocationMap, ship_locations
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
 from spark_connector.reading.tasks import attempt_number, connected
 from spark_connector.schema.ranges import KeyRange, bytes_of, text_of, union
 from spark_connector.settings.option_uses import Use
-from spark_connector.writing.writer import locations_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,7 +83,7 @@ class _Side:
 
     query: Query
     replica_id: int | None = None
-    locations: bytes = b""
+    locations: LocationMap | None = None
 
     def reader(self, connection: Connection) -> _SideReader:
         return _SideReader(self.query, connection, self.replica_id)
@@ -344,7 +344,7 @@ def _selected(sides: tuple[_Side, _Side], known: Peer | None) -> tuple[_Side, _S
             peer=known,
             is_other_cluster=source.query.options.client_key() != peer.query.options.client_key(),
         )
-        locations = locations_of(there, peer.query.table, peer.query.options)
+        locations = ship_locations(there, peer.query.table, peer.query.options)
     if not columns and selected.families:
         names = tuple(map(text_of, selected.families))
         source, peer = (replace(side, query=_of_families(side.query, names)) for side in sides)
@@ -404,7 +404,9 @@ def _checker(comparison: _TableComparison) -> SplitReader:
     def check(split: planning.TableSplit, planned: lookup_counts.Report | None) -> Iterator[pa.RecordBatch]:
         with connected(source.query.options, planned) as here, clients.lease(peer.query.options) as there:
             reading.learn_locations(here, source.query, split, attempt=attempt_number())
-            _learn_peer(there, peer)
+            learner = _learner(there, peer)
+            if learner is not None:
+                learner.learn_ranges(split.ranges)
             for where in split.ranges:
                 yield from comparison.lines(here, there, where)
 
@@ -417,11 +419,13 @@ def _block_checker(comparison: _TableComparison) -> Callable[[Iterator[pa.Record
 
     def check(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with connected(source.query.options) as here, clients.lease(peer.query.options) as there:
-            _learn_peer(there, peer)
+            learner = _learner(there, peer)
             theirs = peer.reader(there)
             for batch in batches:
                 for row in batch.to_pylist():
                     block = Block(row["start"], row["stop"], row["rows"], row["digest"])
+                    if learner is not None:
+                        learner.learn_ranges([KeyRange(block.start, block.stop)])
                     if digest_of(theirs.scan(block.start, block.stop)) == (block.rows, block.digest):
                         yield _batch([(RowVerdict.GOODROWS.name, None, block.rows)])
                     else:
@@ -430,10 +434,9 @@ def _block_checker(comparison: _TableComparison) -> Callable[[Iterator[pa.Record
     return check
 
 
-def _learn_peer(there: Connection, peer: _Side) -> None:
-    """Import the locations of the peer's regions, which the driver has read once for all tasks."""
-    if peer.locations:
-        clients.take_locations(there, peer.locations, attempt=attempt_number())
+def _learner(there: Connection, peer: _Side) -> Learner | None:
+    """Return what imports the locations of the peer's regions, which the driver has read once; None if it has not."""
+    return Learner(there, peer.locations, attempt=attempt_number()) if peer.locations else None
 
 
 def _hashed(spark: SparkSession, query: Query, splits: list[planning.TableSplit], block_rows: int) -> DataFrame:

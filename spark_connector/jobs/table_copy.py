@@ -20,12 +20,13 @@ from spark_connector import clients, lookup_counts
 from spark_connector.jobs.progress import Progress, watch
 from spark_connector.jobs.splits import Key, RowChoice, plan_splits, run_on_splits, scan_options
 from spark_connector.planning import splits as planning
+from spark_connector.planning.location_map import LocationMap, ship_locations
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
 from spark_connector.reading.tasks import attempt_number, connected
 from spark_connector.settings.option_uses import Use
 from spark_connector.writing import destination
-from spark_connector.writing.writer import learn, locations_of, sender_of
+from spark_connector.writing.writer import sender_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -77,7 +78,7 @@ class _Copy:
     target: Options
     name: bytes  # of the target table
     renamed: Mapping[bytes, bytes]  # source family -> target family; empty: all families keep their names
-    locations: bytes  # of the target table's regions
+    locations: LocationMap  # of the target table's regions
 
 
 def copy_table(
@@ -144,7 +145,7 @@ def _copied(
     to_bytes = {old.encode(): new.encode() for old, new in renamed.items()}
     is_created = _prepare(query, target, name, to_bytes, create=create)
     with clients.lease(target) as connection:
-        locations = locations_of(connection, name, target)
+        locations = ship_locations(connection, name, target)
     splits = plan_splits(spark, query)
     copy = _Copy(query, target, name, to_bytes, locations)
     with watch(spark, f"copy_table {query.options.table}", len(splits), progress):
@@ -214,23 +215,23 @@ def _prepare(query: Query, target: Options, name: bytes, renamed: dict[bytes, by
 
 
 def _copier(task: _Copy) -> SplitReader:
-    query, target, name = task.query, task.target, task.name
+    query, target = task.query, task.target
     durability = target.write_durability
 
     def copy(split: planning.TableSplit, planned: lookup_counts.Report | None) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
 
         rows, last = 0, None
-        with connected(query.options, planned) as here, clients.lease(target) as there:
-            learn(there, name, task.locations)
-            with (
-                sender_of(there, name, target) as sender,
-                closing(reading.results_of(here, query, split, attempt=attempt_number())) as results,
-            ):
-                for result, _ in results:
-                    rows += result.row != last
-                    last = result.row
-                    sender.extend(mutations_of(result, task.renamed, durability))
+        with (
+            connected(query.options, planned) as here,
+            clients.lease(target) as there,
+            sender_of(there, task.locations, target) as sender,
+            closing(reading.results_of(here, query, split, attempt=attempt_number())) as results,
+        ):
+            for result, _ in results:
+                rows += result.row != last
+                last = result.row
+                sender.extend(mutations_of(result, task.renamed, durability))
         sent = sender.sent
         yield pa.record_batch(
             [pa.array([value], pa.int64()) for value in (rows, sent.cells, sent.bytes, sent.retries)],

@@ -5,26 +5,30 @@
    between them, and a big region is cut at estimated middle keys. ``hbase.spark.partition.max`` limits the splits.
 3. Each split carries the locations of its regions and of the replicas of hbase:meta. A task whose locations are still
    right makes no lookup. If a region has moved, split or merged since, the client looks it up again.
+   Plans that follow each other within seconds share one listing, and all plans of a session share the sizes.
 4. Splits are ordered so that adjacent splits are on different servers. Otherwise all tasks that run first would read
    from one server.
 """
 
 from __future__ import annotations
 
+import gc
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from math import ceil
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from metaclient import Connection, keys
 from metaclient.lookup.location_export import encode_locations
 from metaclient.model import MetaReplica, RegionLocations
 from spark_connector.planning.query import Query
-from spark_connector.schema.ranges import KeyRange
+from spark_connector.planning.table_facts import regions_of, sizes_of
+from spark_connector.schema.ranges import EVERYTHING, KeyRange
 
-__all__ = ["TableSplit", "TellsRegionSizes", "plan", "split_keys"]
+__all__ = ["TableSplit", "plan", "split_keys"]
 
 MB = 1 << 20
 #: Bytes after the common prefix that :func:`split_keys` uses; keys that differ only later are not separated.
@@ -34,13 +38,6 @@ PIECES_MAX = 1000
 #: At most so many small regions are merged: opening their scanners takes about as long as starting a task. A region
 #: whose rows are all in memory has the size 0, so that sizes alone would merge all regions of a new table.
 REGIONS_MAX = 32
-
-
-@runtime_checkable
-class TellsRegionSizes(Protocol):
-    """An optional method of a backend: the bytes of store files of each region, by region name."""
-
-    def region_sizes(self, table: bytes, deadline: float) -> Mapping[bytes, int]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +71,21 @@ def _joined(parts: Sequence[_Part]) -> _Part:
     if len(parts) == 1:
         return parts[0]
     sizes = [part.size for part in parts if part.size is not None]
-    hosts: Counter[str] = Counter()
-    for part in parts:
-        if part.server is not None:
-            hosts[part.server] += len(part.regions)
+    server = parts[0].server
+    if any(part.server != server for part in parts):
+        hosts: Counter[str] = Counter()
+        for part in parts:
+            if part.server is not None:
+                hosts[part.server] += len(part.regions)
+        server = hosts.most_common(1)[0][0]
+    regions: list[RegionLocations] = []
+    for part in parts:  # the pieces of a region that was cut follow each other
+        regions += part.regions[1:] if regions and part.regions[0] is regions[-1] else part.regions
     return _Part(
         tuple(chain.from_iterable(part.ranges for part in parts)),
         tuple(chain.from_iterable(part.points for part in parts)),
-        tuple({one.region: one for part in parts for one in part.regions}.values()),
-        hosts.most_common(1)[0][0] if hosts else None,
+        tuple(regions),
+        server,
         sum(sizes) if len(sizes) == len(parts) else None,
     )
 
@@ -93,14 +96,34 @@ def plan(connection: Connection, query: Query, *, whole: bool = False) -> list[T
     ``whole`` puts everything into one split, which is read in order (needed for a limit of the whole read). Raises
     ``TableNotFound``, ``LocationUnknown`` if there is a hole between regions, and other errors of the client.
     """
+    with _uncollected():
+        return _planned(connection, query, whole)
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the garbage collector from running: a plan makes many objects, none of them garbage.
+
+    With 100,000 regions it would visit all objects of the process several times, which takes longer than the plan.
+    """
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+def _planned(connection: Connection, query: Query, whole: bool) -> list[TableSplit]:
     options = query.options
-    regions = connection.regions(query.table, complete=True)
+    regions = regions_of(connection, query.table)
     parts = _clipped(regions, query)
     if whole:
         parts = _chunked(parts, 1)
     else:
         if options.partition_split_mb or options.partition_min_mb:
-            parts = _sized(parts, _sizes(connection, query.table))
+            parts = _sized(parts, sizes_of(connection, query.table, regions))
         parts = [piece for part in parts for piece in _cut(part, options.partition_split_mb)]
         parts = _merged(_by_server(parts), options.partition_min_mb, options.bulkget_size)
         parts = _chunked(parts, options.partition_max)
@@ -115,6 +138,11 @@ def _clipped(regions: Sequence[RegionLocations], query: Query) -> list[_Part]:
 
     Regions and ranges are sorted, so that both are walked once.
     """
+    if query.pushed.ranges == EVERYTHING and not query.pushed.points:
+        return [
+            _Part((KeyRange(entry.region.start_key, entry.region.end_key),), (), (entry,), _host(entry))
+            for entry in regions
+        ]
     ranges, points = deque(query.pushed.ranges), deque(query.pushed.points)
     parts: list[_Part] = []
     for entry in regions:
@@ -130,18 +158,14 @@ def _clipped(regions: Sequence[RegionLocations], query: Query) -> list[_Part]:
         while points and keys.contains(start, stop, points[0]):
             here.append(points.popleft())
         if clipped or here:
-            primary = entry.primary
-            host = None if primary is None else primary.server.host
-            parts.append(_Part(tuple(clipped), tuple(here), (entry,), host))
+            parts.append(_Part(tuple(clipped), tuple(here), (entry,), _host(entry)))
     assert not points, "regions without a hole contain every row"
     return parts
 
 
-def _sizes(connection: Connection, table: bytes) -> Mapping[bytes, int]:
-    backend = connection.engine.backend
-    if not isinstance(backend, TellsRegionSizes):
-        return {}
-    return backend.region_sizes(table, connection.engine.deadline())
+def _host(entry: RegionLocations) -> str | None:
+    primary = entry.primary
+    return None if primary is None else primary.server.host
 
 
 def _sized(parts: list[_Part], sizes: Mapping[bytes, int]) -> list[_Part]:
@@ -205,6 +229,8 @@ def _by_server(parts: Sequence[_Part]) -> list[_Part]:
 
 def _merged(parts: Sequence[_Part], min_mb: float | None, points_max: int) -> list[_Part]:
     """Merge parts of one server that follow each other while they are small together."""
+    if all(part.ranges and part.size is None for part in parts):
+        return list(parts)  # only parts of known sizes, or of single rows, are merged
     groups: list[_Group] = []
     for part in parts:
         if not groups or not groups[-1].takes(part, min_mb, points_max):

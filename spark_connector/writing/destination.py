@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from metaclient import keys
 from metaclient.errors import ConfigError, NoSuchFamily, TableNotFound, Unsupported
+from spark_connector.planning import table_facts
 from spark_connector.planning.splits import split_keys
 from spark_connector.schema.ranges import KeyRange
 
@@ -90,6 +91,7 @@ def _make(connection: Connection, table: bytes, families: list[bytes], options: 
         )
     splits = region_splits(options)
     connection.create_table(table, {family: {} for family in families}, splits=splits)
+    table_facts.forget(connection, table)
     _log.info("created table %s with %d regions", keys.printable(table), len(splits) + 1)
 
 

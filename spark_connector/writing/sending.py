@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil, fsum
 from types import TracebackType
@@ -75,9 +75,11 @@ class Sender:
         batch_bytes: int = 2 << 20,
         concurrency: int = 2,
         bytes_per_s: float | None = None,
+        learn: Callable[[bytes], bool] | None = None,
     ) -> None:
         self._engine = connection.engine
         self._table = table
+        self._learn = learn  # imports the location of a row's region; returns True if that was news
         self._batch_rows = batch_rows
         self._batch_bytes = batch_bytes
         self._concurrency = concurrency
@@ -188,13 +190,15 @@ class Sender:
 
     def _by_server(self, load: L) -> dict[ServerName | None, L]:
         """Return the rows per server; the location cache is searched once per region, because the rows are sorted."""
-        cached = self._engine.cached_location
+        cached, learn = self._engine.cached_location, self._learn
         rows = load.rows()
         runs: dict[ServerName | None, list[tuple[int, int]]] = {}
         begin = 0
         while begin < len(rows):
             row = rows[begin]
             place = cached(self._table, row)
+            if place is None and learn is not None and learn(row):
+                place = cached(self._table, row)
             server, end_key = (place.server, place.region.end_key) if place is not None else (None, row + b"\0")
             end = bisect_left(rows, end_key, begin) if end_key else len(rows)
             found = runs.setdefault(server, [])

@@ -32,6 +32,7 @@ from metaclient.model import LATEST_TIMESTAMP
 from metaclient.runtime import ThreadRuntime
 from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
+from spark_connector.planning.location_map import Learner, LocationMap, ship_locations
 from spark_connector.reading.batch_shape import arrow_schema
 from spark_connector.reading.tasks import attempt_number, connected
 from spark_connector.settings.options import Options
@@ -87,7 +88,7 @@ class HBaseWriter(DataSourceArrowWriter):
         self.is_stamped_by_time = options.write_timestamp.is_job
         with clients.lease(options) as connection:
             destination.prepare(connection, self._table, self._catalog.families(), options, overwrite=overwrite)
-            self._locations = locations_of(connection, self._table, options)
+            self._locations = ship_locations(connection, self._table, options)
         self._planned = lookup_counts.planned()
 
     # -- in a task ---------------------------------------------------------------------------------------------------
@@ -102,15 +103,16 @@ class HBaseWriter(DataSourceArrowWriter):
         if first is None:
             return _message(None)
         options, catalog = self._options, self._catalog
-        with connected(options, self._planned) as connection:
-            learn(connection, self._table, self._locations)
-            with sender_of(connection, self._table, options) as sender:
-                for batch in chain([first], batches):
-                    page = page_from_batch(batch, catalog, options, timestamp)
-                    if page is not None:
-                        sender.extend_page(page)
-                    else:
-                        sender.extend(rows_from_batch(batch, catalog, options, timestamp))
+        with (
+            connected(options, self._planned) as connection,
+            sender_of(connection, self._locations, options) as sender,
+        ):
+            for batch in chain([first], batches):
+                page = page_from_batch(batch, catalog, options, timestamp)
+                if page is not None:
+                    sender.extend_page(page)
+                else:
+                    sender.extend(rows_from_batch(batch, catalog, options, timestamp))
         message = _message(sender)
         _log.info("partition %d wrote %s", message.partition, _told([message]))
         return message
@@ -191,25 +193,13 @@ def check_write(schema: StructType, catalog: Catalog, options: Options, *, overw
         )
 
 
-def locations_of(connection: Connection, table: bytes, options: Options) -> bytes:
-    """Return the locations of the table's regions, by one scan of hbase:meta; empty if tasks do their own lookups."""
-    if options.locations != "ship":
-        return b""
-    connection.warm_up(table)
-    return connection.export_locations(table)
-
-
-def learn(connection: Connection, table: bytes, locations: bytes) -> None:
-    """Import the shipped locations; read them again if there are none, or if the task failed with them before."""
-    if not clients.take_locations(connection, locations, attempt=attempt_number()):
-        connection.warm_up(table)
-
-
-def sender_of(connection: Connection, table: bytes, options: Options) -> Sender:
-    """Return a sender with the settings of the options."""
+def sender_of(connection: Connection, shipped: LocationMap, options: Options) -> Sender:
+    """Return a sender to the table of a map, with the settings of the options; for use in a task."""
+    learner = Learner(connection, shipped, attempt=attempt_number())
     return Sender(
         connection,
-        table,
+        shipped.table,
+        learn=learner.learn,
         batch_rows=options.write_batch_rows,
         batch_bytes=options.write_batch_bytes,
         concurrency=options.write_concurrency,

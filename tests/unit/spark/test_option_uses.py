@@ -21,6 +21,7 @@ from metaclient.testing.scripted import ScriptedBackend
 from spark_connector import clients
 from spark_connector.jobs import hash_table
 from spark_connector.jobs.splits import schema_from
+from spark_connector.planning.location_map import LocationMap
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import MB, plan
 from spark_connector.schema.ranges import KeyRange
@@ -238,7 +239,7 @@ def test_a_limit_is_not_given_twice() -> None:
 class SizedBackend(ScriptedBackend):
     """A backend that knows sizes of regions: a small, a middle and a big one."""
 
-    def region_sizes(self, table: bytes, deadline: float) -> dict[bytes, int]:
+    def region_sizes(self, table: bytes, deadline: float, servers: object = None) -> dict[bytes, int]:
         regions = self._tables[table].regions
         return {entry.region.name: size * MB for entry, size in zip(regions, (1, 2, 700), strict=False)}
 
@@ -293,7 +294,7 @@ def seen_of_write(connection: Connection, given: dict[str, str]) -> object:
     mutations: object = None
     if options.layout.value == "columns" and not options.columns_mapping:
         mutations = list(rows_from_batch(batch, options.catalog(), options, 5))
-    sender = sender_of(connection, b"t", options)
+    sender = sender_of(connection, LocationMap(b"t"), options)
     sending = (sender._batch_rows, sender._batch_bytes, sender._concurrency, sender._pace is None)
     return (
         options.client_key(),

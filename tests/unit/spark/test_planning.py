@@ -25,6 +25,7 @@ from metaclient.runtime import ThreadRuntime
 from metaclient.testing.scripted import ScriptedBackend
 from spark_connector.conditions.pushdown import Pushed
 from spark_connector.planning import splits as planning
+from spark_connector.planning import table_facts
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import MB, TableSplit, plan, split_keys
 from spark_connector.schema.ranges import KeyRange, intersection, rows_within, union
@@ -47,7 +48,7 @@ class SizedBackend(ScriptedBackend):
 
     sizes_mb: Mapping[bytes, float] = {}
 
-    def region_sizes(self, table: bytes, deadline: float) -> dict[bytes, int]:
+    def region_sizes(self, table: bytes, deadline: float, servers: object = None) -> dict[bytes, int]:
         return {
             entry.region.name: int(self.sizes_mb.get(entry.region.start_key, 0) * MB)
             for entry in self.connection.regions(table)
@@ -200,6 +201,7 @@ def test_a_split_parent_without_daughters_fails_the_plan(connected: Any) -> None
     backend.split(b"t", b"m", keeps_parent=True)
     assert len(plan(connection, query())) == 3
     with_regions(connection, (b"", b"b"))
+    table_facts.forget(connection, b"t")
     with pytest.raises(LocationUnknown, match="hole"):
         plan(connection, query())
 
