@@ -20,10 +20,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spark_connector.conditions.condition import col
     from spark_connector.dataframe import register, table, write
-    from spark_connector.jobs import copy_table, join, row_count, verify_replication
+    from spark_connector.jobs import copy_table, join, repartition, row_count, verify_replication
     from spark_connector.lookup_counts import lookups
 
-__all__ = ["col", "copy_table", "join", "lookups", "register", "row_count", "table", "verify_replication", "write"]
+__all__ = [
+    "col",
+    "copy_table",
+    "join",
+    "lookups",
+    "register",
+    "repartition",
+    "row_count",
+    "table",
+    "verify_replication",
+    "write",
+]
 
 _HOMES = {
     "col": "spark_connector.conditions.condition",
@@ -31,6 +42,7 @@ _HOMES = {
     "join": "spark_connector.jobs",
     "lookups": "spark_connector.lookup_counts",
     "register": "spark_connector.dataframe",
+    "repartition": "spark_connector.jobs",
     "row_count": "spark_connector.jobs",
     "table": "spark_connector.dataframe",
     "verify_replication": "spark_connector.jobs",

@@ -55,8 +55,14 @@ SplitReader: TypeAlias = "Callable[[planning.TableSplit, lookup_counts.Report | 
 def register(spark: SparkSession) -> None:
     """Register the data source ``hbase`` with a session, and count the session's meta lookups from now on.
 
-    Needed only if the package is on the workers' path and not installed: otherwise Spark finds the data source.
+    Needed only if the package is on the workers' path and not installed: otherwise Spark finds the data source. Lookups
+    are not counted if the session's configuration has ``spark.hbase.lookups=off``.
     """
+    _register(spark)
+    lookup_counts.collect(spark)
+
+
+def _register(spark: SparkSession) -> None:
     from pyspark.errors import AnalysisException
 
     from spark_connector.source import HBaseSource
@@ -68,7 +74,6 @@ def register(spark: SparkSession) -> None:
             error
         ):  # Spark 4.0 refuses a second registration; later versions do not
             raise
-    lookup_counts.collect(spark)
 
 
 def table(
@@ -100,7 +105,7 @@ def table(
     if limit is not None and parsed.limit is not None:
         raise ConfigError("limit is given twice: as an argument and as option hbase.spark.query.limit")
     clients.check_reachable(parsed.connection_url)
-    lookup_counts.collect(spark)
+    lookup_counts.collect(spark, parsed.counts_lookups)
     if has_jvm(spark):
         return _planned_here(spark, parsed, columns, where, limit)
     return _loaded(spark, given, parsed, columns, where, limit)
@@ -136,8 +141,8 @@ def write(
     check_write(df.schema, parsed.catalog(), parsed, overwrite=mode == "overwrite")
     spark = df.sparkSession
     if find_spec("pyspark_hbase") is None:
-        register(spark)
-    lookup_counts.collect(spark)
+        _register(spark)
+    lookup_counts.collect(spark, parsed.counts_lookups)
     df.write.format("hbase").mode(mode).options(**given).save()
 
 

@@ -9,6 +9,10 @@ are sent along with the splits and reported by a task.
 Bounds: a report is one line of at most 64 kB and has a timeout of 2 s. A worker that cannot reach the driver logs a
 warning and retries after a minute. Beyond 10,000 processes, those that reported longest ago are kept as one sum.
 
+Counting is off, and no port is opened, with the option ``hbase.spark.lookups=off`` of a call, or with
+``spark.hbase.lookups=off`` in the session's configuration. Where the port cannot be opened or the configuration cannot
+be changed (some servers of Spark Connect), a warning is logged once and everything else works.
+
 Reads of ``spark.read.format("hbase")`` are counted from the first call of a function of this package (``register``,
 ``table``, ``lookups``, ...) with the session.
 """
@@ -22,7 +26,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from metaclient.errors import MetaClientError
+from metaclient.errors import ConfigError, MetaClientError
 from metaclient.runtime import ThreadRuntime, close_descriptor
 from spark_connector import clients
 from spark_connector.settings.session import driver_host
@@ -30,12 +34,14 @@ from spark_connector.settings.session import driver_host
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["CONF", "Collector", "Report", "collect", "lookups", "planned", "report"]
+__all__ = ["CONF", "SWITCH", "Collector", "Report", "collect", "lookups", "planned", "report"]
 
 _log = logging.getLogger(__name__)
 
 #: Spark hides the values of names with "token" in its web pages and logs.
 CONF = "spark.hbase.lookups.token"
+#: The session's switch: "off" turns counting off for all calls.
+SWITCH = "spark.hbase.lookups"
 #: Prefix of the names of processes that plan: the driver, and Spark's Python workers for planning.
 DRIVER = "driver:"
 #: process -> meta replica -> reads
@@ -179,6 +185,7 @@ def _listening(host: str) -> socket.socket:
 _runtime = ThreadRuntime(name="hbase-lookups")  # clock and locks; it starts no thread
 _guard = _runtime.lock()  # guards _collectors
 _collectors: dict[str, Collector] = {}  # by application; a driver has one at a time
+_failed: dict[str, str] = {}  # why an application has none
 
 
 def _renew() -> None:
@@ -186,23 +193,51 @@ def _renew() -> None:
     global _guard
     _guard = _runtime.lock()
     _collectors.clear()
+    _failed.clear()
 
 
 _runtime.on_fork(_renew)
 
 
-def collect(spark: SparkSession) -> Collector:
-    """Return this application's collector; the first call starts it and puts its address into the session's conf."""
+def collect(spark: SparkSession, is_wanted: bool = True) -> Collector | None:
+    """Return this application's collector; the first call starts it and puts its address into the session's conf.
+
+    None if counting is off or impossible; ``is_wanted`` is False for a call with ``hbase.spark.lookups=off``.
+    """
+    if not is_wanted or str(spark.conf.get(SWITCH, "on")).strip().lower() == "off":
+        return None
     application = str(spark.conf.get("spark.app.id", "") or id(spark))
     with _guard:
-        collector = _collectors.get(application)
-        if collector is None:
-            while _collectors:  # of an application that has ended
-                _collectors.popitem()[1].close()
-            collector = _collectors[application] = Collector(driver_host(spark))
-    if spark.conf.get(CONF, "") != collector.address:
-        spark.conf.set(CONF, collector.address)
+        if application in _failed:
+            return None
+        try:
+            collector = _collectors.get(application) or _started(application, driver_host(spark))
+            if spark.conf.get(CONF, "") != collector.address:
+                spark.conf.set(CONF, collector.address)
+        except (OSError, _session_error()) as error:
+            started = _collectors.pop(application, None)
+            if started is not None:
+                started.close()
+            _failed.clear()
+            _failed[application] = reason = f"{type(error).__name__}: {str(error).splitlines()[0]}"
+            _log.warning("meta lookups of executors are not counted: %s", reason)
+            return None
     return collector
+
+
+def _started(application: str, host: str) -> Collector:
+    while _collectors:  # of an application that has ended
+        _collectors.popitem()[1].close()
+    collector = _collectors[application] = Collector(host)
+    return collector
+
+
+def _session_error() -> type[Exception]:
+    """Return the error of a session that refuses to change its configuration."""
+    from pyspark.errors import PySparkException
+
+    found: type[Exception] = PySparkException
+    return found
 
 
 def lookups(spark: SparkSession) -> dict[str, Any]:
@@ -210,9 +245,12 @@ def lookups(spark: SparkSession) -> dict[str, Any]:
 
     ``reads_by_replica`` maps the meta replica's id to the reads of the driver and all executors, and ``total`` is their
     sum. ``driver`` and ``executors`` are the two parts (planning counts as the driver's, wherever Spark ran it).
-    ``processes`` is the number of Spark's worker processes that have reported.
+    ``processes`` is the number of Spark's worker processes that have reported. Raises ConfigError if counting is off.
     """
     collector = collect(spark)
+    if collector is None:
+        why = "; ".join(_failed.values()) or f"{SWITCH}=off in the session's configuration"
+        raise ConfigError(f"reads of hbase:meta are not counted in this application: {why}")
     collector.take({DRIVER + clients.process_name(): clients.lookups_made()})
     return collector.summary()
 

@@ -48,7 +48,8 @@ class BatchShape:
     """The columns of a read's batches: a source per field of ``arrow_schema``.
 
     ``key`` has all parts of the row key, ``named_cells`` all cells that a family's map leaves out, even if they are not
-    read. With ``fast=False`` values are decoded one by one.
+    read. ``salt`` is the number of buckets of salted row keys, 0 if they have no salt. With ``fast=False`` values are
+    decoded one by one.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class BatchShape:
         key: Sequence[KeyPart],
         named_cells: frozenset[bytes],
         bad_cells: BadCells,
+        salt: int = 0,
         fast: bool = True,
     ) -> None:
         self._table = keys.printable(table)
@@ -69,7 +71,7 @@ class BatchShape:
         self.arrow_schema = arrow_schema
         self.layout = layout
         self.key = tuple(key)
-        self.keys = KeySplitter(self._table, key, bad_cells)
+        self.keys = KeySplitter(self._table, key, bad_cells, salt=salt)
         self.named_cells = named_cells
         self.columns = tuple(
             self._column(source, arrow_schema.field(index).type) for index, source in enumerate(sources)
@@ -90,7 +92,8 @@ class BatchShape:
     def _decoder(self, what: str, field: ColumnField, arrow_type: pa.DataType) -> ColumnDecoder:
         type = field.value_type if isinstance(field, FamilyColumn) else field.type
         where = f"table {self._table}, {what}"
-        return ColumnDecoder(where, type, field.codec, arrow_type, self._bad_cells, fast=self._fast)
+        is_cell = not isinstance(field, KeyPart)
+        return ColumnDecoder(where, type, field.codec, arrow_type, self._bad_cells, is_cell=is_cell, fast=self._fast)
 
     def batch(self, arrays: Sequence[pa.Array], rows: int) -> pa.RecordBatch:
         """Return the batch of these arrays, one per column."""

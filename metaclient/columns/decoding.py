@@ -1,7 +1,8 @@
 """Decodes a column of bytes to an Arrow array: with numpy if the codec supports it, otherwise value by value.
 
 Both ways give the same array; the slow one also finds the cell that cannot be decoded. ``None`` is a missing cell and
-becomes null. An empty value is a value, except for codecs that write nulls so (Phoenix).
+becomes null. An empty cell is null, too, unless empty bytes are a value of its type (a text, with the coder naive). In
+a row key they are never null.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class ColumnDecoder:
         arrow_type: pa.DataType,
         bad_cells: BadCells,
         *,
+        is_cell: bool = True,
         fast: bool = True,
     ) -> None:
         self._where = where
@@ -52,6 +54,7 @@ class ColumnDecoder:
         self._arrow_type = arrow_type
         self._bad_cells = bad_cells
         self._is_plain = codec.is_plain(type)
+        self._empty_is_null = codec.reads_empty_as_null(type) if is_cell else codec.writes_nulls(type)
         self._width = codec.width(type)
         self._is_fast = fast and (self._is_plain or self._width is not None)
 
@@ -74,7 +77,10 @@ class ColumnDecoder:
         decoded: list[object] = []
         for index, value in enumerate(values):
             try:
-                decoded.append(None if value is None else decode(value, type))
+                if value is None or (not value and self._empty_is_null):
+                    decoded.append(None)
+                else:
+                    decoded.append(decode(value, type))
             except BadValueError as error:
                 if not self._bad_cells.are_null:
                     raise self._bad(row_of(index), value, error) from None
@@ -95,7 +101,7 @@ class ColumnDecoder:
         """Return the decoded values; None if one of them cannot be decoded."""
         import pyarrow.compute as pc
 
-        if self._codec.writes_nulls(self._type):
+        if self._empty_is_null:
             values = null_where(pc.equal(pc.binary_length(values), 0), values)
         return self._plain_array(values) if self._is_plain else self._fixed_array(values)
 

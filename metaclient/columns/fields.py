@@ -20,6 +20,7 @@ class CellColumn:
     column: bytes  # b"family:qualifier"
     type: DataType
     codec: Codec
+    ttl_ms: int | None = None  # of the cells that are written
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,7 @@ class FamilyColumn:
     family: bytes
     type: DataType  # map<string|binary, T>
     codec: Codec  # of the values
+    ttl_ms: int | None = None  # of the cells that are written
 
     @property
     def value_type(self) -> DataType:

@@ -10,6 +10,7 @@ from metaclient.columns import rowkey
 from metaclient.columns.codecs.base import BadValueError
 from metaclient.columns.decoding import BadCellError, BadCells, matrix_of
 from metaclient.columns.rowkey import KeyPart
+from metaclient.columns.salt import unsalted_array
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,10 +22,11 @@ __all__ = ["KeySplitter"]
 class KeySplitter:
     """Splits the row keys of one table into the parts of its key."""
 
-    def __init__(self, table: str, parts: Sequence[KeyPart], bad_cells: BadCells) -> None:
+    def __init__(self, table: str, parts: Sequence[KeyPart], bad_cells: BadCells, *, salt: int = 0) -> None:
         self._table = table
         self._parts = parts
         self._bad_cells = bad_cells
+        self._salt = salt
 
     def split(self, rows: pa.Array) -> list[pa.Array]:
         """Return the bytes of all rows, for each part of the key.
@@ -36,6 +38,11 @@ class KeySplitter:
 
     def _sliced(self, rows: pa.Array) -> list[pa.Array] | None:
         """Return slices, if all parts have fixed lengths or there is one part; None if each key must be parsed."""
+        if self._salt:
+            unsalted = unsalted_array(rows, self._salt)
+            if unsalted is None:
+                return None
+            rows = unsalted
         if len(self._parts) == 1 and self._parts[0].length is None:
             return [rows]
         lengths = [part.length for part in self._parts if part.length is not None]
@@ -60,7 +67,7 @@ class KeySplitter:
 
     def _split_one(self, row: bytes) -> Sequence[bytes | None]:
         try:
-            pieces = rowkey.split_key(self._parts, row)
+            pieces = rowkey.split_key(self._parts, row, self._salt)
         except BadValueError as error:
             if not self._bad_cells.are_null:
                 raise BadCellError(

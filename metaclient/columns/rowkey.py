@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from metaclient import keys
 from metaclient.columns.codecs.base import BadValueError, Codec
 from metaclient.columns.codecs.spans import Cut, Span, Spans, prefix_span, union_spans
+from metaclient.columns.salt import salted
 from metaclient.columns.types import DataType
 from metaclient.wording import counted
 
@@ -110,8 +111,11 @@ class KeyPart:
         return data.ljust(self.length, b"\0"), side
 
 
-def join_parts(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes:
-    """Return the row key of these values, one per part; raise BadValueError with the name of the part."""
+def join_parts(parts: Sequence[KeyPart], values: Sequence[object], salt: int = 0) -> bytes:
+    """Return the row key of these values, one per part; raise BadValueError with the name of the part.
+
+    ``salt`` is the catalog's number of buckets.
+    """
     encoded = []
     for part, value in zip(parts, values, strict=True):
         try:
@@ -119,15 +123,21 @@ def join_parts(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes:
         except BadValueError as error:
             raise BadValueError(f"row key column {part.name}: {error}") from None
     row = b"".join(encoded)
-    if not 0 < len(row) <= keys.ROW_LENGTH_MAX:
-        raise BadValueError(f"a row key has 1 to {keys.ROW_LENGTH_MAX} bytes, this one has {len(row)}")
-    return row
+    length_max = keys.ROW_LENGTH_MAX - bool(salt)
+    if not 0 < len(row) <= length_max:
+        raise BadValueError(f"a row key has 1 to {length_max} bytes, this one has {len(row)}")
+    return salted(row, salt)
 
 
-def split_key(parts: Sequence[KeyPart], row: bytes) -> tuple[bytes, ...]:
-    """Return the bytes of each part, without delimiters; raise BadValueError if the key does not fit the parts."""
+def split_key(parts: Sequence[KeyPart], row: bytes, salt: int = 0) -> tuple[bytes, ...]:
+    """Return the bytes of each part, without delimiters; raise BadValueError if the key does not fit the parts.
+
+    ``salt`` is the catalog's number of buckets.
+    """
+    if salt and salted(row[1:], salt) != row:
+        raise BadValueError(f"the row key does not begin with the salt of {salt} buckets")
     found = []
-    at = 0
+    at = 1 if salt else 0
     for part in parts:
         if part.is_last:
             data = row[at:]

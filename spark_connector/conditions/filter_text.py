@@ -13,7 +13,18 @@ from collections.abc import Iterable, Sequence
 
 from metaclient.columns.codecs.spans import Span, Spans
 
-__all__ = ["absent", "all_of", "any_of", "compare", "in_spans", "is_writable", "only_columns", "present", "starts_with"]
+__all__ = [
+    "absent",
+    "absent_or_empty",
+    "all_of",
+    "any_of",
+    "compare",
+    "in_spans",
+    "is_writable",
+    "only_columns",
+    "present",
+    "starts_with",
+]
 
 
 def is_writable(column: bytes) -> bool:
@@ -40,6 +51,11 @@ def present(column: bytes) -> bytes:
 def absent(column: bytes) -> bytes:
     """Return a filter for rows without the column: no value is < the empty value, and rows without the cell pass."""
     return _single_value(column, "<", b"binary:", drops_missing=False)
+
+
+def absent_or_empty(column: bytes) -> bytes:
+    """Return a filter for rows without the column, or with an empty value in it."""
+    return _single_value(column, "=", b"binary:", drops_missing=False)
 
 
 def in_spans(column: bytes, spans: Spans) -> bytes:

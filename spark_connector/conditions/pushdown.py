@@ -7,7 +7,7 @@ Parts that cannot be expressed in bytes are left out, by four rules:
 2. Conditions on the row key become ranges (``key_ranges``), in the byte order of each part's codec.
 3. Conditions on cells become SingleColumnValueFilters with ``filterIfMissing``: a comparison is never true of null. For
    a cell that cannot be compared by bytes, the filter tests only that the cell exists. ``IS NULL`` tests that the cell
-   is missing, unless the codec can write nulls.
+   is missing, or empty where that reads as null, unless the codec can write nulls.
 4. AND leaves out the parts that cannot be pushed down; OR is left out as a whole if one of its parts cannot.
 
 A row of the DataFrame is a row of HBase with a cell in at least one of the *catalog's* columns. That must not depend
@@ -22,6 +22,7 @@ from dataclasses import dataclass, replace
 from metaclient import keys
 from metaclient.columns.codecs.base import BadValueError
 from metaclient.columns.codecs.spans import Spans, union_spans
+from metaclient.columns.salt import salted
 from spark_connector.conditions import filter_text
 from spark_connector.conditions.condition import (
     And,
@@ -40,6 +41,7 @@ from spark_connector.conditions.condition import (
 from spark_connector.conditions.key_ranges import key_ranges
 from spark_connector.schema.catalog import Catalog, CellColumn
 from spark_connector.schema.ranges import EVERYTHING, KeyRange, intersection, rows_within
+from spark_connector.schema.salt import salted_ranges
 
 __all__ = ["Pushed", "ScanColumns", "push", "scan_columns", "superset", "without_not"]
 
@@ -102,9 +104,10 @@ def push(
     ranges = tuple(each for each in found if not each.is_row)
     compiler = _Compiler(catalog, bad_values_are_null)
     text, columns = compiler.whole(plain) if value_filters else (None, ())
+    rows = sorted(salted(row, catalog.salt) for row in points if row)
     return Pushed(
-        ranges,
-        tuple(row for row in points if 0 < len(row) <= keys.ROW_LENGTH_MAX),
+        salted_ranges(ranges, catalog.salt),
+        tuple(row for row in rows if len(row) <= keys.ROW_LENGTH_MAX),
         text,
         columns,
         compiler.present(plain),
@@ -233,8 +236,10 @@ class _Compiler:
         column, codec, type = field.column, field.codec, field.type
         match condition:
             case IsNull():
-                is_absence = not codec.writes_nulls(type) and not self._bad_values_are_null
-                return filter_text.absent(column) if is_absence else None
+                if codec.writes_nulls(type) or self._bad_values_are_null:
+                    return None
+                is_text = not codec.reads_empty_as_null(type)
+                return filter_text.absent(column) if is_text else filter_text.absent_or_empty(column)
             case Comparison(_, "<>", value):
                 return _unequal(field, value)
             case Comparison(_, operator, value):

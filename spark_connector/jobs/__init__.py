@@ -7,6 +7,7 @@ Each job runs one task per split and does its work inside of the tasks. The task
 from __future__ import annotations
 
 from spark_connector.jobs.bulk_join import join
+from spark_connector.jobs.region_partitions import repartition
 from spark_connector.jobs.replication_check import Verification, hash_table, verify_replication
 from spark_connector.jobs.row_counter import UnexpectedCount, row_count
 from spark_connector.jobs.table_copy import CopyReport, copy_table
@@ -18,6 +19,7 @@ __all__ = [
     "copy_table",
     "hash_table",
     "join",
+    "repartition",
     "row_count",
     "verify_replication",
 ]

@@ -13,25 +13,23 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from metaclient.columns import rowkey
-from metaclient.columns.codecs.base import BadValueError
 from metaclient.columns.layouts import Layout
 from metaclient.columns.row_batches import BatchBuilder
 from metaclient.errors import ConfigError
-from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
 from spark_connector.dataframe import given_options, known_name
+from spark_connector.jobs.region_partitions import by_regions, key_columns
 from spark_connector.planning.location_map import Learner, LocationMap, ship_locations
 from spark_connector.planning.query import Query
 from spark_connector.planning.read_schema import schema_of
 from spark_connector.reading.batch_shape import arrow_schema, spark_shape
 from spark_connector.reading.split_reader import get_rows, passing
 from spark_connector.reading.tasks import attempt_number, connected
-from spark_connector.schema.catalog import Catalog, KeyPart
+from spark_connector.schema.catalog import Catalog
 from spark_connector.schema.ranges import rows_within
-from spark_connector.schema.types import to_spark
 from spark_connector.settings.option_uses import Use, check_read
 from spark_connector.settings.options import Options
+from spark_connector.writing.mutations import row_keys_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -66,14 +64,16 @@ def join(
     url: str | None = None,
     how: str = "inner",
     columns: Sequence[str] | None = None,
+    repartitioned: bool = False,
     **options: object,
 ) -> DataFrame:
     """Return ``df`` with columns of an HBase table added to each row, which is looked up by row key.
 
     ``on`` names the column of ``df`` that is the row key; for a key of several parts it is a list in the key's order,
     or a mapping of ``df``'s columns to the parts. ``how`` is ``inner`` or ``left``. ``columns`` are the columns of the
-    catalog to add; by default all that are not part of the key. ``options`` that choose rows restrict the rows of the
-    table.
+    catalog to add; by default all that are not part of the key. ``repartitioned`` first shuffles ``df`` by the regions
+    of the table (:func:`spark_connector.repartition`): each task then gets rows from one server, which pays if ``df``
+    is large or has many rows per region. ``options`` that choose rows restrict the rows of the table.
 
         hbase.join(orders, users_catalog, on="user_id", url="thrift2://gateway:9090", how="left", columns=["name"])
     """
@@ -86,48 +86,18 @@ def join(
     if parsed.layout is not Layout.COLUMNS:
         raise ConfigError("a join needs hbase.spark.query.layout=columns")
     known = parsed.catalog()
-    names = _key_columns(df.schema, known, on)
+    names = key_columns(df.schema, known, on)
+    if repartitioned:
+        df = by_regions(df, parsed, names)
     added = _added(df.schema, known, parsed, columns)
     query = Query.of(parsed, added)
     schema = type(added)([*df.schema.fields, *added.fields])
-    lookup_counts.collect(df.sparkSession)
+    lookup_counts.collect(df.sparkSession, parsed.counts_lookups)
     with clients.lease(parsed) as connection:
         locations = ship_locations(connection, known.table, parsed)
     points = frozenset(query.pushed.points)
     task = _Join(query, names, how, schema, points, locations, lookup_counts.planned())
     return df.mapInArrow(lambda batches: _joined(task, batches), schema)
-
-
-def _key_columns(schema: StructType, catalog: Catalog, on: str | Sequence[str] | Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns of the DataFrame that form the row key, in the key's order."""
-    parts = catalog.key
-    if isinstance(on, Mapping):
-        by_part = {part: column for column, part in on.items()}
-        missing = [part.name for part in parts if part.name not in by_part]
-        if missing or len(by_part) != len(parts):
-            raise ConfigError(f"on must name each part of the row key once: {', '.join(part.name for part in parts)}")
-        names = [by_part[part.name] for part in parts]
-    else:
-        names = [on] if isinstance(on, str) else list(on)
-        if len(names) != len(parts):
-            key = f"{counted(len(parts), 'part')} ({', '.join(part.name for part in parts)})"
-            raise ConfigError(
-                f"the row key has {key} and 'on' names {counted(len(names), 'column')}: name a column for each part"
-            )
-    for name, part in zip(names, parts, strict=True):
-        _check_key(schema, name, part)
-    return tuple(names)
-
-
-def _check_key(schema: StructType, name: str, part: KeyPart) -> None:
-    if name not in schema.fieldNames():
-        raise ConfigError(f"the DataFrame has no column {name!r}; it has {', '.join(schema.fieldNames())}")
-    has, needs = schema[name].dataType, to_spark(part.type)
-    if has != needs:
-        raise ConfigError(
-            f"column {name!r} is {has.simpleString()} and part {part.name!r} of the row key is {needs.simpleString()}: "
-            "cast it first"
-        )
 
 
 def _added(schema: StructType, catalog: Catalog, options: Options, columns: Sequence[str] | None) -> StructType:
@@ -165,7 +135,8 @@ def _beside(task: _Join, batch: pa.RecordBatch, connection: Connection, learner:
     """Return a batch with the columns of HBase added to its rows."""
     import pyarrow as pa
 
-    rows = _row_keys(task, batch)
+    columns = [batch.column(batch.schema.get_field_index(name)) for name in task.on]
+    rows = row_keys_of(columns, task.query.catalog)
     found, places = _got(task, sorted({row for row in rows if row is not None}), connection, learner)
     indexes = pa.array([places.get(row) if row is not None else None for row in rows], pa.int64())
     if task.how == "inner":
@@ -176,23 +147,6 @@ def _beside(task: _Join, batch: pa.RecordBatch, connection: Connection, learner:
         return pa.RecordBatch.from_arrays([*batch.columns, *empty], schema=arrow_schema(task.schema))
     right = [column.take(indexes) for column in found.columns]
     return pa.RecordBatch.from_arrays([*batch.columns, *right], schema=arrow_schema(task.schema))
-
-
-def _row_keys(task: _Join, batch: pa.RecordBatch) -> list[bytes | None]:
-    """Return the row key of each row of a batch; None if a part is null, or if the values form no valid row key."""
-    parts = task.query.catalog.key
-    columns = [batch.column(batch.schema.get_field_index(name)).to_pylist() for name in task.on]
-    made: list[bytes | None] = []
-    for values in zip(*columns, strict=True):
-        made.append(None if any(value is None for value in values) else _row_key(parts, values))
-    return made
-
-
-def _row_key(parts: Sequence[KeyPart], values: Sequence[object]) -> bytes | None:
-    try:
-        return rowkey.join_parts(parts, values)
-    except BadValueError:
-        return None
 
 
 def _got(

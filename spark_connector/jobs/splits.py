@@ -99,7 +99,7 @@ def _escaped(key: bytes) -> str:
 
 def plan_splits(spark: SparkSession, query: Query) -> list[planning.TableSplit]:
     """Return the splits of a job's scan, and count its meta lookups."""
-    lookup_counts.collect(spark)
+    lookup_counts.collect(spark, query.options.counts_lookups)
     with clients.lease(query.options) as connection:
         return planning.plan(connection, query)
 

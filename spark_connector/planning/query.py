@@ -19,6 +19,7 @@ from spark_connector.planning.read_schema import schema_of
 from spark_connector.planning.user_filter import looks_of
 from spark_connector.schema.catalog import Catalog
 from spark_connector.schema.ranges import KeyRange, bytes_of
+from spark_connector.schema.salt import salted_ranges
 from spark_connector.settings.options import Options
 
 if TYPE_CHECKING:
@@ -58,12 +59,13 @@ class Query:
         exact = _testable(_bound(parse_where(options.where), options, catalog)) if options.where is not None else None
         both = [] if exact is None else [exact]
         both += [] if condition is None else [_bound(condition, options, catalog)]
+        salt = catalog.salt if options.layout is Layout.COLUMNS else 0  # other layouts have the rows as stored
         pushed = push(
             And(tuple(both)) if len(both) == 2 else both[0] if both else None,
             catalog,
             value_filters=options.pushdown_column_filter,
             bad_values_are_null=options.bad_values_are_null,
-        ).within(options.key_ranges())
+        ).within(salted_ranges(options.key_ranges(), salt))
         names = [*schema.fieldNames(), *(columns_of(exact) if exact is not None else ())]
         fetched = _fetched(options, catalog, names, pushed)
         return cls(

@@ -52,6 +52,7 @@ def spark_shape(catalog: Catalog, schema: StructType, options: Options, *, fast:
         key=catalog.key,
         named_cells=catalog.named_cells,
         bad_cells=BadCells(are_null=options.bad_values_are_null, advice=_ADVICE),
+        salt=catalog.salt,
         fast=fast,
     )
 

@@ -38,7 +38,7 @@ def connected(options: Options, planned: lookup_counts.Report | None = None) -> 
         with clients.lease(options) as connection:
             yield connection
     finally:
-        lookup_counts.report(_collector(), planned)
+        lookup_counts.report(_collector() if options.counts_lookups else None, planned)
         clients.settle_worker(options)  # by now all modules that tasks need are imported
 
 

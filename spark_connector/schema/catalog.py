@@ -12,8 +12,8 @@ It is parsed from hbase-connectors' JSON (and SHC's), or from the older ``hbase.
        "tags":   {"cf": "t", "type": "map<string,string>"}}}
 
 A column of a map type without ``col`` (or with ``"*"``) is a whole family: qualifier -> value, of all cells of the
-family that are not another column. Columns of whole families, and ``coder`` (see ``codecs``), are extensions of
-hbase-connectors' format.
+family that are not another column. Extensions of hbase-connectors' format: columns of whole families, ``coder`` (see
+``codecs``), ``ttl`` of a column (the milliseconds that its cells live), and ``"salt": 16`` beside ``rowkey``.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from metaclient.columns.codecs import Codec, codec_named
 from metaclient.columns.fields import CellColumn, FamilyColumn
 from metaclient.columns.fields import ColumnField as Field
 from metaclient.columns.rowkey import KeyPart
+from metaclient.columns.salt import BUCKETS_MAX
 from metaclient.columns.types import DataType, parse_type
 from metaclient.errors import ConfigError
 from metaclient.wording import counted
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["Catalog", "CellColumn", "FamilyColumn", "Field", "KeyPart"]
 
 _ROWKEY = "rowkey"
-_KEYS = frozenset({"table", "rowkey", "columns"})
+_KEYS = frozenset({"table", "rowkey", "columns", "salt"})
 _TABLE_KEYS = frozenset({"namespace", "name", "tableCoder", "version"})
-_COLUMN_KEYS = frozenset({"cf", "col", "type", "coder", "length", "avro", "serdes"})
+_COLUMN_KEYS = frozenset({"cf", "col", "type", "coder", "length", "ttl", "avro", "serdes"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,8 @@ class Catalog:
     columns: tuple[Field, ...]
     #: The cells of all columns of the whole catalog: a family's map leaves them out even if they are not selected.
     named_cells: frozenset[bytes] = frozenset()
+    #: The number of salt buckets; 0 if row keys have no salt.
+    salt: int = 0
 
     @classmethod
     def parse(cls, catalog: str | Mapping[str, Any], *, default_coder: str = "naive") -> Catalog:
@@ -100,6 +103,11 @@ class Catalog:
     @property
     def names(self) -> tuple[str, ...]:
         return tuple(field.name for field in self.columns)
+
+    @property
+    def has_ttl(self) -> bool:
+        """True if a column has a TTL of its own."""
+        return any(not isinstance(field, KeyPart) and field.ttl_ms is not None for field in self.columns)
 
     def field(self, name: str) -> Field:
         """Return the column of this name (exact, else ignoring case); raise ConfigError with the nearest name."""
@@ -206,7 +214,15 @@ class _Reader:
         fields: list[Field] = [parts.get(name) or self._column(name, each) for name, each in given.items()]
         cells = [field.column for field in fields if isinstance(field, CellColumn)]
         self._refuse_twins(fields)
-        return Catalog(self._table, tuple(parts.values()), tuple(fields), frozenset(cells))
+        return Catalog(self._table, tuple(parts.values()), tuple(fields), frozenset(cells), self._salt())
+
+    def _salt(self) -> int:
+        given = self._document.get("salt")
+        if given is None:
+            return 0
+        if isinstance(given, bool) or not str(given).isdecimal() or not 1 <= int(given) <= BUCKETS_MAX:
+            raise ConfigError(f"{self._where}: salt is {given!r}, not a number of buckets (1 to {BUCKETS_MAX})")
+        return int(given)
 
     def _settings(self, name: str, given: object) -> Mapping[str, Any]:
         where = f"{self._where}: column {name}"
@@ -246,6 +262,8 @@ class _Reader:
     def _part(self, name: str, given: Mapping[str, Any], *, is_last: bool) -> KeyPart:
         where = f"{self._where}: row key column {name}"
         type, codec = self._type(where, given), self._codec(where, given)
+        if given.get("ttl") is not None:
+            raise ConfigError(f"{where}: ttl is for cells: a row ends when all its cells have ended")
         self._need_support(where, codec, type)
         length, width = self._length(where, given), codec.width(type)
         if length is not None and width is not None and length != width:
@@ -276,11 +294,20 @@ class _Reader:
         family = self._text(where, given, "cf")
         col = given.get("col")
         if type.name == "map" and col in (None, "*"):
-            return self._family(where, name, family, type, codec)
+            return replace(self._family(where, name, family, type, codec), ttl_ms=self._ttl(where, given))
         if col is None:
             raise ConfigError(f"{where}: col (the qualifier) is missing; a whole family needs a map type")
         self._need_support(where, codec, type)
-        return CellColumn(name, self._cell(where, f"{family}:{col}"), type, codec)
+        return CellColumn(name, self._cell(where, f"{family}:{col}"), type, codec, self._ttl(where, given))
+
+    @staticmethod
+    def _ttl(where: str, given: Mapping[str, Any]) -> int | None:
+        text = given.get("ttl")
+        if text is None:
+            return None
+        if isinstance(text, bool) or not str(text).isdecimal() or not 0 < int(text) < 2**63:
+            raise ConfigError(f"{where}: ttl is {text!r}, not a number of milliseconds")
+        return int(text)
 
     def _family(self, where: str, name: str, family: str, type: DataType, codec: Codec) -> FamilyColumn:
         assert type.key is not None

@@ -22,6 +22,7 @@ class Use(enum.Enum):
     TABLE = "spark_connector.table"
     LOAD = "spark.read.format('hbase')"
     JOIN = "spark_connector.join"
+    REPARTITION = "spark_connector.repartition"
     ROW_COUNT = "row_count"
     COPY_TABLE = "copy_table"
     VERIFY = "verify_replication and hash_table"
@@ -31,7 +32,8 @@ class Use(enum.Enum):
     STREAM_WRITE = "streams into HBase"
 
 
-_ALWAYS = frozenset({"url", "config_location", "locations", "gc_freeze"})
+_CLUSTER = frozenset({"url", "config_location", "lookups"})
+_ALWAYS = _CLUSTER | {"locations", "gc_freeze"}
 _NAMES_TABLE = frozenset({"catalog_text", "table", "columns_mapping", "layout_name", "encoder"})
 _ROWS = frozenset({"startrow", "stoprow", "prefix", "ranges"})
 _TIMES = frozenset({"timestamp", "timerange_start", "timerange_end"})
@@ -77,10 +79,11 @@ HONOURED: Mapping[Use, Collection[str]] = {
     Use.TABLE: _READS | {"locality"},
     Use.LOAD: _READS,
     Use.JOIN: _READS - _SCANS - _TASKS - {"limit", "batch_size"},
+    Use.REPARTITION: _CLUSTER | (_NAMES_TABLE - {"layout_name"}),
     Use.ROW_COUNT: _JOBS | _REPLICAS,
     Use.COPY_TABLE: _JOBS | _SENDING | _REPLICAS | {"filter", "batch_size"},
     Use.VERIFY: _JOBS | _GETS | {"filter", "batch_size"},
-    Use.WRITE: _ALWAYS | _NAMES_TABLE | _WRITING | {"write_truncate"},
+    Use.WRITE: _ALWAYS | _NAMES_TABLE | _WRITING | {"write_hidden", "write_truncate"},
     Use.STREAM_READ: _ALWAYS
     | _ROWS
     | _SCANS
@@ -95,6 +98,8 @@ HONOURED: Mapping[Use, Collection[str]] = {
 }
 
 _ADVICE = {
+    (Use.WRITE, "timestamp"): "use hbase.spark.write.timestamp",
+    (Use.STREAM_WRITE, "timestamp"): "use hbase.spark.write.timestamp",
     (Use.STREAM_READ, "timestamp"): "use startingTimestamp",
     (Use.STREAM_READ, "timerange_start"): "use startingTimestamp",
     (Use.STREAM_READ, "timerange_end"): "use startingTimestamp",

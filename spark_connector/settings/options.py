@@ -77,6 +77,8 @@ class Options:
     config_location: tuple[str, ...] = _option("hbase.spark.config.location", kinds.names, ())
     locations: str = _option("hbase.spark.locations", kinds.one_of("ship", "lookup"), "ship")
 
+    lookups: str = _option("hbase.spark.lookups", kinds.one_of("on", "off"), "on")
+
     # -- what to read
     layout_name: str = _option("hbase.spark.query.layout", kinds.one_of(*(each.value for each in Layout)), "columns")
     encoder: str = _option("hbase.spark.query.encoder", kinds.text, "naive")
@@ -130,6 +132,7 @@ class Options:
     )
     write_nulls: str = _option("hbase.spark.write.nulls", kinds.one_of("skip", "delete", "empty"), "skip")
     write_operation: str = _option("hbase.spark.write.operation", kinds.one_of("put", "delete", "increment"), "put")
+    write_hidden: str = _option("hbase.spark.write.hidden", kinds.one_of("sample", "count", "off"), "sample")
     write_truncate: bool = _option("hbase.spark.write.truncate", kinds.flag, False)
     write_at_least_once: bool = _option("hbase.spark.write.atleastonce", kinds.flag, False)  # for increments
 
@@ -229,6 +232,11 @@ class Options:
     @property
     def layout(self) -> Layout:
         return Layout(self.layout_name)
+
+    @property
+    def counts_lookups(self) -> bool:
+        """True if tasks report their reads of hbase:meta to the driver."""
+        return self.lookups == "on"
 
     @property
     def bad_values_are_null(self) -> bool:

@@ -23,7 +23,7 @@ __all__ = ["check_families", "copy_of", "prepare", "region_splits", "truncate"]
 _log = logging.getLogger(__name__)
 
 
-def region_splits(options: Options) -> list[bytes]:
+def region_splits(options: Options, salt: int = 0) -> list[bytes]:
     """Return the split keys of a new table: ``hbase.spark.write.splits``, or ``newtable`` regions.
 
     As in hbase-connectors, the first of ``newtable`` regions ends at ``regionStart`` and the last begins at
@@ -32,10 +32,17 @@ def region_splits(options: Options) -> list[bytes]:
     >>> from spark_connector.settings.options import Options
     >>> region_splits(Options.parse({"newtable": "6", "regionStart": "a", "regionEnd": "e"}))
     [b'a', b'b', b'c', b'd', b'e']
+
+    A table with salted keys (``salt`` is the number of buckets) is split between buckets.
+
+    >>> region_splits(Options.parse({"newtable": "4"}), salt=16)
+    [b'\\x04', b'\\x08', b'\\x0c']
     """
     if options.write_splits:
         return list(options.write_splits)
     wanted = options.new_table or 1
+    if salt:
+        return _salt_splits(options, wanted, salt)
     where = KeyRange(options.region_start, options.region_end)
     if wanted == 1:
         return []
@@ -52,24 +59,49 @@ def region_splits(options: Options) -> list[bytes]:
     return found
 
 
+def _salt_splits(options: Options, wanted: int, salt: int) -> list[bytes]:
+    default = type(options)()
+    if (options.region_start, options.region_end) != (default.region_start, default.region_end):
+        raise ConfigError(
+            "options regionStart and regionEnd are not for a catalog with salt: a new table is split between buckets"
+        )
+    if wanted > salt:
+        raise ConfigError(
+            f"option newtable = {wanted}: a new table is split between its {salt} salt buckets; give a number up to "
+            f"{salt}, or hbase.spark.write.splits with keys that begin with a salt byte"
+        )
+    return [bytes((number * salt // wanted,)) for number in range(1, wanted)]
+
+
 def prepare(
-    connection: Connection, table: bytes, families: Iterable[bytes], options: Options, *, overwrite: bool = False
+    connection: Connection,
+    table: bytes,
+    families: Iterable[bytes],
+    options: Options,
+    *,
+    overwrite: bool = False,
+    salt: int = 0,
+    has_ttl: bool = False,
 ) -> None:
-    """Create the table if it is missing and options ask for it; truncate it for ``overwrite``; check its families."""
+    """Create the table if it is missing and options ask for it; truncate it for ``overwrite``; check its families.
+
+    ``salt`` is the catalog's number of buckets, ``has_ttl`` is True if a column of the catalog has a TTL.
+    """
     families = sorted(set(families))
     if overwrite and not options.write_truncate:
         raise ConfigError(
             f"mode overwrite would delete every row of table '{keys.printable(table)}' first: allow that with "
             "hbase.spark.write.truncate=true, or use mode append, which replaces the cells that it writes"
         )
-    if options.write_ttl_ms is not None and not connection.capabilities.cell_ttl:
+    if (has_ttl or options.write_ttl_ms is not None) and not connection.capabilities.cell_ttl:
+        given = "hbase.spark.write.ttl" if options.write_ttl_ms is not None else "ttl in the catalog"
         raise Unsupported(
-            f"the backend {connection.engine.backend.name!r} cannot set a TTL per cell (hbase.spark.write.ttl): "
+            f"the backend {connection.engine.backend.name!r} cannot set a TTL per cell ({given}): "
             "use thrift2:, or set one on the family"
         )
     descriptor = _described(connection, table)
     if descriptor is None:
-        _make(connection, table, families, options)
+        _make(connection, table, families, options, salt)
         return
     check_families(descriptor, families)
     if overwrite:
@@ -83,13 +115,13 @@ def _described(connection: Connection, table: bytes) -> TableDescriptor | None:
         return None
 
 
-def _make(connection: Connection, table: bytes, families: list[bytes], options: Options) -> None:
+def _make(connection: Connection, table: bytes, families: list[bytes], options: Options, salt: int) -> None:
     if options.new_table is None and not options.write_splits:
         raise TableNotFound(
             f"table '{keys.printable(table)}' does not exist; to create it, give newtable (a number of regions) or "
             "hbase.spark.write.splits (row keys)"
         )
-    splits = region_splits(options)
+    splits = region_splits(options, salt)
     connection.create_table(table, {family: {} for family in families}, splits=splits)
     table_facts.forget(connection, table)
     _log.info("created table %s with %d regions", keys.printable(table), len(splits) + 1)

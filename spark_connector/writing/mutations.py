@@ -26,6 +26,7 @@ from metaclient.columns import rowkey
 from metaclient.columns.codecs.base import BadValueError, Codec
 from metaclient.columns.encoding import check_years, encoded_array, holds
 from metaclient.columns.layouts import CELL_COLUMNS, MAP_COLUMNS, Layout
+from metaclient.columns.salt import salted_array
 from metaclient.columns.types import DataType
 from metaclient.errors import ConfigError
 from metaclient.model import Cell, CellType, Delete, Increment, Put
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 
     from spark_connector.settings.options import Options
 
-__all__ = ["check_writable", "page_from_batch", "rows_from_batch"]
+__all__ = ["check_writable", "pages_from_batch", "row_keys_of", "rows_from_batch"]
 
 #: A column and its bytes; None if the cell is to be deleted.
 _Written = tuple[bytes, bytes | None]
@@ -142,15 +143,16 @@ def rows_from_batch(
     return _cell_mutations(batch, options, timestamp)
 
 
-def page_from_batch(batch: pa.RecordBatch, catalog: Catalog, options: Options, timestamp: int) -> PutPage | None:
-    """Return the puts of a batch as one page, with the cells of :func:`rows_from_batch`; None if that is impossible.
+def pages_from_batch(batch: pa.RecordBatch, catalog: Catalog, options: Options, timestamp: int) -> list[PutPage] | None:
+    """Return the puts of a batch as pages, with the cells of :func:`rows_from_batch`; None if that is impossible.
 
+    There is one page per TTL, because a put has one for all its cells.
     A page cannot hold other layouts, families as maps, deletes and increments.
     """
     check_writable(batch.schema, catalog, options)
     if options.layout is not Layout.COLUMNS or options.write_operation != "put" or options.write_nulls == "delete":
         return None
-    return _Columns(batch, catalog, options, timestamp).page()
+    return _Columns(batch, catalog, options, timestamp).pages()
 
 
 class _Columns:
@@ -181,25 +183,34 @@ class _Columns:
             return self._deletes(rows)
         return self._puts_and_deletes(rows)
 
-    def page(self) -> PutPage | None:
-        """Return the puts of all rows with a cell to write; None if a column is a map."""
+    def pages(self) -> list[PutPage] | None:
+        """Return the puts of all rows with a cell to write, one page per TTL; None if a column is a map."""
         import pyarrow as pa
+
+        by_ttl: dict[int | None, list[tuple[str, CellColumn]]] = {}
+        for name, field in self._fields:
+            if not isinstance(field, CellColumn):
+                return None
+            by_ttl.setdefault(self._ttl_ms(field), []).append((name, field))
+        rows, timestamps = self._row_keys(), pa.array(self._timestamps, pa.int64())
+        return [self._page(rows, timestamps, fields, ttl_ms) for ttl_ms, fields in by_ttl.items()]
+
+    def _ttl_ms(self, field: CellColumn | FamilyColumn) -> int | None:
+        """Return the TTL of the cells of a column: the catalog's, or else that of the write."""
+        return self._options.write_ttl_ms if field.ttl_ms is None else field.ttl_ms
+
+    def _page(
+        self, rows: pa.Array, timestamps: pa.Array, fields: Sequence[tuple[str, CellColumn]], ttl_ms: int | None
+    ) -> PutPage:
         import pyarrow.compute as pc
 
-        fields = [field for _, field in self._fields if isinstance(field, CellColumn)]
-        if len(fields) < len(self._fields):
-            return None
-        rows = self._row_keys()
-        names = [name for name, _ in self._fields]
         made = PutPage(
             rows,
-            pa.array(self._timestamps, pa.int64()),
-            tuple(field.column for field in fields),
-            tuple(
-                self._cells(self._batch.column(name), field, rows) for name, field in zip(names, fields, strict=True)
-            ),
+            timestamps,
+            tuple(field.column for _, field in fields),
+            tuple(self._cells(self._batch.column(name), field, rows) for name, field in fields),
             self._options.write_durability,
-            self._options.write_ttl_ms,
+            ttl_ms,
         )
         if not all(values.null_count for values in made.values):
             return made
@@ -220,42 +231,35 @@ class _Columns:
     def _row_keys(self) -> pa.Array:
         import pyarrow as pa
 
-        at_once = self._encoded_row_keys()
+        at_once = _keys_at_once(self._key_columns, self._catalog)
         if at_once is not None:
             return at_once
         rows: list[bytes] = []
         values_of = zip(*(column.to_pylist() for column in self._key_columns), strict=True)
         for index, values in enumerate(values_of):
             try:
-                rows.append(rowkey.join_parts(self._catalog.key, values))
+                rows.append(rowkey.join_parts(self._catalog.key, values, self._catalog.salt))
             except BadValueError as error:
                 raise BadValueError(f"{self._where}, row {index + 1} of a batch: {error}") from None
         return pa.array(rows, pa.large_binary())
 
-    def _encoded_row_keys(self) -> pa.Array | None:
-        """Return all row keys, encoded together; None for keys of several parts, padded keys, and invalid keys."""
-        import pyarrow.compute as pc
-
-        (part, *others), (column, *_) = self._catalog.key, self._key_columns
-        rows = encoded_array(column, part.codec, part.type)
-        is_filled_up = part.length not in (None, part.codec.width(part.type))
-        if others or is_filled_up or rows is None or rows.null_count:
-            return None
-        lengths = pc.min_max(pc.binary_length(rows)).as_py()
-        is_right = not len(rows) or (lengths["min"] and lengths["max"] <= keys.ROW_LENGTH_MAX)
-        return rows if is_right else None
-
     def _puts_and_deletes(self, rows: Sequence[bytes]) -> Iterator[Put | Delete]:
         columns = [self._written(name, field, rows) for name, field in self._fields]
+        ttls_ms = [self._ttl_ms(field) for _, field in self._fields]
         durability = self._options.write_durability
         for row, stamp, *written in zip(rows, self._timestamps, *columns, strict=True):
-            cells = [cell for each in written for cell in each]
-            puts = tuple(Cell(column, stamp, value) for column, value in cells if value is not None)
-            if puts:
-                yield Put(row, puts, durability, self._options.write_ttl_ms)
-            gone = tuple(Cell(column, stamp, b"", CellType.DELETE_COLUMN) for column, value in cells if value is None)
+            puts: dict[int | None, list[Cell]] = {}
+            gone: list[Cell] = []
+            for ttl_ms, cells in zip(ttls_ms, written, strict=True):
+                for column, value in cells:
+                    if value is None:
+                        gone.append(Cell(column, stamp, b"", CellType.DELETE_COLUMN))
+                    else:
+                        puts.setdefault(ttl_ms, []).append(Cell(column, stamp, value))
+            for ttl_ms, some in puts.items():
+                yield Put(row, tuple(some), durability, ttl_ms)
             if gone:
-                yield Delete(row, gone, durability=durability)
+                yield Delete(row, tuple(gone), durability=durability)
 
     def _deletes(self, rows: Sequence[bytes]) -> Iterator[Delete]:
         durability = self._options.write_durability
@@ -330,6 +334,38 @@ class _Columns:
                 f"and {keys.printable(column)} is a column of its own"
             )
         return column
+
+
+def row_keys_of(columns: Sequence[pa.Array], catalog: Catalog) -> list[bytes | None]:
+    """Return the row key of each row of these columns, one per part; None for null and values that form no key."""
+    at_once = _keys_at_once(columns, catalog)
+    if at_once is not None:
+        found: list[bytes | None] = at_once.to_pylist()
+        return found
+    rows = zip(*(column.to_pylist() for column in columns), strict=True)
+    return [None if None in values else _row_key(values, catalog) for values in rows]
+
+
+def _row_key(values: Sequence[object], catalog: Catalog) -> bytes | None:
+    try:
+        return rowkey.join_parts(catalog.key, values, catalog.salt)
+    except BadValueError:
+        return None
+
+
+def _keys_at_once(columns: Sequence[pa.Array], catalog: Catalog) -> pa.Array | None:
+    """Return all row keys, encoded together; None for keys of several parts, padded keys, and invalid keys."""
+    import pyarrow.compute as pc
+
+    (part, *others), (column, *_) = catalog.key, columns
+    rows = encoded_array(column, part.codec, part.type)
+    is_filled_up = part.length not in (None, part.codec.width(part.type))
+    if others or is_filled_up or rows is None or rows.null_count:
+        return None
+    lengths = pc.min_max(pc.binary_length(rows)).as_py()
+    length_max = keys.ROW_LENGTH_MAX - bool(catalog.salt)
+    is_right = not len(rows) or (lengths["min"] and lengths["max"] <= length_max)
+    return salted_array(rows, catalog.salt) if is_right else None
 
 
 def _values(column: pa.Array, codec: Codec, type: DataType) -> tuple[list[Any], bool]:

@@ -12,7 +12,10 @@
 4. A cell with the job's timestamp may become visible as late as the end of the job. A stream that reads the table
    (:mod:`.streaming`) waits ``hbase.spark.stream.lag.ms`` for such cells. A job that took longer than the default logs
    a warning.
-5. ``abort`` does not get from Spark what failed or killed tasks wrote. It logs the timestamp, by which the cells can be
+5. Cells that are newer than the job's timestamp hide the written ones: the clock of a server, or of an earlier writer,
+   was ahead of the driver's. Each task checks some of its rows for such cells (``hbase.spark.write.hidden``), and
+   ``commit`` logs a warning with their number.
+6. ``abort`` does not get from Spark what failed or killed tasks wrote. It logs the timestamp, by which the cells can be
    found.
 """
 
@@ -20,7 +23,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
@@ -37,7 +40,8 @@ from spark_connector.reading.batch_shape import arrow_schema
 from spark_connector.reading.tasks import attempt_number, connected
 from spark_connector.settings.options import Options
 from spark_connector.writing import destination
-from spark_connector.writing.mutations import check_writable, page_from_batch, rows_from_batch
+from spark_connector.writing.hidden_cells import HiddenCheck
+from spark_connector.writing.mutations import check_writable, pages_from_batch, rows_from_batch
 from spark_connector.writing.sending import Sender
 
 if TYPE_CHECKING:
@@ -55,7 +59,7 @@ _runtime = ThreadRuntime(name="spark-writer")
 MB = 1 << 20
 #: The time that a stream waits for late cells by default.
 STREAM_LAG_MS = Options().stream_lag_ms
-#: If most tasks write to more servers than this, the log advises repartitionByRange.
+#: If most tasks write to more servers than this, the log advises spark_connector.repartition.
 SERVERS_PER_TASK = 2
 
 
@@ -71,6 +75,8 @@ class WriteMessage(WriterCommitMessage):
     batches: int
     retries: int
     servers: int
+    checked: int = 0  # rows that were checked for newer cells
+    hidden: int = 0  # written cells with a newer one
 
 
 class HBaseWriter(DataSourceArrowWriter):
@@ -87,7 +93,15 @@ class HBaseWriter(DataSourceArrowWriter):
         #: True if the timestamp is the time at which the write began.
         self.is_stamped_by_time = options.write_timestamp.is_job
         with clients.lease(options) as connection:
-            destination.prepare(connection, self._table, self._catalog.families(), options, overwrite=overwrite)
+            destination.prepare(
+                connection,
+                self._table,
+                self._catalog.families(),
+                options,
+                overwrite=overwrite,
+                salt=self._catalog.salt,
+                has_ttl=self._catalog.has_ttl,
+            )
             self._locations = ship_locations(connection, self._table, options)
         self._planned = lookup_counts.planned()
 
@@ -95,10 +109,13 @@ class HBaseWriter(DataSourceArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMessage:
         """Write one partition."""
-        return self.write_at(iterator, self.timestamp)
+        return self.write_at(iterator, self.timestamp, hidden=self._options.write_hidden)
 
-    def write_at(self, batches: Iterator[pa.RecordBatch], timestamp: int) -> WriteMessage:
-        """Write one partition with this timestamp; a stream has one per micro-batch."""
+    def write_at(self, batches: Iterator[pa.RecordBatch], timestamp: int, *, hidden: str = "off") -> WriteMessage:
+        """Write one partition with this timestamp; a stream has one per micro-batch.
+
+        ``hidden`` is a value of ``hbase.spark.write.hidden``.
+        """
         first = next(batches, None)
         if first is None:
             return _message(None)
@@ -107,13 +124,16 @@ class HBaseWriter(DataSourceArrowWriter):
             connected(options, self._planned) as connection,
             sender_of(connection, self._locations, options) as sender,
         ):
+            check = HiddenCheck(connection, catalog, options, timestamp, mode=hidden)
             for batch in chain([first], batches):
-                page = page_from_batch(batch, catalog, options, timestamp)
-                if page is not None:
-                    sender.extend_page(page)
+                check.take(batch)
+                pages = pages_from_batch(batch, catalog, options, timestamp)
+                if pages is not None:
+                    for page in pages:
+                        sender.extend_page(page)
                 else:
                     sender.extend(rows_from_batch(batch, catalog, options, timestamp))
-        message = _message(sender)
+        message = replace(_message(sender), checked=check.rows, hidden=check.cells)
         _log.info("partition %d wrote %s", message.partition, _told([message]))
         return message
 
@@ -129,10 +149,10 @@ class HBaseWriter(DataSourceArrowWriter):
         done = [one for one in messages if isinstance(one, WriteMessage)]
         _log.info("wrote %s to table %s, timestamp %s", _told(done), keys.printable(self._table), self._stamp())
         self._warn_of_streams()
+        self._warn_of_hidden(sum(one.hidden for one in done), sum(one.checked for one in done))
         scattered = [one for one in done if one.servers > SERVERS_PER_TASK]
         if 2 * len(scattered) > len(done):
-            key = ", ".join(part.name for part in self._catalog.key)
-            _log.info("most tasks wrote to several servers: df.repartitionByRange(%s) would make fewer calls", key)
+            _log.info("most tasks wrote to several servers: spark_connector.repartition would make fewer calls")
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Log that a task has failed for good; the cells that tasks have written stay in the table."""
@@ -145,10 +165,23 @@ class HBaseWriter(DataSourceArrowWriter):
             len(messages),
             _told(done),
             self._stamp(),
-            ""
-            if self._options.write_timestamp.is_servers
-            else "; to replace them, write again with this timestamp as hbase.spark.write.timestamp",
+            self._advice_after_failure(),
         )
+
+    def _advice_after_failure(self) -> str:
+        """Return how to replace the cells of a failed job.
+
+        A delete of a null hides all cells up to its timestamp, also a value that the job writes in a second run with
+        the same timestamp.
+        """
+        if self._options.write_timestamp.is_servers:
+            return ""
+        if self._options.write_nulls == "delete":
+            return (
+                "; to replace them, write again with a later timestamp: with this one, a null that was deleted would "
+                "hide a value that is written in its place"
+            )
+        return "; to replace them, write again with this timestamp as hbase.spark.write.timestamp"
 
     def _warn_of_streams(self) -> None:
         """Log a warning if the write took longer than streams of the table wait by default."""
@@ -160,6 +193,19 @@ class HBaseWriter(DataSourceArrowWriter):
                 "less than that. Set the lag higher, or write with hbase.spark.write.timestamp=server",
                 keys.printable(self._table),
                 took_ms,
+            )
+
+    def _warn_of_hidden(self, cells: int, rows: int) -> None:
+        """Log a warning if reads do not return the written cells, because newer ones are there."""
+        if cells:
+            _log.warning(
+                "%s of table %s in %s checked stay hidden: there are newer ones than timestamp %s. The clock of a "
+                "server, or of the writer of these cells, is ahead of the driver's; or they were written meanwhile. "
+                "Write with hbase.spark.write.timestamp=server, or with a later timestamp in milliseconds",
+                counted(cells, "written cell"),
+                keys.printable(self._table),
+                counted(rows, "row"),
+                self._stamp(),
             )
 
     def _stamp(self) -> str:

@@ -74,6 +74,10 @@ class Codec(ABC):
         """Return the number of bytes of every value of this type; None if it depends on the value."""
         return None
 
+    def reads_empty_as_null(self, type: DataType) -> bool:
+        """Return True if a cell of no bytes is null: it is no value of the type, or the codec writes nulls so."""
+        return self.writes_nulls(type) or not self.is_plain(type)
+
     def is_plain(self, type: DataType) -> bool:
         """Return True if a string or binary is encoded as its own bytes (with ``writes_nulls``: unless it is empty)."""
         return False

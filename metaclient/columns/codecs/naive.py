@@ -4,8 +4,8 @@ DIVERGENCES from hbase-connectors' NaiveEncoder and Utils
 
 - A value of the wrong width is an error; NaiveEncoder reads its first bytes.
 - A date is a day in UTC; in Utils it is midnight in the JVM's time zone. Any millisecond of a day reads as the day.
-- ``timestamp_ntz``, which Utils does not support, is encoded like ``timestamp``. Both are milliseconds, as in Utils:
-  microseconds are lost when written.
+- ``timestamp_ntz``, which Utils does not support, is encoded like ``timestamp``. Both are milliseconds, as in Utils. A
+  value with microseconds is an error when it is written; Utils loses them.
 - A decimal that does not fit the column's type is an error; in hbase-connectors it is rounded, or null.
 """
 
@@ -62,7 +62,13 @@ class NaiveCodec(Codec):
             case "date":
                 return _LONG.pack(values.days_of(value, type) * values.DAY_MS)
             case "timestamp" | "timestamp_ntz":
-                return _LONG.pack(values.micros_of(value, type) // 1000)
+                millis, micros = divmod(values.micros_of(value, type), 1000)
+                if micros:
+                    raise BadValueError(
+                        f"{value} has microseconds, and the coder naive holds milliseconds: write "
+                        "date_trunc('MILLISECOND', ...), or choose the coder orderedbytes, phoenix, string or json"
+                    )
+                return _LONG.pack(millis)
             case name if name in INTEGERS:
                 return _STRUCTS[name].pack(values.integer_of(value, type))
         raise BadValueError(f"the naive encoding has no {type}")
@@ -137,7 +143,10 @@ class NaiveCodec(Codec):
         elif type.name == "date":
             wire = (values.astype("i8") * _DAY_MS).astype(">i8")
         elif type.name in _TIMES:
-            wire = (values // 1000).astype(">i8")
+            millis = values // 1000
+            if (millis * 1000 != values).any():
+                return None  # encode() names the value
+            wire = millis.astype(">i8")
         else:
             return None
         return wire.view("u1").reshape(len(values), wire.itemsize)

@@ -139,7 +139,10 @@ def catalogs(draw: st.DrawFn) -> Catalog:
             "coder": draw(st.sampled_from(codecs)),
         }
     rowkey = ":".join(f"k{index}" for index in range(count))
-    return Catalog.parse({"table": {"name": "t"}, "rowkey": rowkey, "columns": columns})
+    document: dict[str, object] = {"table": {"name": "t"}, "rowkey": rowkey, "columns": columns}
+    if draw(st.integers(0, 3)) == 0:
+        document["salt"] = draw(st.sampled_from([1, 3, 16, 256]))
+    return Catalog.parse(document)
 
 
 @st.composite
@@ -148,7 +151,8 @@ def worlds(draw: st.DrawFn, *, bad_values: bool = False) -> World:
     stored: dict[bytes, dict[bytes, bytes]] = {}
     for _ in range(draw(st.sampled_from([12, 25, 20, 16, 3, 0]))):
         try:
-            row = join_parts(catalog.key, [draw(values(part.type, stored=True)) for part in catalog.key])
+            values_of_key = [draw(values(part.type, stored=True)) for part in catalog.key]
+            row = join_parts(catalog.key, values_of_key, catalog.salt)
         except BadValueError:
             continue
         cells = {
@@ -175,7 +179,7 @@ def reading(catalog: Catalog, row: bytes, cells: dict[bytes, bytes]) -> dict[str
     from metaclient.columns.rowkey import split_key
 
     read: dict[str, object] = {}
-    parts = dict(zip((part.name for part in catalog.key), split_key(catalog.key, row), strict=True))
+    parts = dict(zip((part.name for part in catalog.key), split_key(catalog.key, row, catalog.salt), strict=True))
     for field in catalog.columns:
         if isinstance(field, KeyPart):
             read[field.name] = field.decode(parts[field.name])

@@ -102,7 +102,7 @@ def test_commit_and_abort_say_what_happened(
         shipped(writer).abort([message, None])
     told = [record.getMessage() for record in caplog.records]
     assert f"wrote 18 mutations, 36 cells, {2 * message.bytes} bytes, 0 retries to table t" in told[0]
-    assert "repartitionByRange(id)" in told[1]
+    assert "spark_connector.repartition" in told[1]
     assert "1 of 2 tasks had ended" in told[-1]
     assert str(writer.timestamp) in told[-1]
 

@@ -60,7 +60,7 @@ class Frame:
 
 @pytest.fixture
 def joined(url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]:
-    monkeypatch.setattr(bulk_join.lookup_counts, "collect", lambda spark: None)
+    monkeypatch.setattr(bulk_join.lookup_counts, "collect", lambda spark, is_wanted=True: None)
 
     def join(**given: Any) -> list[dict[str, Any]]:
         options = {name.replace("_", ".") if "hbase" in name else name: value for name, value in given.items()}

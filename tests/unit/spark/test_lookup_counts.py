@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import logging
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from metaclient.errors import ConfigError
 from spark_connector import clients, lookup_counts
 from spark_connector.lookup_counts import DRIVER, LINE_MAX, Collector, report, send
 
@@ -106,3 +109,90 @@ def test_a_driver_that_cannot_be_reached_never_fails_a_task(
 def test_nobody_asks_then_nobody_is_told() -> None:
     report(None)
     report("")
+
+
+# -- counting is off, or impossible ------------------------------------------------------------------------------------
+
+
+class _Conf:
+    """A session's configuration; ``refuses`` raises where a value is set, as some servers of Spark Connect do."""
+
+    def __init__(self, values: dict[str, str], refuses: Exception | None = None) -> None:
+        self.values = {"spark.app.id": "app-1", **values}
+        self.refuses = refuses
+
+    def get(self, name: str, default: str) -> str:
+        return self.values.get(name, default)
+
+    def set(self, name: str, value: str) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.values[name] = value
+
+
+class _Session:
+    def __init__(self, conf: _Conf) -> None:
+        self.conf = conf
+
+
+@pytest.fixture
+def session(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Any]]:
+    """session(values, refuses) -> a session whose driver is on this machine."""
+    pytest.importorskip("pyspark")
+    monkeypatch.setattr(lookup_counts, "driver_host", lambda spark: "127.0.0.1")
+    monkeypatch.setattr(lookup_counts, "_collectors", {})
+    monkeypatch.setattr(lookup_counts, "_failed", {})
+    yield lambda values=None, refuses=None: _Session(_Conf(values or {}, refuses))
+    for started in lookup_counts._collectors.values():
+        started.close()
+
+
+def test_without_counting_no_port_is_opened_and_nothing_is_set(session: Callable[..., Any]) -> None:
+    spark = session()
+    assert lookup_counts.collect(spark, is_wanted=False) is None
+    assert not lookup_counts._collectors
+    assert lookup_counts.CONF not in spark.conf.values
+
+
+def test_the_sessions_switch_turns_counting_off(session: Callable[..., Any]) -> None:
+    spark = session({lookup_counts.SWITCH: "off"})
+    assert lookup_counts.collect(spark) is None
+    assert not lookup_counts._collectors
+    with pytest.raises(ConfigError, match=r"spark\.hbase\.lookups=off"):
+        lookup_counts.lookups(spark)
+
+
+def test_a_session_that_cannot_be_configured_works_without_counts(
+    session: Callable[..., Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    from pyspark.errors import PySparkException
+
+    spark = session(refuses=PySparkException("[CANNOT_MODIFY_CONFIG] not here"))
+    with caplog.at_level(logging.WARNING, logger=lookup_counts.__name__):
+        for _ in range(3):
+            assert lookup_counts.collect(spark) is None
+    assert not lookup_counts._collectors, "the port is closed again"
+    assert len(caplog.records) == 1
+    with pytest.raises(ConfigError, match="CANNOT_MODIFY_CONFIG"):
+        lookup_counts.lookups(spark)
+
+
+def test_a_driver_that_cannot_listen_works_without_counts(
+    session: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(host: str) -> socket.socket:
+        raise OSError(13, "no ports here")
+
+    monkeypatch.setattr(lookup_counts, "_listening", refuse)
+    spark = session()
+    assert lookup_counts.collect(spark) is None
+    with pytest.raises(ConfigError, match="no ports here"):
+        lookup_counts.lookups(spark)
+
+
+def test_with_counting_the_address_is_in_the_configuration(session: Callable[..., Any]) -> None:
+    spark = session()
+    started = lookup_counts.collect(spark)
+    assert started is not None
+    assert spark.conf.values[lookup_counts.CONF] == started.address
+    assert lookup_counts.lookups(spark)["total"] == sum(clients.lookups_made().values())

@@ -54,6 +54,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "columns_mapping": ("id STRING :id, b STRING cf:b", {"hbase.table": "t"}),
     "config_location": ("site.xml", {}),
     "locations": ("lookup", {}),
+    "lookups": ("off", {}),
     "layout_name": ("map", {}),
     "encoder": ("string", {}),
     "columns": ("a", {}),
@@ -96,6 +97,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "write_durability": ("SKIP_WAL", {}),
     "write_nulls": ("empty", {}),
     "write_operation": ("delete", {}),
+    "write_hidden": ("off", {}),
     "write_truncate": ("true", {}),
     "write_at_least_once": ("true", {"hbase.spark.write.operation": "increment"}),
     "max_rows_per_trigger": ("7", {}),
@@ -329,6 +331,7 @@ SHOWN_BY = {
     "gc_freeze": "tests/unit/spark/test_option_uses.py::test_a_worker_freezes_its_objects_unless_told_otherwise",
     "locality": "tests/unit/spark/test_option_uses.py::test_splits_have_hosts_unless_locality_is_off",
     "locations": "tests/unit/spark/test_hbase_writer.py::test_locations_travel_or_do_not",
+    "lookups": "tests/unit/spark/test_lookup_counts.py::test_without_counting_no_port_is_opened_and_nothing_is_set",
     "max_rows_per_trigger": "tests/unit/spark/test_stream_reader.py::test_a_limit_cuts_where_it_fits",
     "max_staleness_s": "tests/unit/spark/test_reading.py::test_scans_and_gets_have_the_limit_of_staleness",
     "starting_timestamp": "tests/unit/spark/test_stream_reader.py::test_the_lag_and_the_default_start",
@@ -339,6 +342,7 @@ SHOWN_BY = {
     "stream_spool_mb": "tests/unit/spark/test_change_source.py::test_driver_receives_with_the_options_of_the_stream",
     "stream_lag_ms": "tests/unit/spark/test_stream_reader.py::test_the_lag_and_the_default_start",
     "write_at_least_once": "tests/unit/spark/test_hbase_writer.py::test_increments_and_deletes",
+    "write_hidden": "tests/unit/spark/test_surprises.py::test_cells_that_stay_hidden_are_counted_and_logged",
     "write_truncate": "tests/unit/spark/test_destination.py::test_overwrite_is_refused_unless_truncating_was_said",
 }
 

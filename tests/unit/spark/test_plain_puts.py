@@ -16,7 +16,7 @@ from metaclient.columns.codecs.base import BadValueError
 from metaclient.model import Cell, Put
 from spark_connector.schema.catalog import Catalog, CellColumn
 from spark_connector.settings.options import Options
-from spark_connector.writing.mutations import page_from_batch, rows_from_batch
+from spark_connector.writing.mutations import pages_from_batch, rows_from_batch
 
 COLUMNS = (
     "id STRING :id, s STRING cf:s, i INT cf:i, l BIGINT cf:l, d DOUBLE cf:d, b BINARY cf:b, f BOOLEAN cf:f, "
@@ -88,12 +88,11 @@ def test_pages_hold_what_the_codec_makes_of_each_value(
         expected = encoded_one_by_one(batch, catalog, nulls)
     except BadValueError:
         with pytest.raises(BadValueError, match="write to t"):
-            page_from_batch(batch, catalog, options, 7)
+            pages_from_batch(batch, catalog, options, 7)
         with pytest.raises(BadValueError, match="write to t"):
             list(rows_from_batch(batch, catalog, options, 7))
         return
-    page = page_from_batch(batch, catalog, options, 7)
-    assert page is not None
+    (page,) = pages_from_batch(batch, catalog, options, 7) or ()
     assert page.puts() == expected
     assert list(rows_from_batch(batch, catalog, options, 7)) == expected
 
@@ -101,12 +100,11 @@ def test_pages_hold_what_the_codec_makes_of_each_value(
 def test_numbers_are_keys_all_at_once() -> None:
     catalog = Catalog.from_mapping("t", "id BIGINT :id, s STRING cf:s")
     batch = pa.record_batch([pa.array([-1, 258]), pa.array(["x", "y"])], names=["id", "s"])
-    page = page_from_batch(batch, catalog, Options(), 7)
-    assert page is not None
+    (page,) = pages_from_batch(batch, catalog, Options(), 7) or ()
     assert page.rows.to_pylist() == [b"\xff" * 8, b"\0" * 6 + b"\1\2"]
     missing = pa.record_batch([pa.array([1, None], pa.int64()), pa.array(["x", "y"])], names=["id", "s"])
     with pytest.raises(BadValueError, match="row 2 of a batch"):
-        page_from_batch(missing, catalog, Options(), 7)
+        pages_from_batch(missing, catalog, Options(), 7)
 
 
 @pytest.mark.parametrize(
@@ -121,7 +119,7 @@ def test_years_that_python_has_not_are_refused(column: pa.Array) -> None:
     name = "day" if pa.types.is_date(column.type) else "at"
     batch = pa.record_batch([pa.array(["a"]), column], names=["id", name])
     with pytest.raises(BadValueError, match=f"write to t, column {name}: .* outside of the years 1 to 9999"):
-        page_from_batch(batch, CATALOG, Options(), 7)
+        pages_from_batch(batch, CATALOG, Options(), 7)
 
 
 @pytest.mark.parametrize(
@@ -130,15 +128,14 @@ def test_years_that_python_has_not_are_refused(column: pa.Array) -> None:
 def test_a_wrong_key_is_told_as_before(key: str | None, message: str) -> None:
     batch = pa.record_batch([pa.array(["a", key]), pa.array(["x", "y"])], names=["id", "s"])
     with pytest.raises(BadValueError, match=f"row 2 of a batch.*{message}"):
-        page_from_batch(batch, CATALOG, Options(), 7)
+        pages_from_batch(batch, CATALOG, Options(), 7)
 
 
 def test_a_timestamp_of_each_row() -> None:
     options = Options.parse({"hbase.spark.write.timestamp": "column:at"})
     at = pa.array([datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), None], pa.timestamp("us", "UTC"))
     batch = pa.record_batch([pa.array(["a", "b"]), pa.array(["x", "y"]), at], names=["id", "s", "at"])
-    page = page_from_batch(batch, CATALOG, options, 7)
-    assert page is not None
+    (page,) = pages_from_batch(batch, CATALOG, options, 7) or ()
     assert page.timestamps.to_pylist() == [1767225600000, 7]
     assert page.puts() == list(rows_from_batch(batch, CATALOG, options, 7))
 
@@ -152,7 +149,7 @@ def test_a_timestamp_of_each_row() -> None:
 )
 def test_what_is_not_all_puts_is_no_page(options: dict[str, str], schema: str) -> None:
     batch = pa.record_batch([pa.array(["a"]), pa.array([None], pa.string())], names=["id", "s"])
-    assert page_from_batch(batch, Catalog.from_mapping("t", schema), Options.parse(options), 7) is None
+    assert pages_from_batch(batch, Catalog.from_mapping("t", schema), Options.parse(options), 7) is None
 
 
 def test_families_as_maps_are_no_page() -> None:
@@ -160,7 +157,7 @@ def test_families_as_maps_are_no_page() -> None:
     batch = pa.record_batch(
         [pa.array(["a"]), pa.array([[("q", "v")]], pa.map_(pa.string(), pa.string()))], names=["id", "m"]
     )
-    assert page_from_batch(batch, catalog, Options(), 7) is None
+    assert pages_from_batch(batch, catalog, Options(), 7) is None
     (put,) = rows_from_batch(batch, catalog, Options(), 7)
     assert isinstance(put, Put)
     assert list(put.cells) == [Cell(b"cf:q", 7, b"v")]

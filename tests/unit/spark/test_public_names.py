@@ -16,6 +16,7 @@ NAMES = {
     "join": "df, catalog",
     "lookups": "spark",
     "register": "spark",
+    "repartition": "df, catalog",
     "row_count": "spark, table",
     "table": "spark, catalog",
     "verify_replication": "spark",
