@@ -13,11 +13,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test lint essential live secure spark sim fuzz attack oldest bench docs docs-site release-check
-.PHONY: browser-tools screenshots clean
+.PHONY: help setup demo test lint essential live secure spark spark-versions sim fuzz attack oldest bench docs docs-site
+.PHONY: release-check browser-tools screenshots clean
 
 help:
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml
 	@if ! $(PY) -c '$(USABLE)' 2>/dev/null; then \
@@ -82,6 +82,13 @@ secure: $(FULL) ## tests against a real HBase with Kerberos and TLS; as root, wh
 spark: $(FULL) ## tests of the Spark connector
 	$(call pytest,-m spark tests,Spark tests)
 
+# For instance make spark-versions SPARK_VERSIONS=4.0 SPARK_TESTS="-m 'spark and essential' tests/spark"
+SPARK_VERSIONS ?=
+SPARK_TESTS ?=
+
+spark-versions: $(STAMP) ## the Spark tests on Spark 4.0 to 4.3, each in an environment of its own
+	$(PY) -m tests.spark_versions $(SPARK_VERSIONS) -- $(SPARK_TESTS)
+
 sim: $(STAMP) ## the deterministic simulation
 	$(call pytest,tests/simulation,simulation tests)
 
@@ -143,5 +150,5 @@ screenshots: browser-tools ## the pictures of docs/watch.md, made by the tests o
 	METACLIENT_SCREENSHOTS=1 $(PY) -m pytest tests/browser -k pictures
 
 clean: ## remove .venv, caches and what was built
-	rm -rf $(VENV) $(OLDEST) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf $(VENV) $(OLDEST) .venv-spark-* build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find $(SOURCE) -name __pycache__ -type d -prune -exec rm -rf {} +
