@@ -1,8 +1,8 @@
 """Random tables and random conditions for ``test_predicates``: edge values of every type, and Spark SQL about them.
 
-A table has a composite row key (two random parts and a number that is different in each row) and a cell of each type.
-Cells are missing now and then. Conditions are text, with literals of the column's type, of other number types, and as
-strings; some of them are mistakes.
+A table has a composite row key (two random parts and a number that is different in each row), salted or not, and a cell
+of each type. Cells are missing now and then. Conditions are text, with literals of the column's type, of other number
+types, and as strings; some of them are mistakes.
 """
 
 from __future__ import annotations
@@ -151,10 +151,11 @@ _LIKES = (
 
 @dataclass(frozen=True)
 class RandomTable:
-    """A catalog, and the cells of each row."""
+    """A catalog, the cells of each row, and the same rows as values: what a DataFrame in memory has."""
 
     catalog: dict[str, Any]
     rows: dict[bytes, dict[bytes, bytes]]
+    values: list[dict[str, Any]]
 
 
 def table(chance: random.Random, name: str, coder: str, count: int) -> RandomTable:
@@ -171,27 +172,34 @@ def table(chance: random.Random, name: str, coder: str, count: int) -> RandomTab
     columns["id"] = {"cf": "rowkey", "col": "id", "type": "int", "coder": "naive"}
     for index, (column, type) in enumerate(COLUMNS.items()):
         columns[column] = {"cf": "cg"[index % 2], "col": f"q{column}", "type": type, "coder": coder}
-    catalog = {"table": {"name": name}, "rowkey": "k0:k1:id", "columns": columns}
+    catalog: dict[str, Any] = {"table": {"name": name}, "rowkey": "k0:k1:id", "columns": columns}
+    if chance.random() < 0.4:
+        catalog["salt"] = chance.choice([2, 7, 16])
     parsed_catalog = Catalog.parse(catalog)
     rows: dict[bytes, dict[bytes, bytes]] = {}
+    values: list[dict[str, Any]] = []
     while len(rows) < count:
         key = [chance.choice(VALUES[str(part.type)]) for part in parsed_catalog.key[:2]]
         try:
-            row = join_parts(parsed_catalog.key, [*key, len(rows)])
+            row = join_parts(parsed_catalog.key, [*key, len(rows)], parsed_catalog.salt)
         except BadValueError:  # a text with the delimiter in it, or too long
             continue
-        cells = dict(filter(None, (_cell(chance, field) for field in parsed_catalog.columns)))
-        if cells:
-            rows[row] = cells
-    return RandomTable(catalog, rows)
+        chosen = dict(filter(None, (_chosen(chance, field) for field in parsed_catalog.columns)))
+        if chosen:
+            rows[row] = {field.column: data for field, (_, data) in chosen.items()}
+            cells = {field.name: value for field, (value, _) in chosen.items()}
+            values.append({**dict.fromkeys(columns), **cells, "k0": key[0], "k1": key[1], "id": len(values)})
+    return RandomTable(catalog, rows, values)
 
 
-def _cell(chance: random.Random, field: Any) -> tuple[bytes, bytes] | None:
+def _chosen(chance: random.Random, field: Any) -> tuple[CellColumn, tuple[Any, bytes]] | None:
+    """A value and its bytes; None for no cell, also if the coder refuses the value."""
     if not isinstance(field, CellColumn) or chance.random() < 0.2:
         return None
+    value = chance.choice(VALUES[str(field.type)])
     try:
-        return field.column, field.codec.encode(chance.choice(VALUES[str(field.type)]), field.type)
-    except BadValueError:  # Phoenix has no empty text
+        return field, (value, field.codec.encode(value, field.type))
+    except BadValueError:  # Phoenix has no empty text, and the coder naive no microseconds
         return None
 
 

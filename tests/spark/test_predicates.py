@@ -1,12 +1,15 @@
 """Random conditions: ``table(where=P)`` keeps the rows that ``where(P)`` of a plain DataFrame keeps, or refuses P.
 
-Spark tests all conditions on the same rows, which HBase has not filtered. On our side the real planning and the real
-reading run in this process, on both protocols, without a job for each condition:
+Spark tests all conditions on the same rows in a DataFrame in memory, which HBase has never seen. On our side the real
+planning, reading and writing run in this process, on both protocols, without a job for each condition:
 
+0. What is read of a whole table is the DataFrame in memory, and what a write of that DataFrame makes are the table's
+   cells.
 1. ``table(where=P)`` reads what it pushes down, and Spark tests P itself on that. So every row of Spark's answer must
    have been read.
 2. The option ``hbase.spark.query.where``: nothing tests P after the reading. So exactly Spark's answer must be read.
-3. Connect: the option has the part of P that can be pushed, and Spark tests a column that is made of the bound values.
+3. Some conditions run as jobs: ``table(where=P)`` and a ``load()`` with the option, in one union for each coder.
+4. Connect: the option has the part of P that can be pushed, and Spark tests a column that is made of the bound values.
 
 ``METACLIENT_PREDICATES_SEED`` is another seed. What fails is printed with its seed, table and settings.
 """
@@ -25,6 +28,7 @@ from decimal import Decimal
 from functools import reduce
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import spark_connector as hbase_connector
@@ -37,14 +41,19 @@ from spark_connector.conditions.expressions import to_column
 from spark_connector.conditions.pushdown import superset
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import plan
+from spark_connector.reading.arrow import arrow_schema
 from spark_connector.reading.split_reader import read_split
+from spark_connector.schema.catalog import Catalog
 from spark_connector.settings.options import Options
+from spark_connector.writing.writer import HBaseWriter
 from tests.spark.predicates import CODERS, Predicates, RandomTable, table
 
 SEED = int(os.environ.get("METACLIENT_PREDICATES_SEED", "15"))
 ROWS = 40
 #: Conditions for each coder and each of the settings.
 CONDITIONS = 80
+#: Conditions for each coder that run as jobs, in both ways of reading.
+JOBS = 3
 #: Of all conditions that Spark accepts, so many may be refused by ``table``, and by the option that knows no session.
 REFUSED_BY_TABLE_MAX = 0.10
 REFUSED_BY_OPTION_MAX = 0.25
@@ -128,8 +137,7 @@ def test_a_dataframe_of_a_condition_that_was_answered_wrongly_has_sparks_rows(sp
         made = table(random.Random(SEED), "t", "orderedbytes", 4 * ROWS)
         _put(cluster, "t", made)
         catalog = json.dumps(made.catalog)
-        reference = _reference(spark, Options.parse({"url": url, "catalog": catalog}))
-        right = _answers(reference, ONCE_WRONG)
+        right = _answers(_in_memory(spark, made), ONCE_WRONG)
         frames = [
             hbase_connector.table(spark, catalog, url=url, columns=["id"], where=text, hbase_spark_partition_max=1)
             for text in ONCE_WRONG
@@ -180,21 +188,90 @@ def compare(spark: Any, seed: int, coders: Sequence[str] = CODERS) -> Tally:
         for coder in coders:
             made = table(chance, f"t_{coder}", coder, ROWS)
             _put(cluster, f"t_{coder}", made)
+            urls = [str(front.thrift2_url), str(front.rpc_url)]
+            _compare_values(cluster, made, urls, coder, tally)
+            jobs_in = chance.choice(list(SETTINGS))
             for name, wanted in SETTINGS.items():
                 with settings(spark, wanted):
                     predicates = Predicates(chance, made.catalog, any_case=name != "strict")
                     texts = [predicates.condition() for _ in range(CONDITIONS)]
-                    urls = [str(front.thrift2_url), str(front.rpc_url)]
-                    _compare_table(spark, json.dumps(made.catalog), urls, texts, f"{coder}, {name}", tally)
+                    _compare_table(spark, made, urls, texts, f"{coder}, {name}", tally)
+                    if name == jobs_in:
+                        _compare_jobs(spark, made, urls, texts, f"{coder}, {name}", tally)
     return tally
 
 
-def _compare_table(
-    spark: Any, catalog: str, urls: Sequence[str], texts: Sequence[str], where: str, tally: Tally
+def _compare_values(cluster: FakeCluster, made: RandomTable, urls: Sequence[str], coder: str, tally: Tally) -> None:
+    """Read the whole table and write the rows in memory, by both protocols, and compare with what was put."""
+    schema = Catalog.parse(made.catalog).schema()
+    in_memory = pa.RecordBatch.from_pylist(made.values, schema=arrow_schema(schema))
+    expected = sorted(map(_shown, in_memory.to_pylist()))
+    for url in urls:
+        options = Options.parse({"url": url, "catalog": json.dumps(made.catalog)})
+        query = Query.of(options)
+        found = sorted(_shown(row) for batch in _batches(options, query) for row in batch.to_pylist())
+        tally.counts["values"] += len(found)
+        if found != expected:
+            different = next((pair for pair in zip(found, expected, strict=False) if pair[0] != pair[1]), None)
+            tally.faults.append(f"{coder}, {url}: {len(found)} rows are read, {len(expected)} are there: {different}")
+        copy = {**made.catalog, "table": {"name": f"{made.catalog['table']['name']}_{urls.index(url)}"}}
+        to = Options.parse({"url": url, "catalog": json.dumps(copy), "hbase.spark.write.splits": "\\x02"})
+        HBaseWriter(to, schema, False).write(iter([in_memory]))
+        with cluster.connect() as connection:
+            written = dict(connection.table(copy["table"]["name"]).scan())
+        if written != made.rows:
+            tally.faults.append(f"{coder}, {url}: the cells of a write are not those of the coder")
+
+
+def _shown(row: dict[str, Any]) -> str:
+    """The values of a row, in which NaN is equal to itself and -0.0 is not 0.0."""
+    return repr([(name, row[name]) for name in sorted(row)])
+
+
+def _compare_jobs(
+    spark: Any, made: RandomTable, urls: Sequence[str], texts: Sequence[str], where: str, tally: Tally
 ) -> None:
+    """Run some of the conditions in one job: by ``table`` with the first protocol, by ``load`` with the second."""
+    from pyspark.sql.functions import lit
+
+    catalog = json.dumps(made.catalog)
+    options = Options.parse({"url": urls[0], "catalog": catalog})
+    right = dict(zip(texts, _answers(_in_memory(spark, made), texts), strict=True))
+    frames: list[tuple[str, str, Any]] = []
+    for text in texts:
+        if right[text] is None or len(frames) >= 2 * JOBS or _planned(spark, options, text) is None:
+            continue
+        try:
+            _testable_by_option(options, text)
+        except ConfigError:
+            continue
+        one = {"hbase_spark_partition_max": 1}
+        frames.append((text, "table", hbase_connector.table(spark, catalog, url=urls[0], where=text, **one)))
+        loading = spark.read.format("hbase").option("url", urls[1]).option("catalog", catalog)
+        loading = loading.option("hbase.spark.query.where", text).option("hbase.spark.partition.max", 1)
+        frames.append((text, "load", loading.load()))
+    found: list[set[int]] = [set() for _ in frames]
+    branches = [df.select(lit(number), "id") for number, (_, _, df) in enumerate(frames)]
+    for number, one in reduce(lambda a, b: a.union(b), branches).collect():
+        found[number].add(one)
+    for (text, kind, _), ids in zip(frames, found, strict=True):
+        tally.check(f"job, {kind}", f"{where}: {text}", ids, right[text] or set(), may_be_more=False)
+
+
+def _testable_by_option(options: Options, text: str) -> None:
+    """Raise ConfigError if the option, which knows no session, refuses the condition or may read it in another way."""
+    if "\\" in text or "''" in text:
+        raise ConfigError("how strings are read depends on the session")
+    _by_option(options, text)
+
+
+def _compare_table(
+    spark: Any, made: RandomTable, urls: Sequence[str], texts: Sequence[str], where: str, tally: Tally
+) -> None:
+    catalog = json.dumps(made.catalog)
     options = [Options.parse({"url": url, "catalog": catalog}) for url in urls]
     has_raw_strings = spark.conf.get("spark.sql.parser.escapedStringLiterals") == "true"
-    reference = _reference(spark, options[0])
+    reference = _in_memory(spark, made)
     planned = {text: _planned(spark, options[0], text) for text in texts}
     right = _answers(reference, texts)
     ours = {text: query for text, query in planned.items() if query is not None}
@@ -261,23 +338,21 @@ def _by_option(options: Options, text: str) -> Query:
 
 def _read(options: Options, query: Query) -> set[int]:
     """The ids that tasks would read."""
-    with clients.lease(options) as connection:
-        batches = [each for split in plan(connection, query) for each in read_split(connection, query, split)]
-    ids = [one for batch in batches for one in batch.column("id").to_pylist()]
+    ids = [one for batch in _batches(options, query) for one in batch.column("id").to_pylist()]
     assert len(set(ids)) == len(ids), "a row came twice"
     return set(ids)
 
 
-def _reference(spark: Any, options: Options) -> Any:
-    """All rows, as a plain DataFrame."""
-    import pyarrow as pa
-
-    query = Query.of(options)
+def _batches(options: Options, query: Query) -> list[pa.RecordBatch]:
+    """What tasks would read."""
     with clients.lease(options) as connection:
-        batches = [each for split in plan(connection, query) for each in read_split(connection, query, split)]
-    rows = pa.Table.from_batches(batches)
-    assert rows.num_rows >= ROWS
-    return spark.createDataFrame(rows, query.schema)
+        return [each for split in plan(connection, query) for each in read_split(connection, query, split)]
+
+
+def _in_memory(spark: Any, made: RandomTable) -> Any:
+    """The rows as a DataFrame that does not come from HBase."""
+    schema = Catalog.parse(made.catalog).schema()
+    return spark.createDataFrame(pa.Table.from_pylist(made.values, schema=arrow_schema(schema)), schema)
 
 
 def _answers(reference: Any, conditions: Sequence[Any]) -> list[set[int] | None]:
