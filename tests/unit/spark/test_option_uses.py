@@ -154,6 +154,9 @@ def called(use: Use, given: dict[str, str]) -> None:
         case Use.JOIN:
             catalog, rest = catalog_and_rest(named(given))
             spark_connector.join(keys, catalog, on="key", **rest)
+        case Use.REPARTITION:
+            catalog, rest = catalog_and_rest(named(given))
+            spark_connector.repartition(frame, catalog, **rest)
         case Use.ROW_COUNT:
             spark_connector.row_count(spark, "t", url=url, **given)  # type: ignore[arg-type]
         case Use.COPY_TABLE:
