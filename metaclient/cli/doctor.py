@@ -40,7 +40,7 @@ Rows = dict[bytes, Row]
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Version:
+class HBaseVersion:
     """A version of HBase, as far as the advice depends on it."""
 
     major: int
@@ -48,9 +48,9 @@ class Version:
     text: str
 
     @classmethod
-    def parse(cls, text: str) -> Version:
+    def parse(cls, text: str) -> HBaseVersion:
         """
-        >>> Version.parse("3.0.0-alpha-4").major, Version.parse("2.4.18") >= ALTERS_META
+        >>> HBaseVersion.parse("3.0.0-alpha-4").major, HBaseVersion.parse("2.4.18") >= ALTERS_META
         (3, True)
         """
         numbers = re.match(r"(\d+)\.(\d+)", text)
@@ -60,10 +60,10 @@ class Version:
 
 
 #: The first version in which hbase:meta can be altered, replicates to its copies, and Java clients balance lookups.
-ALTERS_META = Version(2, 4, "")
+ALTERS_META = HBaseVersion(2, 4, "")
 
 
-def examine(connection: Connection, version: Version | None = None) -> Iterator[Verdict]:
+def examine(connection: Connection, version: HBaseVersion | None = None) -> Iterator[Verdict]:
     """Check a cluster with reads of a client; nothing is changed. ``version``: for backends that do not report it.
 
     >>> from metaclient import connect
@@ -72,7 +72,7 @@ def examine(connection: Connection, version: Version | None = None) -> Iterator[
     ['good', 'warning']
     """
     reported = connection.hbase_version()
-    version = Version.parse(reported) if reported else version
+    version = HBaseVersion.parse(reported) if reported else version
     if not connection.capabilities.meta_replicas:
         yield Verdict("good", "cluster", "answers")
         yield Verdict(
@@ -101,7 +101,7 @@ def examine(connection: Connection, version: Version | None = None) -> Iterator[
     yield _mode(connection.meta_mode)
 
 
-def _more_copies(version: Version | None) -> str:
+def _more_copies(version: HBaseVersion | None) -> str:
     """Return how to add copies of hbase:meta."""
     alter = "type `alter 'hbase:meta', {REGION_REPLICATION => 3}` in HBase's shell, or `metaclient alter hbase:meta "
     alter += "--replicas 3` (no restart)"
@@ -111,7 +111,7 @@ def _more_copies(version: Version | None) -> str:
     return alter if version >= ALTERS_META else count
 
 
-def _fresher_copies(version: Version | None) -> str:
+def _fresher_copies(version: HBaseVersion | None) -> str:
     """Return how copies of hbase:meta get edits sooner."""
     replicate = (
         "set hbase.region.replica.replication.catalog.enabled=true in hbase-site.xml of all servers and restart "
@@ -163,7 +163,7 @@ def _primary(connection: Connection) -> tuple[Verdict, Rows | None]:
     return Verdict("good", "replica 0", f"{counted(len(rows), 'row')} read"), rows
 
 
-def _secondary(connection: Connection, replica_id: int, primary: Rows | None, version: Version | None) -> Verdict:
+def _secondary(connection: Connection, replica_id: int, primary: Rows | None, version: HBaseVersion | None) -> Verdict:
     """Compare one replica with the primary's rows; a difference counts if it remains after a few reads."""
     about = f"replica {replica_id}"
     for look in range(LOOKS):
@@ -218,7 +218,7 @@ def doctor(session: CommandSession, hbase_version: str | None, program: Path | N
     metaclient doctor --happybase program.py
     """
     if program is None:
-        version = Version.parse(hbase_version) if hbase_version else None
+        version = HBaseVersion.parse(hbase_version) if hbase_version else None
         with session.connect(operation_timeout_s=PATIENCE_S) as connection:
             verdicts = list(examine(connection, version))
     else:

@@ -41,7 +41,7 @@ from spark_connector.conditions.expressions import to_column
 from spark_connector.conditions.pushdown import superset
 from spark_connector.planning.query import Query
 from spark_connector.planning.splits import plan
-from spark_connector.reading.arrow import arrow_schema
+from spark_connector.reading.batch_shape import arrow_schema
 from spark_connector.reading.split_reader import read_split
 from spark_connector.schema.catalog import Catalog
 from spark_connector.settings.options import Options

@@ -62,9 +62,9 @@ class Frame:
 def joined(url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[dict[str, Any]]]:
     monkeypatch.setattr(bulk_join.lookup_counts, "collect", lambda spark, is_wanted=True: None)
 
-    def join(**given: Any) -> list[dict[str, Any]]:
+    def join(catalog: str = CATALOG, **given: Any) -> list[dict[str, Any]]:
         options = {name.replace("_", ".") if "hbase" in name else name: value for name, value in given.items()}
-        found: Any = spark_connector.join(Frame(), CATALOG, on="user", url=url, **options)  # type: ignore[arg-type]
+        found: Any = spark_connector.join(Frame(), catalog, on="user", url=url, **options)  # type: ignore[arg-type]
         return list(found)
 
     return join
@@ -110,10 +110,18 @@ def test_options_that_choose_rows_are_taken_together(joined: Any) -> None:
 
 
 def test_a_value_that_is_none_of_its_type_is_null_where_that_was_asked_for(joined: Any) -> None:
-    keys_only = {"hbase.spark.query.filter": "KeyOnlyFilter()"}
-    with pytest.raises(Exception, match="age"):
-        joined(**keys_only)
-    assert {row["age"] for row in joined(**keys_only, **{"hbase.spark.query.badvalue": "null"})} == {None}
+    names_as_numbers = CATALOG.replace('"col": "name", "type": "string"', '"col": "name", "type": "int"')
+    assert names_as_numbers != CATALOG
+    with pytest.raises(Exception, match="name"):
+        joined(names_as_numbers)
+    found = joined(names_as_numbers, **{"hbase.spark.query.badvalue": "null"})
+    assert {row["name"] for row in found} == {None}
+
+
+def test_an_empty_cell_of_a_number_is_null(joined: Any) -> None:
+    found = joined(**{"hbase.spark.query.filter": "KeyOnlyFilter()"})
+    assert found
+    assert {row["age"] for row in found} == {None}
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 pytest.importorskip("pyarrow", reason="needs the extra 'spark'")
 
 import pyarrow as pa
-from spark_connector.reading.arrow_columns import BadCellError
-from spark_connector.schema.codecs.base import BadValueError
-from spark_connector.schema.rowkey import join_parts, split_key
 
+from metaclient.columns.codecs.base import BadValueError
+from metaclient.columns.decoding import BadCellError
+from metaclient.columns.rowkey import join_parts, split_key
 from metaclient.columns.salt import salt_of, salted, salted_array, salts_of
 from metaclient.errors import ConfigError
 from metaclient_fake import FakeCluster

@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra 'spark'")
 
 import pyarrow as pa
-from spark_connector.schema.codecs.base import BadValueError
 
 from metaclient import Connection
+from metaclient.columns.codecs.base import BadValueError
 from metaclient.errors import ConfigError
 from metaclient_fake import FakeCluster
 from spark_connector import clients
