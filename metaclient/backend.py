@@ -65,6 +65,8 @@ __all__ = [
     "Backend",
     "BackendFactory",
     "BatchSemantics",
+    "BulkLoadBackend",
+    "BulkLoads",
     "Capabilities",
     "CellBackend",
     "CellPage",
@@ -140,6 +142,7 @@ class Capabilities:
     replica_lag: bool = False  # results and pages of secondaries have ``lag_s``, measured before the read
     schema: bool = False  # a SchemaBackend, too: tables can be altered and truncated, namespaces listed and changed
     replication: bool = False  # a ReplicatingBackend, too: the peers of the cluster can be listed and changed
+    bulk_load: bool = False  # a BulkLoadBackend, too: store files can be handed over to regions
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +388,32 @@ class PutPageBackend(Protocol):
         An error may leave some rows written and others not.
         """
         ...
+
+
+class BulkLoads(Protocol):
+    """The calls of a bulk load. The rules of :class:`Backend` hold."""
+
+    def prepare(self, place: RegionLocation, table: bytes, deadline: float) -> Answer[str]:
+        """Return the token of a new load: a folder, in which servers keep its files until they are loaded."""
+        ...
+
+    def load(
+        self, place: RegionLocation, files: Sequence[tuple[bytes, str]], token: str, deadline: float
+    ) -> Answer[bool]:
+        """Add files (family, url) to a region, all or none. False if the region did not take them, as after a split."""
+        ...
+
+    def clean_up(self, place: RegionLocation, token: str, deadline: float) -> Answer[None]:
+        """Delete the folder of a load."""
+        ...
+
+
+@runtime_checkable
+class BulkLoadBackend(Protocol):
+    """The additional part of a backend with ``Capabilities.bulk_load``."""
+
+    @property
+    def bulk_loads(self) -> BulkLoads: ...
 
 
 @runtime_checkable

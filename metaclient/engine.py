@@ -11,10 +11,10 @@ and :class:`metaclient.Table`.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial, wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from metaclient import keys
 from metaclient.attempts import ReadGuard
@@ -43,6 +43,10 @@ from metaclient.model import (
 from metaclient.runtime import Closing, Runtime
 from metaclient.scanner import CellScanner, TableScanner
 from metaclient.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from metaclient.calls.bulk_load import Loaded, StoreFileToLoad
+    from metaclient.hfile import FileSettings
 
 __all__ = ["Engine", "Life"]
 
@@ -213,6 +217,16 @@ class Engine:
     def put_page(self, table: bytes, page: PutPage) -> dict[bytes, MetaClientError]:
         """Write a page whose rows are sorted; return the rows that could not be written, with their errors."""
         return put_pages.put_page(self.operations, table, page)
+
+    def bulk_load(
+        self, table: bytes, files: Sequence[StoreFileToLoad], settings: Mapping[bytes, FileSettings]
+    ) -> Loaded:
+        """Hand store files over to the table's regions; see :func:`metaclient.calls.bulk_load.load_files`."""
+        from metaclient.calls.bulk_load import load_files  # needs numpy and pyarrow
+
+        self.check_open()
+        with self.observed("bulk_load", table):
+            return load_files(self.operations, table, files, settings)
 
     def scan_rows(
         self,

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from spark_connector.conditions.condition import col
     from spark_connector.dataframe import register, table, write
-    from spark_connector.jobs import copy_table, join, repartition, row_count, verify_replication
+    from spark_connector.jobs import bulk_load, copy_table, join, repartition, row_count, snapshot, verify_replication
     from spark_connector.lookup_counts import lookups
 
 __all__ = [
+    "bulk_load",
     "col",
     "copy_table",
     "join",
@@ -31,12 +32,14 @@ __all__ = [
     "register",
     "repartition",
     "row_count",
+    "snapshot",
     "table",
     "verify_replication",
     "write",
 ]
 
 _HOMES = {
+    "bulk_load": "spark_connector.jobs",
     "col": "spark_connector.conditions.condition",
     "copy_table": "spark_connector.jobs",
     "join": "spark_connector.jobs",
@@ -44,6 +47,7 @@ _HOMES = {
     "register": "spark_connector.dataframe",
     "repartition": "spark_connector.jobs",
     "row_count": "spark_connector.jobs",
+    "snapshot": "spark_connector.jobs",
     "table": "spark_connector.dataframe",
     "verify_replication": "spark_connector.jobs",
     "write": "spark_connector.dataframe",

@@ -277,6 +277,28 @@ class Admin:
         )
         return bool(answer.get("prev_balance_value", False))
 
+    # -- snapshots -----------------------------------------------------------------------------------------------------
+
+    def snapshot(self, name: str, table: bytes, deadline: float) -> None:
+        """Take a snapshot of a table, after a flush; returns when it is complete."""
+        snapshot = {"name": name, "table": keys.printable(table), "type": m.SNAPSHOT_FLUSH}
+        request = {"snapshot": snapshot}
+        self.ask("Snapshot", m.SNAPSHOT_REQUEST, request, m.SNAPSHOT_RESPONSE, deadline, is_write=True)
+        pause_s = POLL_S_MIN
+        while not self._is_snapshot_done(snapshot, deadline):
+            if self._runtime.now() + pause_s >= deadline:
+                raise CallTimeout(f"snapshot {name!r} is not complete", may_have_applied=True)
+            self._runtime.sleep(pause_s)
+            pause_s = min(pause_s * 1.5, POLL_S_MAX)
+
+    def _is_snapshot_done(self, snapshot: Mapping[str, Any], deadline: float) -> bool:
+        request = {"snapshot": snapshot}
+        answer = self.ask("IsSnapshotDone", m.SNAPSHOT_REQUEST, request, m.IS_SNAPSHOT_DONE_RESPONSE, deadline)
+        return bool(answer.get("done", False))
+
+    def delete_snapshot(self, name: str, deadline: float) -> None:
+        self.ask("DeleteSnapshot", m.SNAPSHOT_REQUEST, {"snapshot": {"name": name}}, EMPTY, deadline, is_write=True)
+
     # -- the cluster ---------------------------------------------------------------------------------------------------
 
     def cluster_status(self, deadline: float) -> ClusterStatus:

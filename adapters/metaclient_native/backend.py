@@ -71,6 +71,7 @@ from metaclient_native.batches import (
     pick_changed_columns,
     split_into_steps,
 )
+from metaclient_native.bulk_loads import BulkLoadCalls
 from metaclient_native.calls import decode_get, decode_scan, encode_get, encode_mutate, encode_region
 from metaclient_native.change_host import ZooKeeperChangeHost
 from metaclient_native.connections import Connections
@@ -136,6 +137,7 @@ class NativeBackend:
         direct=True,
         schema=True,
         replication=True,
+        bulk_load=True,
     )
 
     _nonce_group: int
@@ -166,6 +168,7 @@ class NativeBackend:
         self._call_server = self._ask_server = self._connections.call_server
         self.admin = Admin(self._registry, self._connections, runtime, self._meta_rows)
         self.replication_admin = ReplicationCalls(self.admin, self._connections, self._registry)
+        self.bulk_loads = BulkLoadCalls(self._connections)
         self.identity = IdentityCalls(self._connections, self._registry.meta_replicas)
         self._change_host = (
             None

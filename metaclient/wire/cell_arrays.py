@@ -18,6 +18,7 @@ __all__ = [
     "COLUMNS",
     "batch_of_results",
     "cells_per_row",
+    "count_repeats",
     "joined",
     "libraries",
     "numbers",
@@ -29,6 +30,8 @@ __all__ = [
 
 #: The names of the columns of a record batch, in order.
 COLUMNS = ("row", "family", "qualifier", "timestamp", "type", "value")
+#: The bytes that are compared at a time: they fit into the processor's cache.
+_COMPARED_BYTES = 64 * 1024
 
 
 @cache
@@ -52,6 +55,24 @@ def taken(np: Any, block: Any, at: Any, size: int) -> Any:
     """
     windows = np.ndarray((max(len(block) - size + 1, 0),), dtype=f"V{size}", buffer=block, strides=(1,))
     return windows[at].view(np.uint8).reshape(-1, size)
+
+
+def count_repeats(np: Any, rows: Any, is_compared: bytearray) -> int:
+    """Return how many rows of a matrix of bytes, from the first on, equal the first where ``is_compared`` is 1.
+
+    >>> import numpy as np
+    >>> count_repeats(np, np.frombuffer(b"axaybz", dtype=np.uint8).reshape(3, 2), bytearray(b"\\1\\0"))
+    2
+    """
+    times, size = rows.shape
+    mask = np.frombuffer(is_compared, dtype=bool)
+    step = max(_COMPARED_BYTES // size, 1)
+    for begin in range(0, times, step):
+        differs = rows[begin : begin + step] != rows[0]
+        differs &= mask
+        if differs.any():
+            return begin + int(differs.any(axis=1).argmax())
+    return int(times)
 
 
 def slices(data: bytes, borders: Any, which: pyarrow.Array) -> pyarrow.Array:

@@ -27,6 +27,8 @@ class Use(enum.Enum):
     COPY_TABLE = "copy_table"
     VERIFY = "verify_replication and hash_table"
     WRITE = "writes"
+    BULK_LOAD = "bulk_load"
+    SNAPSHOT = "snapshot"
     STREAM_READ = "streams"
     STREAM_CHANGES = "streams with hbase.spark.stream.source=wal"
     STREAM_WRITE = "streams into HBase"
@@ -84,6 +86,8 @@ HONOURED: Mapping[Use, Collection[str]] = {
     Use.COPY_TABLE: _JOBS | _SENDING | _REPLICAS | {"filter", "batch_size"},
     Use.VERIFY: _JOBS | _GETS | {"filter", "batch_size"},
     Use.WRITE: _ALWAYS | _NAMES_TABLE | _WRITING | {"write_hidden", "write_truncate"},
+    Use.BULK_LOAD: _ALWAYS | _NAMES_TABLE | (_WRITING - _SENDING - {"write_at_least_once"}),
+    Use.SNAPSHOT: _NAMES_TABLE | _ROWS | _TIMES | {"columns", "max_versions", "bad_value"},
     Use.STREAM_READ: _ALWAYS
     | _ROWS
     | _SCANS
@@ -110,6 +114,10 @@ _ADVICE = {
     (Use.STREAM_CHANGES, "starting_timestamp"): "a subscription begins at its creation; `metaclient changes receive "
     "--since` reads what was stored before",
     (Use.ROW_COUNT, "filter"): "rows that pass a filter cannot be counted on the server: read and count them in Spark",
+    (Use.BULK_LOAD, "write_durability"): "a bulk load writes no log: its files are durable",
+    (Use.SNAPSHOT, "url"): "a snapshot is read from files: give root=, HBase's hbase.rootdir",
+    (Use.SNAPSHOT, "filter"): "no server applies it: filter the DataFrame",
+    (Use.SNAPSHOT, "where"): "use where=",
     (Use.COPY_TABLE, "max_versions"): "use versions=",
     (Use.VERIFY, "max_versions"): "use versions=",
     (Use.LOAD, "locality"): "Spark gives data sources in Python no locality: use spark_connector.table",

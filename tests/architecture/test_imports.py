@@ -50,6 +50,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("config", ("config", "telemetry")),
         ("wire and SPI", ("backend", "wire")),
         ("columns", ("columns",)),
+        ("store files", ("hfile",)),
         ("attempts", ("attempts",)),
         ("meta", ("meta",)),
         ("lookup", ("lookup",)),

@@ -208,3 +208,20 @@ GET_REGION_LOAD_REQUEST = Message("GetRegionLoadRequest", (1, "table_name", TABL
 GET_REGION_LOAD_RESPONSE = Message("GetRegionLoadResponse", (1, "region_loads*", REGION_LOAD))
 GET_SERVER_INFO = Message("ServerInfo", (1, "server_name!", SERVER_NAME), (2, "webui_port", UNSIGNED))
 GET_SERVER_INFO_RESPONSE = Message("GetServerInfoResponse", (1, "server_info!", GET_SERVER_INFO))
+
+# -- snapshots -----------------------------------------------------------------------------------------------------
+
+SNAPSHOT = Message(
+    "SnapshotDescription",
+    (1, "name!", TEXT),
+    (2, "table", TEXT),
+    (3, "creation_time", SIGNED),
+    (4, "type", UNSIGNED),
+    (5, "version", SIGNED),
+    (8, "ttl", SIGNED),
+)
+SNAPSHOT_REQUEST = Message("SnapshotRequest", (1, "snapshot!", SNAPSHOT))
+SNAPSHOT_RESPONSE = Message("SnapshotResponse", (1, "expected_timeout", SIGNED), (2, "proc_id", SIGNED))
+IS_SNAPSHOT_DONE_RESPONSE = Message("IsSnapshotDoneResponse", (1, "done", BOOL))
+#: SnapshotDescription.Type: the memstores are flushed first.
+SNAPSHOT_FLUSH = 1

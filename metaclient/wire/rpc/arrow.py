@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from metaclient.model import CellType
 from metaclient.protobuf import ProtocolError
-from metaclient.wire.cell_arrays import COLUMNS, libraries, slices, taken
+from metaclient.wire.cell_arrays import COLUMNS, count_repeats, libraries, slices, taken
 
 if TYPE_CHECKING:
     import pyarrow
@@ -42,8 +42,6 @@ _BLOCK_BYTES_MAX = 0x7FFFFFFF
 _PATTERN_MAX = 256
 #: Cells that are longer than this are few: reading them one by one costs less than comparing them.
 _CELL_BYTES_GUESSED = 512
-#: The bytes that are compared at a time: they fit into the processor's cache.
-_COMPARED_BYTES = 64 * 1024
 #: A comparison pays if it finds so many cells. One that does not may have met a single odd row. After two of them cells
 #: are read one by one, each time more of them, so that useless comparisons cost little.
 _PAYING = 400
@@ -147,15 +145,7 @@ class _RowLengths:
         """Return how many rows from this offset on, at most ``times``, have all the lengths of this one."""
         if self.size > len(self.borders) // _PARTS * _CELL_BYTES_GUESSED:
             return 1
-        rows = block[at : at + times * self.size].reshape(times, self.size)
-        is_length = np.frombuffer(self.is_length, dtype=bool)
-        step = max(_COMPARED_BYTES // self.size, 1)
-        for begin in range(0, times, step):
-            differs = rows[begin : begin + step] != rows[0]
-            differs &= is_length
-            if differs.any():
-                return begin + int(differs.any(axis=1).argmax())
-        return times
+        return count_repeats(np, block[at : at + times * self.size].reshape(times, self.size), self.is_length)
 
 
 # -- rows that are not -------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""ClientService of one region server: Get, Mutate, Multi and Scan.
+"""ClientService of one region server: Get, Mutate, Multi, Scan, and bulk loads (``bulk_loads``).
 
 hbase:meta's region has the same methods but another order of rows, and addresses in its cells; see ``meta_rows``.
 
@@ -42,6 +42,7 @@ from metaclient.wire.rpc.mutations import Simple, condition_from, mutation_from
 from metaclient.wire.rpc.queries import get_from, result_message, scan_from
 from metaclient.wire.rpc.security_messages import EXEC_SERVICE_REQUEST, EXEC_SERVICE_RESPONSE, WHO_AM_I_RESPONSE
 from metaclient_fake.front.rpc.addresses import Addresses
+from metaclient_fake.front.rpc.bulk_loads import bulk_load_methods
 from metaclient_fake.front.rpc.channel import Answer, Incoming
 from metaclient_fake.front.rpc.errors import thrown
 from metaclient_fake.front.rpc.meta_rows import MetaRows, replica_of_meta
@@ -80,6 +81,7 @@ class ClientService:
             "Multi": self._multi,
             "Scan": self._scan,
             "ExecService": self._exec_service,
+            **bulk_load_methods(backend, host),
         }
         self._grants = cluster.grants
 
@@ -87,7 +89,7 @@ class ClientService:
         return self._methods.get(name)
 
     def may_wait(self, name: str) -> bool:
-        return False
+        return name == "BulkLoadHFile"
 
     @property
     def _server(self) -> RegionServer:
