@@ -140,10 +140,11 @@ class _Load:
                 self._done.retries += 1
                 _log.info("%s of a bulk load are tried again: %s", counted(len(queue), "file"), last)
                 runtime.sleep(pause_s(attempt, unit_s=config.pause_s))
+        first, last_row = keys.printable(queue[0].first_row), keys.printable(queue[0].last_row)
+        count = f"{counted(len(queue), 'file')} {'was' if len(queue) == 1 else 'were'}"
         raise RequestRefused(
-            f"bulk load of table {keys.printable(self._table)!r}: {counted(len(queue), 'file')} {'was' if len(queue) == 1 else 'were'} not taken after "
-            f"{ATTEMPTS_MAX} attempts, among them {queue[0].path} (rows {keys.printable(queue[0].first_row)} to "
-            f"{keys.printable(queue[0].last_row)}): {last}"
+            f"bulk load of table {keys.printable(self._table)!r}: {count} not taken after {ATTEMPTS_MAX} attempts, "
+            f"among them {queue[0].path} (rows {first} to {last_row}): {last}"
         )
 
     def _load_region(

@@ -37,7 +37,16 @@ from metaclient.wire.rpc.schemas import table_schema_from
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["SnapshotRegion", "StoreFile", "StoredSnapshot", "read_region", "read_snapshot", "snapshot_names"]
+__all__ = [
+    "MANIFEST",
+    "SnapshotRegion",
+    "StoreFile",
+    "StoredSnapshot",
+    "decode_manifest",
+    "read_region",
+    "read_snapshot",
+    "snapshot_names",
+]
 
 #: snapshot.manifest.size.limit is 64 MB.
 MANIFEST_BYTES_MAX = 256 * 1024 * 1024
@@ -54,7 +63,7 @@ _REGION = Message(
     (2, "region_info!", REGION_INFO),
     (3, "family_files*", _FAMILY_FILES),
 )
-_MANIFEST = Message("SnapshotDataManifest", (1, "table_schema!", TABLE_SCHEMA), (2, "region_manifests*", _REGION))
+MANIFEST = Message("SnapshotDataManifest", (1, "table_schema!", TABLE_SCHEMA), (2, "region_manifests*", _REGION))
 _LINK = re.compile(r"(?:(?P<namespace>[^=]+)=)?(?P<table>[^=]+)=(?P<region>[0-9a-f]{32})-(?P<file>[0-9a-f_SeqId]+)")
 _REFERRED = re.compile(r"(?P<file>.+)\.(?P<region>[0-9a-f]{32})")
 _SEQUENCE_OF_NAME = re.compile(r"_SeqId_(\d+)_")
@@ -112,26 +121,38 @@ def read_snapshot(root: StoragePath, name: str) -> StoredSnapshot:
             f"there is no snapshot {name!r} below {root}: root must be HBase's hbase.rootdir; there are: {there}"
         )
     where = f"snapshot {name!r}"
+    described = _described(folder, where)
+    table, regions = decode_manifest(root, _manifest_of(folder, where), where)
+    return StoredSnapshot(name, table, described.get("creation_time", 0), tuple(regions))
+
+
+def _described(folder: StoragePath, where: str) -> dict[str, Any]:
     try:
         described = decode(SNAPSHOT, folder.child(".snapshotinfo").read(MANIFEST_BYTES_MAX))
-        if described.get("version", 0) < _VERSION:
-            raise refuse(where, "has the layout of HBase 0.94", "take a new snapshot")
-        table, manifests = _read_manifests(folder, where)
-        regions = [_region(root, one, where) for one in manifests]
     except ProtocolError as error:
-        raise CorruptFile(f"{where} has a damaged manifest: {error}") from error
+        raise CorruptFile(f"{where} has a damaged description: {error}") from error
+    if described.get("version", 0) < _VERSION:
+        raise refuse(where, "has the layout of HBase 0.94", "take a new snapshot")
+    return described
+
+
+def _manifest_of(folder: StoragePath, where: str) -> bytes:
+    path = folder.child("data.manifest")
+    if not path.is_file():
+        raise refuse(where, "has no data.manifest", "it is not finished, or HBase could not put it together")
+    return path.read(MANIFEST_BYTES_MAX)
+
+
+def decode_manifest(root: StoragePath, data: bytes, where: str) -> tuple[TableDescriptor, list[SnapshotRegion]]:
+    """Return the table of a manifest, and its regions in the order of their keys, without split parents."""
+    try:
+        found = decode(MANIFEST, data)
+        regions = [_region(root, one, where) for one in found.get("region_manifests", ())]
+        table = table_schema_from(found["table_schema"])
+    except (ProtocolError, KeyError, UnicodeDecodeError) as error:
+        raise CorruptFile(f"{where} has a damaged manifest: {error!r}") from error
     whole = [region for region in regions if not region.info.is_split_parent and not region.info.replica_id]
-    whole.sort(key=lambda region: region.info.start_key)
-    return StoredSnapshot(name, table, described.get("creation_time", 0), tuple(whole))
-
-
-def _read_manifests(folder: StoragePath, where: str) -> tuple[TableDescriptor, list[dict[str, Any]]]:
-    if not folder.child("data.manifest").is_file():
-        raise refuse(
-            where, "has no data.manifest", "it is not finished, or HBase could not put it together: take another"
-        )
-    found = decode(_MANIFEST, folder.child("data.manifest").read(MANIFEST_BYTES_MAX))
-    return table_schema_from(found["table_schema"]), found.get("region_manifests", [])
+    return table, sorted(whole, key=lambda region: region.info.start_key)
 
 
 def _region(root: StoragePath, manifest: Mapping[str, Any], where: str) -> SnapshotRegion:

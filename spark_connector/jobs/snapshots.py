@@ -36,7 +36,7 @@ from spark_connector.planning.read_schema import schema_of
 from spark_connector.reading.arrow_cells import batches_from_cells
 from spark_connector.schema.layouts import Layout
 from spark_connector.schema.ranges import KeyRange, intersection
-from spark_connector.settings.option_uses import Use, check_read
+from spark_connector.settings.option_uses import Use, check_read, check_use
 from spark_connector.settings.options import Options
 from spark_connector.settings.session import has_jvm
 
@@ -80,8 +80,10 @@ def snapshot(
     """
     if columns is not None and isinstance(columns, str):
         raise ConfigError(f"columns must be a list of names, got the text {columns!r}: write [{columns!r}]")
+    given = given_options(catalog, None, options)
+    check_use(given, Use.SNAPSHOT)
     found = read_snapshot(StoragePath.of(root), name)
-    parsed = _options_of(found, catalog, options)
+    parsed = _options_of(found, given)
     words = dialect.of_session(spark)
     condition = None
     if where is not None:
@@ -95,13 +97,10 @@ def snapshot(
     return df if wanted is None else df.select(*map(quoted_name, wanted))
 
 
-def _options_of(
-    found: StoredSnapshot, catalog: str | Mapping[str, object] | None, options: Mapping[str, object]
-) -> Options:
-    """Return the options of the read; ConfigError for those that need a server, or a catalog of another table."""
-    given = given_options(catalog, None, options)
+def _options_of(found: StoredSnapshot, given: dict[str, str]) -> Options:
+    """Return the options of the read; ConfigError for a catalog of another table."""
     by_name = {name.lower() for name in given}
-    if catalog is None and not by_name & {"hbase.table", "catalog"}:
+    if not by_name & {"hbase.table", "catalog"}:
         given["hbase.table"] = keys.printable(found.table.name)
         if not by_name & {"hbase.spark.query.layout", "hbase.columns.mapping"}:
             given["hbase.spark.query.layout"] = Layout.MAP.value

@@ -2,20 +2,44 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from struct import error as struct_error
 from typing import Any
 from uuid import UUID
 
+import pyarrow
 from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
 from thriftpy2.thrift import TException, TMessageType
 from thriftpy2.transport import TMemoryBuffer
 
+from metaclient.backend import PutPage
 from metaclient.changes import decoding
 from metaclient.config.security import Protection
 from metaclient.errors import MetaClientError, RegionMoved, Throttled
-from metaclient.model import Append, Cell, Check, Delete, Durability, Get, Increment, Put, Result, Scan
+from metaclient.hfile import FileSettings, HFile, HFileWriter, StoragePath
+from metaclient.hfile.compression import compress, decompress
+from metaclient.hfile.encodings import decode_encoded
+from metaclient.hfile.index import IndexEntry, decode_node, decode_root, encode_node, encode_root
+from metaclient.hfile.key_values import CellLayout, decode_cells
+from metaclient.hfile.snapshot import MANIFEST, decode_manifest
+from metaclient.hfile.trailer import decode_info, decode_trailer, encode_info
+from metaclient.model import (
+    Append,
+    Cell,
+    Check,
+    Delete,
+    Durability,
+    FamilyDescriptor,
+    Get,
+    Increment,
+    Put,
+    RegionInfo,
+    Result,
+    Scan,
+    TableDescriptor,
+)
 from metaclient.protobuf import decode, encode
 from metaclient.replication_peers import PeerConfig
 from metaclient.runtime import ThreadRuntime
@@ -24,6 +48,7 @@ from metaclient.wire import filter_language, java_errors, zookeeper_reads
 from metaclient.wire.rpc import filters, framing, messages, replication_peers
 from metaclient.wire.rpc.cellblock import decode_rows, encode_cells
 from metaclient.wire.rpc.mutations import condition_from, condition_message, mutation_from, mutation_message
+from metaclient.wire.rpc.names import region_info_message
 from metaclient.wire.rpc.queries import get_from, get_message, scan_from, scan_message
 from metaclient.wire.rpc.replication import (
     ShippedEntry,
@@ -32,6 +57,7 @@ from metaclient.wire.rpc.replication import (
     decode_replicate,
     encode_replicate,
 )
+from metaclient.wire.rpc.schemas import table_schema_message
 from metaclient.wire.sasl import messages as sasl_messages
 from metaclient.wire.sasl.digest_layers import DigestLayer
 from metaclient.wire.sasl.digest_md5 import DigestClient, DigestServer
@@ -335,7 +361,71 @@ _gates = (Gate("127.0.0.1", None), Gate("0.0.0.0", "t" * 16))
 _OF_REPLIES = (MetaClientError, OSError, EOFError, TException)
 _IO1, _IO2 = T1.IOError(message=TEXTS[1].decode()), T2.TIOError(message=TEXTS[1].decode(), canRetry=True)
 
+# -- store files -----------------------------------------------------------------------------------------------------
+
+_KEY = b"\0\3row\1da" + bytes(7) + b"\7\4"
+#: A cell with a value, tags and a sequence id.
+_PLAIN = len(_KEY).to_bytes(4, "big") + b"\0\0\0\1" + _KEY + b"v" + b"\0\2tt" + b"\x8e\1\2"
+_ENTRIES = [IndexEntry(_KEY, 0, 100), IndexEntry(_KEY, 100, 90)]
+_SIZE = bytes(4)
+_ENCODED = (
+    b"\0\2" + _SIZE + bytes([len(_KEY), 1, 0]) + _KEY + b"v\0" + b"\1\1" + bytes([len(_KEY) - 1]) + b"\4w\0",
+    b"\0\3" + _SIZE + b"\1d" + bytes([0, len(_KEY), 1, 0]) + b"\0\3rowa\7\4v\0" + b"\7\4w" + b"a\7x\0",
+    b"\0\4" + _SIZE + bytes([0, len(_KEY), 1, 0]) + _KEY + b"v\0" + b"\x3f\4" + b"wa\7x\0",
+    b"\0\7" + len(_KEY + b"\0v").to_bytes(4, "big") + _KEY + b"v\0\0\0\1\0\0\0\0" + bytes([len(_KEY) + 10]),
+)
+
+
+def _store_file(data: bytes) -> None:
+    file = HFile(pyarrow.BufferReader(data), "fuzz")
+    for _ in file.batches(b"0", b"2"):
+        pass
+
+
+def _store_file_seeds() -> list[bytes]:
+    made = []
+    for compression in ("NONE", "GZ", "SNAPPY"):
+        sink = io.BytesIO()
+        writer = HFileWriter(sink, FileSettings(b"d", compression, block_bytes=60))
+        binary = pyarrow.large_binary()
+        rows, values = pyarrow.array([b"1", b"2", b"3"], binary), pyarrow.array([b"x" * 30] * 3, binary)
+        writer.append_page(PutPage(rows, pyarrow.array([7, 7, 7]), (b"d:a",), (values,)))
+        writer.close()
+        made.append(sink.getvalue())
+    return made
+
+
+def _manifest() -> bytes:
+    info = region_info_message(RegionInfo(b"t", b"a", b"b", 1))
+    split = {"name": "0a." + "1" * 32, "reference": {"splitkey": _KEY, "range": 0}}
+    link = {"name": "ns=u=" + "2" * 32 + "-0b"}
+    files = [{"family_name": b"d", "store_files": [split, link]}]
+    table = table_schema_message(TableDescriptor(b"t", (FamilyDescriptor(b"d"),)))
+    return encode(MANIFEST, {"table_schema": table, "region_manifests": [{"region_info": info, "family_files": files}]})
+
+
+def _snapshot_regions(data: bytes) -> None:
+    decode_manifest(StoragePath.of("/hbase"), data, "fuzz")
+
+
+def _compressed(data: bytes) -> None:
+    decompress(("SNAPPY", "LZ4", "GZ", "ZSTD")[data[0] % 4] if data else "GZ", memoryview(data)[1:], 3000, "fuzz")
+
+
 DECODERS = (
+    Decoder("hfile", _store_file_seeds(), _store_file),
+    Decoder("hfile-trailer", [one[-4096:] for one in _store_file_seeds()], lambda data: decode_trailer("fuzz", data)),
+    Decoder("hfile-info", [encode_info({b"A": b"1", b"B": b""})], lambda data: decode_info("fuzz", data)),
+    Decoder("hfile-cells", [_PLAIN * 3], lambda data: decode_cells(data, CellLayout(has_tags=True), "fuzz")),
+    Decoder("hfile-encoded", _ENCODED, lambda data: decode_encoded(data, CellLayout(), "fuzz")),
+    Decoder("hfile-index", [encode_node(_ENTRIES)], lambda data: decode_node("fuzz", data)),
+    Decoder("hfile-root", [encode_root(_ENTRIES)], lambda data: decode_root("fuzz", data, 2)),
+    Decoder(
+        "hfile-compressed",
+        [bytes([at]) + compress(name, b"abc" * 1000) for at, name in enumerate(("SNAPPY", "LZ4", "GZ"))],
+        _compressed,
+    ),
+    Decoder("snapshot-manifest", [_manifest()], _snapshot_regions),
     Decoder("rpc-frames", [framing.framed(one) * 3 for one in _response_seeds()], _frames),
     Decoder("rpc-response", _response_seeds(), framing.parse_response),
     Decoder("rpc-request", _rpc_seeds(), framing.parse_request),

@@ -60,12 +60,19 @@ def test_file_that_spans_two_regions_is_split(connection: metaclient.Connection,
     assert list(rows_of(connection)) == ROWS
 
 
-def test_region_that_split_after_the_lookup_is_looked_up_again(
-    cluster: FakeCluster, connection: metaclient.Connection, tmp_path: Path
+def test_region_that_splits_during_the_load_is_looked_up_again(
+    cluster: FakeCluster, connection: metaclient.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The location of the region that is about to split is cached.
     (region,) = [one.region for one in connection.engine.regions(b"t") if not one.region.start_key]
-    cluster.split(region, b"020")
+    calls = connection.engine.backend.bulk_loads  # type: ignore[attr-defined]  # native RPC has it
+    prepare = calls.prepare
+
+    def prepare_and_split(*args: object) -> object:
+        token = prepare(*args).result(args[-1])
+        cluster.split(region, b"020")
+        return token
+
+    monkeypatch.setattr(calls, "prepare", prepare_and_split)
     done = connection.engine.bulk_load(b"t", [file_of(tmp_path, b"d", ROWS[:50])], SETTINGS)
     assert (len(done.regions), done.split_files) == (2, 1)
     assert done.retries >= 1
@@ -83,7 +90,7 @@ def test_file_that_no_server_can_read_is_refused_with_its_path(
 ) -> None:
     monkeypatch.setattr(bulk_load, "ATTEMPTS_MAX", 2)
     missing = StoreFileToLoad(b"d", StoragePath.of(str(tmp_path)).child("none"), b"000", b"001")
-    with pytest.raises(RequestRefused, match="1 file was not taken after 2 attempts.*none.*log of server"):
+    with pytest.raises(RequestRefused, match=r"1 file was not taken after 2 attempts.*none.*log of server"):
         connection.engine.bulk_load(b"t", [missing], SETTINGS)
     assert rows_of(connection) == {}
 

@@ -166,6 +166,12 @@ def called(use: Use, given: dict[str, str]) -> None:
         case Use.WRITE:
             catalog, rest = catalog_and_rest(named(given))
             spark_connector.write(frame, catalog, **rest)
+        case Use.BULK_LOAD:
+            catalog, rest = catalog_and_rest(named(given))
+            spark_connector.bulk_load(frame, catalog, staging="/nowhere", **rest)
+        case Use.SNAPSHOT:
+            catalog, rest = catalog_and_rest(given)
+            spark_connector.snapshot(spark, "s", root="/nowhere", catalog=catalog, **rest)
         case Use.STREAM_READ:
             source(named(given, **{"hbase.spark.query.layout": "raw"})).streamReader(SCHEMA)
         case Use.STREAM_CHANGES:
@@ -362,7 +368,9 @@ SHOWN_BY = {
 def test_an_option_that_a_use_honours_has_an_effect(connection: Connection, use: Use, field: str) -> None:
     value, others = EXAMPLES[field]
     others = dict(others)
-    is_write = use in (Use.WRITE, Use.STREAM_WRITE) or (use is Use.COPY_TABLE and field.startswith("write_"))
+    is_write = use in (Use.WRITE, Use.BULK_LOAD, Use.STREAM_WRITE) or (
+        use is Use.COPY_TABLE and field.startswith("write_")
+    )
     if not is_write and (
         use in JOBS or use is Use.STREAM_READ
     ):  # the layout of cells: columns are families or cells of HBase

@@ -11,6 +11,7 @@ import pytest
 import spark_connector
 
 NAMES = {
+    "bulk_load": "df, catalog",
     "col": "name",
     "copy_table": "spark",
     "join": "df, catalog",
@@ -18,6 +19,7 @@ NAMES = {
     "register": "spark",
     "repartition": "df, catalog",
     "row_count": "spark, table",
+    "snapshot": "spark, name",
     "table": "spark, catalog",
     "verify_replication": "spark",
     "write": "df, catalog",
