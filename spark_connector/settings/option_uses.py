@@ -86,7 +86,7 @@ HONOURED: Mapping[Use, Collection[str]] = {
     Use.COPY_TABLE: _JOBS | _SENDING | _REPLICAS | {"filter", "batch_size"},
     Use.VERIFY: _JOBS | _GETS | {"filter", "batch_size"},
     Use.WRITE: _ALWAYS | _NAMES_TABLE | _WRITING | {"write_hidden", "write_truncate"},
-    Use.BULK_LOAD: frozenset({"url", "config_location"}) | _NAMES_TABLE | (_WRITING - _SENDING - {"write_at_least_once"}),
+    Use.BULK_LOAD: _NAMES_TABLE | (_WRITING - _SENDING - {"write_at_least_once"}) | {"url", "config_location"},
     Use.SNAPSHOT: _NAMES_TABLE | _ROWS | _TIMES | {"columns", "max_versions", "bad_value"},
     Use.STREAM_READ: _ALWAYS
     | _ROWS
