@@ -287,7 +287,7 @@ def partition_keys(count: int) -> list[int]:
     regions, or none, and write the same files.
 
     >>> partition_keys(3)
-    [4, 1, 0]
+    [0, 1, 11]
     """
     found: dict[int, int] = {}
     number = 0
@@ -298,7 +298,11 @@ def partition_keys(count: int) -> list[int]:
 
 
 def _spark_hash(number: int) -> int:
-    """Return Spark's hash of an int (Murmur3_x86_32.hashInt), as a signed number."""
+    """Return Spark's hash of an int (Murmur3_x86_32.hashInt), as a signed number.
+
+    >>> _spark_hash(0), _spark_hash(1)  # SELECT hash(0), hash(1)
+    (933211791, -559580957)
+    """
     mask = 0xFFFFFFFF
     mixed = number * 0xCC9E2D51 & mask
     mixed = (mixed << 15 | mixed >> 17) & mask
