@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from metaclient import keys
 from metaclient.attempts.retry import pause_s
 from metaclient.backend import BulkLoadBackend, BulkLoads
-from metaclient.errors import Disposition, MetaClientError, RequestRefused, Unsupported
+from metaclient.errors import CallTimeout, Disposition, MetaClientError, RequestRefused, Unsupported
 from metaclient.hfile import FileSettings, HFileWriter, StoragePath, open_hfile
 from metaclient.model import RegionLocation
 from metaclient.wording import counted
@@ -160,7 +160,7 @@ class _Load:
             )
         except MetaClientError as error:
             if error.may_have_applied:
-                raise type(error)(
+                raise CallTimeout(
                     f"bulk load of region {region}: the outcome is unknown, because {error}. Its files are in the "
                     "table, or still at "
                     f"{files[0].path}; run the load again with the same timestamp, which writes the same cells",

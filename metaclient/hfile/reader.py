@@ -147,7 +147,7 @@ class HFile:
         last = bisect_left(rows, stop) if stop else len(rows)
         for begin, end in self._groups(entries[first:last]):
             batch = decode_cells(self._data(entries[first + begin : first + end]), self.layout, self.where)
-            if not first + begin or begin == 0:
+            if begin == 0:
                 batch = batch.slice(find_row(batch["row"], start))
             if first + end == last and stop:
                 batch = batch.slice(0, find_row(batch["row"], stop))

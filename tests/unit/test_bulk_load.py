@@ -10,7 +10,7 @@ import pytest
 import metaclient
 from metaclient.calls import bulk_load
 from metaclient.calls.bulk_load import StoreFileToLoad
-from metaclient.errors import RequestRefused, Unsupported
+from metaclient.errors import CallTimeout, RequestRefused, Unsupported
 from metaclient.hfile import FileSettings, HFileWriter, StoragePath
 from metaclient_fake import FakeCluster
 from tests.unit.hfile.cells import page_of
@@ -107,6 +107,33 @@ def test_damaged_file_changes_no_row(
     with pytest.raises(RequestRefused):
         connection.engine.bulk_load(b"t", [file], SETTINGS)
     assert rows_of(connection) == {}
+
+
+def test_unknown_outcome_is_not_repeated(
+    connection: metaclient.Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = connection.engine.backend.bulk_loads  # type: ignore[attr-defined]  # native RPC has it
+    asked: list[object] = []
+
+    def lose(*args: object) -> object:
+        asked.append(args)
+        raise CallTimeout("no answer", may_have_applied=True)
+
+    monkeypatch.setattr(calls, "load", lose)
+    with pytest.raises(CallTimeout, match=r"outcome is unknown.*same timestamp") as caught:
+        connection.engine.bulk_load(b"t", [file_of(tmp_path, b"d", ROWS[:5])], SETTINGS)
+    assert caught.value.may_have_applied
+    assert len(asked) == 1
+
+
+def test_fake_refuses_cells_with_their_own_time_to_live(connection: metaclient.Connection, tmp_path: Path) -> None:
+    path = StoragePath.of(str(tmp_path)).child("d", "ttl")
+    with path.output() as sink:
+        writer = HFileWriter(sink, FileSettings(b"d", ttl_ms=5))
+        writer.append_page(page_of([b"000"], {b"d:q": [b"v"]}))
+        writer.close()
+    with pytest.raises(RequestRefused, match="tags"):
+        connection.engine.bulk_load(b"t", [StoreFileToLoad(b"d", path, b"000", b"000")], SETTINGS)
 
 
 def test_backend_without_bulk_load_names_one_that_has_it(tmp_path: Path) -> None:

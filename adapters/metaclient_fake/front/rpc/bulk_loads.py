@@ -1,7 +1,7 @@
 """Bulk loads of the RPC front: reads the HFiles that a client names, and adds their cells to a region.
 
 DIVERGENCES: there is no staging folder, the token is only a name; files are read where the client wrote them, on a file
-system that this process can read, and stay there.
+system that this process can read, and stay there. Files with tags (a time to live per cell) are refused.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from metaclient import keys
-from metaclient.errors import MetaClientError, RequestRefused
+from metaclient.errors import ConfigError, RequestRefused
+from metaclient.hfile import CorruptFile, FileMissing, StoragePath, open_hfile
 from metaclient.model import Cell, CellType
 from metaclient.protobuf import decode, encode
 from metaclient.wire.cell_arrays import COLUMNS
@@ -60,7 +61,7 @@ class _BulkLoads:
         request = decode(messages.BULK_LOAD_REQUEST, call.param)
         try:
             cells = _read([(one["family"], one["path"]) for one in request.get("family_path", ())])
-        except MetaClientError:
+        except (ConfigError, CorruptFile, FileMissing):
             return _answer(is_loaded=False)  # HBase logs the reason and returns false
 
         def add(region: Region) -> bool:
@@ -98,11 +99,13 @@ def _region(request: Mapping[str, Any]) -> bytes:
 
 def _read(files: Sequence[tuple[bytes, str]]) -> dict[bytes, list[Cell]]:
     """Return the cells of the files by row; CorruptFile, FileMissing or ConfigError if a file cannot be read."""
-    from metaclient.hfile import CorruptFile, StoragePath, open_hfile  # needs numpy and pyarrow
-
     found: dict[bytes, list[Cell]] = {}
     for family, path in files:
         with open_hfile(StoragePath.of(path)) as source:
+            if source.tags_max:
+                raise RequestRefused(
+                    f"file {path} has tags, such as a time to live per cell, which the fake's bulk load does not keep"
+                )
             for batch in source.batches():
                 columns = [batch[name].to_pylist() for name in COLUMNS]
                 for row, of, qualifier, stamp, kind, value in zip(*columns, strict=True):
