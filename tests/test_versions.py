@@ -47,6 +47,7 @@ FEATURES = {
     "replication": "replication peers, change feed",
     "cell_pages": "scans as Arrow pages (Spark)",
     "put_pages": "puts as Arrow pages (Spark)",
+    "bulk_load": "bulk loads of store files (Spark)",
     "is_pipelined": "many calls in flight on one connection",
     "can_cancel": "calls that lost a race are cancelled",
     "honours_deadline": "one call ends at its deadline",
