@@ -13,7 +13,7 @@ import spark_connector as hbase_spark
 from metaclient.errors import ConfigError
 from metaclient_local_hbase import LocalHBase
 
-pytestmark = [pytest.mark.live, pytest.mark.essential]
+pytestmark = pytest.mark.live
 
 ROWS = 5000
 WAIT_S = 240.0

@@ -42,7 +42,6 @@ def people(spark: Any, count: int = 3000) -> Any:
     )
 
 
-@pytest.mark.essential
 def test_dataframe_is_loaded_as_one_file_per_region_and_family(
     spark: Any, loads: tuple[str, Connection], tmp_path: Path
 ) -> None:
