@@ -115,7 +115,11 @@ _CLOSED = Life.CLOSED
 
 
 class Engine:
-    """The parts of one connection, and the calls that they make together."""
+    """The parts of one connection, and the calls that they make together.
+
+    It has more than 30 methods because connections, tables, Spark, gateways and benchmarks share this one interface;
+    most methods only pass a call on to a part.
+    """
 
     def __init__(self, backend: Backend, runtime: Runtime, config: Config) -> None:
         self.begin(backend, runtime, config)

@@ -174,6 +174,14 @@ def _check_settings(options: Options) -> None:
             "hbase.spark.write.timestamp=server is not for bulk_load: no server writes these cells; leave it out for "
             "the time of the job, or name a column"
         )
+    own = [
+        name for name in options.catalog().names if getattr(options.catalog().field(name), "ttl_ms", None) is not None
+    ]
+    if own:
+        raise ConfigError(
+            f"column {own[0]} has a ttl of its own, and a bulk load has one for all cells of a file: use "
+            "hbase.spark.write.ttl, or spark_connector.write"
+        )
 
 
 def _job_of(connection: Connection, catalog: Catalog, options: Options, root: StoragePath) -> _Job:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 
 from metaclient import keys
 from metaclient.backend import CellPage
+from metaclient.columns.layouts import Layout
+from metaclient.columns.page_batches import batches_from_cells
 from metaclient.errors import ConfigError, NoSuchFamily
 from metaclient.hfile import (
     CellSelection,
@@ -33,8 +35,7 @@ from spark_connector.conditions.sql_text import parse_where
 from spark_connector.dataframe import given_options, known_name
 from spark_connector.planning.query import Query
 from spark_connector.planning.read_schema import schema_of
-from spark_connector.reading.arrow_cells import batches_from_cells
-from spark_connector.schema.layouts import Layout
+from spark_connector.reading.batch_shape import spark_shape
 from spark_connector.schema.ranges import KeyRange, intersection
 from spark_connector.settings.option_uses import Use, check_read, check_use
 from spark_connector.settings.options import Options
@@ -150,7 +151,7 @@ def _planned(spark: SparkSession, query: Query, found: StoredSnapshot) -> DataFr
         for batch in batches:
             for number in batch.column(0).to_pylist():
                 pages = _pages(pickle.loads(blobs[number]), rules, selection)  # pickled a few lines above
-                yield from batches_from_cells(pages, query.catalog, schema, query.options)
+                yield from batches_from_cells(pages, spark_shape(query.catalog, schema, query.options))
 
     return spark.range(0, len(blobs), 1, max(len(blobs), 1)).mapInArrow(read_all, schema)
 

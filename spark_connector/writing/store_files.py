@@ -36,7 +36,7 @@ from metaclient.hfile import (
 from metaclient.hfile.order import changes
 from metaclient.model import CellType, Delete, Increment, Put
 from metaclient.wire.cell_arrays import COLUMNS
-from spark_connector.writing.mutations import page_from_batch, rows_from_batch
+from spark_connector.writing.mutations import pages_from_batch, rows_from_batch
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,10 +93,11 @@ class ShareEncoder:
     def _sorted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         import pyarrow as pa
 
-        page = page_from_batch(batch, self._catalog, self._options, self._timestamp)
-        if page is None:
+        pages = pages_from_batch(batch, self._catalog, self._options, self._timestamp)
+        if pages is None or len(pages) != 1:
             mutations = rows_from_batch(batch, self._catalog, self._options, self._timestamp)
             return sort_cells(_cells_of(mutations, self._families))
+        (page,) = pages
         made = _batch_of(page)
         order = row_order(page.rows)
         if not len(order) or (order[1:] > order[:-1]).all():
