@@ -18,11 +18,14 @@ import difflib
 import json
 import logging
 import pickle
+import re
 import socket
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from metaclient import keys
 from metaclient.errors import ConfigError
 from spark_connector import clients, lookup_counts
 from spark_connector.conditions import dialect
@@ -33,10 +36,18 @@ from spark_connector.conditions.sql_text import parse_where
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.planning.read_schema import schema_of
+from spark_connector.reading.plan_text import plan_text
+from spark_connector.reading.planned import check_read_families, planned_read
+from spark_connector.reading.sampled import sample_table
 from spark_connector.schema.catalog import Catalog
+from spark_connector.schema.columns import mapping_of
+from spark_connector.schema.layouts import Layout
 from spark_connector.settings.option_uses import Use, check_read, check_written
 from spark_connector.settings.options import Options, field_named
+from spark_connector.settings.progress import Progress, watch
 from spark_connector.settings.session import has_jvm
+from spark_connector.tables.jvm import SessionJvm, has_callbacks
+from spark_connector.tables.scans import HBaseTable, dataframe_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,9 +55,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-__all__ = ["SplitReader", "given_options", "known_name", "map_splits", "option_name", "register", "table", "write"]
+__all__ = [
+    "SplitReader",
+    "given_options",
+    "known_name",
+    "map_splits",
+    "option_name",
+    "register",
+    "table",
+    "write",
+]
 
 _log = logging.getLogger(__name__)
+
+#: A catalog that is only a name: HBase's names of tables, with a namespace.
+_TABLE_NAME = re.compile(r"(?:[\w]+:)?[\w.][\w.-]*")
 
 #: Reads a split in a worker; the second argument goes to ``tasks.connected``.
 SplitReader: TypeAlias = "Callable[[planning.TableSplit, lookup_counts.Report | None], Iterator[pa.RecordBatch]]"
@@ -88,8 +111,11 @@ def table(
 ) -> DataFrame:
     """Return a DataFrame of an HBase table that reads only the given columns and rows.
 
-    ``catalog`` is hbase-connectors' JSON (text or a mapping), or None if options name the table. ``columns`` are names
-    of the catalog. ``where`` is Spark SQL (``AND OR NOT IN BETWEEN LIKE IS NULL`` and comparisons), parsed with the
+    ``catalog`` is hbase-connectors' JSON (text or a mapping), the name of a table, or None if options name the table.
+    For a name without ``hbase.columns.mapping`` the schema is guessed from some rows, and printed as a catalog to keep.
+    Without ``columns``, ``where`` and ``limit`` Spark's optimizer plans each query of the DataFrame: its filters,
+    columns and limits reach HBase. With them the read is planned now, with locality. ``columns`` are names of the
+    catalog. ``where`` is Spark SQL (``AND OR NOT IN BETWEEN LIKE IS NULL`` and comparisons), parsed with the
     session's settings at the time of the call, or an expression of :func:`spark_connector.col`; ConfigError if it
     cannot be pushed down. ``limit`` is the largest number of rows of the DataFrame. Further ``options`` are those of
     the data source, with ``_`` for ``.`` (``hbase_spark_query_readreplica=True``), or under their own names with
@@ -97,7 +123,7 @@ def table(
 
         df = hbase.table(spark, catalog, url="thrift2://gateway:9090", columns=["name"], where="id IN (1, 2)")
     """
-    given = given_options(catalog, url, options)
+    given = _with_sampled(given_options(catalog, url, options))
     if columns is not None and isinstance(columns, str):
         raise ConfigError(f"columns must be a list of names, got the text {columns!r}: write [{columns!r}]")
     parsed = Options.parse(given).resolved()
@@ -106,6 +132,9 @@ def table(
         raise ConfigError("limit is given twice: as an argument and as option hbase.spark.query.limit")
     clients.check_reachable(parsed.connection_url)
     lookup_counts.collect(spark, parsed.counts_lookups)
+    is_described = any(each is not None for each in (columns, where, limit, parsed.where, parsed.limit))
+    if not is_described and has_callbacks(spark):
+        return _planned_by_spark(spark, given, parsed)
     if has_jvm(spark):
         return _planned_here(spark, parsed, columns, where, limit)
     return _loaded(spark, given, parsed, columns, where, limit)
@@ -117,33 +146,37 @@ def write(
     *,
     url: str | None = None,
     mode: str = "append",
+    progress: Progress | bool | None = None,
     **options: object,
 ) -> None:
     """Write a DataFrame to an HBase table.
 
-    ``catalog`` is hbase-connectors' JSON (text or a mapping), or None if options name the table (other layouts).
+    ``catalog`` is hbase-connectors' JSON (text or a mapping), the name of a table if the columns of the DataFrame are
+    named ``family:qualifier`` (but one: the row key), or None if options name the table (other layouts). ``progress``
+    is a function of (done, all) tasks, True for a bar, or None for a bar if standard error is a terminal.
     ``mode`` is ``append`` (adds cells, and replaces existing ones) or ``overwrite`` (first deletes all rows; it needs
     ``hbase_spark_write_truncate=True``). Further ``options`` are those of the data source, with ``_`` for ``.``. With
     rows sorted by key (``df.repartitionByRange("id")``) each task writes to fewer servers.
 
         hbase.write(df, catalog, url="thrift2://gateway:9090", hbase_spark_write_durability="ASYNC_WAL")
     """
-    from importlib.util import find_spec
-
     from spark_connector.writing.writer import check_write  # needs pyspark's data sources
 
     if mode not in ("append", "overwrite"):
         raise ConfigError(f"mode must be append or overwrite, got {mode!r}")
     given = given_options(catalog, url, options)
     parsed = Options.parse(given).resolved()
+    if parsed.catalog_text is None and parsed.columns_mapping is None and parsed.layout is Layout.COLUMNS:
+        given["hbase.columns.mapping"] = mapping_of(df.schema)
+        parsed = Options.parse(given).resolved()
     check_written(given, Use.WRITE)
     clients.check_reachable(parsed.connection_url)
     check_write(df.schema, parsed.catalog(), parsed, overwrite=mode == "overwrite")
     spark = df.sparkSession
-    if find_spec("pyspark_hbase") is None:
-        _register(spark)
+    _find_source(spark)
     lookup_counts.collect(spark, parsed.counts_lookups)
-    df.write.format("hbase").mode(mode).options(**given).save()
+    with watch(spark, f"write to {keys.printable(parsed.catalog().table)}", None, progress):
+        df.write.format("hbase").mode(mode).options(**given).save()
 
 
 def given_options(
@@ -151,13 +184,29 @@ def given_options(
 ) -> dict[str, str]:
     """Return the arguments of a function as options of the data source; ``Options.parse`` checks the names."""
     given = {option_name(name): _text(value) for name, value in options.items() if value is not None}
-    arguments = {"catalog": catalog if catalog is None or isinstance(catalog, str) else json.dumps(catalog), "url": url}
+    text = catalog if catalog is None or isinstance(catalog, str) else json.dumps(catalog)
+    is_name = text is not None and _TABLE_NAME.fullmatch(text.strip()) is not None
+    arguments = {"hbase.table" if is_name else "catalog": text, "url": url}
     for name, value in arguments.items():
         if value is not None:
             if name in map(str.lower, given):
                 raise ConfigError(f"option {name} is given twice: as an argument and as an option")
             given[name] = value
     return given
+
+
+def _with_sampled(given: dict[str, str]) -> dict[str, str]:
+    """Return the options; those of a table without any mapping of columns get a sampled catalog, which is printed."""
+    options = Options.parse(given)
+    is_mapped = options.catalog_text is not None or options.columns_mapping is not None
+    if is_mapped or options.table is None or options.layout is not Layout.COLUMNS:
+        return given
+    clients.check_reachable(options.connection_url)
+    with clients.lease(options.resolved()) as connection:
+        sample = sample_table(connection, options.table)
+    sys.stdout.write(f"{sample.text()}\n")
+    kept = {name: value for name, value in given.items() if field_named(name) != "table"}
+    return {**kept, "catalog": json.dumps(sample.catalog())}
 
 
 def option_name(argument: str) -> str:
@@ -176,6 +225,25 @@ def _text(value: object) -> str:
 # -- sessions with a JVM ---------------------------------------------------------------------------------------------
 
 
+def _planned_by_spark(spark: SparkSession, given: Mapping[str, str], options: Options) -> DataFrame:
+    """Return a DataFrame whose scans Spark's optimizer plans, each with the filters and columns of its query."""
+    _find_source(spark)
+    with clients.lease(options) as connection:
+        check_read_families(connection, Query.of(options))
+    kept = {name: value for name, value in given.items() if field_named(name) != "locality"}
+    java = SessionJvm(spark)
+    df: DataFrame = dataframe_of(HBaseTable(java, kept), java)
+    return df
+
+
+def _find_source(spark: SparkSession) -> None:
+    """Register the data source unless Spark finds it by itself."""
+    from importlib.util import find_spec
+
+    if find_spec("pyspark_hbase") is None:
+        register(spark)
+
+
 def _planned_here(
     spark: SparkSession,
     options: Options,
@@ -188,8 +256,9 @@ def _planned_here(
     # The limit counts rows that pass the condition, and Spark makes the exact test: Spark stops the read.
     query = query.limited(limit if not conditions else None)
     with clients.lease(options) as connection:
-        splits = planning.plan(connection, query)
-    df = map_splits(spark, query.schema, splits, reader_of(query), locality=options.locality == "auto")
+        splits = planned_read(connection, query)
+    locality = options.locality == "auto"
+    df = map_splits(spark, query.schema, splits, reader_of(query), locality=locality, name=plan_text(query, splits))
     tests = [each.given if isinstance(each.given, str) else each.column() for each in conditions]
     return _finished(df, tests, wanted, limit)
 
@@ -284,17 +353,18 @@ def map_splits(
     read: SplitReader,
     *,
     locality: bool,
+    name: str | None = None,
 ) -> DataFrame:
     """Return a DataFrame of the batches that ``read`` yields, one task per split, on the split's host if possible.
 
     ``read(split, planned)`` runs in a worker and yields record batches of ``schema``; ``planned`` goes to
-    ``tasks.connected``.
+    ``tasks.connected``. ``explain()`` and Spark's web page show the ``name``.
     """
     hosts = _executors_for(spark, splits) if locality else {}
     first, *rest = splits
     blobs = [(pickle.dumps((first, lookup_counts.planned())), first.host)]
     blobs += [(pickle.dumps((split, None)), split.host) for split in rest]
-    located = _located(spark, [(blob, hosts.get(host)) for blob, host in blobs])
+    located = _located(spark, [(blob, hosts.get(host)) for blob, host in blobs], name)
 
     def read_all(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -305,7 +375,7 @@ def map_splits(
     return located.mapInArrow(read_all, schema)
 
 
-def _located(spark: SparkSession, blobs: Sequence[tuple[bytes, str | None]]) -> DataFrame:
+def _located(spark: SparkSession, blobs: Sequence[tuple[bytes, str | None]], name: str | None) -> DataFrame:
     """Return a DataFrame with one binary column, and one partition per blob with the blob's host as preference."""
     from pyspark.sql import DataFrame
 
@@ -318,6 +388,8 @@ def _located(spark: SparkSession, blobs: Sequence[tuple[bytes, str | None]]) -> 
         pairs.add(jvm.scala.Tuple2(bytearray(blob), sequences[host]))
     encoder = jvm.org.apache.spark.sql.Encoders.BINARY()
     rdd = spark.sparkContext._jsc.sc().makeRDD(jvm.PythonUtils.toSeq(pairs), encoder.clsTag())
+    if name is not None:
+        rdd.setName(name)
     return DataFrame(spark._jsparkSession.createDataset(rdd, encoder).toDF(), spark)
 
 

@@ -12,6 +12,7 @@ in 4.1 and 4.3). The second query does not call Python at all, so that a source 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -62,13 +63,13 @@ class HBaseSource(DataSource):
     def reader(self, schema: StructType) -> HBaseReader:
         from spark_connector.settings.option_uses import Use
 
-        return HBaseReader(self.parsed(Use.LOAD), schema)
+        return HBaseReader(_with_columns(self.parsed(Use.LOAD), schema), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         from spark_connector.settings.option_uses import Use
         from spark_connector.writing.writer import HBaseWriter
 
-        return HBaseWriter(self.parsed(Use.WRITE), schema, overwrite)
+        return HBaseWriter(_with_columns(self.parsed(Use.WRITE), schema), schema, overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         from spark_connector.settings.option_uses import Use
@@ -85,6 +86,17 @@ class HBaseSource(DataSource):
 
         checkpoint = {name.lower(): value for name, value in self.options.items()}.get("checkpointlocation")
         return stream_writer(self.parsed(Use.STREAM_WRITE), schema, overwrite, checkpoint)
+
+
+def _with_columns(options: Options, schema: StructType) -> Options:
+    """Return the options with a mapping of columns, made from a user's schema if there is neither one nor a catalog."""
+    from spark_connector.schema.columns import mapping_of
+    from spark_connector.schema.layouts import Layout
+
+    is_mapped = options.catalog_text is not None or options.columns_mapping is not None
+    if is_mapped or options.table is None or options.layout is not Layout.COLUMNS:
+        return options
+    return replace(options, columns_mapping=mapping_of(schema))
 
 
 #: Spark adds them to the options of CREATE TABLE (TableCatalog.PROP_PROVIDER and PROP_OWNER), and nowhere else.
@@ -136,11 +148,11 @@ class HBaseReader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         from spark_connector import clients, lookup_counts
-        from spark_connector.planning import splits as planning
+        from spark_connector.reading.planned import planned_read
 
         query = self._query
         with clients.lease(query.options) as connection:
-            splits = planning.plan(connection, query, whole=query.limit is not None)
+            splits = planned_read(connection, query, whole=query.limit is not None)
         first, *rest = splits
         return [HBasePartition(first, lookup_counts.planned()), *map(HBasePartition, rest)]
 

@@ -34,7 +34,6 @@ from metaclient.verification.report import SAMPLES, VerificationReport
 from metaclient.verification.selection import explain_key, select_families, url_of_peer
 from metaclient.wording import counted
 from spark_connector import clients, lookup_counts
-from spark_connector.jobs.progress import Progress, watch
 from spark_connector.jobs.splits import Key, RowChoice, plan_splits, run_on_splits, scan_options, schema_from
 from spark_connector.planning import splits as planning
 from spark_connector.planning.location_map import Learner, LocationMap, ship_locations
@@ -43,6 +42,7 @@ from spark_connector.reading import split_reader as reading
 from spark_connector.reading.tasks import attempt_number, connected
 from spark_connector.schema.ranges import KeyRange, bytes_of, text_of, union
 from spark_connector.settings.option_uses import Use
+from spark_connector.settings.progress import Progress, watch
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from metaclient.errors import MetaClientError
 from metaclient.wording import counted
 from spark_connector import lookup_counts
-from spark_connector.jobs.progress import Progress, watch
 from spark_connector.jobs.splits import Key, RowChoice, plan_splits, run_on_splits, scan_options
 from spark_connector.planning import splits as planning
 from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
 from spark_connector.reading.tasks import attempt_number, connected
 from spark_connector.settings.option_uses import Use
+from spark_connector.settings.progress import Progress, watch
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -17,7 +17,6 @@ from metaclient.model import Cell, CellType, Delete, Durability, Put, Result
 from metaclient.table import ALL_VERSIONS
 from metaclient.wording import text_table
 from spark_connector import clients, lookup_counts
-from spark_connector.jobs.progress import Progress, watch
 from spark_connector.jobs.splits import Key, RowChoice, plan_splits, run_on_splits, scan_options
 from spark_connector.planning import splits as planning
 from spark_connector.planning.location_map import LocationMap, ship_locations
@@ -25,6 +24,7 @@ from spark_connector.planning.query import Query
 from spark_connector.reading import split_reader as reading
 from spark_connector.reading.tasks import attempt_number, connected
 from spark_connector.settings.option_uses import Use
+from spark_connector.settings.progress import Progress, watch
 from spark_connector.writing import destination
 from spark_connector.writing.writer import sender_of
 

@@ -253,7 +253,7 @@ class Options:
         if self.layout is Layout.COLUMNS:
             raise ConfigError(
                 "option hbase.columns.mapping (or a catalog) is missing: without it only the layouts map, cells and "
-                "raw can be read (hbase.spark.query.layout)"
+                "raw can be read (hbase.spark.query.layout); or give a schema: .schema('id string, `d:name` string')"
             )
         return Catalog.of_table(self.table)
 

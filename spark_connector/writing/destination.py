@@ -9,6 +9,7 @@ from metaclient import keys
 from metaclient.errors import ConfigError, NoSuchFamily, TableNotFound, Unsupported
 from spark_connector.planning import table_facts
 from spark_connector.planning.splits import split_keys
+from spark_connector.reading.planned import missing_family
 from spark_connector.schema.ranges import KeyRange
 
 if TYPE_CHECKING:
@@ -129,14 +130,9 @@ def _make(connection: Connection, table: bytes, families: list[bytes], options: 
 
 def check_families(descriptor: TableDescriptor, families: Iterable[bytes]) -> None:
     """Raise NoSuchFamily, with the existing families, if one of the families is missing."""
-    there = {family.name for family in descriptor.families}
-    missing = [name for name in families if name not in there]
-    if missing:
-        has = ", ".join(sorted(keys.printable(name) for name in there))
-        raise NoSuchFamily(
-            f"table '{keys.printable(descriptor.name)}' has no family "
-            f"'{keys.printable(missing[0])}', which the catalog writes to; it has {has}"
-        )
+    missing = missing_family(descriptor, families)
+    if missing is not None:
+        raise NoSuchFamily(f"{missing}, which the catalog writes to")
 
 
 def truncate(connection: Connection, descriptor: TableDescriptor) -> None:

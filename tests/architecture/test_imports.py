@@ -119,6 +119,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ("reading", ("reading",)),
         ("writing", ("writing",)),
         ("streaming", ("streaming",)),
+        ("tables", ("tables",)),
         ("data source", ("dataframe", "source")),
         ("jobs", ("jobs",)),
         ("front", ("__main__", "autoload", "cli", "spark_connector")),

@@ -418,7 +418,7 @@ def test_splits_have_hosts_unless_locality_is_off(
     asked: list[object] = []
     monkeypatch.setattr(dataframe, "_executors_for", lambda spark, splits: asked.append(splits) or {})
     monkeypatch.setattr(
-        dataframe, "_located", lambda spark, blobs: SimpleNamespace(mapInArrow=lambda *_: "a DataFrame")
+        dataframe, "_located", lambda spark, blobs, name=None: SimpleNamespace(mapInArrow=lambda *_: "a DataFrame")
     )
     query = Query.of(Options.parse(named({"hbase.spark.locality": locality})))
     made = dataframe.map_splits(

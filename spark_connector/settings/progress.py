@@ -29,20 +29,22 @@ _ABOUT = "spark.job.description"
 
 
 @contextmanager
-def watch(spark: SparkSession, what: str, tasks: int, progress: Progress | bool | None = None) -> Iterator[None]:
-    """Report the progress of the Spark job that runs inside of the block.
+def watch(spark: SparkSession, what: str, tasks: int | None, progress: Progress | bool | None = None) -> Iterator[None]:
+    """Report the progress of the Spark job that runs inside of the block, and describe its jobs as ``what``.
 
+    ``tasks`` is the number of all tasks; None: the number of tasks of the stages that Spark has begun so far.
     ``progress`` is a function of (done, all), True for a bar on standard error, None for a bar if standard error is a
     terminal, or False for the log only.
     """
     with show_progress(what, tasks, progress) as report:
         with _handled(spark, report) if is_connect(spark) else _polled(spark, what, tasks, report):
             yield
-        report(tasks, tasks)
+        if tasks is not None:
+            report(tasks, tasks)
 
 
 @contextmanager
-def show_progress(what: str, tasks: int, progress: Progress | bool | None) -> Iterator[Progress]:
+def show_progress(what: str, tasks: int | None, progress: Progress | bool | None) -> Iterator[Progress]:
     """Yield a function that reports progress as ``progress`` asks for; it reports each number once."""
     last: list[int] = [-1]
 
@@ -73,28 +75,32 @@ def show_progress(what: str, tasks: int, progress: Progress | bool | None) -> It
 
 
 @contextmanager
-def _polled(spark: SparkSession, what: str, tasks: int, report: Progress) -> Iterator[None]:
+def _polled(spark: SparkSession, what: str, tasks: int | None, report: Progress) -> Iterator[None]:
     """Poll Spark's status tracker for the jobs of a new job group, in a separate thread."""
     context: Any = spark.sparkContext
     runtime = ThreadRuntime(name="spark-progress", max_tasks=1)
     group = f"hbase-{runtime.rng.getrandbits(48):012x}"
     before = {name: context.getLocalProperty(name) for name in (_GROUP, _ABOUT)}
     context.setJobGroup(group, what)
-    runtime.start_daemon(_poll, runtime, context.statusTracker(), group, tasks, report, name="progress")
+    tracker = context.statusTracker()
+    runtime.start_daemon(_poll, runtime, tracker, group, tasks, report, name="progress")
     try:
         yield
+        if tasks is None:
+            report(*_counts(tracker, group))
     finally:
         runtime.close()
         for name, value in before.items():
             context.setLocalProperty(name, value)
 
 
-def _poll(runtime: ThreadRuntime, tracker: Any, group: str, tasks: int, report: Progress) -> None:
+def _poll(runtime: ThreadRuntime, tracker: Any, group: str, tasks: int | None, report: Progress) -> None:
     from py4j.protocol import Py4JError
 
     while not runtime.closed:
         try:
-            report(min(_done(tracker, group), tasks), tasks)
+            done, begun = _counts(tracker, group)
+            report(*((done, begun) if tasks is None else (min(done, tasks), tasks)))
             runtime.sleep(LOOK_S)
         except MetaClientError:
             return  # closed: the job is over
@@ -103,10 +109,12 @@ def _poll(runtime: ThreadRuntime, tracker: Any, group: str, tasks: int, report: 
             return
 
 
-def _done(tracker: Any, group: str) -> int:
+def _counts(tracker: Any, group: str) -> tuple[int, int]:
+    """Return the tasks that are done and all tasks of the stages that have begun."""
     jobs = [tracker.getJobInfo(job) for job in tracker.getJobIdsForGroup(group)]
     stages = [tracker.getStageInfo(stage) for job in jobs if job is not None for stage in job.stageIds]
-    return sum(stage.numCompletedTasks for stage in stages if stage is not None)
+    known = [stage for stage in stages if stage is not None]
+    return sum(stage.numCompletedTasks for stage in known), sum(stage.numTasks for stage in known)
 
 
 @contextmanager
