@@ -94,7 +94,6 @@ def answers(queries: dict[str, Any]) -> dict[str, list[str]]:
     return {name: sorted(rows) for name, rows in found.items()}
 
 
-@pytest.mark.essential
 def test_every_query_on_one_dataframe_is_answered_as_in_memory(table: Any, memory: Any) -> None:
     """Also if the queries are planned together, and if another query was planned in between."""
     ours = {name: query(table) for name, query in QUERIES.items()}
