@@ -26,6 +26,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from metaclient import keys
+from metaclient.columns.layouts import Layout
 from metaclient.errors import ConfigError
 from spark_connector import clients, lookup_counts
 from spark_connector.conditions import dialect
@@ -41,7 +42,6 @@ from spark_connector.reading.planned import check_read_families, planned_read
 from spark_connector.reading.sampled import sample_table
 from spark_connector.schema.catalog import Catalog
 from spark_connector.schema.columns import mapping_of
-from spark_connector.schema.layouts import Layout
 from spark_connector.settings.option_uses import Use, check_read, check_written
 from spark_connector.settings.options import Options, field_named
 from spark_connector.settings.progress import Progress, watch

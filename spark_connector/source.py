@@ -90,8 +90,8 @@ class HBaseSource(DataSource):
 
 def _with_columns(options: Options, schema: StructType) -> Options:
     """Return the options with a mapping of columns, made from a user's schema if there is neither one nor a catalog."""
+    from metaclient.columns.layouts import Layout
     from spark_connector.schema.columns import mapping_of
-    from spark_connector.schema.layouts import Layout
 
     is_mapped = options.catalog_text is not None or options.columns_mapping is not None
     if is_mapped or options.table is None or options.layout is not Layout.COLUMNS:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from metaclient.columns.types import INTEGERS, DataType
 from spark_connector.conditions.condition import (
     And,
     Comparison,
@@ -28,7 +29,6 @@ from spark_connector.conditions.condition import (
     Or,
     Single,
 )
-from spark_connector.schema.types import INTEGERS, DataType
 
 __all__ = ["VALUES_MAX", "condition_of"]
 

@@ -23,10 +23,10 @@ from metaclient.runtime import ThreadRuntime
 from metaclient.wording import text_table
 from spark_connector import clients, lookup_counts
 from spark_connector.dataframe import given_options
-from spark_connector.jobs.progress import Progress, watch
 from spark_connector.jobs.splits import schema_from
 from spark_connector.settings.option_uses import Use, check_written
 from spark_connector.settings.options import Options
+from spark_connector.settings.progress import Progress, watch
 from spark_connector.writing import destination
 from spark_connector.writing.store_files import RegionFiles, ShareEncoder, WrittenFile
 

@@ -37,8 +37,8 @@ def check_read_families(connection: Connection, query: Query) -> None:
         return
     try:
         descriptor = connection.engine.describe(query.table)
-    except TableNotFound:
-        raise
+    except TableNotFound as error:  # a gateway's own text is only the name
+        raise TableNotFound(f"table '{keys.printable(query.table)}' does not exist") from error
     except MetaClientError as error:  # a backend or a user without the right to describe; a task would name the family
         _log.debug("the families of %s are not checked: %s", keys.printable(query.table), error)
         return

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from metaclient import keys
+from metaclient.columns.layouts import Layout
 from metaclient.errors import ConfigError, MetaClientError
 from metaclient.runtime import ThreadRuntime
 from spark_connector import clients, lookup_counts
@@ -34,7 +35,6 @@ from spark_connector.planning.query import Query
 from spark_connector.planning.read_schema import schema_of
 from spark_connector.reading.plan_text import plan_text
 from spark_connector.reading.planned import planned_read
-from spark_connector.schema.layouts import Layout
 from spark_connector.settings.option_uses import Use, check_read, check_written
 from spark_connector.settings.options import Options
 from spark_connector.tables.jvm import JavaProxy, SessionJvm, spark_version
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from spark_connector.schema.types import DataType
+    from metaclient.columns.types import DataType
 
 __all__ = ["HBaseTable", "dataframe_of"]
 
@@ -55,7 +55,7 @@ _CATALOG = "org.apache.spark.sql.connector.catalog"
 _READ = "org.apache.spark.sql.connector.read"
 _FILTER = "org.apache.spark.sql.sources.Filter"
 _SOURCE = "hbase"
-#: The versions whose order of calls for runtime filters (``filter``, then ``toBatch``, in one thread) was read.
+#: The versions in which Spark calls ``filter``, then ``toBatch``, in one thread; tests/spark runs on each of them.
 _RUNTIME_FILTERS = ((4, 0), (4, 1), (4, 2), (4, 3))
 _WORKER_LOGGING = "spark.sql.pyspark.worker.logging.enabled"
 
