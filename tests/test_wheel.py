@@ -80,6 +80,7 @@ RUNS: dict[str, tuple[int, str]] = {
     f"changes remove n --yes {FAKE}": (1, "RequestRefused"),
     f"changes status n {FAKE}": (1, "RequestRefused"),
     f"changes tail t --name n {FAKE}": (1, "TableNotFound"),
+    f"changes receive t --name n --spool spool {FAKE}": (1, "TableNotFound"),
     f"changes doctor {FAKE}": (0, "nothing is wrong"),
     f"replication list {FAKE}": (0, "0 peers"),
     f"whoami {FAKE}": (1, "hbase+rpc://"),
