@@ -20,9 +20,12 @@ def _unavailable(reason: str) -> None:
     pytest.skip(reason)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser, shared by all tests: each opens a context of its own."""
+    """A browser, shared by the tests of a module: each opens a context of its own.
+
+    Not longer: while it is open, playwright runs an event loop in this thread, and tests of asyncio need their own.
+    """
     path = next((found for name in _NAMES if (found := shutil.which(name))), None)
     if path is None:
         _unavailable("there is no Chromium: install the package chromium")

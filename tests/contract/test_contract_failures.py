@@ -48,4 +48,4 @@ def test_failed_assert_of_the_contract_shows_no_values(tmp_path: Path) -> None:
         check=False,
     )
     assert "assert {b'cf:ghost': b'boo'} == {}" in run.stdout, run.stdout + run.stderr
-    assert "15 modules, not rewritten: []" in run.stdout
+    assert "16 modules, not rewritten: []" in run.stdout

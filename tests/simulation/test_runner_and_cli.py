@@ -44,6 +44,7 @@ class Node:
 @pytest.mark.parametrize("was_enabled", [True, False])
 def test_garbage_of_a_seed_is_collected_at_its_end_and_all_is_as_before(was_enabled: bool) -> None:
     before = gc.isenabled()
+    gc.unfreeze()  # a test of Spark's workers in this process may have left frozen objects
     gc.disable()
     try:
         old = weakref.ref(Node())
