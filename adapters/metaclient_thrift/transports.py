@@ -184,6 +184,9 @@ class HttpTransport:
         self._request += data
 
     def flush(self) -> None:
+        request = bytes(self._request)
+        self._request.clear()  # a page of a scan is several requests, one after the other
+        self._reply, self._at = b"", 0
         negotiation = self._negotiation
         headers = {"Content-Type": "application/x-thrift", "Accept": "application/x-thrift"}
         if negotiation is not None:
@@ -195,7 +198,7 @@ class HttpTransport:
             except ServerUnreachable as error:
                 raise ConnectionError(str(error)) from error
         try:
-            self._connection.request("POST", self._path, bytes(self._request), headers)
+            self._connection.request("POST", self._path, request, headers)
             answer = self._connection.getresponse()
             self._reply = self._read_body(answer)
         except HTTPException as error:

@@ -130,9 +130,6 @@ def test_http_without_a_ticket_and_https_with_an_unknown_authority_are_named(
         connect(secure_hbase, https_url, operation_timeout_s=5)
 
 
-@pytest.mark.xfail(
-    reason="a scan over HTTPS fails on a real gateway: 'the HTTP answer ends too early'; not explained yet"
-)
 def test_https_scans(secure_hbase: LocalHBase, https_url: str, table_name: str) -> None:
     ca = secure_hbase.tls_files()["ca"]
     with connect(secure_hbase, https_url, ca=ca, operation_timeout_s=10) as connection:

@@ -15,6 +15,7 @@ from metaclient.model import Get
 from metaclient.runtime import ThreadRuntime
 from metaclient.wire.thrift.idl import thrift2
 from metaclient_thrift import Thrift2Backend
+from metaclient_thrift.link import Link
 
 LONG_S, SHORT_S = 60.0, 0.75
 T = thrift2()
@@ -28,6 +29,18 @@ def test_http_carries_calls_one_after_the_other(http: ThreadingHTTPServer, runti
     backend = over_http(http, "/thrift", runtime)
     for row in (b"a", b"b" * 50_000, b"c"):
         assert backend.get(None, b"t", Get(row), runtime.now() + LONG_S).cells[0].value == row
+    backend.close()
+
+
+def test_http_carries_several_requests_of_one_call(http: ThreadingHTTPServer, runtime: ThreadRuntime) -> None:
+    """A page of a scan is several requests. The second one had the first one before it, and its answer was cut."""
+    backend = over_http(http, "/thrift", runtime)
+
+    def ask(link: Link) -> list[Any]:
+        return [link.call("get", b"t", T.TGet(row)) for row in (b"a", b"b" * 5_000, b"c")]
+
+    found = backend._channel.ask(ask, "get", runtime.now() + LONG_S, b"t")[0]
+    assert [one.columnValues[0].value for one in found] == [b"a", b"b" * 5_000, b"c"]
     backend.close()
 
 
