@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from spark_connector.conditions.condition import col
-    from spark_connector.dataframe import register, table, write
+    from spark_connector.dataframe import register, table, use, write
     from spark_connector.jobs import bulk_load, copy_table, join, repartition, row_count, snapshot, verify_replication
     from spark_connector.lookup_counts import lookups
 
@@ -34,6 +34,7 @@ __all__ = [
     "row_count",
     "snapshot",
     "table",
+    "use",
     "verify_replication",
     "write",
 ]
@@ -49,6 +50,7 @@ _HOMES = {
     "row_count": "spark_connector.jobs",
     "snapshot": "spark_connector.jobs",
     "table": "spark_connector.dataframe",
+    "use": "spark_connector.dataframe",
     "verify_replication": "spark_connector.jobs",
     "write": "spark_connector.dataframe",
 }

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from metaclient import keys
 from metaclient.columns.layouts import Layout
-from metaclient.errors import ConfigError
+from metaclient.errors import ConfigError, Unsupported
 from spark_connector import clients, lookup_counts
 from spark_connector.conditions import dialect
 from spark_connector.conditions.condition import And, Expression, columns_of, opaque_parts, quoted_name, to_sql
@@ -46,6 +46,7 @@ from spark_connector.settings.option_uses import Use, check_read, check_written
 from spark_connector.settings.options import Options, field_named
 from spark_connector.settings.progress import Progress, watch
 from spark_connector.settings.session import has_jvm
+from spark_connector.tables.catalog import HBaseCatalog, install
 from spark_connector.tables.jvm import SessionJvm, has_callbacks
 from spark_connector.tables.scans import HBaseTable, dataframe_of
 
@@ -63,6 +64,7 @@ __all__ = [
     "option_name",
     "register",
     "table",
+    "use",
     "write",
 ]
 
@@ -177,6 +179,36 @@ def write(
     lookup_counts.collect(spark, parsed.counts_lookups)
     with watch(spark, f"write to {keys.printable(parsed.catalog().table)}", None, progress):
         df.write.format("hbase").mode(mode).options(**given).save()
+
+
+def use(
+    spark: SparkSession,
+    *,
+    url: str | None = None,
+    name: str = "hbase",
+    catalogs: Mapping[str, str | Mapping[str, object]] | None = None,
+    **options: object,
+) -> None:
+    """Make the tables of a cluster a catalog of the session: ``spark.table("hbase.users")``, ``SHOW TABLES IN hbase``.
+
+    ``catalogs`` has the catalog (JSON) of tables, by name; the schema of other tables is guessed from some rows at the
+    first use. ``options`` are those of the data source, for all tables. Raises Unsupported for Spark Connect, whose
+    server cannot call Python objects of the client.
+
+        hbase.use(spark, url="thrift2://gateway:9090", catalogs={"users": catalog})
+        spark.sql("SELECT name FROM hbase.users WHERE id = 'u1'")
+    """
+    if not has_callbacks(spark):
+        raise Unsupported(
+            "a catalog of HBase tables needs a classic session with pinned threads (PYSPARK_PIN_THREAD, the default); "
+            "with Spark Connect, use CREATE TEMPORARY VIEW ... USING hbase OPTIONS (...)"
+        )
+    given = given_options(None, url, options)
+    texts = {table: text if isinstance(text, str) else json.dumps(text) for table, text in dict(catalogs or {}).items()}
+    _find_source(spark)
+    lookup_counts.collect(spark)
+    java = SessionJvm(spark)
+    install(java, HBaseCatalog(java, name, given, texts), name)
 
 
 def given_options(

@@ -21,6 +21,7 @@ NAMES = {
     "row_count": "spark, table",
     "snapshot": "spark, name",
     "table": "spark, catalog",
+    "use": "spark",
     "verify_replication": "spark",
     "write": "df, catalog",
 }
