@@ -58,7 +58,7 @@ def _by_kind(error: MetaClientError) -> type[BaseException]:
 
 
 def _kin(kind: type[MetaClientError], foreign: type[BaseException]) -> type[MetaClientError]:
-    """Return the class that inherits from both; it has the name of ours."""
+    """Return a class that inherits from both classes, with the name of the one of metaclient."""
     known = _kins.get((kind, foreign))
     if known is not None:
         return known

@@ -1,4 +1,4 @@
-"""HTTP as a small page needs it: parses one request, checks who may send it, and makes responses.
+"""HTTP as a small page needs it: parses one request, checks its origin and token, and makes responses.
 
 A browser also sends requests that other web pages cause. Therefore:
 
