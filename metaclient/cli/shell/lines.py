@@ -11,6 +11,8 @@ _CALL = re.compile(r"^\s*(?P<verb>[a-z_]+)\s*(?P<rest>.*?)\s*$", re.DOTALL)
 #: The beginning of a first argument: all verbs with arguments begin with a name, which is a string.
 _ARGUMENT = re.compile(r"[bBrR]{0,2}['\"]")
 _STRING = re.compile(r"'(?:\\.|[^'\\])*'|\"(?:\\.|[^\"\\])*\"")
+#: Text up to a semicolon that is in no string.
+_STATEMENT = re.compile(rf"(?:{_STRING.pattern}|[^;'\"]|['\"])*")
 
 
 def translated(line: str, verbs: Container[str]) -> str:
@@ -19,12 +21,26 @@ def translated(line: str, verbs: Container[str]) -> str:
     >>> translated("get 't', 'row'", {"get"}), translated("list", {"list"}), translated("rows = 3", {"get"})
     ("get('t', 'row')", 'list()', 'rows = 3')
 
+    Semicolons separate statements:
+
+    >>> translated("put 't', 'a;b', 'd:x', '1'; list", {"put", "list"})
+    "put('t', 'a;b', 'd:x', '1'); list()"
+
     SyntaxError for Ruby's ``=>``, with the form to write instead:
 
     >>> translated("scan 't', {LIMIT => 3}", {"scan"})
     Traceback (most recent call last):
     SyntaxError: write options as Python's keyword arguments: scan('t', limit=3) for {LIMIT => 3}; help(scan) lists them
     """
+    statements = [text for text in _STATEMENT.findall(line) if text.strip()]
+    if len(statements) < 2:
+        return _one(line, verbs)
+    indent = line[: len(line) - len(line.lstrip())]
+    return indent + "; ".join(_one(text.strip(), verbs) for text in statements)
+
+
+def _one(line: str, verbs: Container[str]) -> str:
+    """Translate one statement."""
     match = _CALL.match(line)
     if match is None or match["verb"] not in verbs:
         return line
