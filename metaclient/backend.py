@@ -55,6 +55,7 @@ from metaclient.table_schema import TableChange
 if TYPE_CHECKING:
     import pyarrow
 
+    from metaclient.wire.exposure import ListenerProtection
     from metaclient.wire.rpc.receiving import Receiver
     from metaclient.wire.rpc.replication import ShippedEntry
 
@@ -617,8 +618,12 @@ class ChangeHost(Protocol):
         host: str | None = None,
         port: int = 0,
         bind: str | None = None,
+        protection: ListenerProtection | None = None,
     ) -> ChangeWorker:
-        """Listen for the calls of sources, and publish the address. ``host`` is published, ``bind`` is listened at."""
+        """Listen for the calls of sources, and publish the address. ``host`` is published, ``bind`` is listened at.
+
+        ConfigError if other machines could connect and ``protection`` (None: nothing) does not cover that.
+        """
         ...
 
     def server_time_ms(self, deadline: float) -> int:

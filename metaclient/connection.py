@@ -527,7 +527,8 @@ class Connection:
         subscription, which is made if there is none and stays until it is removed: processes with the same name share
         it. ``serial`` has HBase deliver each row's changes in order. ``since`` begins with what was stored since then.
         ``state`` (a path, or an object with ``load`` and ``save``) removes repeats over restarts. ``options`` are
-        those of :class:`~metaclient.changes.FeedOptions`: auto_commit, bytes_max, dead_letter, host, port, bind, ...
+        those of :class:`~metaclient.changes.FeedOptions`: auto_commit, bytes_max, dead_letter, host, port, bind,
+        allow_insecure, ...
         """
         from metaclient.changes import open_feed
 

@@ -1,6 +1,7 @@
 """Makes a process that uses the fake a replication peer of it, without sockets: :class:`metaclient.backend.ChangeHost`.
 
-The arguments ``host``, ``port`` and ``bind`` of a worker have no effect: its calls do not leave the process.
+The arguments ``host``, ``port``, ``bind`` and ``protection`` of a worker have no effect: its calls do not leave
+the process.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from metaclient.wire.exposure import ListenerProtection
 from metaclient.wire.rpc.receiving import Receiver
 from metaclient_fake.replication.subscribers import Subscribers, Worker
 
@@ -46,6 +48,7 @@ class FakeChangeHost:
         host: str | None = None,
         port: int = 0,
         bind: str | None = None,
+        protection: ListenerProtection | None = None,
     ) -> Worker:
         return self._subscribers.join(peer_id, receiver)
 

@@ -20,6 +20,7 @@ from contextlib import suppress
 from metaclient.errors import MetaClientError, RequestRefused, ServerNotRunning, Unsupported
 from metaclient.model import ServerName
 from metaclient.runtime import Runtime
+from metaclient.wire.exposure import ListenerProtection, is_loopback
 from metaclient.wire.listener import own_address
 from metaclient.wire.publication import Publication
 from metaclient.wire.rpc.cluster_nodes import cluster_id_node
@@ -98,11 +99,17 @@ class ZooKeeperChangeHost:
         host: str | None = None,
         port: int = 0,
         bind: str | None = None,
+        protection: ListenerProtection | None = None,
     ) -> Worker:
         zookeeper = self._endpoints[0]
         published = host or own_address(zookeeper.host, zookeeper.port)
-        at = bind or ("0.0.0.0" if host is not None else published)  # the caller has named the host
-        server = DeliveryServer(at, port, runtime=self._runtime, receiver=receiver, cluster_id=cluster_id)
+        # A host that the caller has named may be that of a proxy, or a name of several addresses.
+        at = bind or (published if host is None or is_loopback(host) else "0.0.0.0")
+        protection = protection or ListenerProtection()
+        protection.check(at, "the receiver of changes")
+        server = DeliveryServer(
+            at, port, runtime=self._runtime, receiver=receiver, cluster_id=cluster_id, tls=protection.make_context()
+        )
         name = ServerName(published, server.port, self._runtime.time_ms())
         try:
             publication = Publication(

@@ -28,6 +28,7 @@ from metaclient.changes.subscription import Subscription
 from metaclient.changes.window import Window
 from metaclient.errors import ConnectionClosed, MetaClientError, RequestRefused
 from metaclient.runtime import Runtime
+from metaclient.wire.exposure import ListenerProtection
 from metaclient.wire.rpc.receiving import Delivery
 
 __all__ = ["BYTES_MAX", "ChangeFeed", "FeedOptions", "UndecodableCall", "undecodable_call"]
@@ -59,6 +60,10 @@ class FeedOptions:
     host: str | None = None
     port: int = 0
     bind: str | None = None
+    cert: str | None = None
+    key: str | None = None
+    client_ca: str | None = None
+    allow_insecure: bool = False
     reach_timeout_s: float = REACH_TIMEOUT_S
     state_interval_s: float = STATE_INTERVAL_S
 
@@ -69,6 +74,10 @@ class FeedOptions:
             raise TypeError(f"'dead_letter' must be a function of one DeadLetter, got {self.dead_letter!r}")
         if not 0 <= self.port <= 65_535:
             raise ValueError(f"'port' must be from 0 (any free one) to 65535, got {self.port!r}")
+
+    @property
+    def protection(self) -> ListenerProtection:
+        return ListenerProtection(self.cert, self.key, self.client_ca, self.allow_insecure)
 
 
 class UndecodableCall(MetaClientError):
@@ -133,7 +142,9 @@ class ChangeFeed(Generic[T]):
     def _join(self) -> None:
         """Become a worker of the subscription."""
         options = self._options
-        worker = self._subscription.join(self._window, host=options.host, port=options.port, bind=options.bind)
+        worker = self._subscription.join(
+            self._window, host=options.host, port=options.port, bind=options.bind, protection=options.protection
+        )
         with self._closing:
             is_closed = self._stage is FeedStage.CLOSED
             if not is_closed:

@@ -29,6 +29,7 @@ from metaclient.changes.snapshot import TableSnapshot
 from metaclient.engine import Engine
 from metaclient.errors import MetaClientError, RequestRefused, Unsupported
 from metaclient.replication_peers import Peer, PeerState, SourceLoad
+from metaclient.wire.exposure import ListenerProtection
 from metaclient.wire.rpc.receiving import Receiver
 from metaclient.wire.rpc.replication import Scope
 
@@ -133,14 +134,24 @@ class Subscription:
         self.created_ms = info.created_ms
         self.snapshot_from_ms = info.snapshot_from_ms
 
-    def join(self, receiver: Receiver, *, host: str | None, port: int, bind: str | None) -> ChangeWorker:
+    def join(
+        self,
+        receiver: Receiver,
+        *,
+        host: str | None,
+        port: int,
+        bind: str | None,
+        protection: ListenerProtection | None = None,
+    ) -> ChangeWorker:
         """Listen, and publish the address."""
         engine, info = self._connection.engine, self._info
         until = host_deadline(engine)
         cluster_id = cluster_id_of(self.name)
         where = change_host(self._connection)
         where.prepare(info.peer_id, cluster_id, until)  # another process may have removed them with its peer
-        return where.join(info.peer_id, cluster_id, receiver, until, host=host, port=port, bind=bind)
+        return where.join(
+            info.peer_id, cluster_id, receiver, until, host=host, port=port, bind=bind, protection=protection
+        )
 
     def open_snapshot(self) -> TableSnapshot:
         engine = self._connection.engine

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,19 @@ __all__ = ["changes"]
 
 #: How long a receiver may take to end: one fsync.
 _END_S = 30.0
+_PROTECTION = (
+    click.option("--cert", help="Listen with TLS: a PEM file with certificate and key."),
+    click.option("--key", help="The PEM file of the key, if --cert has none."),
+    click.option("--client-ca", help="Region servers need a certificate of this authority (PEM)."),
+    click.option("--allow-insecure", is_flag=True, help="Listen for other machines without TLS and certificates."),
+)
+
+
+def _protected(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that protect the listening socket; their names are those of ``FeedOptions``."""
+    for option in reversed(_PROTECTION):
+        command = option(command)
+    return command
 
 
 @click.group()
@@ -116,6 +130,7 @@ def status(session: CommandSession, name: str) -> None:
 @click.option("--state", type=click.Path(dir_okay=False), help="A file that removes repeats over restarts.")
 @click.option("--host", help="The name or address of this machine that region servers reach.  [default: found out]")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port to listen at; 0 is any free one.")
+@_protected
 @click.option("--count", type=click.IntRange(min=1), help="End after so many changes.")
 @click.option("--for", "seconds", type=click.FloatRange(min=0.0), help="End when no change comes for so many seconds.")
 @common
@@ -130,6 +145,7 @@ def tail(
     port: int,
     count: int | None,
     seconds: float | None,
+    **protection: Any,
 ) -> None:
     """Print the changes of a table as they are written; with --json, one document per line.
 
@@ -138,7 +154,9 @@ def tail(
     metaclient changes remove look
     """
     with session.connect() as connection:
-        feed = connection.changes(from_text(table), name=name, serial=serial, state=state, host=host, port=port)
+        feed = connection.changes(
+            from_text(table), name=name, serial=serial, state=state, host=host, port=port, **protection
+        )
         with feed:
             done = 0
             while count is None or done < count:
@@ -166,6 +184,7 @@ def tail(
 )
 @click.option("--host", help="The name or address of this machine that region servers reach.  [default: found out]")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="The port to listen at; 0 is any free one.")
+@_protected
 @common
 def receive(
     session: CommandSession,
@@ -179,6 +198,7 @@ def receive(
     max_mb: float,
     host: str | None,
     port: int,
+    **protection: Any,
 ) -> None:
     """Receive changes into a spool, from which Spark reads them, until Ctrl-C or SIGTERM.
 
@@ -199,7 +219,7 @@ def receive(
             serial=serial,
             since=since,
             spool_bytes_max=max(1, int(max_mb * (1 << 20))),
-            options={"host": host, "port": port},
+            options={"host": host, "port": port, **protection},
         )
         with receiver:
             _receive(session, connection.engine.runtime, receiver)

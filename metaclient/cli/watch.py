@@ -19,8 +19,8 @@ from metaclient.errors import DeadlineExceeded
 from metaclient.runtime import Runtime
 from metaclient.watch import Watcher, WatchServer, collector_for
 from metaclient.watch.collecting import WatchOptions
-from metaclient.watch.http import is_loopback
 from metaclient.watch.server import checked_token
+from metaclient.wire.exposure import is_loopback
 
 __all__ = ["watch"]
 

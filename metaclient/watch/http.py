@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from urllib.parse import parse_qs, urlsplit
 
-__all__ = ["Gate", "HttpRefusal", "HttpRequest", "is_loopback", "parse_request", "response"]
+__all__ = ["Gate", "HttpRefusal", "HttpRequest", "parse_request", "response"]
 
 #: Enough for the request line and headers of a browser.
 HEAD_BYTES_MAX = 16 * 1024
@@ -76,17 +76,6 @@ def _host_of(given: str) -> str:
     """
     host = given.strip().lower()
     return host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0]
-
-
-def is_loopback(host: str) -> bool:
-    """Return True if only this machine reaches a listener at this host.
-
-    >>> is_loopback("127.0.0.2"), is_loopback("0.0.0.0"), is_loopback("localhost")
-    (True, False, True)
-    """
-    parts = host.split(".")
-    is_ipv4 = len(parts) == 4 and all(part.isdecimal() for part in parts)
-    return host.lower() in _LOOPBACK_NAMES or (is_ipv4 and parts[0] == "127")
 
 
 def parse_request(head: bytes) -> HttpRequest:

@@ -23,10 +23,11 @@ from typing import Any
 
 from metaclient.errors import ConfigError, MetaClientError
 from metaclient.runtime import draw_secret
-from metaclient.watch.http import HEAD_BYTES_MAX, Gate, HttpRefusal, HttpRequest, head_of, is_loopback, parse_request
+from metaclient.watch.http import HEAD_BYTES_MAX, Gate, HttpRefusal, HttpRequest, head_of, parse_request
 from metaclient.watch.http import response as http_response
 from metaclient.watch.prometheus import exposition
 from metaclient.watch.watcher import Watcher
+from metaclient.wire.exposure import is_loopback
 from metaclient.wire.listener import Client, Listener
 
 __all__ = ["WatchPage", "WatchServer", "checked_token", "page_url"]

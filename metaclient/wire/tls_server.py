@@ -117,3 +117,6 @@ class _TlsClient:
 
     def getsockname(self) -> object:
         return self._socket.getsockname()
+
+    def getpeername(self) -> object:
+        return self._socket.getpeername()

@@ -59,7 +59,15 @@ _WRITING = _SENDING | {
     "write_at_least_once",
 }
 _RECEIVING = frozenset(
-    {"stream_spool", "stream_receiver", "stream_name", "stream_host", "stream_port", "stream_spool_mb"}
+    {
+        "stream_spool",
+        "stream_receiver",
+        "stream_name",
+        "stream_host",
+        "stream_port",
+        "stream_allow_insecure",
+        "stream_spool_mb",
+    }
 )
 _GETS = frozenset({"bulkget_size"})
 _READS = (

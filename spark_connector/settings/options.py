@@ -149,6 +149,7 @@ class Options:
     stream_name: str | None = _option("hbase.spark.stream.name", kinds.text)  # of the subscription
     stream_host: str | None = _option("hbase.spark.stream.host", kinds.text)
     stream_port: int = _option("hbase.spark.stream.port", kinds.whole(0, 65_535), 0)
+    stream_allow_insecure: bool = _option("hbase.spark.stream.allow.insecure", kinds.flag, False)
     stream_spool_mb: float = _option("hbase.spark.stream.spool.mb", kinds.decimal_number(0), 4096.0)
 
     #: Properties of the client, sorted by name.

@@ -36,7 +36,11 @@ class DriverReceiver:
                 worker=_WORKER,
                 tables=() if is_known else (table,),
                 spool_bytes_max=max(1, int(options.stream_spool_mb * (1 << 20))),
-                options={"host": options.stream_host, "port": options.stream_port},
+                options={
+                    "host": options.stream_host,
+                    "port": options.stream_port,
+                    "allow_insecure": options.stream_allow_insecure,
+                },
             )
             self._task = self._connection.engine.runtime.start_daemon(self._receiver.run, name="receive")
         except BaseException:

@@ -2,30 +2,17 @@
 
 from __future__ import annotations
 
-import ipaddress
 import logging
 import ssl
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from metaclient.errors import ConfigError
-from metaclient.wire.tls_server import make_server_context
+from metaclient.wire.exposure import ListenerProtection, is_loopback
 
-__all__ = ["FrontProtection", "is_loopback"]
+__all__ = ["FrontProtection"]
 
 logger = logging.getLogger(__name__)
-
-
-def is_loopback(host: str) -> bool:
-    """Return True for an address that only this machine reaches.
-
-    >>> is_loopback("localhost"), is_loopback("127.0.0.2"), is_loopback("::1"), is_loopback("0.0.0.0")
-    (True, True, True, False)
-    """
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +27,7 @@ class FrontProtection:
 
     def make_context(self) -> ssl.SSLContext | None:
         """Return the context of TLS; None without a certificate."""
-        if self.cert is not None:
-            return make_server_context(self.cert, self.key, self.client_ca)
-        for name, value in (("key", self.key), ("client_ca", self.client_ca)):
-            if value is not None:
-                raise ConfigError(f"{name}={value!r} needs TLS: give cert=, the server's certificate")
-        return None
+        return ListenerProtection(self.cert, self.key, self.client_ca).make_context()
 
     def check(self, host: str, fronts: Sequence[str]) -> None:
         """Raise ConfigError if other machines could reach a front that is not encrypted and authenticated."""

@@ -38,6 +38,7 @@ from metaclient.changes.subscription import Subscription
 from metaclient.model import Cell
 from metaclient.runtime import Runtime, ThreadRuntime
 from metaclient.wire.cell_arrays import libraries
+from metaclient.wire.exposure import ListenerProtection
 from metaclient.wire.rpc.receiving import Delivery, Receiver
 from metaclient.wire.rpc.replication import ShippedEntry, WalKey, encode_replicate
 from metaclient_bench.figure import Figure, Outcome
@@ -72,7 +73,15 @@ class _NoCluster(Subscription):
         self.created_ms = 0
         self.snapshot_from_ms = None
 
-    def join(self, receiver: Receiver, *, host: str | None, port: int, bind: str | None) -> _Worker:
+    def join(
+        self,
+        receiver: Receiver,
+        *,
+        host: str | None,
+        port: int,
+        bind: str | None,
+        protection: ListenerProtection | None = None,
+    ) -> _Worker:
         self.receiver = receiver
         return _Worker()
 

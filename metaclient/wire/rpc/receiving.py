@@ -16,6 +16,7 @@ There is no response with an error: HBase would send the same entries again, for
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Callable
 from typing import Protocol
 
@@ -25,6 +26,7 @@ from metaclient.wire.listener import CONNECTIONS_MAX, Client, Listener, hang_up
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.greeting import receive_exactly, receive_greeting
 from metaclient.wire.rpc.replication import REPLICATE_WAL_ENTRY
+from metaclient.wire.tls_server import serve_tls
 
 __all__ = ["CALL_TIMEOUT_S", "Delivery", "DeliveryServer", "Receiver"]
 
@@ -112,7 +114,9 @@ class DeliveryServer:
         receiver: Receiver,
         cluster_id: str,
         connections_max: int = CONNECTIONS_MAX,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
+        """With ``tls``, sources connect by TLS (``hbase.client.netty.tls.enabled`` on the region servers)."""
         self._runtime = runtime
         self._receiver = receiver
         self._cluster_id = cluster_id
@@ -121,7 +125,7 @@ class DeliveryServer:
             port,
             runtime=runtime,
             name="changes",
-            serve=self.serve,
+            serve=self.serve if tls is None else serve_tls(self.serve, tls, runtime.lock, runtime.now),
             connections_max=connections_max,
             idle_timeout_s=_IDLE_TIMEOUT_S,
         )

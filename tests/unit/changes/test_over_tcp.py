@@ -1,7 +1,9 @@
 """A consumer in the place of another process: ZooKeeper, HBase's RPC and sockets between it and the fake cluster."""
 
+import contextlib
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -16,9 +18,11 @@ from metaclient.errors import ConfigError, RequestRefused, Unsupported
 from metaclient.runtime import ThreadRuntime
 from metaclient.testing import FakeCluster
 from metaclient.wire import publication
+from metaclient.wire.exposure import ListenerProtection
 from metaclient.wire.rpc import framing
 from metaclient.wire.rpc.receiving import Delivery, DeliveryServer
 from metaclient.wire.rpc.replication import CODEC_WITH_TAGS, REPLICATE_WAL_ENTRY
+from tests.unit.certificates import make_certificates
 from tests.unit.changes.spooled import rows_in
 from tests.unit.replication.zookeeper_server import ZooKeeperServer
 
@@ -94,9 +98,38 @@ def test_address_that_cannot_be_listened_at_leaves_no_subscription(
     zookeeper: ZooKeeperServer, connection: Connection
 ) -> None:
     with pytest.raises(ConfigError, match=r"192\.0\.2\.1"):
-        connection.changes("t", name="n", bind="192.0.2.1")
+        connection.changes("t", name="n", bind="192.0.2.1", allow_insecure=True)
     assert connection.replication.list() == []
     assert not zookeeper.nodes.exists("/metaclient-changes/n")
+
+
+@pytest.mark.parametrize("where", [{"host": "worker.example"}, {"bind": "0.0.0.0"}, {"host": "::"}])
+def test_receiver_for_other_machines_needs_certificates_or_the_permission(
+    connection: Connection, zookeeper: ZooKeeperServer, where: dict[str, str]
+) -> None:
+    """Docs: "Servers of this library listen at loopback addresses"."""
+    with pytest.raises(ConfigError, match=r"without TLS \(cert\) and client certificates.*--allow-insecure"):
+        connection.changes("t", name="n", **where)
+    assert connection.replication.list() == []
+    assert not zookeeper.nodes.exists("/metaclient-changes/n")
+
+
+def test_command_refuses_to_listen_for_other_machines(connection: Connection, url: str, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "metaclient", "changes", "receive", "t", "--name", "lake", "--worker", "w"]
+    command += ["--spool", str(tmp_path), "--url", url, "--host", "0.0.0.0"]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
+    assert ran.returncode == 1
+    assert "--allow-insecure" in ran.stderr
+    assert connection.replication.list() == []
+
+
+def test_permitted_receiver_listens_for_other_machines(
+    connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    with connection.changes("t", name="n", host="127.0.0.1", bind="0.0.0.0", allow_insecure=True) as changes:
+        connection.table("t").put(b"a", {b"d:q": b"1"})
+        assert changes.poll(WAIT_S) is not None
+    assert "the receiver of changes listens for other machines at 0.0.0.0 without TLS" in caplog.text
 
 
 def test_node_of_another_program_is_not_overwritten(zookeeper: ZooKeeperServer, connection: Connection) -> None:
@@ -205,3 +238,42 @@ def test_receiver_answers_each_call_once_and_gets_its_bytes(runtime: ThreadRunti
         assert sum(receiver.sizes) == delivery.size
     finally:
         server.close()
+
+
+def test_sources_without_a_certificate_are_refused_by_a_receiver_with_tls(
+    runtime: ThreadRuntime, tmp_path: Path
+) -> None:
+    folder = make_certificates(tmp_path, "worker", "source", "other")
+    files = ListenerProtection(str(folder / "worker.pem"), None, str(folder / "source.crt"))
+    files.check("0.0.0.0", "the receiver")  # does not raise
+    receiver = Collecting()
+    server = DeliveryServer(
+        "127.0.0.1", 0, runtime=runtime, receiver=receiver, cluster_id="c", tls=files.make_context()
+    )
+    request = framing.request(7, REPLICATE_WAL_ENTRY.encode(), b"param", b"cells")
+    try:
+        for name, is_accepted in (("source", True), ("other", False), (None, False)):
+            context = ssl.create_default_context(cafile=str(folder / "worker.crt"))
+            if name is not None:
+                context.load_cert_chain(folder / f"{name}.pem")
+            got = b""
+            with (
+                socket.create_connection((server.host, server.port), WAIT_S) as plain,
+                contextlib.suppress(OSError),  # TLS 1.3 refuses at the first read
+            ):
+                sock = context.wrap_socket(plain, server_hostname="localhost")
+                opening = framing.preamble() + framing.connection_header("AdminService", "u", CODEC_WITH_TAGS)
+                sock.sendall(opening + request)
+                got = sock.recv(1000)
+            assert (got == framing.response(7, b"")) == is_accepted
+        assert len(receiver.deliveries) == 1
+        assert call(server, request) == b""  # without TLS
+        assert len(receiver.deliveries) == 1
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("given", [{"key": "k.pem"}, {"client_ca": "ca.pem"}])
+def test_files_of_tls_without_a_certificate_are_refused(given: dict[str, str]) -> None:
+    with pytest.raises(ConfigError, match="needs TLS: give cert="):
+        ListenerProtection(**given).make_context()

@@ -232,7 +232,8 @@ def test_driver_receives_with_the_options_of_the_stream(tmp_path: Path, monkeypa
     class Receiver:
         def __init__(self, options: Any, name: str, table: bytes, folder: Path) -> None:
             spooled(folder, *calls(1, 4))
-            seen.append((name, table, options.stream_host, options.stream_port, options.stream_spool_mb))
+            address = (options.stream_host, options.stream_port, options.stream_allow_insecure)
+            seen.append((name, table, *address, options.stream_spool_mb))
 
         def check(self) -> None:
             seen.append("checked")
@@ -243,10 +244,11 @@ def test_driver_receives_with_the_options_of_the_stream(tmp_path: Path, monkeypa
     monkeypatch.setattr(change_source, "DriverReceiver", Receiver)
     given = {"hbase.spark.stream.receiver": "driver", "hbase.spark.stream.name": "n", "hbase.spark.stream.host": "h"}
     given |= {"hbase.spark.stream.port": "5", "hbase.spark.stream.spool.mb": "7", "url": "hbase://127.0.0.1:1"}
+    given |= {"hbase.spark.stream.allow.insecure": "true"}
     reader = reader_of(tmp_path / "s", **given)
     parts = reader.partitions(reader.initialOffset(), reader.latestOffset())
     (tmp_path / "s").rename(tmp_path / "elsewhere")
     found = [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
     assert [row["row"] for row in found] == [b"001", b"002", b"003"]
     reader.stop()
-    assert seen == [("n", b"t", "h", 5, 7.0), "checked", "closed"]
+    assert seen == [("n", b"t", "h", 5, True, 7.0), "checked", "closed"]

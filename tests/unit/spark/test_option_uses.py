@@ -110,6 +110,7 @@ EXAMPLES: dict[str, tuple[str, dict[str, str]]] = {
     "stream_name": ("n", {}),
     "stream_host": ("h", {}),
     "stream_port": ("7", {}),
+    "stream_allow_insecure": ("true", {}),
     "stream_spool_mb": ("7", {}),
 }
 
@@ -344,6 +345,8 @@ SHOWN_BY = {
     "max_rows_per_trigger": "tests/unit/spark/test_stream_reader.py::test_a_limit_cuts_where_it_fits",
     "max_staleness_s": "tests/unit/spark/test_reading.py::test_scans_and_gets_have_the_limit_of_staleness",
     "starting_timestamp": "tests/unit/spark/test_stream_reader.py::test_the_lag_and_the_default_start",
+    "stream_allow_insecure": "tests/unit/spark/test_change_source.py"
+    "::test_driver_receives_with_the_options_of_the_stream",
     "stream_host": "tests/unit/spark/test_change_source.py::test_driver_receives_with_the_options_of_the_stream",
     "stream_name": "tests/unit/spark/test_change_source.py::test_driver_receives_with_the_options_of_the_stream",
     "stream_port": "tests/unit/spark/test_change_source.py::test_driver_receives_with_the_options_of_the_stream",

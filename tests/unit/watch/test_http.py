@@ -12,9 +12,10 @@ import pytest
 from metaclient.errors import ConfigError
 from metaclient.testing import FakeCluster
 from metaclient.watch import Watcher, WatchServer
-from metaclient.watch.http import BODY_BYTES_MAX, Gate, HttpRefusal, is_loopback, parse_request
+from metaclient.watch.http import BODY_BYTES_MAX, Gate, HttpRefusal, parse_request
 from metaclient.watch.prometheus import METRICS
 from metaclient.watch.server import asset, checked_token, page_url
+from metaclient.wire.exposure import is_loopback
 from metaclient_fake.watching import FakeCollector
 
 WAIT_S = 60.0
