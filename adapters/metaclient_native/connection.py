@@ -384,7 +384,7 @@ class Connection(SendingHalf):
             if data is None:
                 return
             if not data:
-                self._end(EOFError("the server closed the connection"))
+                self._end(self._ask_why_closed(deadline) or EOFError("the server closed the connection"))
                 return
             calls, now = self._calls, self._now()
             for frame in self._frames.feed(data):
@@ -401,6 +401,13 @@ class Connection(SendingHalf):
             self._end(error)
         except ProtocolError as error:
             self._end(errors.explain_no_frame(error, self.address, b"" if self._has_answered else data))
+
+    def _ask_why_closed(self, deadline: float) -> AuthenticationFailed | None:
+        """Ask a server that closed the connection before its first response whether it requires authentication."""
+        if self._has_answered:
+            return None
+        address = ServiceAddress(self._host, self._port, self._service)
+        return self._security.ask_why_closed(self._dial, address, self._now, deadline)
 
     def _take_unmatched(self, response: Response) -> None:
         """Count a response whose call is not in the table, or end the connection if the response is about that."""

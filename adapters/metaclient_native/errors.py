@@ -82,6 +82,12 @@ def _translate(java_class: str, detail: str, what: str, *, is_write: bool, is_fi
     return java_errors.make_error(kind, f"{what}: {line}", may_have_applied=applied, detail=detail or None)
 
 
+_USES_KERBEROS = (
+    "the cluster uses Kerberos; set hbase.security.authentication=kerberos (config= takes its hbase-site.xml), or give "
+    "token="
+)
+
+
 def explain_hang_up(address: str, service: str, what: str, *, has_answered: bool, is_write: bool) -> ServerUnreachable:
     """Return the error for a connection that the server closed; before its first response, HBase refuses so."""
     text = f"{address} closed the connection during {what}"
@@ -133,6 +139,14 @@ def explain_refusal(exception: Mapping[str, Any], address: str, service: str) ->
     )
 
 
+def explain_missing_authentication(address: str, service: str) -> AuthenticationFailed:
+    """Return the error for a secure server that closed a simple connection without an answer, as HBase 3.0 does."""
+    return AuthenticationFailed(
+        f"{address} closed the connection to its {service} without an answer, because it requires authentication: "
+        f"{_USES_KERBEROS}"
+    )
+
+
 def _explain_denied(text: str, address: str, detail: str | None) -> MetaClientError:
     """Return the error for a secure server that got no authentication, or a user that it may not impersonate."""
     if "impersonate" in text:
@@ -140,8 +154,4 @@ def _explain_denied(text: str, address: str, detail: str | None) -> MetaClientEr
             f"{address}: {text}; the servers' core-site.xml must allow it: hadoop.proxyuser.USER.hosts and .groups",
             detail=detail,
         )
-    return AuthenticationFailed(
-        f"{address}: {text}: the cluster uses Kerberos; set hbase.security.authentication=kerberos (config= takes its "
-        "hbase-site.xml), or give token=",
-        detail=detail,
-    )
+    return AuthenticationFailed(f"{address}: {text}: {_USES_KERBEROS}", detail=detail)

@@ -26,19 +26,22 @@ from metaclient.wire.reply_limit import read_reply_bytes_max
 from metaclient.wire.rpc import framing
 from metaclient.wire.sasl.digest_md5 import DigestClient
 from metaclient.wire.sasl.gssapi import GssClient
-from metaclient.wire.sasl.handshake import Negotiated, negotiate
+from metaclient.wire.sasl.handshake import Negotiated, negotiate, read_exactly
 from metaclient.wire.sasl.kerberos import KerberosContext, KerberosLogin, ServerPrincipal, make_server_principal
 from metaclient.wire.sasl.mechanism import Mechanism
-from metaclient.wire.sasl.messages import SaslRefused
+from metaclient.wire.sasl.messages import FRAME_REFUSED, SaslRefused, encode_token
 from metaclient.wire.sasl.stream import SaslStream
 from metaclient.wire.stream import Dial, Stream, canonical_host
 from metaclient.wire.tls_layer import tls_layer_dial
-from metaclient_native.errors import explain_sasl_refusal
+from metaclient_native.errors import explain_missing_authentication, explain_sasl_refusal
+from metaclient_native.request import ServiceAddress
 
 __all__ = ["Security", "encode_identity"]
 
 #: Addresses whose principal is remembered; one entry per registry server of which two principals are possible.
 REMEMBERED_MAX = 1024
+#: The wait for the answer to an empty token: a server of HBase 3.0 that is not secure sends none.
+ASK_S_MAX = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,31 @@ class Security:
         if not self.settings.is_kerberos:
             return dial
         return partial(self._dial_authenticated, service, dial, runtime)
+
+    def ask_why_closed(
+        self, dial: Dial, address: ServiceAddress, now: Callable[[], float], deadline: float
+    ) -> AuthenticationFailed | None:
+        """Return the error for a server that closed a connection because it requires Kerberos; None if it does not.
+
+        A secure server of HBase 3.0 closes a simple connection without an answer, where 2.6 names the reason. So the
+        server gets an empty token on another connection: a secure server refuses it, any other server does not.
+        """
+        if self.settings.is_kerberos:
+            return None
+        host, port, service = address
+        until = min(deadline, now() + ASK_S_MAX)
+        try:
+            stream = dial(host, port, now, until)
+        except MetaClientError:
+            return None
+        try:
+            stream.write(framing.preamble(framing.AUTH_KERBEROS) + encode_token(b""), until)
+            is_refused = read_exactly(stream, len(FRAME_REFUSED), now, until) == FRAME_REFUSED
+        except (OSError, EOFError, MetaClientError):
+            return None
+        finally:
+            stream.close()
+        return explain_missing_authentication(f"{host}:{port}", service) if is_refused else None
 
     def _dial_authenticated(
         self,

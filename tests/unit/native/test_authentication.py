@@ -303,6 +303,39 @@ def test_simple_client_of_a_secure_server_is_told_at_once(runtime: ThreadRuntime
     connections.close()
 
 
+@pytest.mark.parametrize(
+    ("answer", "expected", "match"),
+    [
+        (
+            encode_refusal(SASL, "GSS initiate failed"),
+            AuthenticationFailed,
+            r"requires authentication.*Kerberos.*token=",
+        ),
+        (SWITCH, ServerUnreachable, "closed the connection before its first answer"),
+        (b"", ServerUnreachable, "closed the connection before its first answer"),
+    ],
+    ids=["secure", "simple", "silent"],
+)
+def test_server_that_hangs_up_on_a_simple_client_is_asked_whether_it_is_secure(
+    runtime: ThreadRuntime, answer: bytes, expected: type[MetaClientError], match: str
+) -> None:
+    """A secure HBase 3.0 closes simple connections without an answer."""
+
+    def script(caller: Caller) -> None:
+        secure = SecureCaller(caller, token())
+        if secure.preamble().auth == framing.AUTH_KERBEROS:
+            assert secure.token() == b""
+            caller.sock.sendall(answer)
+        else:
+            secure.token()  # the header, then the call
+            secure.token()
+
+    connections = Connections(runtime, Security.of({}))
+    with serving(runtime, script, is_raw=True) as peer, pytest.raises(expected, match=match):
+        ask(connections, peer, runtime)
+    connections.close()
+
+
 # -- Kerberos, with a security context of the test -----------------------------------------------------------------
 
 
