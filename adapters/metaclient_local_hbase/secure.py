@@ -4,7 +4,8 @@ Neither root nor HDFS is needed. The files are in the folder ``secure`` of the c
 ``krb5.conf``, ``NAME.keytab`` for each principal, ``ca.pem``, ``server.pem`` and ``client.pem`` (certificate and key).
 
 All servers are on ``localhost`` and share the principal ``hbase/localhost``. The user ``alice`` is a superuser, ``bob``
-has no rights. ZooKeeper is not secured, so that anybody on this machine could read the keys: for tests only.
+has no rights. ZooKeeper authenticates HBase's servers by SASL: only they may write HBase's nodes and read the keys of
+tokens. Every client may read the other nodes, without SASL.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ __all__ = [
 
 REALM: Final = "TEST.LOCAL"
 SERVERS: Final = "hbase/localhost"
+ZOOKEEPER: Final = "zookeeper/localhost"
 #: The users of the cluster: the first is a superuser, the others have no rights.
 USERS: Final = ("alice", "bob")
 #: Principal -> the file of its key.
 PRINCIPALS: Final = {
     SERVERS: "hbase.keytab",
     "HTTP/localhost": "http.keytab",
+    ZOOKEEPER: "zookeeper.keytab",
     **{user: f"{user}.keytab" for user in USERS},
 }
 _DAYS = "3650"
@@ -138,6 +141,21 @@ def _kerberos(layout: Layout) -> dict[str, str]:
         "hbase.coprocessor.region.classes": f"{tokens},{access}",
         "hbase.coprocessor.master.classes": access,
         "hbase.coprocessor.regionserver.classes": access,
+        **_zookeeper(layout),
+    }
+
+
+def _zookeeper(layout: Layout) -> dict[str, str]:
+    """Return the properties with which ZooKeeper authenticates HBase's servers; "hbase" is then the owner of nodes."""
+    prefix = "hbase.zookeeper.property"
+    return {
+        f"{prefix}.authProvider.1": "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+        f"{prefix}.kerberos.removeHostFromPrincipal": "true",
+        f"{prefix}.kerberos.removeRealmFromPrincipal": "true",
+        "hbase.zookeeper.server.keytab.file": str(keytab(layout, ZOOKEEPER)),
+        "hbase.zookeeper.server.kerberos.principal": f"{ZOOKEEPER}@{REALM}",
+        "hbase.zookeeper.client.keytab.file": str(keytab(layout, SERVERS)),
+        "hbase.zookeeper.client.kerberos.principal": f"{SERVERS}@{REALM}",
     }
 
 
