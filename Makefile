@@ -75,9 +75,14 @@ essential: $(FULL) ## the essential tests on Spark and on a real HBase; without 
 live: $(FULL) ## tests against a real HBase on this machine
 	$(call pytest,-m live tests,live tests)
 
+SECURE_VERSIONS ?= 2.6.1 3.0.0-alpha-4
+
 secure: $(FULL) ## tests against a real HBase with Kerberos and TLS; as root, what gssapi needs is installed by apt-get
 	$(PY) -m tests.secure.install
-	$(call pytest,-m live tests/secure,tests of a secure HBase)
+	@for version in $(SECURE_VERSIONS); do \
+	    echo "make $@: HBase $$version"; \
+	    METACLIENT_SECURE_VERSION=$$version $(PY) -m pytest -m live tests/secure || exit 1; \
+	done
 
 spark: $(FULL) ## tests of the Spark connector
 	$(call pytest,-m spark tests,Spark tests)

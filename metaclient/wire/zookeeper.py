@@ -26,6 +26,7 @@ from metaclient.errors import (
 )
 from metaclient.runtime import Pending, Runtime, close_descriptor
 from metaclient.wire.stream import shut_down
+from metaclient.wire.zookeeper_reads import AUTHENTICATION_CODES, INSTEAD, explain_required_sasl
 
 __all__ = ["ZooKeeperClient"]
 
@@ -174,7 +175,9 @@ class ZooKeeperClient:
             raise ServerNotRunning(
                 f"ZooKeeper at {self._hosts} has no {path}: HBase is starting, or its zookeeper.znode.parent is another"
             ) from error
-        except (exceptions.NoAuthError, exceptions.NotReadOnlyCallError) as error:
+        except exceptions.NoAuthError as error:
+            raise RequestRefused(f"ZooKeeper at {self._hosts} refuses {path}: NoAuthError; {INSTEAD}") from error
+        except exceptions.NotReadOnlyCallError as error:
             raise RequestRefused(f"ZooKeeper at {self._hosts} refuses {path}: {type(error).__name__}") from error
         except self._kazoo.handlers.threading.KazooTimeoutError as error:
             if left_s >= SILENT_S:
@@ -182,6 +185,8 @@ class ZooKeeperClient:
             raise CallTimeout(f"ZooKeeper at {self._hosts} did not return {path} in time") from error
         except exceptions.KazooException as error:
             self._drop(session)
+            if getattr(error, "code", None) in AUTHENTICATION_CODES:
+                raise explain_required_sasl(self._hosts) from error
             raise ServerUnreachable(f"ZooKeeper at {self._hosts}: {type(error).__name__} {error}".rstrip()) from error
 
     def _left_s(self, deadline: float, what: str) -> float:

@@ -13,6 +13,7 @@ from struct import error as struct_error
 from typing import TypeVar
 
 from metaclient.errors import (
+    AuthenticationFailed,
     CallTimeout,
     ConnectionClosed,
     MetaClientError,
@@ -23,7 +24,14 @@ from metaclient.errors import (
 from metaclient.runtime import Runtime
 from metaclient.wire.stream import Dial, Stream
 
-__all__ = ["ZooKeeperReads", "decode_data", "decode_names"]
+__all__ = [
+    "AUTHENTICATION_CODES",
+    "INSTEAD",
+    "ZooKeeperReads",
+    "decode_data",
+    "decode_names",
+    "explain_required_sasl",
+]
 
 T = TypeVar("T")
 #: As for kazoo (``metaclient.wire.zookeeper``): ZooKeeper shortens or lengthens it to what it allows.
@@ -35,6 +43,9 @@ REPLY_BYTES_MAX = 1024 * 1024
 _READ_BYTES = 64 * 1024
 _GET_DATA, _GET_CHILDREN, _CLOSE = 4, 8, -11
 _NO_NODE, _NO_AUTH, _SESSION_EXPIRED = -101, -102, -112
+#: KeeperException.Code of ZooKeeper 3.8: AUTHFAILED, and SESSIONCLOSEDREQUIRESASLAUTH (sessionRequireClientSASLAuth).
+AUTHENTICATION_CODES = frozenset({-115, -124})
+INSTEAD = "this client uses ZooKeeper without authentication; use the masters instead: hbase+rpc://MASTER:16000,..."
 # Length, protocol, last zxid, timeout in ms, session, length of the password, password, is read-only.
 _opening = Struct(">iiqiqi16s?")
 _head = Struct(">iii")  # length, xid, type
@@ -96,6 +107,11 @@ class _ReadSession:
             self._data += data
         taken, self._data = self._data[:size], self._data[size:]
         return taken
+
+
+def explain_required_sasl(hosts: str) -> AuthenticationFailed:
+    """Return the error for a ZooKeeper that does not serve clients without SASL."""
+    return AuthenticationFailed(f"ZooKeeper at {hosts} requires its clients to authenticate by SASL: {INSTEAD}")
 
 
 class ZooKeeperReads:
@@ -221,7 +237,9 @@ class ZooKeeperReads:
                 f"ZooKeeper at {self._hosts} has no {path}: HBase is starting, or its zookeeper.znode.parent is another"
             )
         if code == _NO_AUTH:
-            return RequestRefused(f"ZooKeeper at {self._hosts} refuses {path}: NoAuth")
+            return RequestRefused(f"ZooKeeper at {self._hosts} refuses {path}: NoAuth; {INSTEAD}")
+        if code in AUTHENTICATION_CODES:
+            return explain_required_sasl(self._hosts)
         return ServerUnreachable(f"ZooKeeper at {self._hosts} answered error {code} to the read of {path}")
 
 

@@ -1,5 +1,6 @@
 """A real HBase with Kerberos and TLS for the tests in this folder (`make secure`).
 
+``METACLIENT_SECURE_VERSION`` is the version of HBase (2.6.1); `make secure` runs the tests on 2.6.1 and 3.0.0-alpha-4.
 ``METACLIENT_SECURE_FOLDER`` names the folder of a cluster that already runs (``metaclient hbase up --secure --tls
 --folder``) and is left running. `make essential` and `make secure` install the package gssapi first where that is
 possible (:mod:`tests.secure.install`); elsewhere the tests are skipped, in CI too.
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,9 @@ from tests.secure.install import why_not_installed
 
 HERE = Path(__file__).parent
 FOLDER = os.environ.get("METACLIENT_SECURE_FOLDER")
+VERSION = os.environ.get("METACLIENT_SECURE_VERSION", "2.6.1")
+#: Servers with AES enabled must also accept clients that do not ask for it.
+AES = "hbase.rpc.crypto.encryption.aes.enabled"
 SESSION_S = 60.0
 #: Of the contract, `make essential` takes every so-many-th test; each makes a table.
 EVERY = 12
@@ -51,7 +56,7 @@ def secure_hbase() -> Iterator[LocalHBase]:
         yield cluster
         return
     left_out(missing_tools())
-    cluster = LocalHBase("2.6.1", secure=True, tls=True, session_s=SESSION_S)
+    cluster = LocalHBase(VERSION, secure=True, tls=True, session_s=SESSION_S, properties={AES: "true"})
     with unwatched():
         cluster.up()
     os.environ["KRB5_CONFIG"] = str(cluster.krb5_conf)
@@ -59,6 +64,22 @@ def secure_hbase() -> Iterator[LocalHBase]:
         yield cluster
     finally:
         cluster.down()
+
+
+@contextmanager
+def gateway_of(hbase: LocalHBase, scheme: str, **options: str) -> Iterator[str]:
+    """Start a Thrift gateway whose clients need Kerberos; yield its url."""
+    url = hbase.start_gateway(scheme, **options)
+    try:
+        yield url
+    finally:
+        hbase.stop_gateway(url)
+
+
+@pytest.fixture(scope="session")
+def sasl_url(secure_hbase: LocalHBase) -> Iterator[str]:
+    with gateway_of(secure_hbase, "thrift2+sasl") as url:
+        yield url
 
 
 @pytest.fixture

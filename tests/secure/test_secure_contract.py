@@ -1,4 +1,4 @@
-"""The contract of every backend over Kerberos with privacy, a token with integrity, and TLS with certificates."""
+"""The contract over Kerberos with privacy, a token with integrity, TLS with certificates, and a gateway with SASL."""
 
 from __future__ import annotations
 
@@ -40,4 +40,17 @@ class TestTlsMutual(Secure):
     @pytest.fixture
     def backend_connection(self, secure_hbase: LocalHBase, token: Token) -> Iterator[Connection]:
         with metaclient.connect(secure_hbase.native_url, token=token, **secure_hbase.tls_files()) as connection:
+            yield connection
+
+
+class TestThriftSasl(Secure):
+    """A Thrift 2 gateway whose clients authenticate by SASL, with privacy."""
+
+    scheme = "thrift2"
+
+    @pytest.fixture
+    def backend_connection(self, secure_hbase: LocalHBase, sasl_url: str) -> Iterator[Connection]:
+        with metaclient.connect(
+            sasl_url, config=secure_hbase.client_config, open_timeout_s=60, **secure_hbase.identity("alice")
+        ) as connection:
             yield connection

@@ -11,23 +11,9 @@ import pytest
 import metaclient
 from metaclient import AccessDenied, AuthenticationFailed, ConfigError, Connection, MetaClientError
 from metaclient_local_hbase import LocalHBase
+from tests.secure.conftest import gateway_of
 
 BIG = b"x" * 1_000_000
-
-
-@contextlib.contextmanager
-def gateway_of(hbase: LocalHBase, scheme: str, **options: str) -> Iterator[str]:
-    url = hbase.start_gateway(scheme, **options)
-    try:
-        yield url
-    finally:
-        hbase.stop_gateway(url)
-
-
-@pytest.fixture(scope="module")
-def sasl_url(secure_hbase: LocalHBase) -> Iterator[str]:
-    with gateway_of(secure_hbase, "thrift2+sasl") as url:
-        yield url
 
 
 @pytest.fixture(scope="module")

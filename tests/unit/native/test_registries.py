@@ -14,6 +14,7 @@ from kazoo.handlers.threading import KazooTimeoutError
 
 import metaclient_thrift  # noqa: F401 - sets up the loggers of happybase and thriftpy2
 from metaclient.errors import (
+    AuthenticationFailed,
     CallTimeout,
     ConfigError,
     RequestRefused,
@@ -31,6 +32,9 @@ from metaclient.wire.rpc import admin_messages, messages
 from metaclient.wire.rpc.framing import ReceivedRequest
 from metaclient.wire.rpc.names import server_message, table_message
 from metaclient.wire.rpc.schemas import table_schema_message
+from metaclient.wire.stream import dial as dial_tcp
+from metaclient.wire.zookeeper import ZooKeeperClient
+from metaclient.wire.zookeeper_reads import ZooKeeperReads
 from metaclient_native import NativeBackend, native_factory
 from metaclient_native.connections import Connections
 from metaclient_native.registry_rpc import RpcRegistry
@@ -38,6 +42,7 @@ from metaclient_native.registry_zk import ZooKeeperRegistry
 from metaclient_native.security import Security
 from metaclient_native.url import Endpoint, NativeUrl
 from tests.unit.native.peer import WAIT_S, Caller, Peer, serving
+from tests.unit.replication.zookeeper_server import ZooKeeperServer
 
 META = RPC = ServerName("rs1", 16020, 7)
 
@@ -525,3 +530,32 @@ def test_threads_of_a_session_with_a_silent_zookeeper_end_with_the_registry(runt
 def test_loggers_of_other_packages_are_quiet_until_the_user_sets_up_logging(name: str) -> None:
     """Python prints warnings of a logger without any handler to standard error."""
     assert any(isinstance(handler, logging.NullHandler) for handler in logging.getLogger(name).handlers)
+
+
+@pytest.mark.parametrize("code", [-115, -124], ids=["AUTHFAILED", "SESSIONCLOSEDREQUIRESASLAUTH"])
+def test_zookeeper_that_requires_sasl_of_clients_is_final_and_names_the_other_registry(
+    runtime: ThreadRuntime, code: int
+) -> None:
+    pytest.importorskip("kazoo")
+    server = ZooKeeperServer(runtime)
+    server.refusal = code
+    host, port, _ = server.key("/hbase").split(":")
+    deadline = runtime.now() + WAIT_S
+    by_kazoo = ZooKeeperClient(f"{host}:{port}", runtime, needed_by="the test")
+    by_stream = ZooKeeperReads([(host, int(port))], runtime, dial_tcp)
+    try:
+        for client in (by_kazoo, by_stream):
+            with pytest.raises(AuthenticationFailed, match=r"requires.*SASL.*hbase\+rpc://"):
+                client.get("/hbase/hbaseid", deadline)
+        server.refusal = -102  # NOAUTH
+        by_kazoo.close()
+        by_kazoo = ZooKeeperClient(f"{host}:{port}", runtime, needed_by="the test")
+        by_stream.close()
+        by_stream = ZooKeeperReads([(host, int(port))], runtime, dial_tcp)
+        for client in (by_kazoo, by_stream):
+            with pytest.raises(RequestRefused, match=r"refuses /hbase/hbaseid.*hbase\+rpc://"):
+                client.get("/hbase/hbaseid", deadline)
+    finally:
+        by_kazoo.close()
+        by_stream.close()
+        server.close()

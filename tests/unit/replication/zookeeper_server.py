@@ -22,6 +22,8 @@ class ZooKeeperServer:
 
     def __init__(self, runtime: Runtime) -> None:
         self.nodes = Znodes(runtime)
+        #: ZooKeeper's error code for every request, such as that of a server that requires SASL; 0: none.
+        self.refusal = 0
         self.sessions = 0
         self._runtime = runtime
         self._lock = runtime.lock()  # guards the two counters below
@@ -44,7 +46,7 @@ class ZooKeeperServer:
     def _serve(self, sock: socket.socket) -> None:
         with self._lock:
             self.sessions += 1
-            client = _Client(self.nodes, sock, self._runtime.lock(), self.sessions)
+            client = _Client(self.nodes, sock, self._runtime.lock(), self.sessions, self.refusal)
             self._sockets[client.session] = sock
         try:
             client.serve()
@@ -58,11 +60,12 @@ class ZooKeeperServer:
 class _Client:
     """One connection. ``writing`` is held while a frame is sent: responses and watches come from several threads."""
 
-    def __init__(self, nodes: Znodes, sock: socket.socket, writing: Lock, session: int) -> None:
+    def __init__(self, nodes: Znodes, sock: socket.socket, writing: Lock, session: int, refusal: int) -> None:
         self.nodes = nodes
         self.sock = sock
         self.writing = writing
         self.session = session
+        self.refusal = refusal
 
     def serve(self) -> None:
         self._read()
@@ -77,6 +80,8 @@ class _Client:
     def _answer(self, kind: int, asked: bytes) -> tuple[int, bytes]:
         if kind in (_PING, _CLOSE):
             return 0, b""
+        if self.refusal:
+            return self.refusal, b""
         path, rest = _split(asked)
         try:
             return 0, self._run(kind, path.decode(), rest)
