@@ -35,6 +35,7 @@ from metaclient.wire.stream import Dial, Stream, canonical_host
 from metaclient.wire.tls_layer import tls_layer_dial
 from metaclient_native.errors import explain_missing_authentication, explain_sasl_refusal
 from metaclient_native.request import ServiceAddress
+from metaclient_native.token_supply import TokenSupply
 
 __all__ = ["Security", "encode_identity"]
 
@@ -53,6 +54,8 @@ class Security:
     reply_bytes_max: int = field(default_factory=lambda: read_reply_bytes_max({}))
     #: Returns the cluster's id before a deadline, to choose among tokens of several clusters.
     find_cluster_id: Callable[[float], str | None] | None = None
+    #: The tokens, if they are replaced while the client runs.
+    supply: TokenSupply | None = None
     #: Host and port -> the principal that worked; bounded by ``REMEMBERED_MAX``.
     _principals: dict[tuple[str, int], str] = field(default_factory=dict)
 
@@ -76,6 +79,7 @@ class Security:
             user or os.environ.get("HADOOP_USER_NAME") or _login(),
             settings,
             read_reply_bytes_max(config.properties),
+            supply=TokenSupply(settings) if settings.fetch_token or settings.token_file else None,
         )
 
     def encode_opening(self, service: str) -> bytes:
@@ -128,7 +132,7 @@ class Security:
         deadline: float,
     ) -> Stream:
         opening = _Opening(self, service, dial, runtime, host, port, now, deadline)
-        token = self._choose_token(deadline)
+        token = self._choose_token(runtime.time_ms(), deadline)
         if token is not None:
             return opening.by_token(token)
         candidates = self.settings.principals_of(service)
@@ -146,9 +150,9 @@ class Security:
             return stream
         raise failures[0]
 
-    def _choose_token(self, deadline: float) -> Token | None:
+    def _choose_token(self, time_ms: int, deadline: float) -> Token | None:
         """Return the token of this cluster that expires last; None if there is no token."""
-        tokens = self.settings.tokens
+        tokens = self.settings.tokens if self.supply is None else self.supply.tokens(time_ms)
         clusters = {token.cluster_id for token in tokens}
         if len(clusters) > 1:
             cluster_id = self.find_cluster_id(deadline) if self.find_cluster_id is not None else None

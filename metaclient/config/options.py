@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TypedDict
 
 from metaclient.config.tokens import Token
@@ -65,7 +66,7 @@ class ConfigOptions(TypedDict, total=False):
     principal: str | None
     keytab: str | None
     ccache: str | None
-    token: Token | None
+    token: Token | Callable[[], Token] | None
     do_as: str | None
     ca: str | None
     cert: str | None

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from metaclient.config.tokens import Token, read_token_file
+from metaclient.config.tokens import Token, TokenFunction, read_token_file
 from metaclient.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -145,8 +145,12 @@ class SecuritySettings:
     keytab: str | None = None
     ccache: str | None = None
     do_as: str | None = None
-    #: The tokens to choose from by the id of the cluster; empty: Kerberos.
+    #: The tokens to choose from by the id of the cluster.
     tokens: tuple[Token, ...] = ()
+    #: Returns a token, and a new one later; there are no ``tokens`` then.
+    fetch_token: TokenFunction | None = None
+    #: The file of ``tokens``, which may be replaced by another process.
+    token_file: str | None = None
     tls: TlsSettings | None = None
 
     @classmethod
@@ -162,11 +166,14 @@ class SecuritySettings:
             return cls(tls=tls)
         _refuse_contradictions(config)
         tokens: tuple[Token, ...] = ()
-        if config.token is not None:
+        fetch_token = config.token if isinstance(config.token, TokenFunction) else None
+        token_file = None
+        if isinstance(config.token, Token):
             tokens = (config.token,)
         elif not identity and environment.get(TOKEN_FILE):
-            tokens = read_token_file(environment[TOKEN_FILE])
-        if tokens and config.do_as is not None:
+            token_file = environment[TOKEN_FILE]
+            tokens = read_token_file(token_file)
+        if (tokens or fetch_token) and config.do_as is not None:
             raise ConfigError(
                 f"do_as={config.do_as!r} needs Kerberos, and a token is used ({_token_source(config)}): a token stands "
                 "for one user; fetch one with connection.delegation_token() of a connection that has do_as"
@@ -183,9 +190,11 @@ class SecuritySettings:
             ccache=config.ccache,
             do_as=config.do_as,
             tokens=tokens,
+            fetch_token=fetch_token,
+            token_file=token_file if tokens else None,
             tls=tls,
         )
-        if not tokens:
+        if not tokens and fetch_token is None:
             for service in ("ClientService", "MasterService"):
                 made.principals_of(service)  # raises if it is missing
         return made

@@ -11,6 +11,7 @@ Each text and each array of bytes has its length before it. Version 1 is protobu
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -19,7 +20,7 @@ from metaclient.config.rules import PLAIN, NotAllowedError, Unit
 from metaclient.errors import ConfigError, Unsupported
 from metaclient.protobuf import SIGNED, TEXT, UNSIGNED, Message, ProtocolError, decode, encode
 
-__all__ = ["TOKEN", "Token", "TokenRule", "encode_identifier", "parse_token_file", "read_token_file"]
+__all__ = ["TOKEN", "Token", "TokenFunction", "TokenRule", "encode_identifier", "parse_token_file", "read_token_file"]
 
 #: The kind of HBase's tokens (AuthenticationTokenIdentifier.AUTH_TOKEN_TYPE of 2.6).
 KIND: Final = "HBASE_AUTH_TOKEN"
@@ -103,8 +104,24 @@ def encode_identifier(username: str, *, issued_ms: int, expires_ms: int, number:
     return len(body).to_bytes(4, "big") + body
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class TokenFunction:
+    """A function of the application that returns a new token. Its arguments may be secrets, so ``repr`` is mute."""
+
+    fetch: Callable[[], Token]
+
+    def __call__(self) -> Token:
+        return self.fetch()
+
+    def __repr__(self) -> str:
+        return "<a function that fetches a token>"
+
+
 class TokenRule:
-    """The rule of the option ``token``: a `Token`, by keyword only, because a property would show its password."""
+    """The rule of the option ``token``: a `Token` or a function that returns one.
+
+    By keyword only, because a property would show its password.
+    """
 
     own = PLAIN
 
@@ -112,14 +129,16 @@ class TokenRule:
         raise NotAllowedError("a token is a secret and no property")
 
     def check(self, value: object, unit: Unit) -> object:
-        if isinstance(value, Token):
+        if isinstance(value, Token | TokenFunction):
             return value
+        if callable(value):
+            return TokenFunction(value)
         raise NotAllowedError("not a token")
 
     def allowed(self, unit: Unit) -> str:
         return (
-            "by keyword the result of connection.delegation_token(); or set HADOOP_TOKEN_FILE_LOCATION to a file of "
-            "tokens"
+            "by keyword the result of connection.delegation_token(), or a function that returns one; or set "
+            "HADOOP_TOKEN_FILE_LOCATION to a file of tokens"
         )
 
 

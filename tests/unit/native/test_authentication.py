@@ -487,7 +487,7 @@ def test_tokens_of_several_clusters_are_chosen_by_the_cluster_id(runtime: Thread
         settings=dataclasses.replace(base.settings, tokens=(token("c1"), token("c2"), token("c2", expires=99_000))),
         find_cluster_id=lambda deadline: "c2",
     )
-    assert several._choose_token(1.0) == token("c2", expires=99_000)
+    assert several._choose_token(0, 1.0) == token("c2", expires=99_000)
     other = dataclasses.replace(several, find_cluster_id=lambda deadline: "c3")
     with pytest.raises(AuthenticationFailed, match=r"no token is of this cluster \(c3\): there are tokens of c1, c2"):
-        other._choose_token(1.0)
+        other._choose_token(0, 1.0)
