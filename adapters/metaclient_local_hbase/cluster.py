@@ -128,7 +128,7 @@ class LocalHBase:
         self._log_starts: dict[str, int] = {}  # name -> the offset in its log at which its last start begins
         self._watch: DeathWatch | None = None
         self._gateway: Backend | None = None
-        #: The duration of the last ``up``.
+        #: The duration of the last ``up``, without the download of the jars.
         self.start_s = 0.0
 
     @classmethod
@@ -242,10 +242,10 @@ class LocalHBase:
         if self._pids():
             raise ConfigError(f"a cluster runs in {self.folder} already; `metaclient hbase down` ends it")
         check_tools()
-        begun = self._runtime.now()
         with Progress(self._show) as progress:
             for version in dict.fromkeys((self.version, GATEWAY_VERSION, *((KDC_JARS,) if self.is_secure else ()))):
                 jar_folder(version, progress.show)
+            begun = self._runtime.now()  # the first download can take longer than START_S_MAX
             self._make_folder()
             self._watch = DeathWatch(marker(self.folder))
             atexit.register(self.down)

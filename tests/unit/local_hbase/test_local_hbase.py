@@ -14,7 +14,7 @@ import pytest
 from metaclient.cli import main
 from metaclient.errors import ConfigError, Unsupported
 from metaclient.runtime import ThreadRuntime
-from metaclient_local_hbase import LocalHBase, jmx
+from metaclient_local_hbase import LocalHBase, cluster, jmx
 from metaclient_local_hbase.death_watch import DeathWatch, kill_all
 from metaclient_local_hbase.jars import jar_folder, pom
 from metaclient_local_hbase.layout import Layout
@@ -75,6 +75,28 @@ def test_up_without_java_is_a_clear_error_and_starts_nothing(tmp_path: Path, mon
 def test_folders_follow_xdg_and_ignore_relative_ones(tmp_path: Path) -> None:
     assert cache_folder({"XDG_CACHE_HOME": str(tmp_path)}) == tmp_path / "metaclient" / "hbase"
     assert state_folder({"XDG_STATE_HOME": "relative"}) == Path.home() / ".local/state/metaclient/hbase"
+
+
+def test_slow_download_of_the_jars_leaves_the_processes_their_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime, clock = ThreadRuntime(), [0.0]
+    monkeypatch.setattr(runtime, "now", lambda: clock[0])
+    hbase = LocalHBase(folder=tmp_path / "c", runtime=runtime)
+    left_s: list[float] = []
+
+    def download(*_: object) -> None:
+        clock[0] += 10 * cluster.START_S_MAX
+
+    def start_all(_: object, deadline: float) -> None:
+        left_s.append(deadline - runtime.now())
+
+    monkeypatch.setattr(cluster, "check_tools", lambda: None)
+    monkeypatch.setattr(cluster, "jar_folder", download)
+    monkeypatch.setattr(hbase, "_start_all", start_all)
+    hbase.up()
+    hbase.down()
+    assert left_s == [cluster.START_S_MAX]
 
 
 def test_unknown_version_names_the_known_ones() -> None:
