@@ -37,6 +37,8 @@ logger = logging.getLogger(__name__)
 ROOT = "/metaclient-changes"
 #: How long a worker that leaves waits for the removal of its node; the end of its session removes the node, too.
 _LEAVE_S = 1.0
+#: How long the removal of nodes may take after an error: a new session and three requests.
+_CLEAN_S = 10.0
 
 
 class ZooKeeperChangeHost:
@@ -74,13 +76,25 @@ class ZooKeeperChangeHost:
                 f"{folder}/hbaseid in ZooKeeper does not hold the id of this subscription: another program uses the "
                 "node; choose another name, or delete the node"
             )
-        self._client.create(f"{folder}/rs", b"", deadline)
+        try:
+            self._client.create(f"{folder}/rs", b"", deadline)
+        except MetaClientError:
+            if is_made:
+                self._withdraw_quietly(peer_id)
+            raise
         return is_made
 
     def withdraw(self, peer_id: str, deadline: float) -> None:
         folder = f"{ROOT}/{peer_id}"
         for path in (f"{folder}/rs", f"{folder}/hbaseid", folder):
             self._client.delete(path, deadline)
+
+    def _withdraw_quietly(self, peer_id: str) -> None:
+        """Remove the nodes after an error, which is reported instead of an error of the removal."""
+        try:
+            self.withdraw(peer_id, self._runtime.now() + _CLEAN_S)
+        except MetaClientError as error:
+            logger.warning("%s/%s stays in ZooKeeper, because it cannot be deleted: %s", ROOT, peer_id, error)
 
     def workers(self, peer_id: str, deadline: float) -> list[str]:
         try:

@@ -53,5 +53,5 @@ def open_feed(
         )
     except BaseException:
         if is_new:
-            subscriptions.remove(name)
+            subscriptions.undo(name)
         raise

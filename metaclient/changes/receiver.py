@@ -261,7 +261,7 @@ def open_receiver(
         return _open(connection, subscription, folder / worker, disk, spool_bytes_max, checked)
     except BaseException:
         if is_new:
-            subscriptions.remove(name)
+            subscriptions.undo(name)
         raise
 
 

@@ -27,7 +27,7 @@ from metaclient import keys
 from metaclient.backend import ChangeBackend, ChangeHost, ChangeWorker
 from metaclient.changes.snapshot import TableSnapshot
 from metaclient.engine import Engine
-from metaclient.errors import MetaClientError, RequestRefused, Unsupported
+from metaclient.errors import AccessDenied, BackendFault, MetaClientError, RequestRefused, Unsupported
 from metaclient.replication_peers import Peer, PeerState, SourceLoad
 from metaclient.wire.exposure import ListenerProtection
 from metaclient.wire.rpc.receiving import Receiver
@@ -211,7 +211,7 @@ class Subscriptions:
 
     def list(self) -> _Infos:
         """Return all subscriptions, sorted by name."""
-        found = [info for peer in self._connection.replication.list() if (info := info_of(peer)) is not None]
+        found = [info for peer in self._peers() if (info := info_of(peer)) is not None]
         return sorted(found, key=lambda info: info.name)
 
     def get(self, name: str) -> SubscriptionInfo:
@@ -269,12 +269,35 @@ class Subscriptions:
         self._connection.replication.remove(info.peer_id)
         host.withdraw(info.peer_id, host_deadline(engine))
 
+    def undo(self, name: str) -> None:
+        """Remove a new subscription after an error, which is reported instead of an error of the removal."""
+        try:
+            self.remove(name)
+        except MetaClientError as error:
+            logger.warning(
+                "the subscription %s was made, and cannot be removed (%s): the cluster keeps its logs for it until "
+                "`metaclient changes remove %s`",
+                name,
+                error,
+                name,
+            )
+
     # -- steps ---------------------------------------------------------------------------------------------------------
+
+    def _peers(self) -> _Peers:
+        """Return all replication peers; AccessDenied, with the right that is needed, if the master denies it."""
+        try:
+            return self._connection.replication.list()
+        except AccessDenied as error:
+            raise AccessDenied(
+                f"subscriptions are replication peers, and the master denies this user to list them: {error}. Making, "
+                "using and removing a subscription needs the global right ADMIN"
+            ) from error
 
     def _find(self, name: str) -> SubscriptionInfo | None:
         """Return the subscription, None if there is none; RequestRefused if another peer has its id."""
         peer_id = peer_id_of(name)
-        peer = next((one for one in self._connection.replication.list() if one.id == peer_id), None)
+        peer = next((one for one in self._peers() if one.id == peer_id), None)
         if peer is None:
             return None
         info = info_of(peer)
@@ -311,9 +334,10 @@ class Subscriptions:
             if found is not None:
                 return found  # another worker has made it at the same time
             if has_prepared:
-                host.withdraw(peer_id, host_deadline(engine))
-            if isinstance(error, RequestRefused):
-                raise RequestRefused(
+                self._withdraw_quietly(peer_id)
+            if isinstance(error, RequestRefused | BackendFault):  # HBase reports its switch of peers as an IOException
+                kind = AccessDenied if isinstance(error, AccessDenied) else RequestRefused
+                raise kind(
                     f"the subscription {name!r} was not made, because the master refused its peer: {error}. Adding "
                     "a peer needs the right ADMIN, and the cluster must allow replication and changes of peers"
                 ) from error
@@ -326,6 +350,15 @@ class Subscriptions:
             return self._find(name)
         except MetaClientError:
             return None
+
+    def _withdraw_quietly(self, peer_id: str) -> None:
+        """Remove the nodes after an error, which is reported instead of an error of the removal."""
+        try:
+            change_host(self._connection).withdraw(peer_id, host_deadline(self._connection.engine))
+        except MetaClientError as error:
+            logger.warning(
+                "the nodes of the peer %s stay in ZooKeeper, because they cannot be deleted: %s", peer_id, error
+            )
 
     def _check_same(self, info: SubscriptionInfo, tables: Sequence[bytes], serial: bool, from_ms: int | None) -> None:
         problem = ""
@@ -345,6 +378,7 @@ class Subscriptions:
 
 
 _Infos = list[SubscriptionInfo]
+_Peers = list[Peer]
 
 
 def info_of(peer: Peer) -> SubscriptionInfo | None:

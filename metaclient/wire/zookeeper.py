@@ -93,6 +93,7 @@ class ZooKeeperClient:
         self._hosts = hosts
         self._runtime = runtime
         self._read_only = read_only
+        self._advice = INSTEAD if read_only else _write_advice(needed_by)
         self._kazoo = _import_kazoo(needed_by)  # first: if it is not installed, fail before any request waits
         self._lock = runtime.lock()
         # Guarded by the lock:
@@ -176,7 +177,7 @@ class ZooKeeperClient:
                 f"ZooKeeper at {self._hosts} has no {path}: HBase is starting, or its zookeeper.znode.parent is another"
             ) from error
         except exceptions.NoAuthError as error:
-            raise RequestRefused(f"ZooKeeper at {self._hosts} refuses {path}: NoAuthError; {INSTEAD}") from error
+            raise RequestRefused(f"ZooKeeper at {self._hosts} refuses {path}: NoAuthError; {self._advice}") from error
         except exceptions.NotReadOnlyCallError as error:
             raise RequestRefused(f"ZooKeeper at {self._hosts} refuses {path}: {type(error).__name__}") from error
         except self._kazoo.handlers.threading.KazooTimeoutError as error:
@@ -186,7 +187,7 @@ class ZooKeeperClient:
         except exceptions.KazooException as error:
             self._drop(session)
             if getattr(error, "code", None) in AUTHENTICATION_CODES:
-                raise explain_required_sasl(self._hosts) from error
+                raise explain_required_sasl(self._hosts, self._advice) from error
             raise ServerUnreachable(f"ZooKeeper at {self._hosts}: {type(error).__name__} {error}".rstrip()) from error
 
     def _left_s(self, deadline: float, what: str) -> float:
@@ -241,6 +242,13 @@ class ZooKeeperClient:
             session.cut()
             end()
             return None
+
+
+def _write_advice(needed_by: str) -> str:
+    return (
+        f"{needed_by} writes nodes there, and this client does not authenticate itself to ZooKeeper: an administrator "
+        "must allow it, by the ACL of the parent node"
+    )
 
 
 def _import_kazoo(needed_by: str) -> Any:

@@ -109,9 +109,9 @@ class _ReadSession:
         return taken
 
 
-def explain_required_sasl(hosts: str) -> AuthenticationFailed:
+def explain_required_sasl(hosts: str, advice: str = INSTEAD) -> AuthenticationFailed:
     """Return the error for a ZooKeeper that does not serve clients without SASL."""
-    return AuthenticationFailed(f"ZooKeeper at {hosts} requires its clients to authenticate by SASL: {INSTEAD}")
+    return AuthenticationFailed(f"ZooKeeper at {hosts} requires its clients to authenticate by SASL: {advice}")
 
 
 class ZooKeeperReads:

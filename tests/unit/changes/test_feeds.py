@@ -11,7 +11,14 @@ import pytest
 from metaclient import Connection
 from metaclient.changes import ChangeBatches, Changes, DeadLetter, Subscriptions, UndecodableCall
 from metaclient.changes.window import Window
-from metaclient.errors import ConnectionClosed, RequestRefused, Unsupported
+from metaclient.errors import (
+    AccessDenied,
+    BackendFault,
+    ConnectionClosed,
+    MetaClientError,
+    RequestRefused,
+    Unsupported,
+)
 from metaclient.replication_peers import PeerState
 from metaclient.runtime import SimRuntime
 from metaclient.testing import FakeCluster
@@ -466,19 +473,41 @@ def test_servers_that_pause_after_the_end_of_a_worker_do_not_end_the_next_one(
 
 
 @pytest.mark.parametrize(
-    "text", ["Insufficient permissions (user=x, action=ADMIN)", "Replication peer modification disabled"]
+    ("kind", "raised", "text"),
+    [
+        (AccessDenied, AccessDenied, "Insufficient permissions (user=x, action=ADMIN)"),
+        (BackendFault, RequestRefused, "IOException: Replication peer modification disabled"),
+    ],
 )
 def test_master_that_refuses_the_peer_leaves_no_nodes(
-    cluster: FakeCluster, connection: Connection, monkeypatch: pytest.MonkeyPatch, text: str
+    cluster: FakeCluster,
+    connection: Connection,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[MetaClientError],
+    raised: type[MetaClientError],
+    text: str,
 ) -> None:
     def refuse(*arguments: object) -> None:
-        raise RequestRefused(text)
+        raise kind(text)
 
     monkeypatch.setattr(cluster.replication_admin, "add_peer", refuse)
-    with pytest.raises(RequestRefused, match=r"the subscription 'n' was not made.*needs the right ADMIN") as caught:
+    with pytest.raises(raised, match=r"the subscription 'n' was not made.*needs the right ADMIN") as caught:
         connection.changes("t", name="n")
+    assert type(caught.value) is raised
     assert text in str(caught.value)
     assert names(connection) == []
+    assert cluster.subscribers.find(cluster.subscribers.key("n")) is None
+
+
+def test_user_who_must_not_list_peers_is_told_the_right_that_is_needed(
+    cluster: FakeCluster, connection: Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deny(*arguments: object) -> None:
+        raise AccessDenied("Insufficient permissions (user=x, action=ADMIN)")
+
+    monkeypatch.setattr(cluster.replication_admin, "peers", deny)
+    with pytest.raises(AccessDenied, match=r"subscriptions are replication peers.*user=x.*global right ADMIN"):
+        connection.changes("t", name="n")
     assert cluster.subscribers.find(cluster.subscribers.key("n")) is None
 
 

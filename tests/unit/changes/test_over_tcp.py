@@ -14,7 +14,7 @@ import pytest
 import metaclient
 from metaclient import Connection
 from metaclient.changes import Subscriptions
-from metaclient.errors import ConfigError, RequestRefused, Unsupported
+from metaclient.errors import ConfigError, MetaClientError, RequestRefused, Unsupported
 from metaclient.runtime import ThreadRuntime
 from metaclient.testing import FakeCluster
 from metaclient.wire import publication
@@ -24,7 +24,7 @@ from metaclient.wire.rpc.receiving import Delivery, DeliveryServer
 from metaclient.wire.rpc.replication import CODEC_WITH_TAGS, REPLICATE_WAL_ENTRY
 from tests.unit.certificates import make_certificates
 from tests.unit.changes.spooled import rows_in
-from tests.unit.replication.zookeeper_server import ZooKeeperServer
+from tests.unit.replication.zookeeper_server import CREATE, DELETE, ZooKeeperServer
 
 pytest.importorskip("kazoo")
 
@@ -138,6 +138,73 @@ def test_node_of_another_program_is_not_overwritten(zookeeper: ZooKeeperServer, 
         connection.changes("t", name="n")
     assert connection.replication.list() == []
     assert zookeeper.nodes.get("/metaclient-changes/n/hbaseid").data == b"something else"
+
+
+NO_AUTH, NO_SASL, UNIMPLEMENTED, NONSENSE = -102, -124, -6, -999
+
+
+@pytest.mark.parametrize(
+    ("at", "code", "text"),
+    [
+        ("", NO_AUTH, "NoAuthError; a subscription to changes writes nodes there.*ACL"),
+        ("/hbaseid", NO_AUTH, "NoAuthError; a subscription to changes writes nodes there.*ACL"),
+        ("/rs", NO_AUTH, "NoAuthError; a subscription to changes writes nodes there.*ACL"),
+        ("/rs/", NO_AUTH, "NoAuthError; publishing a cluster in ZooKeeper writes nodes there.*ACL"),
+        ("/hbaseid", NO_SASL, "authenticate by SASL: a subscription to changes writes nodes there"),
+        ("/rs", UNIMPLEMENTED, "ZooKeeper at .*UnimplementedError"),
+    ],
+)
+def test_answer_of_zookeeper_that_is_an_error_is_reported_and_leaves_nothing_behind(
+    zookeeper: ZooKeeperServer, connection: Connection, at: str, code: int, text: str
+) -> None:
+    """ "Bad input: a wrong answer from ZooKeeper ... each a clear error, nothing left behind"."""
+    refused = f"/metaclient-changes/n{at}"
+
+    def refuse(kind: int, path: str) -> int:
+        return code if kind == CREATE and (path == refused or (at == "/rs/" and path.startswith(refused))) else 0
+
+    zookeeper.refuse = refuse
+    with pytest.raises(MetaClientError, match=text) as caught:
+        connection.changes("t", name="n")
+    assert "hbase+rpc" not in str(caught.value)  # there are no changes without ZooKeeper
+    assert connection.replication.list() == []
+    assert not zookeeper.nodes.exists("/metaclient-changes/n")
+    zookeeper.refuse = lambda kind, path: 0
+    with connection.changes("t", name="n") as changes:
+        connection.table("t").put(b"a", {b"d:q": b"1"})
+        assert changes.poll(WAIT_S) is not None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")  # kazoo's thread ends so
+def test_answer_of_zookeeper_that_is_no_answer_ends_at_the_deadline_and_leaves_nothing_behind(
+    zookeeper: ZooKeeperServer, connection: Connection, url: str
+) -> None:
+    """kazoo reads nothing more from a server whose error code it does not know."""
+    zookeeper.refuse = lambda kind, path: NONSENSE if (kind, path) == (CREATE, "/metaclient-changes/n/rs") else 0
+    with (
+        metaclient.connect(url, operation_timeout_s=3) as impatient,
+        pytest.raises(MetaClientError, match=r"ZooKeeper at .* did not return /metaclient-changes/n/rs in time"),
+    ):
+        impatient.changes("t", name="n")
+    assert connection.replication.list() == []
+    assert not zookeeper.nodes.exists("/metaclient-changes/n")
+
+
+def test_first_error_is_reported_when_the_subscription_cannot_be_removed_either(
+    zookeeper: ZooKeeperServer, connection: Connection, caplog: pytest.LogCaptureFixture
+) -> None:
+    """ZooKeeper allows to make a subscription, and neither a worker nor the removal of its nodes."""
+    forbidden = "/metaclient-changes/n/rs"
+
+    def refuse(kind: int, path: str) -> int:
+        if kind == CREATE and path.startswith(f"{forbidden}/"):
+            return NO_AUTH
+        return NO_AUTH if kind == DELETE and path == forbidden else 0
+
+    zookeeper.refuse = refuse
+    with pytest.raises(RequestRefused, match=rf"refuses {forbidden}/"):
+        connection.changes("t", name="n")
+    assert "the subscription n was made, and cannot be removed" in caplog.text
 
 
 def wait_until(runtime: ThreadRuntime, is_true: Callable[[], bool]) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import socket
 import struct
+from collections.abc import Callable
 
 from metaclient.runtime import Lock, Runtime
 from metaclient.wire.listener import Listener
 from metaclient_fake.coordination.znodes import NodeExists, NoNode, WatchEvent, Znodes
 
-_CREATE, _DELETE, _EXISTS, _GET, _SET, _CHILDREN, _PING, _CLOSE = 1, 2, 3, 4, 5, 8, 11, -11
+CREATE, DELETE = 1, 2
+_EXISTS, _GET, _SET, _CHILDREN, _PING, _CLOSE = 3, 4, 5, 8, 11, -11
 _NO_NODE, _NODE_EXISTS = -101, -110
 _EPHEMERAL = 1
 _CHILDREN_CHANGED, _CONNECTED = 4, 3
@@ -24,6 +26,8 @@ class ZooKeeperServer:
         self.nodes = Znodes(runtime)
         #: ZooKeeper's error code for every request, such as that of a server that requires SASL; 0: none.
         self.refusal = 0
+        #: Called with each operation and path; what it returns is ZooKeeper's error code for that request, 0: none.
+        self.refuse: Callable[[int, str], int] = lambda kind, path: 0
         self.sessions = 0
         self._runtime = runtime
         self._lock = runtime.lock()  # guards the two counters below
@@ -46,7 +50,7 @@ class ZooKeeperServer:
     def _serve(self, sock: socket.socket) -> None:
         with self._lock:
             self.sessions += 1
-            client = _Client(self.nodes, sock, self._runtime.lock(), self.sessions, self.refusal)
+            client = _Client(self, sock, self._runtime.lock(), self.sessions)
             self._sockets[client.session] = sock
         try:
             client.serve()
@@ -60,12 +64,12 @@ class ZooKeeperServer:
 class _Client:
     """One connection. ``writing`` is held while a frame is sent: responses and watches come from several threads."""
 
-    def __init__(self, nodes: Znodes, sock: socket.socket, writing: Lock, session: int, refusal: int) -> None:
-        self.nodes = nodes
+    def __init__(self, server: ZooKeeperServer, sock: socket.socket, writing: Lock, session: int) -> None:
+        self.server = server
+        self.nodes = server.nodes
         self.sock = sock
         self.writing = writing
         self.session = session
-        self.refusal = refusal
 
     def serve(self) -> None:
         self._read()
@@ -80,9 +84,12 @@ class _Client:
     def _answer(self, kind: int, asked: bytes) -> tuple[int, bytes]:
         if kind in (_PING, _CLOSE):
             return 0, b""
-        if self.refusal:
-            return self.refusal, b""
+        if self.server.refusal:
+            return self.server.refusal, b""
         path, rest = _split(asked)
+        refusal = self.server.refuse(kind, path.decode())
+        if refusal:
+            return refusal, b""
         try:
             return 0, self._run(kind, path.decode(), rest)
         except NoNode:
@@ -92,11 +99,11 @@ class _Client:
 
     def _run(self, kind: int, path: str, rest: bytes) -> bytes:
         nodes = self.nodes
-        if kind == _CREATE:
+        if kind == CREATE:
             is_ephemeral = struct.unpack(">i", rest[-4:])[0] & _EPHEMERAL
             nodes.create(path, _split(rest)[0], ephemeral=self.session if is_ephemeral else None)
             return _buffer(path.encode())
-        if kind == _DELETE:
+        if kind == DELETE:
             nodes.delete(path)
             return b""
         if kind == _SET:
