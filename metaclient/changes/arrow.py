@@ -28,7 +28,8 @@ from metaclient.changes.change import Change
 from metaclient.changes.spool import SpooledCall
 from metaclient.wire.cell_arrays import libraries
 from metaclient.wire.rpc.arrow import cells_to_arrow
-from metaclient.wire.rpc.replication import KeyColumns, decode_key_columns
+from metaclient.wire.rpc.key_arrays import decode_key_arrays
+from metaclient.wire.rpc.replication import KeyColumns
 
 if TYPE_CHECKING:
     import pyarrow
@@ -59,7 +60,7 @@ def joined_keys(keys: Iterable[KeyColumns]) -> KeyColumns:
 
 def batch_of_calls(calls: Sequence[SpooledCall]) -> pyarrow.RecordBatch:
     """Return the new entries of calls of a spool as one batch; ProtocolError for bytes that are no log entries."""
-    keys = [decode_key_columns(call.param) for call in calls]
+    keys = [decode_key_arrays(call.param) for call in calls]
     flags: list[bool] = []
     for call, of_call in zip(calls, keys, strict=True):
         flags += [True] * len(of_call.counts) if call.flags is None else call.flags

@@ -17,6 +17,7 @@ from metaclient.changes.ledger import Entry
 from metaclient.changes.snapshot import TableSnapshot
 from metaclient.protobuf import ProtocolError
 from metaclient.wire.rpc.arrow import cells_to_arrow
+from metaclient.wire.rpc.key_arrays import decode_key_arrays
 from metaclient.wire.rpc.receiving import Delivery
 from metaclient.wire.rpc.replication import KeyColumns
 
@@ -119,7 +120,7 @@ class ChangeBatches(ChangeFeed["pyarrow.RecordBatch"]):
             self._window.put_back([delivery])
             return None
         try:
-            return decode_call_keys(delivery.param, delivery.cells)
+            return decode_call_keys(delivery.param, delivery.cells, decode_key_arrays)
         except ProtocolError as error:
             self._refuse(delivery, error)
             return None

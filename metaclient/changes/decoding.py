@@ -38,9 +38,11 @@ _NAME_BYTES_MAX = 128
 ChangedRows: TypeAlias = list[tuple[bytes, tuple[ChangeCell, ...]]]
 
 
-def decode_call_keys(param: bytes, cells: bytes) -> KeyColumns:
+def decode_call_keys(
+    param: bytes, cells: bytes, decode: Callable[[bytes], KeyColumns] = decode_key_columns
+) -> KeyColumns:
     """Decode the keys of a call; ProtocolError if its cells are not exactly as many as the keys count."""
-    keys = decode_key_columns(param)
+    keys = decode(param)
     if skip_cells(cells, 0, len(cells), sum(keys.counts)) != len(cells):
         raise ProtocolError("the cell block has more cells than its log entries")
     return keys

@@ -47,6 +47,7 @@ from metaclient.watch.http import Gate, HttpRefusal, parse_request
 from metaclient.wire import filter_language, java_errors, zookeeper_reads
 from metaclient.wire.rpc import filters, framing, messages, replication_peers
 from metaclient.wire.rpc.cellblock import decode_rows, encode_cells
+from metaclient.wire.rpc.key_arrays import decode_key_arrays
 from metaclient.wire.rpc.mutations import condition_from, condition_message, mutation_from, mutation_message
 from metaclient.wire.rpc.names import region_info_message
 from metaclient.wire.rpc.queries import get_from, get_message, scan_from, scan_message
@@ -144,8 +145,10 @@ def _replicated(data: bytes) -> None:
 def _changed(data: bytes) -> None:
     """Decode a call as a feed of changes does: its keys by column, then the rows of each entry."""
     size = int.from_bytes(data[:2], "big")
-    block, at = data[2 + size :], 0
-    for count in decode_key_columns(data[2 : 2 + size]).counts:
+    param, block, at = data[2 : 2 + size], data[2 + size :], 0
+    keys = decode_key_columns(param)
+    assert keys == decode_key_arrays(param), "numpy decodes other keys than the plain decoder"
+    for count in keys.counts:
         _, at = decoding.decode_rows(block, at, len(block), count)
 
 

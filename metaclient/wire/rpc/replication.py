@@ -28,10 +28,13 @@ __all__ = [
     "Scope",
     "ShippedEntry",
     "WalKey",
+    "append_keys",
     "decode_key_columns",
     "decode_keys",
     "decode_replicate",
     "encode_replicate",
+    "known_name",
+    "known_rest",
 ]
 
 K = TypeVar("K")
@@ -194,13 +197,24 @@ def decode_keys(param: bytes) -> list[tuple[WalKey, int]]:
 def decode_key_columns(param: bytes) -> KeyColumns:
     """Return the keys of the entries of a request, as :func:`decode_keys` does, without an object per entry."""
     made: KeyColumns = KeyColumns([], [], [], [], [])
+    append_keys(made, param, 0, len(param))
+    return made
+
+
+def append_keys(made: KeyColumns, param: bytes, at: int, entries_max: int) -> tuple[int, int]:
+    """Append the keys of the next entries of a request; return the begin of the last entry, and its end.
+
+    The begin is the end, if the request has no further entry.
+    """
     add_name, add_sequence, add_time = made.names.append, made.sequence_ids.append, made.write_times_ms.append
     add_rest, add_count = made.rests.append, made.counts.append
-    at, end = 0, len(param)
-    while at < end:
+    end = last = len(param)
+    while at < end and entries_max:
+        last = at
         if param[at] != 0x0A:
             tag, at = read_varint(param, at, end)
             at = skip_field(_REQUEST_MESSAGE, tag, param, at, end)
+            last = at
             continue
         at, stop = _field(_REQUEST_MESSAGE, param, at + 1, end)
         fields = _decode_known(param, at, stop)
@@ -214,7 +228,18 @@ def decode_key_columns(param: bytes) -> KeyColumns:
         add_rest(rest)
         add_count(count)
         at = stop
-    return made
+        entries_max -= 1
+    return last, at
+
+
+def known_name(data: bytes) -> tuple[str, bytes] | None:
+    """Return the region and the table that these bytes of a key hold, if they were decoded before."""
+    return _decoded_begins.get(data)
+
+
+def known_rest(data: bytes) -> object | None:
+    """Return scopes, cluster ids and nonce that these bytes of a key hold, if they were decoded before."""
+    return _decoded_ends.get(data)
 
 
 def _decode_known(data: bytes, at: int, end: int) -> tuple[Any, int, int, Any, int] | None:
