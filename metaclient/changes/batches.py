@@ -90,7 +90,14 @@ class ChangeBatches(ChangeFeed["pyarrow.RecordBatch"]):
 
     def _decode(self, deliveries: Sequence[Delivery]) -> pyarrow.RecordBatch | None:
         """Return the new changes of calls; None if they have none."""
-        good = [(delivery, keys) for delivery in deliveries if (keys := self._decoded_keys(delivery)) is not None]
+        good: list[tuple[Delivery, KeyColumns]] = []
+        for number, delivery in enumerate(deliveries, 1):
+            keys = self._decoded_keys(delivery)
+            if keys is not None:
+                good.append((delivery, keys))
+            elif self._broken is not None:
+                self._window.put_back(deliveries[number:])
+                break
         if not good:
             return None
         try:  # of all calls at once: a batch of Arrow has a cost of its own
@@ -116,9 +123,6 @@ class ChangeBatches(ChangeFeed["pyarrow.RecordBatch"]):
 
     def _decoded_keys(self, delivery: Delivery) -> KeyColumns | None:
         """Return the keys of a call whose cells are as many as they count; None if the call is refused."""
-        if self._broken is not None:
-            self._window.put_back([delivery])
-            return None
         try:
             return decode_call_keys(delivery.param, delivery.cells, decode_key_arrays)
         except ProtocolError as error:
