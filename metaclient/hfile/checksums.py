@@ -88,7 +88,7 @@ def crc32c(chunks: Any) -> Any:
         np.bitwise_xor.reduce(tables[cells[row] + at], axis=1, out=registers[row])
     parts = registers.view(np.uint8).reshape(count, segments * 4)  # little-endian, as on every supported machine
     moved = _shift_tables(segments)[parts + np.arange(segments * 4, dtype=np.intp) * 256]
-    start = _shifted(np, np.array([0xFFFFFFFF], dtype=np.uint32), size)[0] if size < SEGMENT else _start(size)
+    start = _start(size)
     return np.bitwise_xor.reduce(moved, axis=1) ^ start ^ np.uint32(0xFFFFFFFF)
 
 
@@ -96,7 +96,12 @@ def crc32c(chunks: Any) -> Any:
 def _start(size: int) -> Any:
     """Return the start value of the register, moved over a message of so many bytes."""
     np, _ = libraries()
-    return _shifted(np, np.array([0xFFFFFFFF], dtype=np.uint32), size)[0]
+    segments, rest = divmod(size, SEGMENT)
+    register = _shifted(np, np.array([0xFFFFFFFF], dtype=np.uint32), rest)
+    if not segments:
+        return register[0]
+    moved = _shift_tables(segments + 1)[: 4 * 256].reshape(4, 256)  # the tables that move over all segments
+    return np.bitwise_xor.reduce(moved[np.arange(4), register.view(np.uint8)])
 
 
 def make_checksums(data: bytes, bytes_per_checksum: int) -> bytes:

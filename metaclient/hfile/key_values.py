@@ -133,10 +133,10 @@ def last_key(data: bytes | memoryview, layout: CellLayout, where: str) -> bytes:
 # -- decoding ------------------------------------------------------------------------------------------------------
 
 
-def decode_cells(data: bytes, layout: CellLayout, where: str) -> pyarrow.RecordBatch:
+def decode_cells(data: bytes, layout: CellLayout, where: str, *, with_sequence: bool = True) -> pyarrow.RecordBatch:
     """Return the cells of data blocks as a record batch: ``cell_arrays.COLUMNS``, then the sequence id, then the tags.
 
-    CorruptFile unless the last cell ends with the data.
+    The sequence ids are 0 if they are not asked for. CorruptFile unless the last cell ends with the data.
     """
     np, arrow = libraries()
     if len(data) > DATA_BYTES_MAX:
@@ -159,7 +159,8 @@ def decode_cells(data: bytes, layout: CellLayout, where: str) -> pyarrow.RecordB
         suffix = suffix + 2
         tags = _tags(np, arrow, data, suffix, lengths)
         suffix = suffix + lengths
-    arrays.append(arrow.array(_sequences(np, block, suffix) if layout.has_sequence else np.zeros(count, np.int64)))
+    has_numbers = with_sequence and layout.has_sequence
+    arrays.append(arrow.array(_sequences(np, block, suffix) if has_numbers else np.zeros(count, np.int64)))
     if layout.has_tags:
         arrays.append(tags)
         names.append(TAGS)

@@ -54,13 +54,10 @@ def row_order(rows: pyarrow.Array) -> Any:
     return arrow.compute.sort_indices(rows).to_numpy()
 
 
-def sort_cells(cells: pyarrow.RecordBatch, sources: Any = None) -> pyarrow.RecordBatch:
-    """Return the cells in HBase's order.
-
-    ``sources`` are numbers per cell: of cells that are equal in everything else, the one with the highest is first.
-    """
+def sort_cells(cells: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
+    """Return the cells in HBase's order."""
     np, arrow = libraries()
-    columns: list[Any] = [] if sources is None else [~sources]
+    columns: list[Any] = []
     if SEQUENCE in cells.schema.names:
         columns.append(~cells[SEQUENCE].to_numpy())
     columns += (~cells["type"].to_numpy(), ~cells["timestamp"].to_numpy())

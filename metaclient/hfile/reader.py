@@ -136,17 +136,21 @@ class HFile:
 
     # -- cells ---------------------------------------------------------------------------------------------------------
 
-    def batches(self, start: bytes = b"", stop: bytes = b"") -> Iterator[pyarrow.RecordBatch]:
+    def batches(
+        self, start: bytes = b"", stop: bytes = b"", *, with_sequence: bool = True
+    ) -> Iterator[pyarrow.RecordBatch]:
         """Yield the cells of the rows from ``start`` to ``stop`` (exclusive; b"" is no bound), in the file's order.
 
-        The columns are those of :func:`.key_values.decode_cells`. A row may continue in the next batch.
+        The columns are those of :func:`.key_values.decode_cells`; without ``with_sequence`` the sequence ids are 0. A
+        row may continue in the next batch.
         """
         entries = self.entries()
         rows = [row_of_key(self.where, entry.key) for entry in entries]
         first = max(bisect_left(rows, start) - 1, 0)
         last = bisect_left(rows, stop) if stop else len(rows)
         for begin, end in self._groups(entries[first:last]):
-            batch = decode_cells(self._data(entries[first + begin : first + end]), self.layout, self.where)
+            data = self._data(entries[first + begin : first + end])
+            batch = decode_cells(data, self.layout, self.where, with_sequence=with_sequence)
             if begin == 0:
                 batch = batch.slice(find_row(batch["row"], start))
             if first + end == last and stop:

@@ -23,7 +23,7 @@ from metaclient.errors import ConfigError
 from metaclient.hfile.errors import CorruptFile, FileMissing, refuse
 from metaclient.hfile.files import StoragePath
 from metaclient.hfile.key_values import SEQUENCE, TAGS
-from metaclient.hfile.order import concatenated, merge_rows, sort_cells
+from metaclient.hfile.order import concatenated, merge_rows
 from metaclient.hfile.reader import HFile, open_hfile, row_of_key
 from metaclient.hfile.visible import CellSelection, FamilyRules, visible_cells
 from metaclient.metarow import REGION_INFO
@@ -218,10 +218,12 @@ def read_region(
     with ExitStack() as stack:
         opened = [(file, stack.enter_context(_opened(file))) for file in wanted]
         opened.sort(key=lambda one: _age(*one))
-        streams = [_batches(file, source, start, stop) for file, source in opened]
+        is_merged = len(opened) > 1
+        streams = [_batches(file, source, start, stop, with_sequence=is_merged) for file, source in opened]
         has_tags = any(source.tags_max for _, source in opened)
-        for cells in merge_rows([_aligned(stream, has_tags=has_tags) for stream in streams], _merged):
-            found = visible_cells(cells, rules, selection, where)
+        aligned = [_aligned(stream, has_tags=has_tags) for stream in streams]
+        for parts in merge_rows(aligned, _newest_first):
+            found = visible_cells(parts, rules, selection, where)
             if found.num_rows:
                 yield found
 
@@ -254,12 +256,16 @@ def _loaded_sequence(file: StoreFile) -> int | None:
     return None if found is None else int(found[1])
 
 
-def _batches(file: StoreFile, source: HFile, start: bytes, stop: bytes) -> Iterator[pyarrow.RecordBatch]:
+def _batches(
+    file: StoreFile, source: HFile, start: bytes, stop: bytes, *, with_sequence: bool
+) -> Iterator[pyarrow.RecordBatch]:
+    """Yield the rows of a file that belong to the region. Sequence ids are only needed to merge files."""
     np, arrow = libraries()
     if not keys.overlaps(start, stop, file.start, file.stop):
         return
     sequence = _loaded_sequence(file)
-    for batch in source.batches(max(start, file.start), keys.earlier_end(stop, file.stop)):
+    first, end = max(start, file.start), keys.earlier_end(stop, file.stop)
+    for batch in source.batches(first, end, with_sequence=with_sequence and sequence is None):
         if sequence is not None:
             at = batch.schema.names.index(SEQUENCE)
             numbers = arrow.array(np.full(batch.num_rows, sequence, dtype=np.int64))
@@ -276,13 +282,12 @@ def _aligned(batches: Iterator[pyarrow.RecordBatch], *, has_tags: bool) -> Itera
         yield batch if has_tags else batch.select([*COLUMNS, SEQUENCE])
 
 
-def _merged(parts: Sequence[tuple[int, pyarrow.RecordBatch]]) -> pyarrow.RecordBatch:
-    """Return the cells of all parts in HBase's order; of equal cells, the one of the newest file is first."""
-    np, _ = libraries()
-    if len(parts) == 1:
-        return parts[0][1]
+def _newest_first(parts: Sequence[tuple[int, pyarrow.RecordBatch]]) -> list[pyarrow.RecordBatch]:
+    """Return the batches that must be merged; parts whose rows follow each other become one batch.
+
+    ``parts`` are those of the files in the order of their age, the oldest first.
+    """
     ordered = sorted((part for _, part in parts), key=lambda part: part["row"][0].as_py())
     if all(one["row"][-1].as_py() < two["row"][0].as_py() for one, two in pairwise(ordered)):
-        return concatenated(ordered)
-    sources = np.concatenate([np.full(part.num_rows, number, dtype=np.int32) for number, part in parts])
-    return sort_cells(concatenated([part for _, part in parts]), sources)
+        return [concatenated(ordered)]
+    return [part for _, part in reversed(parts)]

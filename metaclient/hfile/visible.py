@@ -15,9 +15,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from metaclient.hfile.cell_order import CellOrder, order_cells
 from metaclient.hfile.errors import CorruptFile, refuse
 from metaclient.hfile.key_values import TAGS
-from metaclient.hfile.order import changes
+from metaclient.hfile.order import concatenated
 from metaclient.model import CellType, FamilyDescriptor
 from metaclient.wire.cell_arrays import COLUMNS, libraries
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["CellSelection", "FamilyRules", "visible_cells"]
 
 _TTL_TAG = 8
+_MAX_STAMP = 2**63 - 1
 #: TagType: what a reader must have to interpret a cell.
 _REFUSED_TAGS = {
     1: "access control lists per cell",
@@ -66,7 +68,7 @@ class CellSelection:
     columns: tuple[bytes, ...] = ()
     max_versions: int = 1
     min_timestamp: int = 0
-    max_timestamp: int = 2**63 - 1
+    max_timestamp: int = _MAX_STAMP
     now_ms: int = 0
 
     def families(self) -> frozenset[bytes] | None:
@@ -75,45 +77,65 @@ class CellSelection:
 
 
 def visible_cells(
-    cells: pyarrow.RecordBatch, rules: Mapping[bytes, FamilyRules], selection: CellSelection, where: str
+    parts: Sequence[pyarrow.RecordBatch], rules: Mapping[bytes, FamilyRules], selection: CellSelection, where: str
 ) -> pyarrow.RecordBatch:
-    """Return the visible cells of sorted, complete rows, with the columns of ``cell_arrays.COLUMNS``."""
-    np, arrow = libraries()
-    count = cells.num_rows
-    row_starts = changes(cells["row"])
-    families = cells["family"].dictionary_encode()
-    codes = families.indices.to_numpy()
-    names: list[bytes] = families.dictionary.to_pylist()
-    settings = [_rules_of(rules, name, where) for name in names]
-    family_starts = row_starts.copy()
-    family_starts[1:] |= codes[1:] != codes[:-1]
-    column_starts = family_starts | changes(cells["qualifier"])
-    stamps, kinds = cells["timestamp"].to_numpy(), cells["type"].to_numpy()
-    version_starts = column_starts.copy()
-    version_starts[1:] |= stamps[1:] != stamps[:-1]
+    """Return the visible cells of sorted batches with complete rows: ``cell_arrays.COLUMNS`` of the merged cells.
+
+    The first batch is the newest: of cells that are equal in everything but the value, its cell is returned. Cells that
+    are not visible are not copied.
+    """
+    np, _ = libraries()
+    cells = order_cells(parts)
+    settings = [_rules_of(rules, name, where) for name in cells.family_names]
+    codes, stamps, kinds = cells.families, cells.stamps, cells.kinds
     chosen = kinds == CellType.PUT
     if not chosen.all():
-        chosen &= ~_deleted(np, stamps, kinds, family_starts, column_starts, version_starts)
-    chosen &= (stamps >= selection.min_timestamp) & (stamps < selection.max_timestamp)
-    if TAGS in cells.schema.names:
-        chosen &= ~_expired_by_tag(np, cells[TAGS], stamps, selection.now_ms, where)
-    expired = np.zeros(count, dtype=bool)
+        chosen &= ~_deleted(np, stamps, kinds, cells.family_starts, cells.column_starts, cells.version_starts)
+    if selection.min_timestamp > 0 or selection.max_timestamp < _MAX_STAMP:
+        chosen &= (stamps >= selection.min_timestamp) & (stamps < selection.max_timestamp)
+    if TAGS in parts[0].schema.names:
+        found = [_expired_by_tag(np, part[TAGS], part["timestamp"], selection.now_ms, where) for part in parts]
+        chosen &= ~cells.sorted(np.concatenate(found))
+    expired = np.zeros(len(stamps), dtype=bool)
     for code, rule in enumerate(settings):
         if rule.ttl_ms is not None:
             expired |= (codes == code) & (stamps < selection.now_ms - rule.ttl_ms)
-    keeps_expired = np.array([rule.min_versions > 0 for rule in settings], dtype=bool)
-    chosen &= ~expired | keeps_expired[codes]
+    has_expired = bool(expired.any())
+    if has_expired:
+        keeps_expired = np.array([rule.min_versions > 0 for rule in settings], dtype=bool)
+        chosen &= ~expired | keeps_expired[codes]
     if selection.columns:
-        chosen &= _asked_for(np, cells, codes, names, selection.columns)
-    is_single = column_starts.all() and not expired.any()
-    if not is_single:
-        chosen = _first_of_version(np, chosen, version_starts)
-        ranks = _ranks_in_column(np, chosen, column_starts)
+        chosen &= _asked_for(np, cells, selection.columns)
+    if has_expired or not cells.column_starts.all():
+        chosen = _first_of_version(np, chosen, cells.version_starts)
+        ranks = _ranks_in_column(np, chosen, cells.column_starts)
         limits = np.array([min(rule.max_versions, selection.max_versions) for rule in settings])
         kept = np.array([rule.min_versions for rule in settings])
         chosen &= (ranks < limits[codes]) & ~(expired & (ranks >= kept[codes]))
-    found = cells.select(list(COLUMNS))
-    return found if chosen.all() else found.filter(arrow.array(chosen))
+    return _taken(np, [part.select(list(COLUMNS)) for part in parts], cells.order, chosen)
+
+
+def _taken(np: Any, parts: Sequence[pyarrow.RecordBatch], order: Any, chosen: Any) -> pyarrow.RecordBatch:
+    """Return the chosen cells in their order. Those of each part are copied, and sorted if their order differs."""
+    _, arrow = libraries()
+    if order is None:
+        return parts[0] if chosen.all() else parts[0].filter(arrow.array(chosen))
+    is_taken = np.zeros(len(order), dtype=bool)
+    is_taken[order] = chosen
+    kept: list[pyarrow.RecordBatch] = []
+    begin = 0
+    for part in parts:
+        mask = is_taken[begin : begin + part.num_rows]
+        begin += part.num_rows
+        if mask.all():
+            kept.append(part)
+        elif mask.any():
+            kept.append(part.filter(arrow.array(mask)))
+    if not kept:
+        return parts[0].slice(0, 0)
+    together = concatenated(kept)
+    at = (np.cumsum(is_taken) - 1)[order[chosen]]
+    return together if (at[1:] > at[:-1]).all() else together.take(arrow.array(at))
 
 
 def _rules_of(rules: Mapping[bytes, FamilyRules], name: bytes, where: str) -> FamilyRules:
@@ -169,31 +191,29 @@ def _ranks_in_column(np: Any, chosen: Any, column_starts: Any) -> Any:
     return before - before[starts][np.cumsum(column_starts) - 1]
 
 
-def _asked_for(
-    np: Any, cells: pyarrow.RecordBatch, codes: Any, names: Sequence[bytes], columns: Sequence[bytes]
-) -> Any:
+def _asked_for(np: Any, cells: CellOrder, columns: Sequence[bytes]) -> Any:
     """Return True for each cell of the columns and whole families that are asked for."""
-    whole = {name for name in columns if b":" not in name}
-    asked = np.array([name in whole for name in names], dtype=bool)[codes]
-    by_family: dict[bytes, list[bytes]] = {}
-    for name in columns:
-        family, colon, qualifier = name.partition(b":")
-        if colon:
-            by_family.setdefault(family, []).append(qualifier)
     _, arrow = libraries()
-    for family, qualifiers in by_family.items():
-        if family in names and family not in whole:
-            is_in = arrow.compute.is_in(cells["qualifier"], arrow.array(qualifiers, arrow.binary()))
-            asked |= (codes == names.index(family)) & is_in.to_numpy(zero_copy_only=False)
+    asked = np.zeros(len(cells.families), dtype=bool)
+    for code, family in enumerate(cells.family_names):
+        if family in columns:
+            is_asked = np.ones(len(cells.qualifier_names), dtype=bool)
+        else:
+            split = [name.partition(b":") for name in columns]
+            wanted = arrow.array(
+                [qualifier for of, colon, qualifier in split if colon and of == family], arrow.binary()
+            )
+            is_asked = arrow.compute.is_in(cells.qualifier_names, wanted).to_numpy(zero_copy_only=False)
+        asked |= (cells.families == code) & is_asked[cells.qualifiers]
     return asked
 
 
-def _expired_by_tag(np: Any, tags: pyarrow.Array, stamps: Any, now_ms: int, where: str) -> Any:
+def _expired_by_tag(np: Any, tags: pyarrow.Array, timestamps: pyarrow.Array, now_ms: int, where: str) -> Any:
     """Return True for each cell whose own time to live has ended."""
     encoded = tags.dictionary_encode()
     ttls = np.array([_ttl_of(one, where) for one in encoded.dictionary.to_pylist()], dtype=np.int64)
     of_cell = ttls[encoded.indices.to_numpy()]
-    return (of_cell >= 0) & (of_cell < now_ms - stamps)
+    return (of_cell >= 0) & (of_cell < now_ms - timestamps.to_numpy())
 
 
 def _ttl_of(tags: bytes, where: str) -> int:

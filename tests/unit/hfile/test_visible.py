@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from metaclient.errors import Unsupported
 from metaclient.hfile import FamilyRules, merge_rows
 from metaclient.hfile.order import sort_cells
-from metaclient.hfile.snapshot import _merged
+from metaclient.hfile.snapshot import _newest_first
 from metaclient.hfile.visible import CellSelection, visible_cells
 from metaclient.model import CellType, FamilyDescriptor
 from tests.unit.hfile.cells import PUT, StoredCell, batch_of, cells_from, stored_cells
@@ -80,7 +80,7 @@ def test_merged_files_show_what_hbase_shows(
         iter([batch_of(cells[at : at + batch_rows], with_sequence=True) for at in range(0, len(cells), batch_rows)])
         for cells in unique
     ]
-    found = [visible_cells(cells, rules, asked, "x") for cells in merge_rows(streams, _merged)]
+    found = [visible_cells(cells, rules, asked, "x") for cells in merge_rows(streams, _newest_first)]
     assert [cell[:-1] for cell in cells_from(found)] == expected(
         [one for cells in unique for one in cells], rules, asked
     )
@@ -90,7 +90,7 @@ def test_equal_cells_of_two_files_show_the_newer_file() -> None:
     old, new = (
         batch_of([StoredCell(b"r", b"d", b"q", 1, PUT, value)], with_sequence=True) for value in (b"old", b"new")
     )
-    merged = list(merge_rows([iter([old]), iter([new])], _merged))
+    merged = list(merge_rows([iter([old]), iter([new])], _newest_first))
     (cell,) = cells_from([visible_cells(one, {b"d": FamilyRules()}, CellSelection(), "x") for one in merged])
     assert cell.value == b"new"
 
