@@ -11,7 +11,7 @@ from typing import Any
 
 from metaclient.keys import printable
 from metaclient.model import ServerName
-from metaclient_local_hbase.programs import run_java
+from metaclient_local_hbase.programs import SIMPLE_LOGIN, JavaLogin, run_java
 
 __all__ = ["Admin"]
 
@@ -21,8 +21,9 @@ SOURCE = Path(__file__).parent / "java" / "AdminCalls.java"
 class Admin:
     """HBase's Java admin for one cluster, found by its ZooKeeper (``host:port``)."""
 
-    def __init__(self, zookeeper: str) -> None:
+    def __init__(self, zookeeper: str, login: JavaLogin = SIMPLE_LOGIN) -> None:
         self._zookeeper = zookeeper
+        self._login = login
 
     def __repr__(self) -> str:
         return f"Admin({self._zookeeper!r})"
@@ -56,4 +57,4 @@ class Admin:
         return [ServerName.parse(name) for name in self._run("servers")["servers"]]
 
     def _run(self, *arguments: str) -> Any:
-        return json.loads(run_java(SOURCE, self._zookeeper, *arguments))
+        return json.loads(run_java(SOURCE, self._zookeeper, *arguments, login=self._login))

@@ -18,7 +18,7 @@ import logging
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -40,6 +40,7 @@ from metaclient_local_hbase.jars import GATEWAY_VERSION, KDC_JARS, class_path, j
 from metaclient_local_hbase.layout import Layout, Process, Role
 from metaclient_local_hbase.ports import LOOPBACK, free_ports, is_listening
 from metaclient_local_hbase.processes import is_stopped, running, send_signal, spawn
+from metaclient_local_hbase.programs import JavaLogin
 from metaclient_local_hbase.progress import Progress
 from metaclient_local_hbase.secure import (
     REALM,
@@ -53,6 +54,7 @@ from metaclient_local_hbase.secure import (
 from metaclient_local_hbase.settings import (
     METRICS_PERIOD_S,
     command,
+    java_login,
     marker,
     write_client_configuration,
     write_configuration,
@@ -102,11 +104,16 @@ class LocalHBase:
         secure: bool = False,
         tls: bool = False,
         properties: Mapping[str, str] | None = None,
+        region_server_options: Sequence[str] = (),
         runtime: Runtime | None = None,
         show: Callable[[str], None] | None = None,
     ) -> None:
-        counted = (("region_servers", region_servers), ("meta_replicas", meta_replicas), ("gateways", gateways))
-        for name, value in counted:
+        """``region_server_options`` are for JVMs: ``-XX:TieredStopAtLevel=4`` is production's compiler."""
+        for name, value in (
+            ("region_servers", region_servers),
+            ("meta_replicas", meta_replicas),
+            ("gateways", gateways),
+        ):
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} must be a number from 1 on, got {value!r}")
         self._runtime: Runtime = runtime or ThreadRuntime()  # for its clock and random numbers; no task runs on it
@@ -123,6 +130,7 @@ class LocalHBase:
             is_secure=secure,
             has_tls=tls,
             properties=properties,
+            region_server_options=region_server_options,
         )
         self._children: dict[str, subprocess.Popen[bytes]] = {}
         self._log_starts: dict[str, int] = {}  # name -> the offset in its log at which its last start begins
@@ -179,7 +187,11 @@ class LocalHBase:
     @property
     def admin(self) -> Admin:
         """HBase's Java admin: moves, splits, merges, flushes, the balancer's switch."""
-        return Admin(self.zookeeper)
+        return Admin(self.zookeeper, self.java_login)
+
+    @property
+    def java_login(self) -> JavaLogin:
+        return java_login(self._layout)
 
     @property
     def is_secure(self) -> bool:
@@ -481,8 +493,7 @@ class LocalHBase:
         process = self._layout.process(name)
         if process.name in self._pids():
             raise ConfigError(f"{process.name} runs already")
-        ended = self._children.pop(process.name, None)
-        if ended is not None:
+        if (ended := self._children.pop(process.name, None)) is not None:
             ended.wait()
         self._spawn(process.name)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -56,6 +56,8 @@ class Layout:
     has_tls: bool = False
     #: Properties for all servers and gateways, beside those of the layout.
     properties: Mapping[str, str] = field(default_factory=dict)
+    #: Options of the region servers' JVMs, after those of the layout, so that they win.
+    region_server_options: tuple[str, ...] = ()
 
     @property
     def is_secure(self) -> bool:
@@ -106,6 +108,7 @@ class Layout:
         except FileNotFoundError:
             return None
         processes = tuple(Process(**{**one, "role": Role(one["role"])}) for one in plain.pop("processes"))
+        plain["region_server_options"] = tuple(plain.get("region_server_options", ()))
         return cls(**{**plain, "folder": folder, "processes": processes})
 
     @classmethod
@@ -123,6 +126,7 @@ class Layout:
         is_secure: bool = False,
         has_tls: bool = False,
         properties: Mapping[str, str] | None = None,
+        region_server_options: Sequence[str] = (),
     ) -> Layout:
         """Return a layout with free ports; ``gateways`` is the number of Thrift 2 gateways."""
         servers = [f"rs{number}" for number in range(1, region_servers + 1)]
@@ -139,4 +143,14 @@ class Layout:
             Process(name, role, ports[2 * at], ports[2 * at + 1] if role in (Role.MASTER, Role.REGION_SERVER) else 0)
             for at, (name, role) in enumerate(named)
         )
-        return cls(folder, version, meta_replicas, heap_mb, session_s, processes, has_tls, dict(properties or {}))
+        return cls(
+            folder,
+            version,
+            meta_replicas,
+            heap_mb,
+            session_s,
+            processes,
+            has_tls,
+            dict(properties or {}),
+            tuple(region_server_options),
+        )

@@ -6,13 +6,15 @@ Java compiles them at each start (two or three seconds), so there is no build st
 from __future__ import annotations
 
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from metaclient.errors import MetaClientError, Unsupported
 from metaclient_local_hbase.jars import GATEWAY_VERSION, class_path
 from metaclient_local_hbase.tools import NEEDED_FOR_PROGRAMS
 
-__all__ = ["java_command", "run_java", "start_java"]
+__all__ = ["SIMPLE_LOGIN", "JavaLogin", "java_command", "run_java", "start_java"]
 
 #: For a program that does one thing and ends, in three seconds; a busy machine takes several times as long.
 RUN_S_MAX = 240.0
@@ -20,19 +22,31 @@ RUN_S_MAX = 240.0
 _NO_COMPILER = "jdk.compiler"
 
 
-def java_command(source: Path, *arguments: str, is_long: bool = False) -> list[str]:
+@dataclass(frozen=True, slots=True)
+class JavaLogin:
+    """How HBase's Java client logs in: options of the JVM, and the folder of its hbase-site.xml and core-site.xml."""
+
+    options: tuple[str, ...] = ()
+    folder: Path | None = None
+
+
+SIMPLE_LOGIN: Final = JavaLogin()
+
+
+def java_command(source: Path, *arguments: str, is_long: bool = False, login: JavaLogin = SIMPLE_LOGIN) -> list[str]:
     """Return the command line of a program; its jars are those of 2.6.1, which work with 3.0, too.
 
     A short program starts faster without the optimizing compiler. A program that ``is_long`` gets the JVM's defaults.
     """
     flags = ["-Xmx1g"] if is_long else ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m"]
-    flags = [*flags, "-Djava.net.preferIPv4Stack=true"]
-    return ["java", *flags, "-cp", class_path(GATEWAY_VERSION), str(source), *arguments]
+    flags = [*flags, "-Djava.net.preferIPv4Stack=true", *login.options]
+    jars = class_path(GATEWAY_VERSION)
+    return ["java", *flags, "-cp", f"{login.folder}:{jars}" if login.folder else jars, str(source), *arguments]
 
 
-def run_java(source: Path, *arguments: str) -> str:
+def run_java(source: Path, *arguments: str, login: JavaLogin = SIMPLE_LOGIN) -> str:
     """Run a program to its end; return its output."""
-    command = java_command(source, *arguments)
+    command = java_command(source, *arguments, login=login)
     try:
         ran = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=RUN_S_MAX
@@ -53,11 +67,13 @@ def _failed(source: Path, arguments: tuple[str, ...], said: str) -> MetaClientEr
     return MetaClientError(f"{source.name} {' '.join(arguments)}: {wanted.strip()}", detail=said)
 
 
-def start_java(source: Path, *arguments: str, log: Path, is_long: bool = False) -> subprocess.Popen[str]:
+def start_java(
+    source: Path, *arguments: str, log: Path, is_long: bool = False, login: JavaLogin = SIMPLE_LOGIN
+) -> subprocess.Popen[str]:
     """Start a program that prints lines until its standard input is closed; its error output goes to the log."""
     with log.open("ab") as errors:
         return subprocess.Popen(
-            java_command(source, *arguments, is_long=is_long),
+            java_command(source, *arguments, is_long=is_long, login=login),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=errors,

@@ -29,6 +29,8 @@ __all__ = [
     "is_kdc_ready",
     "jvm_options",
     "kdc_arguments",
+    "kerberos_options",
+    "login_properties",
     "make_certificates",
     "secure_folder",
     "secure_site",
@@ -97,8 +99,11 @@ def is_kdc_ready(layout: Layout) -> bool:
 
 def jvm_options(layout: Layout, process: Process) -> list[str]:
     """Return the options of a JVM that logs in by Kerberos; none if the cluster is not secure."""
-    if not layout.is_secure or process.role is Role.KDC:
-        return []
+    return [] if not layout.is_secure or process.role is Role.KDC else kerberos_options(layout)
+
+
+def kerberos_options(layout: Layout) -> list[str]:
+    """Return the options of a JVM that logs in to this cluster's Kerberos server."""
     return [f"-Djava.security.krb5.conf={secure_folder(layout) / 'krb5.conf'}", *JVM_OPTIONS]
 
 
@@ -219,6 +224,15 @@ def client_properties(layout: Layout) -> dict[str, str]:
             "hbase.thrift.spnego.principal": f"HTTP/_HOST@{REALM}",
         }
     return made
+
+
+def login_properties(layout: Layout) -> dict[str, str]:
+    """Return the properties with which HBase's Java client logs in as the superuser."""
+    user = USERS[0]
+    return {
+        "hbase.client.keytab.file": str(keytab(layout, user)),
+        "hbase.client.keytab.principal": f"{user}@{REALM}",
+    }
 
 
 # -- certificates ----------------------------------------------------------------------------------------------------

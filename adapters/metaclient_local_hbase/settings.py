@@ -11,9 +11,18 @@ from xml.sax.saxutils import escape
 
 from metaclient_local_hbase.layout import Layout, Process, Role
 from metaclient_local_hbase.ports import LOOPBACK
-from metaclient_local_hbase.secure import client_properties, core_site, jvm_options, kdc_arguments, secure_site
+from metaclient_local_hbase.programs import SIMPLE_LOGIN, JavaLogin
+from metaclient_local_hbase.secure import (
+    client_properties,
+    core_site,
+    jvm_options,
+    kdc_arguments,
+    kerberos_options,
+    login_properties,
+    secure_site,
+)
 
-__all__ = ["command", "hbase_site", "marker", "write_client_configuration", "write_configuration"]
+__all__ = ["command", "hbase_site", "java_login", "marker", "write_client_configuration", "write_configuration"]
 
 _KDC = Path(__file__).parent / "java" / "Kdc.java"
 
@@ -158,12 +167,29 @@ def _heap_mb(layout: Layout, role: Role) -> int:
 
 
 def write_client_configuration(layout: Layout) -> Path:
-    """Write the folder that clients read: hbase-site.xml and core-site.xml; return it."""
-    folder = layout.folder / "conf" / "client"
+    """Write the folder that clients read: hbase-site.xml and core-site.xml; return it.
+
+    The Java programs of a secure cluster have a folder of their own, because it names the superuser's keytab.
+    """
+    folder = _write_client_folder(layout, "client", {})
+    if layout.is_secure:
+        _write_client_folder(layout, "java", login_properties(layout))
+    return folder
+
+
+def _write_client_folder(layout: Layout, name: str, login: Mapping[str, str]) -> Path:
+    folder = layout.folder / "conf" / name
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "hbase-site.xml").write_text(_as_xml(client_properties(layout)), encoding="utf-8")
+    (folder / "hbase-site.xml").write_text(_as_xml({**client_properties(layout), **login}), encoding="utf-8")
     (folder / "core-site.xml").write_text(_as_xml(core_site(layout)), encoding="utf-8")
     return folder
+
+
+def java_login(layout: Layout) -> JavaLogin:
+    """Return how Java programs log in to the cluster: as the superuser if it is secure."""
+    if not layout.is_secure:
+        return SIMPLE_LOGIN
+    return JavaLogin(tuple(kerberos_options(layout)), layout.folder / "conf" / "java")
 
 
 def command(layout: Layout, process: Process, jars: str) -> list[str]:
@@ -181,6 +207,7 @@ def command(layout: Layout, process: Process, jars: str) -> list[str]:
         "-Dzookeeper.admin.enableServer=false",  # it would bind port 8080, on every interface
         *opened,
         *jvm_options(layout, process),
+        *(layout.region_server_options if process.role is Role.REGION_SERVER else ()),
         "--add-exports=java.base/jdk.internal.misc=ALL-UNNAMED",
         "-cp",
         f"{layout.folder / 'conf' / process.name}:{jars}",

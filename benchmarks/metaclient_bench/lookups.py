@@ -119,6 +119,7 @@ def java_lookups(hbase: LocalHBase, rows: Sequence[bytes] = ROWS) -> Iterator[Ja
         str(int(JAVA_SLOT_S * 1000)),
         ",".join(row.decode() for row in rows),
         log=hbase.folder / "logs" / "java-client.log",
+        login=hbase.java_login,
     )
     made = JavaLookups(process)
     try:

@@ -171,6 +171,16 @@ def test_configuration_is_xml_and_first_on_the_class_path(layout: Layout) -> Non
     assert marker(layout.folder) in arguments
 
 
+def test_options_of_region_servers_come_last_and_are_for_no_other_jvm(layout: Layout, tmp_path: Path) -> None:
+    """The last one of two options of a JVM counts."""
+    given = replace(layout, folder=tmp_path, region_server_options=("-XX:TieredStopAtLevel=4",))
+    given.save()
+    assert Layout.load(tmp_path) == given
+    for process in given.processes:
+        levels = [one for one in command(given, process, "/jars/*") if "TieredStopAtLevel" in one]
+        assert levels[-1].endswith("4" if process.name.startswith("rs") else "1"), process
+
+
 @pytest.mark.parametrize("options", [{"region_servers": 0}, {"meta_replicas": 0}, {"region_servers": "3"}])
 def test_wrong_sizes_are_refused(options: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="from 1 on"):
