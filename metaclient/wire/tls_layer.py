@@ -118,6 +118,8 @@ class TlsLayerStream:
         self._sending = make_lock()  # held while bytes are sent: records keep their order
         # Used by the reading thread only:
         self._plain = b""  # read by `is_silent`, and not returned yet
+        self._may_hold = True  # received bytes may not be decrypted yet: the handshake may have left some
+        self._failure: ssl.SSLError | None = None  # of OpenSSL, after bytes that were returned
         self._has_ended = False
 
     @property
@@ -164,9 +166,10 @@ class TlsLayerStream:
             data, self._plain = self._plain[:size_max], self._plain[size_max:]
             return data
         while True:
-            plain = self._decrypt(size_max, deadline)
-            if plain is not None:
-                return plain
+            if self._may_hold:
+                plain = self._decrypt(size_max, deadline)
+                if plain is not None:
+                    return plain
             data_or_none = self._stream.read(READ_BYTES, deadline)
             if data_or_none is None:
                 return None
@@ -174,6 +177,7 @@ class TlsLayerStream:
 
     def _take(self, data: bytes) -> None:
         with self._lock:
+            self._may_hold = True
             if data:
                 self._incoming.write(data)
             else:
@@ -181,27 +185,52 @@ class TlsLayerStream:
                 self._incoming.write_eof()
 
     def _decrypt(self, size_max: int, deadline: float) -> bytes | None:
-        """Return decrypted bytes, b"" at the end, None if more must arrive."""
-        try:
-            with self._lock:
-                plain = self._tls.read(size_max)
-                is_asked = bool(self._outgoing.pending)
-        except ssl.SSLWantReadError:
-            with self._lock:
-                is_asked = bool(self._outgoing.pending)
-            plain = None
-        except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
-            return b""
-        except ssl.SSLError as error:
-            if self._has_ended:
-                return b""
-            made = explain_tls_error(error, self._address)
-            if isinstance(made, AuthenticationFailed):
-                raise made from error
-            raise
-        if is_asked:  # TLS 1.3 answers a request for new keys
+        """Return the bytes of all records that have arrived, b"" at the end, None if more must arrive.
+
+        An error after such bytes is raised by the next call.
+        """
+        parts: list[bytes] = []
+        with self._lock:
+            failure, self._failure = self._failure, None
+            if failure is None:
+                failure = self._decrypt_records(parts, size_max)
+            is_asked = bool(self._outgoing.pending)
+        if is_asked and failure is None:  # TLS 1.3 answers a request for new keys
             self._send_pending(deadline)
-        return plain
+        if parts:
+            self._failure = failure
+            return parts[0] if len(parts) == 1 else b"".join(parts)
+        if failure is None:
+            return None
+        if self._has_ended or isinstance(failure, ssl.SSLZeroReturnError | ssl.SSLEOFError):
+            return b""
+        made = explain_tls_error(failure, self._address)
+        if isinstance(made, AuthenticationFailed):
+            raise made from failure
+        raise failure
+
+    def _decrypt_records(self, parts: list[bytes], size_max: int) -> ssl.SSLError | None:
+        """Append the data of whole records, at most ``size_max`` bytes; return the error that ends the stream.
+
+        OpenSSL returns one record of at most 16 KB per call. Without the check of `pending`, each read would end with
+        an exception.
+        """
+        tls, left = self._tls, size_max
+        try:
+            while left:
+                part = tls.read(left)
+                if not part:
+                    return ssl.SSLZeroReturnError("the peer has closed the stream")
+                parts.append(part)
+                left -= len(part)
+                if not self._incoming.pending and not tls.pending():
+                    self._may_hold = self._has_ended
+                    return None
+        except ssl.SSLWantReadError:
+            self._may_hold = False
+        except ssl.SSLError as error:
+            return error
+        return None
 
     def write(self, data: bytes, deadline: float) -> None:
         with self._sending:

@@ -257,6 +257,32 @@ def test_close_notify_and_a_cut_stream_are_the_end(files: Path) -> None:
         assert stream.read(10, 1.0) == b""
 
 
+def test_one_read_returns_all_records_that_have_arrived(files: Path) -> None:
+    """A record has at most 16 KB, and a page of a scan has hundreds of them."""
+    with in_memory(files, 1 << 20) as (stream, server):
+        content = bytes(range(256)) * 200
+        server.tls.write(content)
+        assert stream.read(1 << 20, 1.0) == content
+        server.tls.write(content)
+        assert stream.read(20_000, 1.0) == content[:20_000]  # the rest is kept
+        assert stream.read(1 << 20, 1.0) == content[20_000:]
+        assert stream.read(10, 1.0) is None
+
+
+def test_bytes_before_a_changed_record_are_returned_and_the_next_read_fails(files: Path) -> None:
+    with in_memory(files, 1 << 20) as (stream, server):
+        assert stream.is_silent()
+        server.tls.write(b"first")
+        good = server._out.read()
+        server.tls.write(b"second")
+        record = bytearray(server._out.read())
+        record[-1] ^= 1
+        server._out.write(good + bytes(record))
+        assert stream.read(100, 1.0) == b"first"
+        with pytest.raises((OSError, MetaClientError)):
+            stream.read(100, 1.0)
+
+
 def test_changed_record_is_an_error_of_the_network(files: Path) -> None:
     with in_memory(files, 65536) as (stream, server):
         assert stream.is_silent()
