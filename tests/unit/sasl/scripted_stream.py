@@ -19,12 +19,14 @@ class ScriptedStream:
         self.written: list[bytes] = []
         self.is_closed = False
         self.now_s = 0.0
+        self.asked = 0  # the most bytes that one read asked for
         self._answer = answer
 
     def now(self) -> float:
         return self.now_s
 
     def read(self, size_max: int, deadline: float) -> bytes | None:
+        self.asked = max(self.asked, size_max)
         if not self.pieces:
             if not self.is_open:
                 return b""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
+import tracemalloc
+from collections import Counter
 
 import pytest
 
@@ -16,6 +18,7 @@ from metaclient.wire.sasl.gssapi import GssClient
 from metaclient.wire.sasl.handshake import Negotiated, negotiate
 from metaclient.wire.sasl.mechanism import Mechanism
 from metaclient.wire.sasl.messages import (
+    TOKEN_BYTES_MAX,
     SaslRefused,
     encode_challenge,
     encode_refusal,
@@ -27,6 +30,11 @@ from tests.unit.sasl.scripted_stream import ScriptedStream
 PREAMBLE = b"HBas\x00\x52"
 SWITCH = bytes.fromhex("00000000ffffffa8")
 DEADLINE = 10.0
+MUTATIONS = 100_000
+#: The last ones, whose memory is measured, because that takes time.
+MEASURED = 2_000
+#: More than one handshake may keep: a token of 1 MB and copies of it.
+MEMORY_BYTES_MAX = 8 * 1024 * 1024
 
 
 def digest(*protections: Protection) -> tuple[DigestClient, DigestServer]:
@@ -149,16 +157,64 @@ def test_server_that_never_stops_challenging_is_left() -> None:
         run(ScriptedStream(*[encode_challenge(b"again")] * 100), Endless())
 
 
-def test_mutated_handshakes_raise_only_our_errors() -> None:
+class GssTalk:
+    """A handshake by GSSAPI with a stub of a security context."""
+
+    @staticmethod
+    def client() -> GssClient:
+        return GssClient(StubContext(), make_lock=NoLock, protections=tuple(Protection))
+
+    @staticmethod
+    def talk(mask: int = 7) -> bytes:
+        return encode_challenge(b"AP-REP") + encode_challenge(b"W" + bytes((mask, 1, 0, 0)))
+
+
+def _digest_talk() -> bytes:
+    client, server = digest(*Protection)
+    response = client.step(server.challenge()) or b""
+    return encode_challenge(server.challenge()) + encode_challenge(server.evaluate(response))
+
+
+@pytest.mark.parametrize("is_kerberos", [False, True], ids=["token", "kerberos"])
+def test_every_length_of_every_challenge_raises_only_our_errors(is_kerberos: bool) -> None:
+    """The length of each challenge is replaced by numbers around it, around the limits, and by all powers of two."""
+    talk = GssTalk.talk() if is_kerberos else _digest_talk()
+    at = 4
+    lengths = {1 << shift for shift in range(32)} | set(range(300)) | {0xFFFFFFFF, 0xFFFFFFA8}
+    while at < len(talk):
+        own = int.from_bytes(talk[at : at + 4], "big")
+        for length in lengths | {own - 1, own + 1, TOKEN_BYTES_MAX, TOKEN_BYTES_MAX + 1}:
+            data = talk[:at] + (length & 0xFFFFFFFF).to_bytes(4, "big") + talk[at + 4 :]
+            client = GssTalk.client() if is_kerberos else digest(*Protection)[0]
+            stream = ScriptedStream(data)
+            with contextlib.suppress(MetaClientError):
+                run(stream, client)
+            assert stream.asked <= TOKEN_BYTES_MAX
+        at += 4 + own + 4
+
+
+def test_hundred_thousand_mutated_handshakes_raise_only_our_errors_and_keep_no_memory() -> None:
     rng = random.Random(3)
-    _, server = digest()
-    seeds = [encode_challenge(server.challenge()), encode_refusal("a.B", "text"), SWITCH]
-    for _ in range(3000):
-        data = bytearray(b"".join(rng.choices(seeds, k=2)))
-        for _ in range(rng.randrange(1, 4)):
-            data[rng.randrange(len(data))] = rng.randrange(256)
-        with contextlib.suppress(MetaClientError):
-            run(ScriptedStream(bytes(data[: rng.randrange(1, len(data) + 1)])), digest(*Protection)[0])
+    seeds = [_digest_talk(), GssTalk.talk(), encode_refusal("a.B", "text"), SWITCH]
+    outcomes: Counter[str] = Counter()
+    try:
+        for number in range(MUTATIONS):
+            if number == MUTATIONS - MEASURED:
+                tracemalloc.start()
+            data = bytearray(b"".join(rng.choices(seeds, k=rng.randrange(1, 3))))
+            for _ in range(rng.randrange(1, 4)):
+                data[rng.randrange(len(data))] = rng.randrange(256)
+            client = GssTalk.client() if number % 2 else digest(*Protection)[0]
+            try:
+                run(ScriptedStream(bytes(data[: rng.randrange(1, len(data) + 1)])), client)
+                outcomes["done"] += 1
+            except MetaClientError as error:
+                outcomes[type(error).__name__] += 1
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert {"ServerUnreachable", "AuthenticationFailed", "SaslRefused", "ProtocolError"} <= set(outcomes), outcomes
+    assert peak < MEMORY_BYTES_MAX
 
 
 # -- GSSAPI --------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from metaclient.wire.sasl.gssapi import GssClient
 from metaclient.wire.sasl.stream import SaslStream
 from metaclient.wire.sasl.thrift import PlainLayer, negotiate_thrift
 
-MUTATIONS = 20_000
+MUTATIONS = 100_000
 
 
 class Context:
