@@ -50,7 +50,8 @@ def group_of(scenarios: Sequence[Scenario]) -> click.Group:
     @click.option("--json", "as_json", is_flag=True, help="One JSON document on standard output.")
     @click.option(
         "--backend",
-        help="Where to run, for scenarios that can run elsewhere: fake, local-hbase[:VERSION] or a url.",
+        help="Where to run, for scenarios that can run elsewhere: fake, local-hbase[:VERSION], "
+        "secure-hbase[:VERSION] or a url.",
     )
     @click.option("--quick", is_flag=True, help="Fewer samples: a tenth of the time, less exact figures.")
     @click.option(

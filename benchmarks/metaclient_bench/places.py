@@ -1,11 +1,13 @@
 """Where a scenario runs: the fake, a real HBase that is started for it, or an existing cluster.
 
-``--backend`` names it: ``fake``; ``local-hbase`` (2.6.1) or ``local-hbase:3.0.0-alpha-4``; or a url such as
-``thrift2://gateway:9090``, on which no faults are injected.
+``--backend`` names it: ``fake``; ``local-hbase`` (2.6.1) or ``local-hbase:3.0.0-alpha-4``; ``secure-hbase``, the same
+with Kerberos, where the client has privacy; or a url such as ``thrift2://gateway:9090``, on which no faults are
+injected.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,9 +23,9 @@ from metaclient.keys import meta_table_start, meta_table_stop
 from metaclient_fake import FakeCluster
 from metaclient_local_hbase import LocalHBase
 
-__all__ = ["FAKE", "LOCAL_HBASE", "NATIVE_CLIENT", "ROWS", "SPLITS", "TABLE", "Place", "place"]
+__all__ = ["FAKE", "LOCAL_HBASE", "NATIVE_CLIENT", "ROWS", "SECURE_HBASE", "SPLITS", "TABLE", "Place", "place"]
 
-FAKE, LOCAL_HBASE = "fake", "local-hbase"
+FAKE, LOCAL_HBASE, SECURE_HBASE = "fake", "local-hbase", "secure-hbase"
 #: The table that every lookup benchmark on a real HBase uses: ten regions, three copies of each.
 TABLE = b"benchmark_lookups"
 SPLITS = tuple(b"r%d" % number for number in range(1, 10))
@@ -36,6 +38,7 @@ KNOWN_S_MAX = 120.0
 KNOWN_POLL_S = 0.5
 #: Names in charts of the two ways to a real cluster: through a gateway, and by HBase's RPC.
 GATEWAY_CLIENT, NATIVE_CLIENT = "ours, thrift2", "ours, native RPC"
+KERBEROS_CLIENT = "ours, native RPC with Kerberos"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,17 +76,26 @@ def place(backend: str) -> Iterator[Place]:
     if backend == FAKE:
         with FakeCluster(servers=3, meta_replicas=META_REPLICAS) as cluster:
             yield _prepared(Place(backend, {"ours": cluster.connect}, cluster))
-    elif kind == LOCAL_HBASE:
-        hbase = LocalHBase(version or "2.6.1", meta_replicas=META_REPLICAS, session_s=SESSION_S)
+    elif kind in (LOCAL_HBASE, SECURE_HBASE):
+        hbase = LocalHBase(
+            version or "2.6.1", meta_replicas=META_REPLICAS, session_s=SESSION_S, secure=kind == SECURE_HBASE
+        )
         with hbase:
             yield _prepared(Place(backend, _clients(hbase), hbase, hbase))
     elif "://" in backend:
         yield _prepared(Place(masked_url(backend), {"ours": partial(metaclient.connect, backend)}))
     else:
-        raise ConfigError(f"--backend is {FAKE}, {LOCAL_HBASE}[:VERSION] or a url, got {masked_url(backend)!r}")
+        raise ConfigError(
+            f"--backend is {FAKE}, {LOCAL_HBASE}[:VERSION], {SECURE_HBASE}[:VERSION] or a url, got "
+            f"{masked_url(backend)!r}"
+        )
 
 
 def _clients(hbase: LocalHBase) -> dict[str, Callable[..., Connection]]:
+    if hbase.is_secure:
+        os.environ["KRB5_CONFIG"] = str(hbase.krb5_conf)  # the library reads it at its first use
+        login: dict[str, Any] = {"config": hbase.client_config, **hbase.identity()}
+        return {KERBEROS_CLIENT: partial(metaclient.connect, **login)}
     return {
         GATEWAY_CLIENT: partial(metaclient.connect, hbase.thrift2_url),
         NATIVE_CLIENT: partial(metaclient.connect, hbase.native_url),

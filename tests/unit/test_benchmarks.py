@@ -1,24 +1,32 @@
 """The benchmarks' structure: the promised document, goals, exit codes, the registry. No timings here."""
 
+import functools
 import importlib
 import json
+import os
 import pkgutil
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import click
 import pytest
 from click.testing import Result
 
 import metaclient_bench.scenarios
+from metaclient.config import Config
+from metaclient.config.security import Protection, SecuritySettings
 from metaclient.errors import ConfigError
 from metaclient_bench.cli import bench, group_of
 from metaclient_bench.figure import Bars, Figure, Goal, Lines, Outcome
 from metaclient_bench.keyspace import random_rows, splits
-from metaclient_bench.places import Place, place
+from metaclient_bench.places import Place, _clients, place
 from metaclient_bench.scenario import Scenario
 from metaclient_bench.scenarios import SCENARIOS
 from metaclient_bench.scenarios.cold_start import LOOKUPS, java_calls
+from metaclient_local_hbase import LocalHBase
+from metaclient_local_hbase.programs import java_command
+from metaclient_local_hbase.settings import write_client_configuration
 from tests.command_runner import command_runner
 
 CHARTS = (
@@ -192,7 +200,28 @@ def test_promised_scenarios_take_a_backend(name: str) -> None:
     assert scenario.on("thrift2://h:1").backend == "thrift2://h:1"
 
 
-@pytest.mark.parametrize("backend", ["nope", "local-hbase:1.0", "fake:x"])
+def test_client_of_a_secure_place_logs_in_by_kerberos_with_privacy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KRB5_CONFIG", raising=False)
+    hbase = LocalHBase(secure=True, folder=tmp_path)
+    write_client_configuration(hbase._layout)
+    [connect] = _clients(hbase).values()
+    assert isinstance(connect, functools.partial)
+    given = dict(connect.keywords)
+    settings = SecuritySettings.of(Config.of(given.pop("config"), **given))
+    assert (settings.is_kerberos, settings.principal) == (True, "alice@TEST.LOCAL")
+    assert settings.protections == (Protection.PRIVACY,)
+    assert os.environ["KRB5_CONFIG"] == str(hbase.krb5_conf)
+    read = ElementTree.parse(hbase.java_login.folder / "hbase-site.xml").getroot()  # type: ignore[operator]
+    properties = {one.findtext("name"): one.findtext("value") for one in read.iter("property")}
+    assert properties["hbase.client.keytab.principal"] == "alice@TEST.LOCAL"
+    command = java_command(tmp_path / "A.java", login=hbase.java_login)
+    assert f"-Djava.security.krb5.conf={hbase.krb5_conf}" in command
+    assert command[command.index("-cp") + 1].startswith(f"{tmp_path}/conf/java:")
+
+
+@pytest.mark.parametrize("backend", ["nope", "local-hbase:1.0", "secure-hbase:1.0", "fake:x"])
 def test_place_that_is_none_is_an_error_that_names_those_that_are(backend: str) -> None:
     with pytest.raises(ConfigError, match=r"fake|2\.6\.1"), place(backend):
         pass
