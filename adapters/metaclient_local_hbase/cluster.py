@@ -109,11 +109,8 @@ class LocalHBase:
         show: Callable[[str], None] | None = None,
     ) -> None:
         """``region_server_options`` are for JVMs: ``-XX:TieredStopAtLevel=4`` is production's compiler."""
-        for name, value in (
-            ("region_servers", region_servers),
-            ("meta_replicas", meta_replicas),
-            ("gateways", gateways),
-        ):
+        counted = (("region_servers", region_servers), ("meta_replicas", meta_replicas), ("gateways", gateways))
+        for name, value in counted:
             if not isinstance(value, int) or value < 1:
                 raise ConfigError(f"{name} must be a number from 1 on, got {value!r}")
         self._runtime: Runtime = runtime or ThreadRuntime()  # for its clock and random numbers; no task runs on it
@@ -146,9 +143,8 @@ class LocalHBase:
         if layout is None:
             raise ConfigError(f"no cluster was started in {folder}; `metaclient hbase up` starts one")
         made = cls.__new__(cls)
-        made._runtime, made._show = ThreadRuntime(), None
-        made._layout, made._children, made._log_starts = layout, {}, {}
-        made._watch, made._gateway, made.start_s = None, None, 0.0
+        made._runtime, made._show, made._layout, made._children = ThreadRuntime(), None, layout, {}
+        made._log_starts, made._watch, made._gateway, made.start_s = {}, None, None, 0.0
         return made
 
     @staticmethod
