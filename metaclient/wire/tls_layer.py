@@ -166,31 +166,33 @@ class TlsLayerStream:
             data, self._plain = self._plain[:size_max], self._plain[size_max:]
             return data
         while True:
-            if self._may_hold:
-                plain = self._decrypt(size_max, deadline)
-                if plain is not None:
-                    return plain
-            data_or_none = self._stream.read(READ_BYTES, deadline)
-            if data_or_none is None:
-                return None
-            self._take(data_or_none)
+            received: bytes | None = None
+            if not self._may_hold:
+                received = self._stream.read(READ_BYTES, deadline)
+                if received is None:
+                    return None
+            plain = self._decrypt(received, size_max, deadline)
+            if plain is not None:
+                return plain
 
     def _take(self, data: bytes) -> None:
-        with self._lock:
-            self._may_hold = True
-            if data:
-                self._incoming.write(data)
-            else:
-                self._has_ended = True
-                self._incoming.write_eof()
+        """Hand received bytes, or b"" at the end, to OpenSSL; the caller holds the lock."""
+        self._may_hold = True
+        if data:
+            self._incoming.write(data)
+        else:
+            self._has_ended = True
+            self._incoming.write_eof()
 
-    def _decrypt(self, size_max: int, deadline: float) -> bytes | None:
+    def _decrypt(self, received: bytes | None, size_max: int, deadline: float) -> bytes | None:
         """Return the bytes of all records that have arrived, b"" at the end, None if more must arrive.
 
         An error after such bytes is raised by the next call.
         """
         parts: list[bytes] = []
         with self._lock:
+            if received is not None:
+                self._take(received)
             failure, self._failure = self._failure, None
             if failure is None:
                 failure = self._decrypt_records(parts, size_max)
@@ -215,15 +217,15 @@ class TlsLayerStream:
         OpenSSL returns one record of at most 16 KB per call. Without the check of `pending`, each read would end with
         an exception.
         """
-        tls, left = self._tls, size_max
+        read, left = self._tls.read, size_max
         try:
             while left:
-                part = tls.read(left)
+                part = read(left)
                 if not part:
                     return ssl.SSLZeroReturnError("the peer has closed the stream")
                 parts.append(part)
                 left -= len(part)
-                if not self._incoming.pending and not tls.pending():
+                if left and not self._incoming.pending:  # the whole record was returned, and no other has begun
                     self._may_hold = self._has_ended
                     return None
         except ssl.SSLWantReadError:
@@ -235,9 +237,9 @@ class TlsLayerStream:
     def write(self, data: bytes, deadline: float) -> None:
         with self._sending:
             with self._lock:
-                view, at = memoryview(data), 0
+                at = self._tls.write(data)
                 while at < len(data):
-                    at += self._tls.write(view[at:])
+                    at += self._tls.write(memoryview(data)[at:])
                 encrypted = self._outgoing.read()
             self._stream.write(encrypted, deadline)
 
@@ -247,7 +249,8 @@ class TlsLayerStream:
             return False
         while not self._stream.is_silent():
             data = self._stream.read(READ_BYTES, float("inf"))  # does not wait: there are bytes, or the end
-            self._take(data or b"")
+            with self._lock:
+                self._take(data or b"")
             if not data:
                 return False
         try:

@@ -153,6 +153,9 @@ class KerberosContext:
         """``is_spnego``: the tokens are those of HTTP's "Negotiate" (RFC 4559)."""
         gssapi = load_gssapi()
         self._errors = gssapi.exceptions
+        # The methods of the context do the same, and take 10 us more per call: they look for an error of `step`, which
+        # was raised by then.
+        self._wrap, self._unwrap = gssapi.raw.wrap, gssapi.raw.unwrap
         self._login = login
         self.server = server
         if server.realm is None:
@@ -186,14 +189,14 @@ class KerberosContext:
 
     def wrap(self, data: bytes, *, encrypts: bool) -> bytes:
         try:
-            made: bytes = self._context.wrap(data, encrypts).message
+            made: bytes = self._wrap(self._context, data, encrypts).message
         except self._errors.GSSError as error:  # the key has expired: the connection ends, and a new one logs in
             raise ConnectionResetError(f"Kerberos cannot protect more data: {error}") from error
         return made
 
     def unwrap(self, data: bytes) -> bytes:
         try:
-            plain: bytes = self._context.unwrap(data).message
+            plain: bytes = self._unwrap(self._context, data).message
         except self._errors.GSSError as error:
             raise ProtocolError(f"wrapped data was changed, repeated or cut on its way: {error}") from error
         return plain

@@ -71,8 +71,10 @@ class SaslStream:
         layer = self._layer
         assert layer is not None
         while self._at == len(self._plain):
-            wanted = min(max(self._frames.missing, READ_BYTES_MIN), READ_BYTES_MAX)
-            data = self._stream.read(wanted, deadline)
+            missing = self._frames.missing
+            data = self._stream.read(
+                READ_BYTES_MIN if missing < READ_BYTES_MIN else min(missing, READ_BYTES_MAX), deadline
+            )
             if not data:
                 return data
             self._unwrap(layer, data)
