@@ -18,6 +18,7 @@ import metaclient
 from metaclient import AccessDenied, AuthenticationFailed, BatchError, Connection, MetaClientError, Token
 from metaclient.errors import KdcUnreachable
 from metaclient_local_hbase import LocalHBase
+from tests.secure.tickets import make_cache
 
 BIG = b"x" * 3_000_000
 
@@ -83,6 +84,32 @@ def test_every_protection_carries_three_megabytes(
             assert [row for row, _ in table.scan(row_prefix=b"big")] == [b"big"]
 
 
+@pytest.mark.parametrize("kind", ["Kerberos", "token"])
+@pytest.mark.parametrize("protection", ["authentication", "integrity", "privacy"])
+def test_eight_threads_share_a_connection_and_a_scan_has_what_they_wrote(
+    secure_hbase: LocalHBase, token: Token, table_name: str, protection: str, kind: str
+) -> None:
+    """Threads write and read at once: the order of wrapped messages is that on the wire. Then 16 MB are scanned."""
+    properties = servers(secure_hbase, hbase_rpc_protection=protection)
+    identity = {"token": token} if kind == "token" else secure_hbase.identity("alice")
+    with metaclient.connect(secure_hbase.native_url, config=properties, **identity) as connection:
+        table, runtime = connection.table(table_name), connection.engine.runtime
+        prefix = f"threads-{kind}-{protection}-".encode()
+
+        def work(number: int) -> dict[bytes, bytes]:
+            own = {prefix + b"%d-%03d" % (number, at): b"%d" % at * 20_000 for at in range(50)}
+            for row, value in own.items():
+                table.put(row, {b"f:q": value})
+                assert table.row(row) == {b"f:q": value}
+            return own
+
+        tasks = [runtime.start(work, number, name="work") for number in range(8)]
+        written: dict[bytes, bytes] = {}
+        for task in tasks:
+            written |= task.result()
+        assert {row: cells[b"f:q"] for row, cells in table.scan(row_prefix=prefix)} == written
+
+
 def test_registry_of_masters_is_authenticated_too(secure_hbase: LocalHBase, token: Token) -> None:
     master = secure_hbase._layout.process("master").port
     for identity in (secure_hbase.identity("alice"), {"token": token}):
@@ -107,6 +134,40 @@ def test_new_ticket_is_used_for_the_next_connection_after_the_connection_broke(a
     for one in list(connections._open.values()):
         one.close()
     assert alice.whoami().username == "alice"
+
+
+def test_ticket_of_another_user_is_used_for_the_next_connection(secure_hbase: LocalHBase, tmp_path: Path) -> None:
+    """As after a `kinit` outside: the open connection keeps its user, the next one has the new one."""
+    cache = tmp_path / "cache"
+    make_cache(secure_hbase, cache)
+    with metaclient.connect(config=secure_hbase.client_config, ccache=f"FILE:{cache}") as connection:
+        assert connection.whoami() == ("alice", "KERBEROS")
+        make_cache(secure_hbase, cache, "bob")
+        assert connection.whoami() == ("alice", "KERBEROS")
+        for one in list(connection._backend._connections._open.values()):  # type: ignore[attr-defined]
+            one.close()
+        assert connection.whoami() == ("bob", "KERBEROS")
+
+
+def test_expired_ticket_says_kinit_and_the_open_connection_goes_on(secure_hbase: LocalHBase, tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    with metaclient.connect(config=secure_hbase.client_config, **secure_hbase.identity("alice")) as polls:
+        make_cache(secure_hbase, cache, life_s=8)
+        runtime = polls.engine.runtime
+        end = runtime.now() + 60.0
+        with metaclient.connect(config=secure_hbase.client_config, ccache=f"FILE:{cache}") as connection:
+            assert connection.whoami() == ("alice", "KERBEROS")
+            while runtime.now() < end:
+                with metaclient.connect(config=secure_hbase.client_config, ccache=f"FILE:{cache}") as another:
+                    try:
+                        another.whoami()
+                    except AuthenticationFailed as error:
+                        text = str(error)
+                        break
+            else:
+                pytest.fail("a ticket of 8 s did not expire within 60 s")
+            assert re.search(r"ticket has expired: run `kinit -c .*cache`", text)
+            assert connection.whoami() == ("alice", "KERBEROS")
 
 
 # -- permissions ---------------------------------------------------------------------------------------------------
