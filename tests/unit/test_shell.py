@@ -3,6 +3,7 @@
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -88,7 +89,8 @@ def test_first_error_ends_a_script_with_exit_code_1() -> None:
 @pytest.mark.parametrize(
     ("line", "words"),
     [
-        ("scan 't', {LIMIT => 3}", "scan('t', limit=3) for {LIMIT => 3}"),
+        ("scan 't', {RAW => true}", "SyntaxError: scan() has no counterpart of RAW; it knows COLUMNS"),
+        ("put 't', 'r', 'cf:a', '1', {TTL => 5}", "SyntaxError: put() takes no options with =>"),
         ("put 't'", "TypeError: put() missing 2 required positional arguments: 'row' and 'column'; help()"),
         ("put 't', 'r', 'cf:a'", "a column and a value"),
         ("put 't', 'r', 'nofamily', '1'", "family"),
@@ -157,6 +159,79 @@ def test_scan_without_a_limit_shows_a_page_and_iterates_over_all(connection: Con
 )
 def test_line_of_hbase_shell_becomes_a_call(line: str, python: str) -> None:
     assert translated(line, {"get"}) == python
+
+
+@pytest.mark.parametrize(
+    ("line", "python"),
+    [
+        ("alter 't1', {REGION_REPLICATION => 2}", "alter('t1', replicas=2)"),
+        ("alter 't', NAME => 'f', VERSIONS => '5'", "alter('t', {'f': {'max_versions': 5}})"),
+        ("alter 't', {NAME => 'f', METHOD => 'delete'}", "alter('t', drop=['f'])"),
+        ("alter 't', 'delete' => 'f'", "alter('t', drop=['f'])"),
+        ("alter 't', 'f', {NAME => 'g', IN_MEMORY => 'true'}", "alter('t', {'f': {}, 'g': {'in_memory': True}})"),
+        ("alter 't', METHOD => 'table_att', REGION_REPLICATION => '3'", "alter('t', replicas=3)"),
+        (
+            "create 't', {NAME => 'f', TTL => FOREVER, BLOCKCACHE => true, COMPRESSION => 'gz'}, {NAME => 'g'}",
+            "create('t', {'f': {'time_to_live': None, 'block_cache_enabled': True, 'compression': 'GZ'}}, {'g': {}})",
+        ),
+        ("create 't', 'f', {SPLITS => ['g', \"p\\x00\"]}", "create('t', 'f', splits=['g', 'p\\x00'])"),
+        (
+            "scan 't', {COLUMNS => 'f:a', STARTROW => 'a', STOPROW => 'b', LIMIT => 5}",
+            "scan('t', columns=['f:a'], start='a', stop='b', limit=5)",
+        ),
+        ("scan 't', {ROWPREFIXFILTER => 'a => {', REVERSED => true}", "scan('t', prefix='a => {', reverse=True)"),
+        (
+            "get 't', 'r', {COLUMN => ['f:a', 'f:b'], CONSISTENCY => 'TIMELINE'}",
+            "get('t', 'r', 'f:a', 'f:b', consistency='TIMELINE')",
+        ),
+        ("count 't', INTERVAL => 10, STARTROW => 'a'", "count('t', start='a')"),
+        ("scan 't', {LIMIT => 1}; get 't', 'r'", "scan('t', limit=1); get('t', 'r')"),
+    ],
+)
+def test_options_of_hbase_shell_become_arguments(line: str, python: str) -> None:
+    assert translated(line, {"alter", "create", "scan", "get", "count"}) == python
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("scan 't', {LIMIT => }", "no value"),
+        ("scan 't', {LIMIT => 3", "ends too early"),
+        ("scan 't', {LIMIT => __import__}", "no value: texts stand in quotes"),
+        ("scan 't', {LIMIT => __import__('os')}", "cannot read"),
+        ("scan 't', {LIMIT => 3}, 'a'", ""),
+        ("scan 't', LIMIT => 3, 'a'", "arguments stand before options"),
+        ("scan 't', {3 => 'a'}", "the key of an option"),
+        ("scan 't', {LIMIT => 3 + 4}", "cannot read"),
+        ("alter 't', {REGION_REPLICATION => 'two'}", "no whole number"),
+        ("alter 't', {METHOD => 'table_att_unset'}", "table_att_unset"),
+        ("alter 't', {MAX_FILESIZE => 5}", "no counterpart of MAX_FILESIZE"),
+        ("create 't', {NAME => 'f', ENCRYPTION => 'AES'}", "no counterpart of ENCRYPTION"),
+    ],
+)
+def test_options_that_cannot_be_read_are_named(line: str, words: str) -> None:
+    if not words:
+        assert translated(line, {"scan"}) == "scan('t', 'a', limit=3)"
+        return
+    with pytest.raises(SyntaxError, match=re.escape(words)):
+        translated(line, {"scan", "alter", "create"})
+
+
+def test_options_of_hbase_shell_reach_the_cluster() -> None:
+    result = shell(
+        "create 't', {NAME => 'cf', VERSIONS => 5, REPLICATION_SCOPE => '1'}, SPLITS => ['g', 'p']",
+        "alter 't', {REGION_REPLICATION => 2}",
+        "put 't', 'a', 'cf:x', '1'",
+        "put 't', 'h', 'cf:x', '2'",
+        "found = connection.describe_table('t')",
+        "print(found.region_replication, [(one.max_versions, one.replication_scope) for one in found.families])",
+        "print([key for key, _ in scan('t')], get_splits('t'))",
+        "scan 't', {STARTROW => 'b', LIMIT => 1}",
+    )
+    assert result.exit_code == 0, result.output + result.stderr
+    assert "2 [(5, 1)]" in result.stdout
+    assert "[b'a', b'h'] [b'g', b'p']" in result.stdout
+    assert "h" in result.stdout.splitlines()[-2]
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
+from metaclient.cli.shell.hashes import HASH_VERBS, call_with_hashes
+
 __all__ = ["translated"]
 
 _CALL = re.compile(r"^\s*(?P<verb>[a-z_]+)\s*(?P<rest>.*?)\s*$", re.DOTALL)
@@ -26,11 +28,16 @@ def translated(line: str, verbs: Container[str]) -> str:
     >>> translated("put 't', 'a;b', 'd:x', '1'; list", {"put", "list"})
     "put('t', 'a;b', 'd:x', '1'); list()"
 
-    SyntaxError for Ruby's ``=>``, with the form to write instead:
+    Options of HBase's shell become arguments:
 
     >>> translated("scan 't', {LIMIT => 3}", {"scan"})
+    "scan('t', limit=3)"
+
+    SyntaxError for options of a verb that has none in this form:
+
+    >>> translated("put 't', 'r', 'd:x', '1', {TTL => 3}", {"put"})
     Traceback (most recent call last):
-    SyntaxError: write options as Python's keyword arguments: scan('t', limit=3) for {LIMIT => 3}; help(scan) lists them
+    SyntaxError: put() takes no options with =>: help(put) lists its arguments
     """
     statements = [text for text in _STATEMENT.findall(line) if text.strip()]
     if len(statements) < 2:
@@ -50,8 +57,7 @@ def _one(line: str, verbs: Container[str]) -> str:
     if not _ARGUMENT.match(rest):
         return line
     if "=>" in _STRING.sub("''", rest):
-        raise SyntaxError(
-            "write options as Python's keyword arguments: scan('t', limit=3) for {LIMIT => 3}; "
-            f"help({verb}) lists them"
-        )
+        if verb not in HASH_VERBS:
+            raise SyntaxError(f"{verb}() takes no options with =>: help({verb}) lists its arguments")
+        return call_with_hashes(verb, rest)
     return f"{verb}({rest})"
