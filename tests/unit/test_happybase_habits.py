@@ -15,6 +15,7 @@ from thriftpy2.transport import TTransportException
 import metaclient
 from metaclient.errors import ServerUnreachable
 from metaclient.testing import FakeCluster
+from metaclient_fake.front import thrift1
 
 
 @pytest.fixture(scope="module")
@@ -191,6 +192,26 @@ def test_errors_of_happybase_catch_ours(program: metaclient.Connection) -> None:
     with pytest.raises(TException) as failed:
         batch.send()
     assert isinstance(failed.value, metaclient.BatchError)
+
+
+def test_illegal_argument_of_a_gateway_is_happybases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gateway that refuses an argument which this client accepts."""
+
+    def refuse(self: object, *arguments: object) -> None:
+        raise thrift1.T.IllegalArgument(message="java.lang.IllegalArgumentException: KeyValue size too large")
+
+    for call in ("mutateRow", "mutateRows"):
+        monkeypatch.setattr(thrift1.Thrift1Handler, call, refuse)
+    with FakeCluster(servers=1) as cluster:
+        cluster.serve()
+        with metaclient.Connection("127.0.0.1", cluster.thrift1_port) as program:
+            program.create_table("t", {"cf": {}})
+            with pytest.raises(Hbase_thrift.IllegalArgument, match="KeyValue size too large") as caught:
+                program.table("t").put(b"r", {b"cf:a": b"1"})
+            assert isinstance(caught.value, metaclient.MetaClientError)
+            assert isinstance(caught.value, TException)
+            with pytest.raises(Hbase_thrift.IllegalArgument):
+                program.client.createTable(b"u", [Hbase_thrift.ColumnDescriptor(name=b":")])
 
 
 def test_error_of_happybase_survives_pickle(program: metaclient.Connection) -> None:
