@@ -52,8 +52,10 @@ class _ThreadWaiter:
         self.interrupt()
 
     def interrupt(self) -> None:
-        with contextlib.suppress(RuntimeError):  # open already: only the first wake or interrupt counts
+        try:
             self._gate.release()
+        except RuntimeError:  # open already: only the first wake or interrupt counts
+            return
 
 
 class _IdleWorker(_ThreadWaiter):

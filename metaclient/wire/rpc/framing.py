@@ -68,7 +68,6 @@ _CALL_ID, _METHOD_NAME, _REQUEST_CELLS, _PRIORITY, _TIMEOUT = map(
     REQUEST_HEADER.tag, ("call_id", "method_name", "cell_block_meta", "priority", "timeout")
 )
 _HAS_PARAM = encode(REQUEST_HEADER, {"request_param": True})
-_REQUEST_START = _CALL_ID + b"%b%b"
 _CELL_BYTES = CELL_BLOCK_META.tag("length")
 _REQUEST_CELLS_FORMAT = _REQUEST_CELLS + b"%b" + _CELL_BYTES + b"%b"
 _RESPONSE_CALL_ID, _RESPONSE_CELLS = RESPONSE_HEADER.tag("call_id"), RESPONSE_HEADER.tag("cell_block_meta")
@@ -188,23 +187,33 @@ def request(
     >>> request(1, b"GetMetaRegionLocations", b"").hex()
     '0000001e1c08011a164765744d657461526567696f6e4c6f636174696f6e73200100'
     """
-    header = _REQUEST_START % (varint(call_id), _methods.get(method) or _method(method))
-    if cells:
-        length = varint(len(cells))
-        header += _REQUEST_CELLS_FORMAT % (varint(len(length) + 1), length)
-    if priority:
-        header += _PRIORITY + varint(priority)
-    if timeout_ms > 0:
-        header += _timeout(timeout_ms)
-    before, size = varint(len(header)), varint(len(param))
-    length = _pack_length(len(before) + len(header) + len(size) + len(param) + len(cells))
-    return b"%b%b%b%b%b%b" % (length, before, header, size, param, cells)
+    number, size = varint(call_id), varint(len(param))
+    if cells or priority:
+        rest = _methods.get(method) or _method(method)
+        if cells:
+            length = varint(len(cells))
+            rest += _REQUEST_CELLS_FORMAT % (varint(len(length) + 1), length)
+        if priority:
+            rest += _PRIORITY + varint(priority)
+        rest += _timeout(timeout_ms)
+    else:
+        rest = _method_and_timeout(method, timeout_ms)
+    header_bytes = len(_CALL_ID) + len(number) + len(rest)
+    before = varint(header_bytes)
+    length = _pack_length(len(before) + header_bytes + len(size) + len(param) + len(cells))
+    return b"".join((length, before, _CALL_ID, number, rest, size, param, cells))
+
+
+@lru_cache(maxsize=256)
+def _method_and_timeout(method: bytes, timeout_ms: int) -> bytes:
+    """Return these fields of a header, between which nothing stands in most calls."""
+    return (_methods.get(method) or _method(method)) + _timeout(timeout_ms)
 
 
 @lru_cache(maxsize=256)
 def _timeout(timeout_ms: int) -> bytes:
     """Return the field ``timeout`` of a header; most calls have the same value."""
-    return _TIMEOUT + varint(timeout_ms)
+    return _TIMEOUT + varint(timeout_ms) if timeout_ms > 0 else b""
 
 
 #: method -> its fields ``method_name`` and ``request_param`` in a header; there are some forty methods.
