@@ -12,16 +12,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from metaclient import Connection
-from metaclient.changes import Subscriptions
+from metaclient.changes import Change, Subscriptions
 from metaclient.changes.decoding import decode_rows
-from metaclient.changes.doctor import examine, repair
+from metaclient.changes.doctor import examine, repair, status_of
 from metaclient.changes.spool import Spool
 from metaclient.errors import MetaClientError, RequestRefused
 from metaclient.model import Cell, CellType, Consistency, Scan
@@ -124,8 +124,9 @@ class Receiver(Worker):
 class Writer:
     """Writes, overwrites and deletes rows in all regions, each row several times. The client retries its calls."""
 
-    def __init__(self, connection: Connection, table: bytes) -> None:
+    def __init__(self, connection: Connection, table: bytes, *, pause_s: float = PAUSE_S) -> None:
         self._table = connection.table(table)
+        self._pause_s = pause_s
         self._runtime: Runtime = connection.engine.runtime
         self.done = 0
         self._is_stopped = False
@@ -140,8 +141,10 @@ class Writer:
                 self._table.delete(row, [b"cf:b"])
             elif number % 5 == 0:
                 self._table.put(row, {b"cf:b": value})
+            elif number % 11 == 0:
+                self._table.delete(row)
             self.done += 1
-            self._runtime.sleep(PAUSE_S)
+            self._runtime.sleep(self._pause_s)
 
     def write_more(self) -> None:
         target = self.done + ROWS_BETWEEN
@@ -190,16 +193,40 @@ def _plain(cell: Cell) -> tuple[object, ...]:
     return cell.family.decode(), cell.qualifier.decode(), cell.timestamp, int(cell.type), cell.value.decode()
 
 
+def state_by_sequence(changes: list[Any]) -> dict[str, dict[str, str]]:
+    """Return the rows that result from the changes, applied in the order of their sequences: columns and values."""
+    rows: dict[str, dict[str, str]] = {}
+    for row, _, _, cells in sorted(changes, key=lambda change: change[2]):
+        columns = rows.setdefault(row, {})
+        for family, qualifier, _, kind, value in cells:
+            if kind == CellType.PUT:
+                columns[f"{family}:{qualifier}"] = value
+            elif kind == CellType.DELETE_FAMILY:
+                columns.clear()
+            else:
+                columns.pop(f"{family}:{qualifier}", None)
+    return {row: columns for row, columns in rows.items() if columns}
+
+
+def stored_state(native: Connection, table: bytes) -> dict[str, dict[str, str]]:
+    """Return the rows of the replicated family as a reader sees them."""
+    return {
+        row.decode(): {name.decode(): value.decode() for name, value in columns.items()}
+        for row, columns in native.table(table).scan(columns=[b"cf"])
+    }
+
+
 def cells_of(changes: list[Any]) -> set[tuple[object, ...]]:
     return {(row, *cell) for row, _, _, cells in changes for cell in cells}
 
 
-def disturb(hbase: LocalHBase, native: Connection, table: bytes, writer: Writer, workers: list[Worker]) -> None:
-    """Move each region, kill a worker, split a region, merge two, kill a server; rows are written all the time."""
+def disturb(
+    hbase: LocalHBase, native: Connection, table: bytes, writer: Writer, kill_consumer: Callable[[], None]
+) -> None:
+    """Move each region, kill a consumer, split a region, merge two, kill a server; rows are written all the time."""
     admin, now = backend_of(native).admin, native.engine.runtime.now
     move_regions(native, table, writer.write_more)
-    # HBase's sources draw a worker at random, and may all draw the same one: kill one that has got changes.
-    next(worker for worker in workers if worker.changes()).kill_and_start()
+    kill_consumer()
     writer.write_more()
     admin.split_region(native.locate(table, b"2", reload=True), b"2", now() + WAIT_S_MAX)
     writer.write_more()
@@ -245,7 +272,8 @@ def test_every_edit_is_delivered_over_moves_a_split_a_merge_and_killed_processes
     try:
         writer = Writer(native, table)
         wait_until(lambda: bool(delivered()), "the first change", native.engine.runtime)
-        disturb(hbase, native, table, writer, workers)
+        # HBase's sources draw a worker at random, and may all draw the same one: kill one that has got changes.
+        disturb(hbase, native, table, writer, lambda: next(one for one in workers if one.changes()).kill_and_start())
         writer.stop()
         expected = raw_cells(native, table)
         with contextlib.suppress(AssertionError):
@@ -255,6 +283,7 @@ def test_every_edit_is_delivered_over_moves_a_split_a_merge_and_killed_processes
         # A compaction, as after a split, removes delete markers from the table: they were there, too.
         assert {cell for cell in cells_of(found) - expected if cell[4] == CellType.PUT} == set()
         assert len(expected) > 3 * ROWS_BETWEEN
+        assert state_by_sequence(found) == stored_state(native, table)
         repeats = len(found) - len({(row, region, sequence) for row, region, sequence, _ in found})
         # An iterator that was killed may repeat what it got since its last save. One spool has no repeats; two have
         # those that were sent again to the other one.
@@ -284,6 +313,51 @@ def out_of_order(changes: list[Any]) -> list[Any]:
         seen.add((row, sequence))
         newest[row] = max(sequence, newest.get(row, 0))
     return late
+
+
+@pytest.mark.parametrize("arrow", [False, True], ids=["objects", "arrow"])
+def test_snapshot_and_the_changes_after_it_have_no_gap(native: Connection, table: bytes, arrow: bool) -> None:
+    """ "``since=`` an instant that a raw scan fills in first (snapshot, then changes, without a gap)"."""
+    name = f"since-{table.decode()}"
+    writer = Writer(native, table)
+    writer.write_more()
+    since_ms = native.engine.runtime.time_ms()
+    writer.write_more()
+    snapshot: set[tuple[object, ...]] = set()
+    logged: set[tuple[object, ...]] = set()
+    try:
+        with native.changes(table, name=name, since=since_ms / 1000, arrow=arrow) as feed:
+
+            def take() -> None:
+                """Take what is there, at most a thousand changes or batches."""
+                for _ in range(1000):
+                    one = feed.poll(0.5)
+                    if isinstance(one, Change):
+                        target = snapshot if one.is_snapshot else logged
+                        target.update((one.row.decode(), *_plain(cell)) for cell in one.cells)
+                    elif one is not None:
+                        for cell in one.to_pylist():
+                            target = snapshot if not cell["sequence"] else logged
+                            names = (cell[part].decode() for part in ("row", "family", "qualifier"))
+                            target.add((*names, cell["timestamp"], cell["type"], cell["value"].decode()))
+                    else:
+                        return
+
+            wait_until(lambda: take() is None and bool(logged), "the first change after the snapshot", feed._runtime)
+            assert snapshot
+            writer.write_more()
+            writer.stop()
+            expected = {cell for cell in raw_cells(native, table) if isinstance(cell[3], int) and cell[3] >= since_ms}
+            with contextlib.suppress(AssertionError):
+                wait_until(lambda: take() is None and snapshot | logged >= expected, "every edit", feed._runtime)
+        assert expected - (snapshot | logged) == set()
+        assert (snapshot | logged) - expected == set()
+        status = status_of(native, Subscriptions(native).get(name))
+        assert status.is_forgotten
+        assert status.log_queue >= 1
+        assert status.info.snapshot_from_ms is None  # the next worker does not read it again
+    finally:
+        remove(native, name)
 
 
 def test_address_that_no_region_server_reaches_is_named(native: Connection, table: bytes) -> None:
