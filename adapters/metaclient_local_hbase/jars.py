@@ -15,7 +15,7 @@ from pathlib import Path
 from metaclient.errors import ConfigError, MetaClientError
 from metaclient_local_hbase.tools import cache_folder, check_tools
 
-__all__ = ["GATEWAY_VERSION", "KDC_JARS", "VERSIONS", "class_path", "jar_folder"]
+__all__ = ["COMPRESSION_JARS", "GATEWAY_VERSION", "KDC_JARS", "VERSIONS", "class_path", "jar_folder"]
 
 #: The only release whose packages have both the servers and the Thrift gateways; its gateways work with servers of 3.0.
 GATEWAY_VERSION = "2.6.1"
@@ -26,12 +26,15 @@ VERSIONS: dict[str, tuple[str, ...]] = {
 }
 #: Apache Kerby, a Kerberos server in Java, for secure clusters; its jars are fetched like those of a version.
 KDC_JARS = "kerby-2.1.0"
+#: HBase's module of codecs in plain Java; HBase itself has no codec for SNAPPY, LZ4 and ZSTD without native libraries.
+COMPRESSION_JARS = f"compression-{GATEWAY_VERSION}"
 #: Name of a set of jars -> (group, artifact, version) of each Maven artifact.
 _SETS: dict[str, tuple[tuple[str, str, str], ...]] = {
     **{
         version: tuple(("org.apache.hbase", artifact, version) for artifact in artifacts)
         for version, artifacts in VERSIONS.items()
     },
+    COMPRESSION_JARS: (("org.apache.hbase", "hbase-compression-aircompressor", GATEWAY_VERSION),),
     KDC_JARS: (("org.apache.kerby", "kerb-simplekdc", "2.1.0"), ("org.slf4j", "slf4j-nop", "1.7.36")),
 }
 #: Attempts of a fetch (``-U``: without it, Maven remembers a failure for a day).
@@ -65,7 +68,7 @@ def jar_folder(version: str, show: Callable[[str], None] = lambda text: None) ->
     folder = cache_folder() / "jars" / version
     if not folder.is_dir():
         check_tools()
-        what = version if version == KDC_JARS else f"HBase {version}"
+        what = f"HBase {version}" if version in VERSIONS else version
         show(f"fetching the jars of {what} with Maven (about a minute, once)")
         _fetch(version, folder)
     return folder
