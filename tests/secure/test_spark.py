@@ -10,31 +10,27 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from metaclient import Token
-from metaclient.config.tokens import KIND
 from metaclient_local_hbase import LocalHBase
 from tests.live.load import unwatched
 
 pytest.importorskip("pyspark", reason="the Spark tests need the extra 'spark'")
 
-RUN_S_MAX = 570
+#: It took 4 minutes on a busy machine, and 10 at a load of 25.
+RUN_S_MAX = 900
 
 
-def run(
-    folder: Path, hbase: LocalHBase, options: dict[str, str], environment: Mapping[str, str] | None = None
-) -> dict[str, Any]:
+def run(folder: Path, hbase: LocalHBase, options: dict[str, str]) -> dict[str, Any]:
     """Run the program; return its result, with the passwords of the tokens that its executors had."""
     job = {"folder": str(folder), "options": options}
     with unwatched():  # the program has a deadline of its own
         ran = subprocess.run(
             [sys.executable, "-m", "tests.secure.spark_program", json.dumps(job)],
-            env={**os.environ, "KRB5_CONFIG": str(hbase.krb5_conf), **(environment or {})},
+            env={**os.environ, "KRB5_CONFIG": str(hbase.krb5_conf)},
             cwd=Path(__file__).parents[2],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -90,12 +86,6 @@ def by_keytab(hbase: LocalHBase) -> dict[str, str]:
     }
 
 
-def token_file(token: Token) -> bytes:
-    """Return Hadoop's file of tokens with this token."""
-    parts = (b"alias", token.identifier, token.password, KIND.encode(), token.cluster_id.encode())
-    return b"HDTS\0\1" + b"".join(bytes((len(part),)) + part for part in parts) + b"\0"
-
-
 @pytest.mark.parametrize("form", sorted(forms_of(bytes(range(200, 220)))))
 def test_search_for_secrets_finds_each_form(tmp_path: Path, form: bytes) -> None:
     secret = bytes(range(200, 220))
@@ -105,7 +95,6 @@ def test_search_for_secrets_finds_each_form(tmp_path: Path, form: bytes) -> None
     assert find(tmp_path, [secret]) == ["event"]
 
 
-@pytest.mark.essential
 def test_executors_read_and_write_by_token_and_no_secret_is_shown(secure_hbase: LocalHBase, tmp_path: Path) -> None:
     """The executors have neither KRB5_CONFIG nor a ticket nor the package gssapi."""
     result = run(tmp_path, secure_hbase, by_keytab(secure_hbase))
@@ -117,18 +106,3 @@ def test_executors_read_and_write_by_token_and_no_secret_is_shown(secure_hbase: 
     assert {"plans.txt", "errors.txt", "reprs.txt", "driver.log", "output.txt", "stderr"} <= shown
     assert any(name.startswith("events_") for name in shown)
     assert find(tmp_path, passwords) == []
-
-
-def test_driver_that_has_only_a_file_of_tokens_passes_its_token_on(
-    secure_hbase: LocalHBase, token: Token, tmp_path: Path
-) -> None:
-    own = tmp_path / "tokens"
-    own.write_bytes(token_file(token))
-    folder = tmp_path / "job"
-    folder.mkdir()
-    options = {"hbase.spark.config.location": str(secure_hbase.client_config)}
-    environment = {"KRB5_CONFIG": "/nonexistent", "HADOOP_TOKEN_FILE_LOCATION": str(own)}
-    result = run(folder, secure_hbase, options, environment)
-    assert (result["source"], result["table"]) == (1000, 10)
-    assert [bytes.fromhex(password) for *_, password in result["tokens"]] == [token.password]
-    assert find(folder, [token.password]) == []
