@@ -63,13 +63,13 @@ def call_with_hashes(verb: str, text: str) -> str:
     >>> call_with_hashes("get", "'t', 'row', {COLUMN => 'cf:a'}")
     "get('t', 'row', 'cf:a')"
     """
-    values = _HashParser(text).arguments()
+    values = _OptionsParser(text).arguments()
     arguments, options = _CALLS[verb](values)
     shown = [*map(repr, arguments), *(f"{name}={value!r}" for name, value in options.items())]
     return f"{verb}({', '.join(shown)})"
 
 
-class _HashParser:
+class _OptionsParser:
     """Parses the arguments of one line."""
 
     def __init__(self, text: str) -> None:
