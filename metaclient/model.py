@@ -11,11 +11,16 @@ import enum
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import repeat
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 from uuid import UUID
 
 from metaclient import keys
 from metaclient.errors import ConfigError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    V = TypeVar("V", default=bytes)
 
 __all__ = [
     "LATEST_TIMESTAMP",
@@ -294,8 +299,10 @@ class Result(NamedTuple):
     exists: bool | None = None
 
 
-class Row(dict[bytes, Any]):
+class Row(dict[bytes, "V"]):
     """A row as happybase returns it (column -> value), with the replica and server that answered.
+
+    For type checkers, ``Row`` is ``Row[bytes]``; with ``include_timestamp=True`` it is ``Row[tuple[bytes, int]]``.
 
     ``lag_s`` is an upper bound of the age of a replica's answer: every write that was acknowledged more than
     ``lag_s`` seconds before the replica read the row is in it, or was replaced by a later one. None when no bound is
@@ -315,7 +322,7 @@ class Row(dict[bytes, Any]):
 
     def __init__(
         self,
-        data: Mapping[bytes, Any] | Iterable[tuple[bytes, Any]] = (),
+        data: Mapping[bytes, V] | Iterable[tuple[bytes, V]] = (),
         *,
         stale: bool = False,
         replica_id: int = 0,

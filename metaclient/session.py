@@ -19,7 +19,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NoReturn
 
 from metaclient import keys
-from metaclient.arguments import Columns, FilterLike
 from metaclient.backend import Backend, Capabilities, Outcome, PutPage
 from metaclient.batch import Batch
 from metaclient.calls.operations import Operation, Placed
@@ -39,7 +38,6 @@ from metaclient.model import (
     RegionLocation,
     RegionLocations,
     Result,
-    Row,
     RowMutations,
     Scan,
     TableDescriptor,
@@ -145,36 +143,12 @@ class SessionTable(Table):
     """
 
     _engine: SessionEngine  # type: ignore[assignment]  # it has all that a table uses
+    _reads_primary = False
 
     def __init__(self, name: bytes, session: Session) -> None:
         super().__init__(name, session.connection)
         self.session = session
         self._engine = session.engine
-
-    def row(
-        self,
-        row: bytes | str,
-        columns: Columns = None,
-        timestamp: int | None = None,
-        include_timestamp: bool = False,
-        *,
-        consistency: Consistency | str | None = None,
-        replica_id: int | None = None,
-        filter: FilterLike = None,
-        max_staleness: float | None = None,
-    ) -> Row:
-        """Read one row, as :meth:`metaclient.Table.row`."""
-        level, replica_id = self._level(consistency, replica_id)  # given, because Table.row reads the primary without
-        return super().row(
-            row,
-            columns,
-            timestamp,
-            include_timestamp,
-            consistency=level,
-            replica_id=replica_id,
-            filter=filter,
-            max_staleness=max_staleness,
-        )
 
     def _level(self, consistency: Consistency | str | None, replica_id: int | None) -> tuple[Consistency, int | None]:
         if replica_id is not None:

@@ -73,7 +73,7 @@ _int64 = Struct(">q")
 #: The largest i32 of happybase; HBase reads it as "all versions".
 ALL_VERSIONS = 2**31 - 1
 _CLOSED = Life.CLOSED
-_new_row: Callable[[type[Row]], Row] = dict.__new__
+_new_row: Callable[[type[Row[Any]]], Row[Any]] = dict.__new__
 
 
 class ReadOptions(TypedDict, total=False):
@@ -82,6 +82,12 @@ class ReadOptions(TypedDict, total=False):
     consistency: Consistency | str | None
     replica_id: int | None
     max_staleness: float | None
+
+
+class RowOptions(ReadOptions, total=False):
+    """The options of a read of one row."""
+
+    filter: FilterLike
 
 
 class _Default(int):
@@ -97,6 +103,8 @@ BATCH_SIZE = _Default(1000)
 class Table(TableColumns):
     """A table of a connection; created by :meth:`Connection.table`, which makes no call.
 
+    It has more than 30 methods because each read has an overload per type of its result.
+
     >>> import metaclient
     >>> with metaclient.connect("scripted:") as connection:
     ...     connection.create_table("t", {"cf": {}})
@@ -106,6 +114,8 @@ class Table(TableColumns):
     ...     print(row, row.stale)
     {b'cf:a': b'1'} False
     """
+
+    _reads_primary = True  # by a read without options
 
     def __init__(self, name: bytes, connection: Connection) -> None:
         self.name = name
@@ -158,6 +168,37 @@ class Table(TableColumns):
 
     # -- reading ---------------------------------------------------------------------------------------------
 
+    @overload
+    def row(
+        self,
+        row: bytes | str,
+        columns: Columns = None,
+        timestamp: int | None = None,
+        include_timestamp: Literal[False] = False,
+        **options: Unpack[RowOptions],
+    ) -> Row: ...
+
+    @overload
+    def row(
+        self,
+        row: bytes | str,
+        columns: Columns = None,
+        timestamp: int | None = None,
+        *,
+        include_timestamp: Literal[True],
+        **options: Unpack[RowOptions],
+    ) -> Row[tuple[bytes, int]]: ...
+
+    @overload
+    def row(
+        self,
+        row: bytes | str,
+        columns: Columns = None,
+        timestamp: int | None = None,
+        include_timestamp: bool = False,
+        **options: Unpack[RowOptions],
+    ) -> Row[Any]: ...
+
     def row(
         self,
         row: bytes | str,
@@ -169,7 +210,7 @@ class Table(TableColumns):
         replica_id: int | None = None,
         filter: FilterLike = None,
         max_staleness: float | None = None,
-    ) -> Row:
+    ) -> Row[Any]:
         """Read one row: column -> value, or -> (value, timestamp) with ``include_timestamp``.
 
         ``columns`` are ``b"cf"`` (the family) or ``b"cf:q"``; ``timestamp`` is the exclusive upper bound of versions. A
@@ -189,7 +230,7 @@ class Table(TableColumns):
         engine = self._engine
         if filter is not None:
             self._needs("filters", "filters")
-        is_plain = consistency is None and replica_id is None and max_staleness is None
+        is_plain = consistency is None and replica_id is None and max_staleness is None and self._reads_primary
         if engine.life is _CLOSED or engine.telemetry.is_on or not is_plain:
             level, replica_id = self._level(consistency, replica_id)
             limit_s = self._limit_s(max_staleness, level, replica_id)
@@ -211,6 +252,37 @@ class Table(TableColumns):
     def _limit_s(self, max_staleness: float | None, level: Consistency, replica_id: int | None) -> float | None:
         return max_staleness_of(max_staleness, level, replica_id, self.connection.config.max_staleness_s)
 
+    @overload
+    def rows(
+        self,
+        rows: Sequence[bytes | str],
+        columns: Columns = None,
+        timestamp: int | None = None,
+        include_timestamp: Literal[False] = False,
+        **options: Unpack[ReadOptions],
+    ) -> list[tuple[bytes, Row]]: ...
+
+    @overload
+    def rows(
+        self,
+        rows: Sequence[bytes | str],
+        columns: Columns = None,
+        timestamp: int | None = None,
+        *,
+        include_timestamp: Literal[True],
+        **options: Unpack[ReadOptions],
+    ) -> list[tuple[bytes, Row[tuple[bytes, int]]]]: ...
+
+    @overload
+    def rows(
+        self,
+        rows: Sequence[bytes | str],
+        columns: Columns = None,
+        timestamp: int | None = None,
+        include_timestamp: bool = False,
+        **options: Unpack[ReadOptions],
+    ) -> list[tuple[bytes, Row[Any]]]: ...
+
     def rows(
         self,
         rows: Sequence[bytes | str],
@@ -221,7 +293,7 @@ class Table(TableColumns):
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
         max_staleness: float | None = None,
-    ) -> list[tuple[bytes, Row]]:
+    ) -> list[tuple[bytes, Row[Any]]]:
         """Read many rows, one call per server; return (row key, row) of those that exist, in the order given.
 
         A key that is given twice is returned twice.
@@ -332,7 +404,7 @@ class Table(TableColumns):
         columns: Columns = None,
         filter: FilterLike = None,
         timestamp: int | None = None,
-        include_timestamp: bool = False,
+        include_timestamp: Literal[False] = False,
         batch_size: int = BATCH_SIZE,
         scan_batching: int | None = None,
         limit: int | None = None,
@@ -350,6 +422,25 @@ class Table(TableColumns):
         columns: Columns = None,
         filter: FilterLike = None,
         timestamp: int | None = None,
+        *,
+        include_timestamp: Literal[True],
+        batch_size: int = BATCH_SIZE,
+        scan_batching: int | None = None,
+        limit: int | None = None,
+        sorted_columns: Literal[False] = False,
+        reverse: bool = False,
+        **options: Unpack[ReadOptions],
+    ) -> Iterator[tuple[bytes, Row[tuple[bytes, int]]]]: ...
+
+    @overload
+    def scan(
+        self,
+        row_start: bytes | str | None = None,
+        row_stop: bytes | str | None = None,
+        row_prefix: bytes | str | None = None,
+        columns: Columns = None,
+        filter: FilterLike = None,
+        timestamp: int | None = None,
         include_timestamp: bool = False,
         batch_size: int = BATCH_SIZE,
         scan_batching: int | None = None,
@@ -357,7 +448,7 @@ class Table(TableColumns):
         sorted_columns: bool = False,
         reverse: bool = False,
         **options: Unpack[ReadOptions],
-    ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]: ...
+    ) -> Iterator[tuple[bytes, Row[Any] | OrderedDict[bytes, Any]]]: ...
 
     def scan(
         self,
@@ -377,7 +468,7 @@ class Table(TableColumns):
         consistency: Consistency | str | None = None,
         replica_id: int | None = None,
         max_staleness: float | None = None,
-    ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
+    ) -> Iterator[tuple[bytes, Row[Any] | OrderedDict[bytes, Any]]]:
         """Iterate over (row key, row) of a range ``[row_start, row_stop)``, or of a prefix.
 
         ``reverse``: from ``row_start`` (inclusive, the upper end) down to ``row_stop`` (exclusive). ``limit`` is the
@@ -414,7 +505,7 @@ class Table(TableColumns):
 
     def _scanned(
         self, scanner: TableScanner, include_timestamp: bool, sorted_columns: bool, filter_text: bytes | None
-    ) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
+    ) -> Iterator[tuple[bytes, Row[Any] | OrderedDict[bytes, Any]]]:
         engine = self._engine
         telemetry = engine.telemetry
         # Not the current span, because the caller does other work between two rows.
@@ -423,7 +514,7 @@ class Table(TableColumns):
             with observed:
                 for run, place in scanner.runs():
                     if type(run) is AlikeRows and not include_timestamp and not sorted_columns:
-                        rows: Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]] = _alike_rows(run, place)
+                        rows: Iterator[tuple[bytes, Row[Any] | OrderedDict[bytes, Any]]] = _alike_rows(run, place)
                     else:
                         rows = _single_rows(run, place, include_timestamp, sorted_columns)
                     for each in rows:
@@ -587,8 +678,8 @@ class Table(TableColumns):
         return self.counter_inc(row, column, -amount_of(value))
 
 
-def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) -> Row:
-    row: Row = _new_row(Row)  # filled in place, because this runs for every row of a scan
+def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) -> Row[Any]:
+    row: Row[Any] = _new_row(Row)  # filled in place, because this runs for every row of a scan
     cells = result.cells
     try:
         if include_timestamp:
@@ -610,7 +701,7 @@ def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) 
 
 def _single_rows(
     results: Sequence[Result], place: RegionLocation | None, include_timestamp: bool, sorted_columns: bool
-) -> Iterator[tuple[bytes, Row | OrderedDict[bytes, Any]]]:
+) -> Iterator[tuple[bytes, Row[Any] | OrderedDict[bytes, Any]]]:
     for result in results:
         row = _row(result, place, include_timestamp)
         # happybase promises an OrderedDict here; cells arrive in HBase's order, which is sorted.
@@ -619,7 +710,8 @@ def _single_rows(
 
 def _alike_rows(run: AlikeRows, place: RegionLocation | None) -> Iterator[tuple[bytes, Row]]:
     """Yield (key, row) as ``_row`` makes them, for many rows and without a Result per row."""
-    new, row_class, columns, is_stale = _new_row, Row, run.columns, run.is_stale
+    row_class: type[Row] = Row
+    new, columns, is_stale = _new_row, run.columns, run.is_stale
     replica_id, server, region, why = _origin(place)
     for key, values in zip(run.keys, run.values(), strict=True):
         row = new(row_class)

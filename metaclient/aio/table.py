@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from metaclient import batch as blocking_batch
 from metaclient import table as blocking_table
 from metaclient.aio.coroutines import Wrapper, awaitable, iterated
 
 if TYPE_CHECKING:
+    from collections import OrderedDict
+    from collections.abc import AsyncGenerator, Sequence
+
     from metaclient.aio.connection import Connection
+    from metaclient.arguments import Columns, FilterLike
+    from metaclient.model import Row
     from metaclient.runtime.event_loop import AsyncioRuntime
+    from metaclient.table import ReadOptions, RowOptions
 
 __all__ = ["Batch", "Table"]
 
@@ -57,13 +63,175 @@ class Table(Wrapper[_Table]):
         """The complete name of the table."""
         return self._blocking.name
 
+    if TYPE_CHECKING:  # written out, because pyright takes only the first overload of a method that is wrapped
+
+        @overload
+        async def row(
+            self,
+            row: bytes | str,
+            columns: Columns = None,
+            timestamp: int | None = None,
+            include_timestamp: Literal[False] = False,
+            **options: Unpack[RowOptions],
+        ) -> Row: ...
+
+        @overload
+        async def row(
+            self,
+            row: bytes | str,
+            columns: Columns = None,
+            timestamp: int | None = None,
+            *,
+            include_timestamp: Literal[True],
+            **options: Unpack[RowOptions],
+        ) -> Row[tuple[bytes, int]]: ...
+
+        @overload
+        async def row(
+            self,
+            row: bytes | str,
+            columns: Columns = None,
+            timestamp: int | None = None,
+            include_timestamp: bool = False,
+            **options: Unpack[RowOptions],
+        ) -> Row[Any]: ...
+
+        async def row(self, *args: Any, **options: Any) -> Any: ...
+
+        @overload
+        async def rows(
+            self,
+            rows: Sequence[bytes | str],
+            columns: Columns = None,
+            timestamp: int | None = None,
+            include_timestamp: Literal[False] = False,
+            **options: Unpack[ReadOptions],
+        ) -> list[tuple[bytes, Row]]: ...
+
+        @overload
+        async def rows(
+            self,
+            rows: Sequence[bytes | str],
+            columns: Columns = None,
+            timestamp: int | None = None,
+            *,
+            include_timestamp: Literal[True],
+            **options: Unpack[ReadOptions],
+        ) -> list[tuple[bytes, Row[tuple[bytes, int]]]]: ...
+
+        @overload
+        async def rows(
+            self,
+            rows: Sequence[bytes | str],
+            columns: Columns = None,
+            timestamp: int | None = None,
+            include_timestamp: bool = False,
+            **options: Unpack[ReadOptions],
+        ) -> list[tuple[bytes, Row[Any]]]: ...
+
+        async def rows(self, *args: Any, **options: Any) -> Any: ...
+
+        @overload
+        async def cells(
+            self,
+            row: bytes | str,
+            column: bytes | str,
+            versions: int | None = None,
+            timestamp: int | None = None,
+            include_timestamp: Literal[False] = False,
+            **options: Unpack[ReadOptions],
+        ) -> list[bytes]: ...
+
+        @overload
+        async def cells(
+            self,
+            row: bytes | str,
+            column: bytes | str,
+            versions: int | None = None,
+            timestamp: int | None = None,
+            *,
+            include_timestamp: Literal[True],
+            **options: Unpack[ReadOptions],
+        ) -> list[tuple[bytes, int]]: ...
+
+        @overload
+        async def cells(
+            self,
+            row: bytes | str,
+            column: bytes | str,
+            versions: int | None = None,
+            timestamp: int | None = None,
+            include_timestamp: bool = False,
+            **options: Unpack[ReadOptions],
+        ) -> list[Any]: ...
+
+        async def cells(self, *args: Any, **options: Any) -> Any: ...
+
+        @overload
+        def scan(
+            self,
+            row_start: bytes | str | None = None,
+            row_stop: bytes | str | None = None,
+            row_prefix: bytes | str | None = None,
+            columns: Columns = None,
+            filter: FilterLike = None,
+            timestamp: int | None = None,
+            include_timestamp: Literal[False] = False,
+            batch_size: int = ...,
+            scan_batching: int | None = None,
+            limit: int | None = None,
+            sorted_columns: Literal[False] = False,
+            reverse: bool = False,
+            **options: Unpack[ReadOptions],
+        ) -> AsyncGenerator[tuple[bytes, Row], None]: ...
+
+        @overload
+        def scan(
+            self,
+            row_start: bytes | str | None = None,
+            row_stop: bytes | str | None = None,
+            row_prefix: bytes | str | None = None,
+            columns: Columns = None,
+            filter: FilterLike = None,
+            timestamp: int | None = None,
+            *,
+            include_timestamp: Literal[True],
+            batch_size: int = ...,
+            scan_batching: int | None = None,
+            limit: int | None = None,
+            sorted_columns: Literal[False] = False,
+            reverse: bool = False,
+            **options: Unpack[ReadOptions],
+        ) -> AsyncGenerator[tuple[bytes, Row[tuple[bytes, int]]], None]: ...
+
+        @overload
+        def scan(
+            self,
+            row_start: bytes | str | None = None,
+            row_stop: bytes | str | None = None,
+            row_prefix: bytes | str | None = None,
+            columns: Columns = None,
+            filter: FilterLike = None,
+            timestamp: int | None = None,
+            include_timestamp: bool = False,
+            batch_size: int = ...,
+            scan_batching: int | None = None,
+            limit: int | None = None,
+            sorted_columns: bool = False,
+            reverse: bool = False,
+            **options: Unpack[ReadOptions],
+        ) -> AsyncGenerator[tuple[bytes, Row[Any] | OrderedDict[bytes, Any]], None]: ...
+
+        def scan(self, *args: Any, **options: Any) -> Any: ...
+    else:
+        row = awaitable(_Table.row)
+        rows = awaitable(_Table.rows)
+        cells = awaitable(_Table.cells)
+        scan = iterated(_Table.scan)
+
     families = awaitable(_Table.families)
     regions = awaitable(_Table.regions)
-    row = awaitable(_Table.row)
-    rows = awaitable(_Table.rows)
-    cells = awaitable(_Table.cells)
     exists = awaitable(_Table.exists)
-    scan = iterated(_Table.scan)
     scan_arrow = iterated(_Table.scan_arrow)
     to_arrow = awaitable(_Table.to_arrow)
     to_pandas = awaitable(_Table.to_pandas)

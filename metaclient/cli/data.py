@@ -25,7 +25,7 @@ def _read_options(command: F) -> F:
     )(command)
 
 
-def _as_json(key: bytes, row: Row) -> dict[str, Any]:
+def _as_json(key: bytes, row: Row[tuple[bytes, int]]) -> dict[str, Any]:
     return {
         "row": to_text(key),
         "cells": {to_text(column): {"value": to_text(value), "timestamp": at} for column, (value, at) in row.items()},
@@ -35,7 +35,7 @@ def _as_json(key: bytes, row: Row) -> dict[str, Any]:
     }
 
 
-def _shown(row: Row) -> list[tuple[str, int, str]]:
+def _shown(row: Row[tuple[bytes, int]]) -> list[tuple[str, int, str]]:
     return [(to_text(column), at, to_text(value)) for column, (value, at) in row.items()]
 
 
@@ -168,7 +168,7 @@ class _RowCounter:
         self.stale = 0
         self.following: str | None = None
 
-    def __iter__(self) -> Iterator[tuple[bytes, Row]]:
+    def __iter__(self) -> Iterator[tuple[bytes, Row[tuple[bytes, int]]]]:
         for key, row in self._found:
             if self._limit and self.count == self._limit:
                 self.following = to_text(key)

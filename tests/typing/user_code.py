@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, assert_type
 
 import metaclient
+from metaclient import aio
 from metaclient import filters as f
 
 if TYPE_CHECKING:
@@ -20,6 +21,11 @@ def connect() -> metaclient.Connection:
 
 def read(table: metaclient.Table) -> None:
     assert_type(table.row(b"r", consistency="TIMELINE"), metaclient.Row)
+    assert_type(table.row(b"r")[b"d:a"], bytes)
+    assert_type(table.row(b"r", include_timestamp=True), metaclient.Row[tuple[bytes, int]])
+    assert_type(table.row(b"r", include_timestamp=True)[b"d:a"], tuple[bytes, int])
+    assert_type(table.rows([b"r"]), list[tuple[bytes, metaclient.Row]])
+    assert_type(table.rows([b"r"], include_timestamp=True), list[tuple[bytes, metaclient.Row[tuple[bytes, int]]]])
     assert_type(table.row(b"r").stale, bool)
     assert_type(table.row(b"r").server, metaclient.ServerName | None)
     assert_type(table.row(b"r").region, metaclient.RegionInfo | None)
@@ -28,10 +34,23 @@ def read(table: metaclient.Table) -> None:
     for key, row in table.scan(row_prefix="u", filter=f.prefix(b"u") & (f.column(b"d:age") >= 40), replica_id=1):
         assert_type(key, bytes)
         assert_type(row, metaclient.Row)
+    for _, timed in table.scan(include_timestamp=True):
+        assert_type(timed, metaclient.Row[tuple[bytes, int]])
     for _, ordered in table.scan(sorted_columns=True):
-        assert_type(ordered, metaclient.Row | OrderedDict[bytes, Any])
-    table.row(5)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+        assert_type(ordered, metaclient.Row[Any] | OrderedDict[bytes, Any])
+    table.row(5)  # type: ignore[call-overload]  # pyright: ignore[reportArgumentType, reportCallIssue]
     table.scan(consistncy="STRONG")  # type: ignore[call-overload]  # pyright: ignore[reportCallIssue]
+
+
+async def read_on_a_loop(table: aio.Table) -> None:
+    assert_type(await table.row(b"r"), metaclient.Row)
+    assert_type(await table.row(b"r", include_timestamp=True), metaclient.Row[tuple[bytes, int]])
+    assert_type(await table.rows([b"r"], include_timestamp=True), list[tuple[bytes, metaclient.Row[tuple[bytes, int]]]])
+    assert_type(await table.cells(b"r", b"d:a", include_timestamp=True), list[tuple[bytes, int]])
+    async for _, row in table.scan(limit=5):
+        assert_type(row, metaclient.Row)
+    async for _, timed in table.scan(include_timestamp=True):
+        assert_type(timed, metaclient.Row[tuple[bytes, int]])
 
 
 def columns(table: metaclient.Table) -> None:

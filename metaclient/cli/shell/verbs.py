@@ -12,7 +12,7 @@ import inspect
 import pydoc
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -44,16 +44,16 @@ class ShownScan:
     """The rows of a scan: an iterable of (row key, row), which reads the cluster each time that it is iterated."""
 
     def __init__(
-        self, read: Callable[[int | None], Iterator[tuple[bytes, Row]]], table: str, limit: int | None
+        self, read: Callable[[int | None], Iterator[tuple[bytes, Row[Any]]]], table: str, limit: int | None
     ) -> None:
         self._read = read
         self.table = table
         self.limit = limit
 
-    def __iter__(self) -> Iterator[tuple[bytes, Row]]:
+    def __iter__(self) -> Iterator[tuple[bytes, Row[Any]]]:
         return self._read(self.limit)
 
-    def shown(self) -> tuple[builtins.list[tuple[bytes, Row]], bool]:
+    def shown(self) -> tuple[builtins.list[tuple[bytes, Row[Any]]], bool]:
         """Return the rows that the shell shows, and whether there are more."""
         if self.limit is not None:
             return builtins.list(self), False
@@ -244,7 +244,7 @@ class Verbs:
         """Return rows: ``scan("t", prefix="a", columns=["cf:a"], limit=10)``; ``for key, row in scan("t"): ...``."""
         found = self._connection.table(table)
 
-        def read(most: int | None) -> Iterator[tuple[bytes, Row]]:
+        def read(most: int | None) -> Iterator[tuple[bytes, Row[Any]]]:
             rows = found.scan(
                 start,
                 stop,
@@ -256,7 +256,7 @@ class Verbs:
                 include_timestamp=timestamps,
                 consistency=consistency,
             )
-            return iter(rows)
+            return cast("Iterator[tuple[bytes, Row[Any]]]", rows)
 
         return ShownScan(read, _text(table), limit)
 
