@@ -16,6 +16,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from typing import Any
 
 from metaclient.runtime import SimRuntime
@@ -115,10 +116,16 @@ def _measured(program: str, url: str) -> float:
     return float(done.stdout)
 
 
+def _missing() -> str | None:
+    """Return what to install before a Spark job can be planned; None if nothing is missing."""
+    return None if find_spec("pyspark") else "the plan of a Spark job needs pyspark: pip install 'metaclient[spark]'"
+
+
 SCENARIO = Scenario(
     "large-tables",
     ("V9a", "V9b", "V9c", "V10", "V12", "V13"),
     "100,000 regions, 1,000 simulated clients, and the memory of one client",
     run,
     backend="fake",
+    missing=_missing,
 )
