@@ -161,8 +161,11 @@ class Gateways:
         The caller gives the loan back or drops it, also when this raises an exception.
         """
         failed: set[Gateway] = set()
+        is_planned = only is None and self._lend_idle(loan)
         while True:
-            self._plan(loan, deadline, failed, only)
+            if not is_planned:
+                self._plan(loan, deadline, failed, only)
+            is_planned = False
             # Outside of the lock: the check is a system call, for which other callers would wait.
             while (link := loan._link) is not None:
                 if link.transport.is_usable():
@@ -176,6 +179,28 @@ class Gateways:
                 failed.add(loan.gateway)
                 if only is not None or len(failed) == len(self._order) or self._runtime.now() >= deadline:
                     raise
+
+    def _lend_idle(self, loan: Loan) -> bool:
+        """Lend an idle connection to the gateway whose turn it is; return False if `_plan` has to choose.
+
+        This is the usual case, in one step: with many callers, each function call inside of the lock is noticeable.
+        """
+        order = self._order
+        with self._lock:
+            turn = self._turn + 1
+            gateway = order[turn % len(order)]
+            state = self._states[gateway]
+            idle = state.idle
+            if not idle or self._is_closed or state.failures or state.silent_calls:
+                return False
+            if len(state.lent) >= self._connections_max:
+                return False
+            self._turn = turn
+            loan._gateway = gateway
+            state.lent.add(loan)
+            loan._link = idle[-1]  # first: an interrupt must find the connection either idle or in a loan
+            idle.pop()
+            return True
 
     def _plan(self, loan: Loan, deadline: float, failed: set[Gateway], only: Gateway | None) -> None:
         """Lend the gateway to use, and an idle connection to it if there is one."""
@@ -227,23 +252,12 @@ class Gateways:
 
     def _lend(self, loan: Loan, failed: set[Gateway], only: Gateway | None) -> bool:
         """Lend a gateway without its connection; return False if all connections that it may use are in use."""
-        gateway = self._next_at_once() if only is None and not failed else None
-        if gateway is None:
-            gateway = self._next(failed, only)
+        gateway = self._next(failed, only)
         if gateway is None:
             return False
         loan._gateway = gateway
         self._states[gateway].lent.add(loan)
         return True
-
-    def _next_at_once(self) -> Gateway | None:
-        """Return the gateway whose turn it is, the usual case; None after failures or without a free connection."""
-        gateway = self._order[(self._turn + 1) % len(self._order)]
-        state = self._states[gateway]
-        if state.failures or state.silent_calls or len(state.lent) >= self._connections_max:
-            return None
-        self._turn += 1
-        return gateway
 
     def _next(self, failed: set[Gateway], only: Gateway | None) -> Gateway | None:
         """Return the gateway to use; None when all connections of the possible gateways are in use."""

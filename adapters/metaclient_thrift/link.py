@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from struct import Struct
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from thriftpy2._compat import CYTHON
 from thriftpy2.protocol import TBinaryProtocol, TCompactProtocol
@@ -201,9 +201,13 @@ class Link:
 
     def ask(self, method: str, request: bytes | tuple[object, ...], read: Callable[[Incoming, RowReader], T]) -> T:
         """Send a request, as encoded arguments or as objects, and read the reply without thriftpy2."""
+        assert self.rows is not None
         number, head = self._send(method, request)
-        reply = self._begin_reply(head)
-        answer = self._read_answer(method, number, reply, read)
+        reply = Reply(self.transport, head, is_framed=self._is_framed, bytes_max=self._reply_bytes_max)
+        try:
+            answer = read(reply, self.rows)
+        except NotOurs:
+            self._raise_other(method, number, reply)
         if reply.data:
             self.has_surplus = True
         return answer
@@ -237,8 +241,12 @@ class Link:
         try:
             return read(reply, self.rows)
         except NotOurs:
-            self._receive(method, number, reply)  # mostly raises the error of the reply
-            raise ConnectionError(f"the gateway's answer to {method} cannot be read") from None
+            self._raise_other(method, number, reply)
+
+    def _raise_other(self, method: str, number: int, reply: Reply) -> NoReturn:
+        """Raise the error that a reply carries; ConnectionError if it carries none."""
+        self._receive(method, number, reply)
+        raise ConnectionError(f"the gateway's answer to {method} cannot be read") from None
 
     def call_void(self, method: str, request: bytes) -> None:
         """Send a request, as encoded arguments, whose reply is void or an error."""
