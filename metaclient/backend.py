@@ -22,9 +22,9 @@ It has more than 600 lines because the whole SPI, with what backends may have be
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 from metaclient.cluster_status import ClusterStatus, ServerCheck
 from metaclient.config.tokens import Token
@@ -96,6 +96,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 #: Blocking backends return the value, pipelined ones a Pending.
 Answer: TypeAlias = T | Pending[T]
 
@@ -467,6 +468,33 @@ class DirectBackend(Protocol):
     """
 
     direct: Direct
+
+
+class AwaitedAnswer(Protocol[T_co]):
+    """A call in flight that a task of an event loop awaits, until it is answered, has failed or is at its deadline."""
+
+    def __await__(self) -> Generator[Any, None, None]: ...
+
+    def decode(self) -> bool:
+        """Decode the answer of a call that has ended; return False if it has none, or a wrong one, or failed."""
+        ...
+
+    def value(self) -> T_co:
+        """Return the decoded answer, or raise the error of the call."""
+        ...
+
+    def forget(self) -> None:
+        """Drop the answer when it arrives, because the task was cancelled."""
+        ...
+
+
+@runtime_checkable
+class StartingBackend(Protocol):
+    """The additional method of a pipelined backend for tasks of an event loop that await a call without a greenlet."""
+
+    def start_get(self, place: RegionLocation, table: bytes, get: Get, deadline: float) -> AwaitedAnswer[Result] | None:
+        """Start to read a row; None, without any effect, if that would have to wait (there is no connection yet)."""
+        ...
 
 
 class ReplicationAdmin(Protocol):

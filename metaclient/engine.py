@@ -24,6 +24,7 @@ from metaclient.backend import Backend, Capabilities, HappybaseBackend, Outcome,
 from metaclient.calls import multi, put_pages
 from metaclient.calls.operations import Operation, Operations, Placed
 from metaclient.calls.region_walk import ScanGuard
+from metaclient.calls.started import start_get
 from metaclient.config import Config
 from metaclient.errors import ConnectionClosed, LocationUnknown, MetaClientError
 from metaclient.lookup.location_export import decode_locations, export_locations
@@ -151,6 +152,7 @@ class Engine:
         self.get_strong = self.operations.get_strong
         self.mutate = self.operations.mutate
         self.check_and_mutate = self.operations.check_and_mutate
+        self.start_get = partial(start_get, self.operations)
 
         self.adapt: Callable[[MetaClientError], None] = _leave
         if isinstance(backend, HappybaseBackend):

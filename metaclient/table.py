@@ -37,6 +37,8 @@ from metaclient.arguments import (
 )
 from metaclient.attempts import PINNED, PRIMARY
 from metaclient.batch import Batch
+from metaclient.calls.operations import Placed
+from metaclient.calls.started import StartedGet
 from metaclient.engine import Life
 from metaclient.errors import BackendFault, MetaClientError, Unsupported
 from metaclient.model import (
@@ -244,6 +246,22 @@ class Table(TableColumns):
             point_at_filter(error, get.filter)
             raise
         return _row(result, place, include_timestamp)
+
+    def _start_row(
+        self,
+        row: bytes | str,
+        columns: Columns = None,
+        timestamp: int | None = None,
+        include_timestamp: bool = False,
+        **options: Any,
+    ) -> StartedGet[Row[Any]] | None:
+        """Start :meth:`row` on an event loop, without waiting; None if only :meth:`row` can do it."""
+        engine = self._engine
+        if options or engine.life is _CLOSED or engine.telemetry.is_on or not self._reads_primary:
+            return None
+        key = keys.row_key(row)
+        get = Get(key) if columns is None and timestamp is None else make_get(key, columns, timestamp, None)
+        return engine.start_get(self.name, get, _timed_row if include_timestamp else _plain_row)
 
     def _level(self, consistency: Consistency | str | None, replica_id: int | None) -> tuple[Consistency, int | None]:
         """Return the consistency and the replica id of a read with these arguments."""
@@ -697,6 +715,14 @@ def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) 
     row.lag_s = result.lag_s
     row.replica_id, row.server, row.region, row.why = _origin(place)
     return row
+
+
+def _plain_row(placed: Placed) -> Row:
+    return _row(*placed, include_timestamp=False)
+
+
+def _timed_row(placed: Placed) -> Row[tuple[bytes, int]]:
+    return _row(*placed, include_timestamp=True)
 
 
 def _single_rows(

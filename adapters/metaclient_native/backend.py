@@ -23,6 +23,7 @@ from metaclient import keys
 from metaclient.backend import (
     Action,
     Answer,
+    AwaitedAnswer,
     Capabilities,
     CellPage,
     ChangeHost,
@@ -272,6 +273,10 @@ class NativeBackend:
         if place is None:
             raise explain_missing_place()
         return self._connections.ask_server(place.server, _get_request(place, table, get, deadline), until)
+
+    def start_get(self, place: RegionLocation, table: bytes, get: Get, deadline: float) -> AwaitedAnswer[Result] | None:
+        """See :class:`~metaclient.backend.StartingBackend`."""
+        return self._connections.start_server(place.server, _get_request(place, table, get, deadline))
 
     def scan_open(self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float) -> Answer[ScanPage]:
         if place is None:

@@ -26,7 +26,6 @@
 
 from __future__ import annotations
 
-import enum
 import logging
 from itertools import count
 from typing import Any, TypeVar, cast
@@ -63,9 +62,9 @@ from metaclient_native.in_flight import (
     explain_timeout,
     is_silent_too_long,
 )
+from metaclient_native.loop_half import CALL_IDS, CALLS_MAX, ROUND_S, LoopHalf, State
 from metaclient_native.request import Request, ServiceAddress
 from metaclient_native.security import Security
-from metaclient_native.sending import SendingHalf
 
 __all__ = ["Connection", "PendingCall"]
 
@@ -73,33 +72,19 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 #: As HBase's own client (hbase.ipc.client.connection.minIdleTimeBeforeClose).
 IDLE_S = 120.0
-#: How long the reading task waits for bytes before it looks for calls whose deadline has passed.
-ROUND_S = 1.0
 CONNECT_S_MAX = 10.0
-#: Calls in flight; more are refused.
-CALLS_MAX = 10_000
 #: Frames of more bytes than this are sent at once, even if no thread waits yet.
 HELD_BYTES_MAX = 64 * 1024
 #: Bytes per read of the stream: the response to a get fits, and a page of a scan arrives in few reads.
 READ_BYTES_MIN = 64 * 1024
 READ_BYTES_MAX = 1024 * 1024
-_CALL_IDS = 0x7FFFFFFF
-
-
-class State(enum.Enum):
-    """The states of a connection, in their order; a connection never returns to an earlier one."""
-
-    CONNECTING = "connecting"
-    OPEN = "open"
-    RETIRED = "retired"
-    CLOSED = "closed"
 
 
 #: Calls with their responses, which were read and are not decoded yet.
 Answers = list[tuple[InFlight, Response]]
 
 
-class Connection(SendingHalf):
+class Connection(LoopHalf):
     """See the module's docstring. Made by :class:`~metaclient_native.connections.Connections`.
 
     It has more than 30 methods because callers, the sender and the reader share one lock and the state that it guards.
@@ -114,7 +99,7 @@ class Connection(SendingHalf):
         dial: Dial,
         reply_bytes_max: int = REPLY_BYTES_MAX,
     ) -> None:
-        super().__init__()
+        super().__init__(runtime)
         self._runtime = runtime
         self._blocking = cast("Blocking", runtime)  # the part of the runtime that a Pending uses
         self._now = runtime.now
@@ -169,13 +154,13 @@ class Connection(SendingHalf):
         if now - self._answered_at > DOUBT_S:
             self._doubt(now, deadline - now)
         if len(self._calls) >= CALLS_MAX:
-            self._fail_overdue()
+            self.fail_overdue()
         with self._lock:
             if self._state is State.CLOSED or self._state is State.RETIRED:
                 raise ConnectionResetError(f"{self!r} accepts no more calls")
             if self._is_full(CALLS_MAX):
                 raise explain_full(self.address, len(self._calls), self._queued_bytes)
-            call_id = call.call_id = next(self._ids) & _CALL_IDS
+            call_id = call.call_id = next(self._ids) & CALL_IDS
             frame = framing.request(call_id, method, param, cells, priority=priority, timeout_ms=timeout_ms)
             size = len(frame)
             # No function is called between these statements: an interrupt leaves all of them done, or none.
@@ -204,7 +189,7 @@ class Connection(SendingHalf):
             return UNASKED
         waits_until = deadline if until is None or until > deadline else until
         call = DirectCall(request, now)
-        call_id = next(self._ids) & _CALL_IDS
+        call_id = next(self._ids) & CALL_IDS
         frame = framing.request(call_id, method, param, cells, priority, timeout_ms)
         size = len(frame)
         waiter: Waiter | None = None
@@ -419,8 +404,11 @@ class Connection(SendingHalf):
     def _finish(self, answers: Answers) -> None:
         """Wake the threads of direct calls, which decode their responses themselves; complete or fail the others."""
         for call, response in answers:
-            if not isinstance(call, DirectCall):
+            if isinstance(call, PendingCall):
                 self._finish_one(call, response)
+                continue
+            if not isinstance(call, DirectCall):
+                call.deliver(response)
                 continue
             is_waiting = call.waiter is not None
             if is_waiting:
@@ -456,7 +444,7 @@ class Connection(SendingHalf):
             if self._connect():
                 while self._wait_until_wanted():
                     while self._read_round():
-                        pass
+                        self._read_by_callbacks()
         except ConnectionClosed:  # the runtime is closing
             self._end(ConnectionClosed("the runtime is closed"))
         except BaseException as error:  # a defect of the client: the waiting calls must fail with it
@@ -514,23 +502,25 @@ class Connection(SendingHalf):
         """Read once; return True if calls are in flight, for which the task goes on to read.
 
         Otherwise the role of reader is given up before the last calls are completed, so that their threads can read
-        the responses of their next calls themselves.
+        the responses of their next calls themselves. On an event loop no caller reads: there reading goes on until
+        nothing has arrived for ``ROUND_S``, so that calls which follow each other need not wake this task.
         """
         answers: Answers = []
         try:
             self._receive(self._now() + ROUND_S, answers)
             with self._lock:
-                is_read = self._is_read = bool(self._calls)
+                is_used = bool(self._calls) or (self._loop is not None and bool(answers) and self._state is State.OPEN)
+                is_read = self._is_read = is_used
             self._finish(answers)
         except BaseException as error:
             self._give_up(answers, error)
             raise
         # Also while responses to other calls keep coming: callbacks of an overdue call must not wait for a pause.
         if not answers or self._now() - self._swept_at >= ROUND_S:
-            self._fail_overdue()
+            self.fail_overdue()
         return is_read
 
-    def _fail_overdue(self) -> None:
+    def fail_overdue(self) -> None:
         """Fail the calls whose deadline has passed and that were not cancelled: their callbacks may be waited for."""
         with self._lock:
             now = self._swept_at = self._now()
@@ -561,6 +551,8 @@ class Connection(SendingHalf):
             self._queued_bytes = 0
             stream = self._stream
             self._news.notify_all()
+        if self._loop is not None:
+            self._loop.alarm.stop()
         if stream is not None:
             stream.close()
         for call in calls:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from metaclient.errors import ConnectionClosed
 from metaclient.model import ServerName
@@ -14,6 +14,9 @@ from metaclient_native.connection import Connection, PendingCall
 from metaclient_native.in_flight import UNASKED
 from metaclient_native.request import Request, ServiceAddress
 from metaclient_native.security import Security
+
+if TYPE_CHECKING:  # the import of asyncio takes as long as that of metaclient
+    from metaclient_native.loop_calls import LoopCall
 
 __all__ = ["CLIENT_SERVICE", "Connections"]
 
@@ -77,6 +80,12 @@ class Connections:
             if answer is not UNASKED:
                 return answer
         return self.call_server(server, request)
+
+    def start_server(self, server: ServerName, request: Request[T]) -> LoopCall[T] | None:
+        """Make a call on a region server's data for a task of an event loop; None if that would have to wait."""
+        host, port, _ = server
+        connection = self._open.get((host, port, CLIENT_SERVICE))
+        return None if connection is None else connection.start(request)
 
     def _connected(self, address: ServiceAddress) -> Connection:
         with self._lock:

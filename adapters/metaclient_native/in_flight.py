@@ -23,6 +23,7 @@ from metaclient_native.request import Request
 
 if TYPE_CHECKING:
     from metaclient_native.connection import Connection
+    from metaclient_native.loop_calls import LoopCall
 
 __all__ = [
     "DOUBT_S",
@@ -176,7 +177,7 @@ class DirectCall(Generic[T]):
 
 
 #: A call in the table of a connection.
-InFlight: TypeAlias = PendingCall[Any] | DirectCall[Any]
+InFlight: TypeAlias = "PendingCall[Any] | DirectCall[Any] | LoopCall[Any]"
 
 
 def explain_timeout(request: Request[Any]) -> CallTimeout:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Protocol
 if TYPE_CHECKING:
     from metaclient.runtime.event_loop import AsyncioRuntime
 
-__all__ = ["Wrapper", "awaitable", "iterated", "plain"]
+__all__ = ["Wrapper", "awaitable", "iterated", "plain", "startable"]
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
@@ -65,6 +65,22 @@ def awaitable(method: Callable[Concatenate[Any, P], R]) -> Awaitable[P, R]:
     @wraps(method)
     async def call(self: Wrapper[Any], /, *args: Any, **options: Any) -> Any:
         return await self._runtime.call(getattr(self._blocking, name), *args, **options)
+
+    return cast("Awaitable[P, R]", call)
+
+
+def startable(method: Callable[Concatenate[Any, P], R], start: str) -> Awaitable[P, R]:
+    """Return a method that awaits a call without a greenlet, where the method ``start`` can make it without waiting."""
+    name = method.__name__
+
+    @wraps(method)
+    async def call(self: Wrapper[Any], /, *args: Any, **options: Any) -> Any:
+        runtime, blocking = self._runtime, self._blocking
+        if runtime.is_here:
+            started = getattr(blocking, start)(*args, **options)
+            if started is not None:
+                return await runtime.finish(started)
+        return await runtime.call(getattr(blocking, name), *args, **options)
 
     return cast("Awaitable[P, R]", call)
 

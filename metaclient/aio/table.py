@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from metaclient import batch as blocking_batch
 from metaclient import table as blocking_table
-from metaclient.aio.coroutines import Wrapper, awaitable, iterated
+from metaclient.aio.coroutines import Wrapper, awaitable, iterated, startable
 
 if TYPE_CHECKING:
     from collections import OrderedDict
@@ -224,7 +224,7 @@ class Table(Wrapper[_Table]):
 
         def scan(self, *args: Any, **options: Any) -> Any: ...
     else:
-        row = awaitable(_Table.row)
+        row = startable(_Table.row, "_start_row")
         rows = awaitable(_Table.rows)
         cells = awaitable(_Table.cells)
         scan = iterated(_Table.scan)

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from metaclient import keys
 from metaclient.attempts import Executor, ReadGuard, told
 from metaclient.attempts.retry import Retrier
-from metaclient.backend import Addressing, Answer, Backend, BatchSemantics, Direct, DirectBackend
+from metaclient.backend import Addressing, Answer, Backend, BatchSemantics, Direct, DirectBackend, StartingBackend
 from metaclient.calls.answers import expect
 from metaclient.calls.hedging import Hedging
 from metaclient.calls.staleness import StalenessLimit
@@ -91,6 +91,8 @@ class Operations:
         direct = _direct(backend, runtime)
         self._direct_get = None if direct is None else direct.get
         self._direct_mutate = None if direct is None else direct.mutate
+        is_on_loop = not runtime.callers_help
+        self.start = backend.start_get if is_on_loop and isinstance(backend, StartingBackend) else None
         self._write_timeout_s = min(config.rpc_write_timeout_s, config.operation_timeout_s)
         self.hedging = Hedging(backend, runtime, config, executor=executor, locator=locator, telemetry=telemetry)
         self._hedged_get = self.hedging.get
@@ -181,16 +183,20 @@ class Operations:
             if type(answer) is not Result:
                 answer = self._result(answer, until)
         except Exception as raised:
-            return self._get_again(table, get, place, told(raised), begun)
+            return self.get_again(table, get, place, told(raised), begun)
+        self.learn_from_strong(place, begun)
+        return answer, place
+
+    def learn_from_strong(self, place: RegionLocation | None, begun: float) -> None:
+        """Record the success of a STRONG read that began at this instant, at its first attempt."""
         self._on_success()
         if place is not None:
             if self.hedging.has_avoided:
-                self._learn_from_strong(place, self._now() - begun)
+                self._learn_from_slow(place, self._now() - begun)
             if place.is_hint:  # saves a call
                 self.locator.confirm(place)
-        return answer, place
 
-    def _learn_from_strong(self, place: RegionLocation, latency_s: float) -> None:
+    def _learn_from_slow(self, place: RegionLocation, latency_s: float) -> None:
         """Record a STRONG read: its server is not silent, and if it is slow, it may have recovered."""
         self.hedging.answered(place.server)
         if not self._slow.contains(place.server):
@@ -203,9 +209,10 @@ class Operations:
             answer = self.executor.awaited(answer, until)
         return expect(Result, answer)
 
-    def _get_again(
+    def get_again(
         self, table: bytes, get: Get, place: RegionLocation | None, error: MetaClientError, begun: float
     ) -> Placed:
+        """Retry a STRONG read whose first attempt, which began at this instant, has failed."""
         error.place = place
         deadline = begun + self.timeout_s(table)
         return self.retrier.resume(

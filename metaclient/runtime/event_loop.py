@@ -7,7 +7,11 @@
 3. A cancelled asyncio task raises CancelledError at once. The same error is raised in its greenlet, at its wait. If the
    greenlet has to wait again while it cleans up, or waits for a lock, it continues in the background: the
    :attr:`stats` count it as ``unwinding``. A wait for a lock is never interrupted, as no other runtime interrupts it.
-4. Deadlines are in one heap with one timer of the loop: most calls end long before their deadline.
+4. Tasks that wait are continued by one callback of the loop, up to ``TASKS_PER_TURN`` of them: see ``wakeups.py``. A
+   stream that has read answers continues their tasks in the same callback (:meth:`AsyncioRuntime.deliver`).
+5. A call of the network may be a wakeup itself (`StartedCall`). A coroutine awaits it without a greenlet, so that ten
+   thousand waiting calls need no stacks.
+6. Deadlines are in one heap with one timer of the loop: most calls end long before their deadline.
 
 All of it belongs to the thread of the loop. Only :meth:`AsyncioRuntime.close_dropped` may be called in another thread.
 """
@@ -28,6 +32,7 @@ from metaclient.runtime.forks import inherited_error, on_fork
 from metaclient.runtime.greens import FirmWaiter, Green, LoopLock, LoopTimers, LoopWaiter, getcurrent
 from metaclient.runtime.timers import Timer
 from metaclient.runtime.waiting import Blocking, Lock, Task, closed_error
+from metaclient.runtime.wakeups import StartedCall, Turns, Wakeup
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -44,6 +49,8 @@ ROWS_PER_TURN = 100
 
 class AsyncioRuntime(Blocking):
     """Blocking code in greenlets on the running event loop; see the module's docstring.
+
+    It has more than 30 methods because coroutines, tasks, timers and the end share the greenlets that run.
 
     >>> async def program():
     ...     runtime = AsyncioRuntime()
@@ -66,10 +73,12 @@ class AsyncioRuntime(Blocking):
         self.rng = random.Random(seed)
         self.loop = asyncio.get_running_loop() if loop is None else loop
         self._max_tasks = max_tasks
+        self.turns = Turns(self.loop)
         self._timers = LoopTimers(self.loop)
         self._tasks: dict[Green, Task[Any]] = {}  # running
         self._new_tasks: dict[Task[Any], None] = {}  # not begun yet
-        self._calls: set[Green] = set()
+        self._calls: set[Green] = set()  # that wait
+        self._started = 0  # calls that wait without a greenlet
         self._unwinding: set[Green] = set()
         self._spare: list[Green] = []
         self._ended: FirmWaiter | None = None  # of close(), which waits until all tasks have ended
@@ -111,7 +120,7 @@ class AsyncioRuntime(Blocking):
         green = self._begin_call(function, args, options)
         try:
             while not green.is_over:
-                await self._future_of(green)
+                await self._wakeup_of(green)
                 green.switch()
         except BaseException as error:  # CancelledError, or GeneratorExit of a coroutine that is closed
             self._cancel(green, error)
@@ -119,13 +128,32 @@ class AsyncioRuntime(Blocking):
         result: T = self._end_call(green)
         return result
 
+    @property
+    def is_here(self) -> bool:
+        """True if the caller runs in the event loop of this runtime."""
+        return asyncio.get_running_loop() is self.loop
+
+    async def finish(self, started: StartedCall[T]) -> T:
+        """Return the result of a call that was started without a greenlet. Retries of it run in a greenlet."""
+        self._started += 1
+        try:
+            await started.wakeup
+        except BaseException as error:
+            started.abandon()
+            if not hasattr(error, "may_have_applied"):
+                error.may_have_applied = started.is_write  # type: ignore[attr-defined]  # as in _cancel
+            raise
+        finally:
+            self._started -= 1
+        return started.finish() if started.decode() else await self.call(started.finish)
+
     def _end_call(self, green: Green) -> Any:
         self._calls.discard(green)
         self._keep(green)
         return green.take_result()
 
     def _begin_call(self, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any]) -> Green:
-        if asyncio.get_running_loop() is not self.loop:
+        if not self.is_here:
             raise RuntimeError(
                 "this connection belongs to another event loop: call metaclient.aio.connect() in the loop that uses it"
             )
@@ -133,20 +161,20 @@ class AsyncioRuntime(Blocking):
         driver = getcurrent()
         green.parent = driver
         green.gr_context = driver.gr_context
-        self._calls.add(green)
         green.switch(function, args, options)
+        if not green.is_over:
+            self._calls.add(green)
         return green
 
-    def _future_of(self, green: Green) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = self.loop.create_future()
-        green.future = future
-        return future
+    def _wakeup_of(self, green: Green) -> Wakeup:
+        wakeup = green.wakeup = Wakeup(self.turns)
+        return wakeup
 
     def _cancel(self, green: Green, error: BaseException) -> None:
         """End a call: raise the error at its wait, and let it continue in the background if it waits again."""
         self._calls.discard(green)
         self._unwinding.add(green)
-        green.future = None
+        green.wakeup = None
         waiter = green.waiter
         if waiter is not None and not waiter.is_interruptible:
             green.cancelled = error
@@ -177,12 +205,12 @@ class AsyncioRuntime(Blocking):
             while not is_over:
                 green = self._begin_call(_fill, (rows, made), {})
                 while True:
-                    green.future = None
+                    green.wakeup = None
                     while made:
                         yield made.popleft()
                     if green.is_over:
                         break
-                    await self._future_of(green)
+                    await self._wakeup_of(green)
                     if not green.is_over:
                         green.switch()
                 is_over = self._end_call(green)
@@ -230,11 +258,31 @@ class AsyncioRuntime(Blocking):
     def _continue_soon(self, waiter: LoopWaiter) -> None:
         green = waiter._green
         assert green is not None, "a wait that is parked has a greenlet"
-        future = green.future
-        if future is None:
+        wakeup = green.wakeup
+        if wakeup is None:
             self.loop.call_soon(self._continue, waiter)
-        elif not future.done():  # a cancelled task has cancelled it
-            future.set_result(None)
+        else:
+            wakeup.wake()
+
+    def deliver(self, reader: LoopWaiter) -> None:
+        """Continue the reader of a stream, and the tasks that it wakes, in this callback of the loop."""
+        self.turns.run(reader.continue_now)
+
+    def deliver_by(self, receive: Callable[[], None]) -> None:
+        """As `deliver`, with a function that reads. It runs in a greenlet, because it may have to wait."""
+        self.turns.run(lambda: self._run_in_green(receive))
+
+    def _run_in_green(self, function: Callable[[], None]) -> None:
+        green = self._spare.pop() if self._spare else Green()
+        driver = getcurrent()
+        green.parent = driver
+        green.gr_context = driver.gr_context
+        green.switch(function, (), {})
+        if green.is_over:
+            self._keep(green)
+            green.take_result()
+        else:
+            self._unwinding.add(green)
 
     def _continue(self, waiter: LoopWaiter) -> None:
         """Continue a greenlet for which no coroutine waits: a task, an iteration, or a cancelled call."""
@@ -246,8 +294,8 @@ class AsyncioRuntime(Blocking):
             self._check_task(green)
         elif green in self._unwinding:
             self._check_unwound(green)
-        elif green.is_over and green.future is not None and not green.future.done():
-            green.future.set_result(None)  # an iteration whose coroutine has begun to wait meanwhile
+        elif green.is_over and green.wakeup is not None:
+            green.wakeup.wake()  # an iteration whose coroutine has begun to wait meanwhile
 
     def _check_task(self, green: Green) -> None:
         if not green.is_over:
@@ -275,6 +323,13 @@ class AsyncioRuntime(Blocking):
                 self._start(Task(self, function, (), "timer", True))
 
         return Timer(self._timers, self.now() + max(delay_s, 0.0), fire, True)
+
+    def alarm(self, instant: float, function: Callable[[], None]) -> Timer:
+        """Call a function at an instant, in a callback of the loop: it must not wait. `call_later` starts a task."""
+        return Timer(self._timers, instant, lambda: self._call_soon(function), True)
+
+    def _call_soon(self, function: Callable[[], None]) -> None:
+        self.loop.call_soon(function)
 
     # -- the end -------------------------------------------------------------------------------------------------------
 
@@ -327,7 +382,7 @@ class AsyncioRuntime(Blocking):
         return {
             "running": len(self._tasks),
             "queued": len(self._new_tasks),
-            "calls": len(self._calls),
+            "calls": len(self._calls) + self._started,
             "unwinding": len(self._unwinding),
             "timers": len(self._timers),
             "peak": self._peak,

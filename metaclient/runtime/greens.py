@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from metaclient.errors import ExtraMissing
 from metaclient.runtime.timers import Alarm, Timers
 from metaclient.runtime.waiting import WaitState, closed_error
+from metaclient.runtime.wakeups import Wakeup
 
 try:
     from greenlet import GreenletExit, getcurrent, greenlet
@@ -32,13 +33,13 @@ _FRESH, _PARKED, _WOKEN, _EXPIRED, _CLOSED = WaitState  # the hot path: a global
 class Green(greenlet):  # type: ignore[misc]  # greenlet has no types for every version
     """A greenlet that runs one function after the other; between them it is a spare.
 
-    ``future`` is awaited by the coroutine that continues it; None if callbacks of the loop do. ``cancelled`` is the
+    ``wakeup`` is awaited by the coroutine that continues it; None if callbacks of the loop do. ``cancelled`` is the
     error of its cancelled asyncio task, to be raised at the next wait that can be interrupted.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.future: asyncio.Future[None] | None = None
+        self.wakeup: Wakeup | None = None
         self.waiter: LoopWaiter | None = None
         self.cancelled: BaseException | None = None
         self.is_over = False
@@ -60,7 +61,7 @@ class Green(greenlet):  # type: ignore[misc]  # greenlet has no types for every 
     def take_result(self) -> Any:
         """Return the value of the function that has ended, or raise its error."""
         value, error = self.value, self.error
-        self.value = self.error = self.future = None
+        self.value = self.error = self.wakeup = None
         self.is_over = False
         if error is None:
             return value
@@ -139,7 +140,7 @@ class LoopWaiter:
     def continue_now(self) -> None:
         """Wake the greenlet from a callback of the loop, without another round of the loop where that is possible."""
         green = self._green
-        if self._state is _PARKED and green is not None and green.future is None:
+        if self._state is _PARKED and green is not None and green.wakeup is None:
             self._state = _WOKEN
             self._runtime._continue(self)
         else:
