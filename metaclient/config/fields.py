@@ -36,7 +36,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -67,7 +67,7 @@ from metaclient.config.rules import (
     checked,
     one_of,
 )
-from metaclient.config.tokens import TOKEN, Token, TokenFunction
+from metaclient.config.tokens import TOKEN, Token
 from metaclient.errors import ConfigError, ConfigWarning
 
 __all__ = ["SPECS", "Config", "fields_given", "property_names"]
@@ -216,7 +216,7 @@ class Config:
     principal: str | None = _field(None, NAME, "hbase.client.keytab.principal")
     keytab: str | None = _field(None, PATH, "hbase.client.keytab.file")
     ccache: str | None = _field(None, PATH)  # the ticket cache; None: that of the process (KRB5CCNAME)
-    token: Token | TokenFunction | None = _field(None, TOKEN)  # noqa: RUF009 - a dataclasses.field
+    token: Token | Callable[[], Token] | None = _field(None, TOKEN)  # noqa: RUF009 - a dataclasses.field
     do_as: str | None = _field(None, NAME)  # the user to impersonate, which the servers must allow
     ca: str | None = _field(None, PATH)  # certificates of authorities: PEM, or a JKS trust store
     cert: str | None = _field(None, PATH)  # PEM: the client's certificate, its chain, and its key unless `key` has it
