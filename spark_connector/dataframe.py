@@ -19,7 +19,6 @@ import json
 import logging
 import pickle
 import re
-import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -47,6 +46,7 @@ from spark_connector.settings.options import Options, field_named
 from spark_connector.settings.progress import Progress, watch
 from spark_connector.settings.session import has_jvm
 from spark_connector.tables.catalog import HBaseCatalog, install
+from spark_connector.tables.hosts import executors_for
 from spark_connector.tables.jvm import SessionJvm, has_callbacks
 from spark_connector.tables.scans import HBaseTable, dataframe_of
 
@@ -264,7 +264,7 @@ def _planned_by_spark(spark: SparkSession, given: Mapping[str, str], options: Op
         check_read_families(connection, Query.of(options))
     kept = {name: value for name, value in given.items() if field_named(name) != "locality"}
     java = SessionJvm(spark)
-    df: DataFrame = dataframe_of(HBaseTable(java, kept), java)
+    df: DataFrame = dataframe_of(HBaseTable(java, kept, has_hosts=options.locality == "auto"), java)
     return df
 
 
@@ -392,7 +392,7 @@ def map_splits(
     ``read(split, planned)`` runs in a worker and yields record batches of ``schema``; ``planned`` goes to
     ``tasks.connected``. ``explain()`` and Spark's web page show the ``name``.
     """
-    hosts = _executors_for(spark, splits) if locality else {}
+    hosts = executors_for(spark, splits) if locality else {}
     first, *rest = splits
     blobs = [(pickle.dumps((first, lookup_counts.planned())), first.host)]
     blobs += [(pickle.dumps((split, None)), split.host) for split in rest]
@@ -425,34 +425,9 @@ def _located(spark: SparkSession, blobs: Sequence[tuple[bytes, str | None]], nam
     return DataFrame(spark._jsparkSession.createDataset(rdd, encoder).toDF(), spark)
 
 
-def _executors_for(spark: SparkSession, splits: Sequence[planning.TableSplit]) -> dict[str | None, str]:
-    """Return region server's host -> Spark's name of the same machine, for hosts that run an executor.
-
-    Spark compares host names as text. It ignores a host that is no executor's name, but only after a wait.
-    """
-    infos = spark.sparkContext._jsc.sc().statusTracker().getExecutorInfos()
-    executors = {str(info.host()) for info in infos}
-    by_address = {address: name for name in sorted(executors) if (address := _address(name)) is not None}
-    found: dict[str | None, str] = {}
-    for host in {split.host for split in splits if split.host is not None}:
-        name = host if host in executors else by_address.get(_address(host) or "")
-        if name is not None:
-            found[host] = name
-    return found
-
-
 def _jvm(spark: SparkSession) -> Any:
     assert spark._jvm is not None  # callers check has_jvm() first
     return spark._jvm
-
-
-def _address(host: str) -> str | None:
-    """Return the IP address of a host name; None if it does not resolve here."""
-    try:
-        return socket.gethostbyname(host)
-    except OSError:
-        _log.debug("host %s has no address here: no locality for its regions", host)
-        return None
 
 
 # -- sessions of Spark Connect ---------------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ import functools
 import itertools
 import json
 import logging
-import pickle
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -99,14 +98,6 @@ class SessionJvm:
         for name, value in given.items():
             made.put(name, value)
         return self.jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(made)
-
-    def mapped(self, class_name: str, function: Any, blobs: list[bytes]) -> Any:
-        """Return a Java array of what a Scala function makes of (number, blob), in a fixed number of calls."""
-        unpickler = self.jvm.net.razorvine.pickle.Unpickler
-        sequence = self.jvm.PythonUtils.toSeq
-        numbers = sequence(unpickler().loads(pickle.dumps(list(range(len(blobs))), protocol=4)))
-        pairs = numbers.zip(sequence(unpickler().loads(pickle.dumps(blobs, protocol=4))))
-        return pairs.map(function).toArray(self.jvm.scala.reflect.ClassTag.apply(self.loaded(class_name)))
 
     def loaded(self, class_name: str) -> Any:
         """Return the ``java.lang.Class`` of a name."""

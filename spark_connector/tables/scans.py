@@ -10,8 +10,7 @@ optimizer talks to the Java interfaces below the data sources instead, implement
    (``PythonInputPartition``, ``PythonPartitionReaderFactory``), so that executors need nothing new.
 4. A runtime filter of a join (dynamic partition pruning) makes the scan plan again, with fewer ranges and rows. Spark
    passes it and asks for the new plan in one thread; another thread that uses the same scan does not get that plan.
-
-Preferred hosts are not possible here: ``PythonInputPartition`` has none.
+5. Tasks prefer the hosts of their regions (:mod:`.hosts`).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from __future__ import annotations
 import logging
 import pickle
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from metaclient import keys
@@ -37,6 +36,7 @@ from spark_connector.reading.plan_text import plan_text
 from spark_connector.reading.planned import planned_read
 from spark_connector.settings.option_uses import Use, check_read, check_written
 from spark_connector.settings.options import Options
+from spark_connector.tables.hosts import executors_for, hosted_partitions
 from spark_connector.tables.jvm import JavaProxy, SessionJvm, spark_version
 
 if TYPE_CHECKING:
@@ -61,13 +61,19 @@ _WORKER_LOGGING = "spark.sql.pyspark.worker.logging.enabled"
 
 
 class HBaseTable(JavaProxy):
-    """One HBase table with a catalog, as Spark's ``Table``. It has no state but its options."""
+    """One HBase table with a catalog, as Spark's ``Table``. It has no state but its options.
+
+    With ``has_hosts`` the tasks of a scan prefer the hosts of their regions.
+    """
 
     class Java:
         implements = (f"{_CATALOG}.SupportsRead", f"{_CATALOG}.SupportsWrite")
 
-    def __init__(self, java: SessionJvm, given: Mapping[str, str], name: str | None = None) -> None:
+    def __init__(
+        self, java: SessionJvm, given: Mapping[str, str], name: str | None = None, *, has_hosts: bool = True
+    ) -> None:
         super().__init__(java)
+        self._has_hosts = has_hosts
         self._given = {key.lower(): value for key, value in given.items()}
         options = Options.parse(self._given).resolved()
         clients.check_reachable(options.connection_url)
@@ -109,7 +115,8 @@ class HBaseTable(JavaProxy):
                 f"table {self._name}: an option of this query changes the columns of the table, which Spark has read "
                 "already: give it to spark_connector.table, or to a view of its own"
             )
-        return HBaseScanBuilder(self._java, parsed, self._schema, self._source, self._name)
+        request = _Request(parsed, self._schema, has_hosts=self._has_hosts)
+        return HBaseScanBuilder(self._java, request, self._source, self._name)
 
     def newWriteBuilder(self, info: Any) -> Any:
         """Return Spark's own builder for writes of Python data sources, with the options of this table."""
@@ -142,6 +149,7 @@ class _Request:
     schema: StructType
     condition: Expression | None = None
     limit: int | None = None
+    has_hosts: bool = True
 
     def query(self, more: Expression | None = None) -> Query:
         """Return the query, with a further condition that the rows must pass."""
@@ -161,9 +169,10 @@ class HBaseScanBuilder(JavaProxy):
             f"{_READ}.SupportsPushDownLimit",
         )
 
-    def __init__(self, java: SessionJvm, options: Options, schema: StructType, source: Any, name: str) -> None:
+    def __init__(self, java: SessionJvm, whole: _Request, source: Any, name: str) -> None:
         super().__init__(java)
-        self._options, self._full, self._schema, self._source, self._name = options, schema, schema, source, name
+        self._whole, self._source, self._name = whole, source, name
+        self._options, self._full, self._schema = whole.options, whole.schema, whole.schema
         self._condition: Expression | None = None
         self._limit: int | None = None
         self._filters: list[Any] = []
@@ -195,7 +204,7 @@ class HBaseScanBuilder(JavaProxy):
         return True
 
     def build(self) -> HBaseScan:
-        request = _Request(self._options, self._schema, self._condition, self._limit)
+        request = replace(self._whole, schema=self._schema, condition=self._condition, limit=self._limit)
         return HBaseScan(self._java, request, self._source, self._name)
 
 
@@ -208,6 +217,7 @@ class HBaseScan(JavaProxy):
     def __init__(self, java: SessionJvm, request: _Request, source: Any, name: str) -> None:
         super().__init__(java)
         self._request, self._source, self._name = request, source, name
+        self.has_hosts = request.has_hosts
         self.query = request.query()
         self._lock = _runtime.lock()  # guards the fields below
         self._splits: list[planning.TableSplit] | None = None
@@ -286,8 +296,8 @@ class HBaseBatch(JavaProxy):
         splits = self._scan.splits() if self._narrower is None else _planned(self._narrower)
         first, *rest = splits
         blobs = [pickle.dumps((first, lookup_counts.planned())), *(pickle.dumps((split, None)) for split in rest)]
-        make = self._java.named("org.apache.spark.sql.execution.datasources.v2.python").PythonInputPartition
-        return self._java.mapped(f"{_READ}.InputPartition", make.tupled(), blobs)
+        hosts = executors_for(self._java.spark, splits) if self._scan.has_hosts else {}
+        return hosted_partitions(self._java, blobs, [hosts.get(split.host) for split in splits])
 
     def createReaderFactory(self) -> Any:
         from pyspark.serializers import CloudPickleSerializer

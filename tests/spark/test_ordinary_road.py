@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 
 import spark_connector as hbase_connector
+from metaclient.runtime import ThreadRuntime
+from spark_connector.tables import hosts
+from tests.live.load import wait_until
 from tests.spark.served import CATALOG
 
 ROWS = 40
@@ -193,3 +196,24 @@ def test_a_missing_family_fails_before_a_task_runs(spark: Any, hbase: Any) -> No
     with pytest.raises(Exception, match=expected) as caught:
         spark.read.format("hbase").option("url", hbase.url).option("catalog", CATALOG).load().count()
     assert "AnalysisException" in type(caught.value).__name__
+
+
+@pytest.mark.parametrize("locality", ["auto", "off"])
+def test_tasks_prefer_the_hosts_of_their_regions(
+    spark: Any, serve: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, locality: str
+) -> None:
+    """The fake's servers have names; here each is the machine of one of Spark's executors, 127.0.0.2 or 127.0.0.3."""
+    tracker = spark.sparkContext._jsc.sc().statusTracker()
+    wait_until(lambda: len(tracker.getExecutorInfos()) == 3, "the driver and two executors", ThreadRuntime(name="test"))
+    served = serve(servers=2)
+    fill(served)
+    with served.connect() as connection:
+        servers = sorted({region["server_name"] for region in connection.table("t").regions()})
+    addresses = dict(zip(servers, ("127.0.0.2", "127.0.0.3"), strict=True))
+    monkeypatch.setattr(hosts, "_address", lambda host: addresses.get(host.encode(), host))
+    df = hbase_connector.table(spark, CATALOG, url=served.url, hbase_spark_locality=locality)
+    rdd = df._jdf.queryExecution().toRdd()
+    preferred = spark.sparkContext._jsc.sc().getPreferredLocs
+    found = {str(preferred(rdd, number).mkString(",")) for number in range(rdd.getNumPartitions())}
+    assert found == ({"127.0.0.2", "127.0.0.3"} if locality == "auto" else {""})
+    assert rows_of(df) == expected()

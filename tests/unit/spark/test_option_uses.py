@@ -419,7 +419,7 @@ def test_splits_have_hosts_unless_locality_is_off(
     from spark_connector import dataframe
 
     asked: list[object] = []
-    monkeypatch.setattr(dataframe, "_executors_for", lambda spark, splits: asked.append(splits) or {})
+    monkeypatch.setattr(dataframe, "executors_for", lambda spark, splits: asked.append(splits) or {})
     monkeypatch.setattr(
         dataframe, "_located", lambda spark, blobs, name=None: SimpleNamespace(mapInArrow=lambda *_: "a DataFrame")
     )
