@@ -105,7 +105,7 @@ ALLOWED: tuple[Allowance, ...] = (
     Allowance("metaclient/wire/stream.py", frozenset({"select", "socket"}), "speaks TCP to HBase and to gateways"),
     Allowance("metaclient/wire/tls_server.py", frozenset({"select"}), "waits for the client's part of a handshake"),
     Allowance("metaclient/wire/tls.py", frozenset({"select", "socket"}), "speaks TLS to gateways"),
-    Allowance("spark_connector/dataframe.py", frozenset({"socket"}), "asks which executor is on a server's machine"),
+    Allowance("spark_connector/tables/hosts.py", frozenset({"socket"}), "asks which executor is on a server's machine"),
     Allowance("spark_connector/lookup_counts.py", frozenset({"socket"}), "executors report to the driver over TCP"),
 )
 

@@ -29,6 +29,7 @@ EXCEPTIONS: Mapping[tuple[str, str], str] = {
     ("metaclient/wire/thrift/structs.py", "T.TBloomFilterType._VALUES_TO_NAMES"): "thriftpy2, as above",
     ("spark_connector/dataframe.py", "spark.sparkContext._jsc"): "PySpark offers Hadoop's configuration only so",
     ("spark_connector/dataframe.py", "spark._jsparkSession"): "PySpark offers the JVM's session only so",
+    ("spark_connector/tables/hosts.py", "spark.sparkContext._jsc"): "PySpark offers the list of executors only so",
     ("spark_connector/tables/jvm.py", "spark._jsparkSession"): "PySpark offers the JVM's session only so",
     ("spark_connector/tables/jvm.py", "spark._jvm"): "PySpark offers the JVM only so",
     ("spark_connector/tables/jvm.py", "spark.sparkContext._gateway"): "PySpark offers py4j's callbacks only so",
