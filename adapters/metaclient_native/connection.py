@@ -102,7 +102,6 @@ class Connection(LoopHalf):
         super().__init__(runtime)
         self._runtime = runtime
         self._blocking = cast("Blocking", runtime)  # the part of the runtime that a Pending uses
-        self._now = runtime.now
         self._host, self._port, self._service = address
         self.address = f"{self._host}:{self._port}"
         self._security = security
