@@ -236,7 +236,8 @@ class Connection:
         """Open the backend; done by the constructor unless ``autoconnect=False``.
 
         A connection that was closed is opened again, with an empty location cache; tables that were made before can be
-        used again. A connection through a backend or a runtime of the caller, or of ``metaclient.aio``, cannot.
+        used again. The cluster of a ``fake:`` url was closed with the connection: a new one begins empty. A connection
+        through a backend or a runtime of the caller, or of ``metaclient.aio``, cannot be opened again.
         """
         if self.engine.life is Life.CLOSED and self._can_reopen:
             self.engine.closing.wait()

@@ -40,7 +40,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from metaclient.config.hbase_names import PropertyNames, as_given, property_of, read_only, require_known
+from metaclient.config.hbase_names import PropertyNames, as_given, property_of, read_only
 from metaclient.config.hbase_properties import Properties, Property, warn
 from metaclient.config.rules import (
     BUDGET,
@@ -265,7 +265,7 @@ class Config:
 
     @classmethod
     def _of_properties(cls, properties: Mapping[str, Property], options: Mapping[str, object]) -> Config:
-        require_known(options, _FIELDS, "keyword", "option")
+        _NAMES.require_fields(options)
         # One construction for both, no replace(): an option may correct a value that is invalid in the properties.
         read = {**_NAMES.read_fields(properties), **{name: (value, "keyword") for name, value in options.items()}}
         values: dict[str, Any] = {name: value for name, (value, _) in read.items()}
@@ -278,7 +278,7 @@ class Config:
         >>> Config(rpc_timeout_s=5).replace(rpc_timeout_s=7).rpc_read_timeout_s
         7.0
         """
-        require_known(options, _FIELDS, "keyword", "option")
+        _NAMES.require_fields(options)
         kept: dict[str, Any] = {name: getattr(self, name) for name in _FIELDS if name not in self._followers}
         return type(self)(**{**kept, **options})
 

@@ -51,7 +51,6 @@ __all__ = [
     "checked_properties",
     "property_of",
     "read_only",
-    "require_known",
 ]
 
 _LOGGER = logging.getLogger(__name__)
@@ -93,6 +92,20 @@ class PropertyNames:
         self._fields = (*specs, "properties")
         self._own_names = frozenset(OWN_PREFIX + name for name in specs)
         self._honoured = self._own_names | OF_BACKENDS | {spec.key for spec in specs.values() if spec.key}
+        # A field by HBase's key as people write it as a keyword: hbase_rpc_timeout for hbase.rpc.timeout.
+        self._by_key = {_as_keyword(spec.key): name for name, spec in specs.items() if spec.key}
+
+    def require_fields(self, keywords: Iterable[str]) -> None:
+        """Raise ConfigError, with the field that was probably meant, for the first keyword that is no field."""
+        for keyword in keywords:
+            field = None if keyword in self._fields else self._by_key.get(_as_keyword(keyword))
+            if field is not None:
+                key = self._specs[field].key
+                raise ConfigError(
+                    f"{cut(keyword)} (keyword): no such option; write {field}=, "
+                    f"or config={{{key!r}: value}} in HBase's unit"
+                )
+            _require_known([keyword], self._fields, "keyword", "option")
 
     def all_names(self) -> frozenset[str]:
         """Return the names of all client properties of HBase and metaclient, also those without an effect."""
@@ -128,7 +141,7 @@ class PropertyNames:
             near = nearest_name(given.name, self._fields)
             refuse_or_warn(given.name, given.source, near and OWN_PREFIX + near)
         if given.name.startswith(OWN_PREFIX):
-            require_known([given.name], self._own_names, given.source, "property")
+            _require_known([given.name], self._own_names, given.source, "property")
         elif given.name in DEPRECATED:
             warn(f"{given.name} ({given.source}) is deprecated: {DEPRECATED[given.name]}", DeprecationWarning)
         elif given.name not in self._honoured:
@@ -193,7 +206,11 @@ def _unlimited(given: Property) -> float:
     return UNLIMITED_S
 
 
-def require_known(names: Iterable[str], known: Collection[str], source: str, what: str) -> None:
+def _as_keyword(key: str) -> str:
+    return key.lower().replace(".", "_")
+
+
+def _require_known(names: Iterable[str], known: Collection[str], source: str, what: str) -> None:
     """Raise ConfigError, with the nearest known name, for the first name that is not known."""
     for name in names:
         if name not in known:

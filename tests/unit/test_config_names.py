@@ -40,6 +40,13 @@ def test_unknown_option_names_the_nearest(name: str, nearest: str) -> None:
         Config().replace(**{name: 1})
 
 
+@pytest.mark.parametrize("name", ["hbase_client_operation_timeout", "hbase.client.operation.timeout"])
+def test_property_of_hbase_as_an_option_names_the_field_and_the_mapping(name: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Config.of(None, **{name: 2})
+    assert "write operation_timeout_s=, or config={'hbase.client.operation.timeout': value}" in str(caught.value)
+
+
 def test_unknown_option_with_nothing_near() -> None:
     with pytest.raises(ConfigError, match="nothing known is near; remove it"):
         Config.of(zzzzzzzz=1)
