@@ -8,8 +8,8 @@
    or lost a race, or its server was hung) is dropped and counted.
 3. A thread that makes a call and waits for it (``Connection.ask``, a `DirectCall`) reads the socket itself if no other
    thread does: a single caller pays for no switch between threads. While other calls are in flight, the connection's
-   own task reads, until none is left. It wakes the threads whose responses it has read, and each decodes its own.
-   Frames that are queued while woken threads resume are sent by the last one of these threads, in one write. Calls
+   own task reads, until none is left. It wakes the threads whose responses it has read, one after the other, and each
+   decodes its own (`sending.py`). Frames that are queued meanwhile are sent by the last one, in one write. Calls
    that any thread can wait for (``Connection.call``, a `PendingCall`) are completed by the reader: the task, or a
    thread that waits for a single one of them (``PendingCall.help``). There is one reader at a time.
 4. When the stream ends, or its bytes are not a frame, all calls in flight fail. `Connections` makes a new connection
@@ -200,6 +200,7 @@ class Connection(LoopHalf):
                 # The task has been notified if a reader is wanted and calls are in flight.
                 if self._is_read or (self._is_wanted and self._calls):
                     waiter = call.waiter = self._blocking.waiter()
+                    call.is_queued = not self._blocking.runs_signal_handlers()
                     self._is_wanted = True
                 else:
                     is_reader = self._is_read = True
@@ -402,6 +403,7 @@ class Connection(LoopHalf):
 
     def _finish(self, answers: Answers) -> None:
         """Wake the threads of direct calls, which decode their responses themselves; complete or fail the others."""
+        last: DirectCall[Any] | None = None
         for call, response in answers:
             if isinstance(call, PendingCall):
                 self._finish_one(call, response)
@@ -412,7 +414,7 @@ class Connection(LoopHalf):
             is_waiting = call.waiter is not None
             if is_waiting:
                 self._woken.add(call)
-            call.deliver(response)
+            last = call.deliver(response, last)
             if call.successor is not None:
                 self._finish_one(call.successor, response)
             if is_waiting and call.waiter is None:  # its thread has resumed, perhaps before it was noted as woken

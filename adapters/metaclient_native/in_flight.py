@@ -104,11 +104,22 @@ UNASKED: Final = Unasked.UNASKED
 class DirectCall(Generic[T]):
     """A call in flight whose own thread waits for the response and decodes it.
 
-    ``waiter`` is None if that thread reads the connection, or has stopped waiting; otherwise the reader wakes it.
+    ``waiter`` is None if that thread reads the connection, or has stopped waiting; otherwise the reader wakes it, or
+    the thread of the call whose ``next_woken`` is this one. ``is_queued`` allows that.
     ``successor`` is the call that stands for this one after its thread has left it in flight.
     """
 
-    __slots__ = ("begun", "error", "is_done", "request", "response", "successor", "waiter")
+    __slots__ = (
+        "begun",
+        "error",
+        "is_done",
+        "is_queued",
+        "next_woken",
+        "request",
+        "response",
+        "successor",
+        "waiter",
+    )
     response: Response
 
     def __init__(self, request: Request[T], begun: float) -> None:
@@ -117,6 +128,8 @@ class DirectCall(Generic[T]):
         self.is_done = False
         self.error: BaseException | None = None
         self.waiter: Waiter | None = None
+        self.is_queued = False
+        self.next_woken: DirectCall[Any] | None = None
         self.successor: PendingCall[T] | None = None
 
     def leave(self, connection: Connection, call_id: int) -> PendingCall[T] | None:
@@ -130,9 +143,24 @@ class DirectCall(Generic[T]):
         self.successor = left
         return None if self.is_done else left
 
-    def deliver(self, response: Response) -> None:
+    def deliver(self, response: Response, last: DirectCall[Any] | None) -> DirectCall[Any] | None:
+        """Wake the thread of this call, or let that of ``last`` wake it; return the call whose thread wakes the next.
+
+        The reader sets ``next_woken`` and then looks at ``waiter``, while a thread that resumes resets ``waiter`` and
+        then looks at ``next_woken``: so no thread is forgotten between them.
+        """
         self.response = response
-        self._wake()
+        if self.waiter is None or not self.is_queued:
+            self.wake()
+            return last
+        if last is None:
+            self.wake()
+            return self
+        self.is_done = True
+        last.next_woken = self
+        if last.waiter is None:
+            self.wake()
+        return self
 
     def fail(self, error: BaseException) -> None:
         """End the call with an error, unless its response was delivered. An interrupted wake-up is repeated."""
@@ -149,9 +177,9 @@ class DirectCall(Generic[T]):
     def _fail(self, error: BaseException) -> None:
         if not self.is_done:
             self.error = error
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def wake(self) -> None:
         self.is_done = True
         waiter = self.waiter
         if waiter is not None:

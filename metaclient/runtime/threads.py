@@ -146,6 +146,9 @@ class ThreadRuntime(Blocking):
     def sleep(self, seconds: float) -> None:
         _ThreadWaiter(self).park(self.now() + seconds, "sleep")
 
+    def runs_signal_handlers(self) -> bool:
+        return threading.get_ident() == threading.main_thread().ident
+
     def lock(self) -> Lock:
         return threading.Lock()
 

@@ -328,6 +328,10 @@ class Blocking:
         """Return a single wait, for a thread that another one wakes directly, without a Pending."""
         return self._waiter()
 
+    def runs_signal_handlers(self) -> bool:
+        """Return True if other code of this thread, a signal handler, may run while it waits or before it resumes."""
+        return True
+
     def lock(self) -> Lock:
         raise NotImplementedError
 

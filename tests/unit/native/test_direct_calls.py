@@ -543,7 +543,9 @@ def test_woken_thread_that_is_interrupted_sends_the_frames_that_wait_for_it(
         reader = runtime.start(direct, connections, peer, b"reader", runtime)
         gate.came.result(runtime.now() + WAIT_S)
         with connection._lock:
-            connection._blocking = SimpleNamespace(waiter=InterruptedWaiter)  # type: ignore[assignment]
+            connection._blocking = SimpleNamespace(  # type: ignore[assignment]
+                waiter=InterruptedWaiter, runs_signal_handlers=lambda: False
+            )
         interrupted = runtime.start(direct, connections, peer, b"interrupted", runtime)
         parked.result(runtime.now() + WAIT_S)
         connection._blocking = runtime
@@ -574,6 +576,84 @@ def test_thread_that_leaves_while_it_is_woken_is_not_waited_for(
         assert direct(connections, peer, b"next", runtime) == b"next"
 
 
+class NotedWaiter:
+    """The wait of a thread that does nothing but to note that it was woken."""
+
+    def __init__(self, name: str, woken: list[str]) -> None:
+        self._name = name
+        self._woken = woken
+
+    def park(self, deadline: float | None, on: object) -> bool:
+        raise AssertionError("nothing waits here")
+
+    def wake(self, source: object = None) -> None:
+        self._woken.append(self._name)
+
+
+def waiting(name: str, woken: list[str], runtime: ThreadRuntime, *, is_queued: bool = True) -> DirectCall[bytes]:
+    made: DirectCall[bytes] = DirectCall(Request(b"Get", b"", text, runtime.now() + WAIT_S, name), runtime.now())
+    made.waiter = NotedWaiter(name, woken)
+    made.is_queued = is_queued
+    return made
+
+
+def test_threads_whose_responses_arrive_together_are_woken_one_after_the_other(
+    runtime: ThreadRuntime, connections: Connections
+) -> None:
+    with serving(runtime, echo) as peer:
+        connection = first(connections, peer, runtime)
+        woken: list[str] = []
+        calls = [waiting(name, woken, runtime) for name in "abc"]
+        connection._finish([(call, framing.Response(1, b"", 0, 0)) for call in calls])
+        seen = [woken.copy()]
+        for call in calls:
+            connection._resume(call)
+            seen.append(woken.copy())
+        assert seen == [["a"], ["a", "b"], ["a", "b", "c"], ["a", "b", "c"]]
+        assert connection._woken == set()
+
+
+def test_main_thread_is_woken_at_once_and_no_thread_waits_for_it(
+    runtime: ThreadRuntime, connections: Connections
+) -> None:
+    """A signal handler may run there before it resumes, and make a call whose response arrives with that of others."""
+    with serving(runtime, echo) as peer:
+        connection = first(connections, peer, runtime)
+        woken: list[str] = []
+        main, *others = [waiting(name, woken, runtime, is_queued=name != "main") for name in ("main", "a", "b")]
+        inner = waiting("inner", woken, runtime, is_queued=False)
+        connection._finish([(call, framing.Response(1, b"", 0, 0)) for call in (main, *others, inner)])
+        assert woken == ["main", "a", "inner"]
+        connection._resume(others[0])
+        assert woken[3:] == ["b"]
+        connection._woken.clear()
+
+
+def test_thread_that_leaves_before_the_next_is_entered_is_not_waited_for(
+    runtime: ThreadRuntime, connections: Connections
+) -> None:
+    """Its deadline passed after its response was read: it cannot wake a thread that is not noted at it yet."""
+    with serving(runtime, echo) as peer:
+        connection = first(connections, peer, runtime)
+        woken: list[str] = []
+        left, other = (waiting(name, woken, runtime) for name in ("left", "other"))
+
+        class LeavingWaiter:
+            def wake(self, source: object = None) -> None:
+                connection._resume(left)
+
+        left.waiter = LeavingWaiter()  # type: ignore[assignment]
+        connection._finish([(call, framing.Response(1, b"", 0, 0)) for call in (left, other)])
+        assert woken == ["other"]
+        connection._resume(other)
+        assert connection._woken == set()
+
+
+def test_runtime_tells_the_thread_that_runs_signal_handlers(runtime: ThreadRuntime) -> None:
+    assert runtime.runs_signal_handlers()
+    assert not runtime.start(runtime.runs_signal_handlers).result(runtime.now() + WAIT_S)
+
+
 def test_reader_interrupted_with_responses_of_others_fails_them(
     runtime: ThreadRuntime, connections: Connections, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -589,7 +669,7 @@ def test_reader_interrupted_with_responses_of_others_fails_them(
         ]
         gate.came.result(runtime.now() + WAIT_S)
 
-        def interrupted(call: DirectCall[bytes], response: Response) -> None:
+        def interrupted(call: DirectCall[bytes], response: Response, last: DirectCall[bytes] | None) -> None:
             raise KeyboardInterrupt
 
         monkeypatch.setattr(DirectCall, "deliver", interrupted)
