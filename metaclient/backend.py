@@ -443,6 +443,8 @@ class SchemaBackend(Protocol):
 class Direct(Protocol):
     """Calls of :class:`Backend` that may block, in the caller's thread and until the deadline at most."""
 
+    def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> Answer[MetaPage]: ...
+
     def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Answer[Result]: ...
 
     def get_until(

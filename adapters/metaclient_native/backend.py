@@ -250,7 +250,7 @@ class NativeBackend:
         else:
             param, method, decode_page = _encode_meta_scan(replica.region_name, scan), b"Scan", _decode_meta_scan
         what = "read of hbase:meta"
-        return self._call_server(server, Request(method, param, decode_page, deadline, what, priority=SYSTEM_PRIORITY))
+        return self._ask_server(server, Request(method, param, decode_page, deadline, what, priority=SYSTEM_PRIORITY))
 
     def _meta_rows(self, scan: MetaScan, deadline: float) -> tuple[MetaRow, ...]:
         """Return a page of the primary meta region, for admin calls on all regions of a table."""

@@ -215,15 +215,19 @@ class Executor:
         watch: Callable[[P, Pending[T], float], bool] | None = None,
         ask_again_s: float = float("inf"),
         opening: Opening[T] | None = None,
+        direct: Callable[..., Answer[T]] | None = None,
     ) -> Won[P, T]:
         """Carry out a plan whose legs call ``function(place, *args, deadline)``; see the module's docstring.
 
         ``reorder`` may change the remaining legs after a failure. ``watch`` is called with each outrun call and its
         start time, and returns True if the call shall continue. After a refused hedge, permission is requested again
         after 1, 2, 4 and 8 delays and so on, at least every ``ask_again_s``; never if that is infinite. ``opening`` is
-        the first leg's call, if the caller has made it already.
+        the first leg's call, if the caller has made it already. ``direct`` is called instead of ``function`` in a plan
+        whose legs never run at once: it may block, because the caller only waits for that one call.
         """
         is_sequential = opening is None and self._inline and _is_sequential(legs)
+        if is_sequential and direct is not None:
+            function = direct
         if opening is None and not is_sequential:
             opening = self._open_plan(legs, function, args, deadline, discard)
         refusal: MetaClientError | None = None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from metaclient.attempts.budget import HedgeBudget
 from metaclient.attempts.executor import Executor
 from metaclient.attempts.plan import Leg, one_replica
-from metaclient.backend import Answer, Backend, MetaPage, MetaScan
+from metaclient.backend import Answer, Backend, DirectBackend, MetaPage, MetaScan
 from metaclient.config import Config
 from metaclient.errors import LocationUnknown, MetaClientError, RegionOffline
 from metaclient.meta.reading import Reading
@@ -31,6 +31,8 @@ class MetaCalls:
         self, backend: Backend, config: Config, executor: Executor, telemetry: Telemetry, registry: MetaRegistry
     ) -> None:
         self._backend = backend
+        is_direct = backend.capabilities.direct and isinstance(backend, DirectBackend)
+        self._read_direct = cast("DirectBackend", backend).direct.read_meta if is_direct else None
         self._config = config
         self._executor = executor
         self._telemetry = telemetry
@@ -58,6 +60,7 @@ class MetaCalls:
                 legs,
                 self._backend.read_meta if has_places else self._read_placed,
                 scan,
+                direct=self._read_direct if has_places else None,
                 deadline=deadline,
                 observer=reading,
                 accept=reading.accept,

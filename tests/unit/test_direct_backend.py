@@ -1,4 +1,4 @@
-"""A pipelined backend that can also be called directly: single gets and writes, and first calls of TIMELINE gets."""
+"""A pipelined backend that can also be called directly: gets, writes, lookups, and first calls of TIMELINE gets."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from metaclient.backend import Capabilities, Direct, DirectBackend
+from metaclient.backend import Capabilities, Direct, DirectBackend, MetaScan
 from metaclient.connection import connect_to
 from metaclient.errors import NotServingRegion, ServerUnreachable
-from metaclient.model import Cell, Get, Mutation, RegionLocation, Result
+from metaclient.model import Cell, Get, MetaReplica, Mutation, RegionLocation, Result
 from metaclient.runtime import Pending, SimRuntime
 from metaclient.table import Table
 from metaclient.testing import ScriptedBackend
@@ -22,15 +22,20 @@ class Roads(ScriptedBackend):
     """Pipelined as it stands; what came by ``direct`` is counted. ``is_busy``: that road answers Pendings, too."""
 
     def __init__(self, runtime: SimRuntime, capabilities: Capabilities = PIPELINED) -> None:
-        super().__init__(runtime, capabilities=capabilities)
+        super().__init__(runtime, capabilities=capabilities, meta_replicas=3)
         self.direct: Direct = _Directly(self)
         self.came: list[str] = []
+        self.lookups: list[str] = []
         self.errors: list[Exception] = []
         self.wrong_answers: list[object] = []
         self.late: Pending[Any] | None = None  # what a TIMELINE get of the primary returns, after its hedge delay
         self.hedge: Pending[Any] | None = None  # what any other get returns
         self.is_busy = False
         self.add_table("t", region_replication=3)
+
+    def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> Any:
+        self.lookups.append(f"pipelined to replica {replica.replica_id}")
+        return self.pended(super().read_meta(replica, scan, deadline))
 
     def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Any:
         self.came.append("pipelined get")
@@ -51,6 +56,10 @@ class Roads(ScriptedBackend):
 class _Directly:
     def __init__(self, backend: Roads) -> None:
         self._backend = backend
+
+    def read_meta(self, replica: MetaReplica, scan: MetaScan, deadline: float) -> Any:
+        self._backend.lookups.append(f"direct to replica {replica.replica_id}")
+        return ScriptedBackend.read_meta(self._backend, replica, scan, deadline)
 
     def get(self, place: RegionLocation | None, table: bytes, get: Get, deadline: float) -> Any:
         return self._answer("get", ScriptedBackend.get(self._backend, place, table, get, deadline))
@@ -200,3 +209,29 @@ def test_only_who_says_so_is_called_directly() -> None:
     with connect_to(backend, runtime=backend.runtime) as connection:
         connection.table("t").row(b"a")
     assert backend.came == ["pipelined get"]
+
+
+@pytest.mark.parametrize(
+    ("mode", "lookups"),
+    [
+        ("None", ["direct to replica 0"]),
+        ("LoadBalance", ["direct to replica 2"]),
+        ("HedgedRead", ["pipelined to replica 0"]),
+    ],
+)
+def test_lookups_that_ask_one_replica_at_a_time_are_direct(mode: str, lookups: list[str]) -> None:
+    backend = Roads(SimRuntime(seed=3))
+    with connect_to(backend, runtime=backend.runtime, meta_mode=mode) as connection:
+        connection.locate("t", b"a", reload=True)
+    assert backend.lookups == lookups
+
+
+def test_direct_lookup_that_fails_asks_the_next_replica() -> None:
+    backend = Roads(SimRuntime(seed=3))
+    backend.on("read_meta", replica=2).raises(ServerUnreachable("gone"))
+    with connect_to(backend, runtime=backend.runtime, meta_mode="LoadBalance") as connection:
+        location = connection.locate("t", b"a")
+    assert location.region.table == b"t"
+    assert backend.lookups[0] == "direct to replica 2"
+    assert len(backend.lookups) == 2
+    assert backend.lookups[1].startswith("direct")
