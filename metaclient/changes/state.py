@@ -48,8 +48,12 @@ class FileState:
     def load(self) -> bytes | None:
         try:
             return self._path.read_bytes()
-        except FileNotFoundError:
-            return None
+        except FileNotFoundError as error:
+            if self._path.parent.is_dir():
+                return None
+            raise ConfigError(
+                f"the state file {self._path} cannot be written: there is no folder {self._path.parent}; make it first"
+            ) from error
         except OSError as error:
             raise ConfigError(f"the state file {self._path} cannot be read: {error}") from error
 

@@ -369,7 +369,10 @@ class Subscriptions:
         elif from_ms is not None and not info.snapshot:
             problem = "it was made without since=, and its log begins at its creation"
         elif not info.is_enabled:
-            problem = f"its peer is disabled: connection.replication.enable({info.peer_id!r})"
+            raise RequestRefused(
+                f"the subscription {info.name!r} gets no changes, because its peer is disabled: enable it by "
+                f"connection.replication.enable({info.peer_id!r}) or `metaclient replication enable {info.peer_id}`"
+            )
         if problem:
             raise RequestRefused(
                 f"the subscription {info.name!r} is not the one that is asked for: {problem}. Remove it, or choose "

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import platform
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import click
 
-from metaclient.changes import Change, SubscriptionInfo, Subscriptions
+from metaclient.changes import Change, Changes, SubscriptionInfo, Subscriptions
 from metaclient.changes.doctor import WAIT_S, SubscriptionStatus, examine, repair, status_of
 from metaclient.changes.receiver import SPOOL_BYTES_MAX, SpoolReceiver, open_receiver
 from metaclient.cli.output import Output, print_tsv
@@ -22,6 +23,8 @@ __all__ = ["changes"]
 
 #: How long a receiver may take to end: one fsync.
 _END_S = 30.0
+#: How often a tail without changes looks for a signal.
+_LOOK_S = 0.25
 _PROTECTION = (
     click.option("--cert", help="Listen with TLS: a PEM file with certificate and key."),
     click.option("--key", help="The PEM file of the key, if --cert has none."),
@@ -147,7 +150,9 @@ def tail(
     seconds: float | None,
     **protection: Any,
 ) -> None:
-    """Print the changes of a table as they are written; with --json, one document per line.
+    """Print the changes of a table as they are written, until Ctrl-C or SIGTERM; with --json, one document per line.
+
+    The subscription stays, so that the next tail goes on where this one ended. Remove it when it is no longer needed.
 
     \b
     metaclient changes tail users --name look --url hbase://zk1:2181
@@ -157,15 +162,24 @@ def tail(
         feed = connection.changes(
             from_text(table), name=name, serial=serial, state=state, host=host, port=port, **protection
         )
-        with feed:
-            done = 0
-            while count is None or done < count:
-                change = next(feed, None) if seconds is None else feed.poll(seconds)
-                if change is None:
-                    break
+        with feed, until_signal(connection.engine.runtime) as ended:
+            click.echo(f"waiting for changes of {table} as {name}; Ctrl-C ends it", err=True)
+            for change in islice(_changes_until(feed, ended, connection.engine.runtime, seconds), count):
                 _print_change(session, change)
                 change.commit()
-                done += 1
+
+
+def _changes_until(feed: Changes, ended: Any, runtime: Any, seconds: float | None) -> Iterator[Change]:
+    """Yield changes until a signal, or until none has come for so many seconds."""
+    since = runtime.now()
+    while not ended.is_done:
+        left_s = _LOOK_S if seconds is None else since + seconds - runtime.now()
+        change = feed.poll(max(0.0, min(left_s, _LOOK_S)))
+        if change is not None:
+            yield change
+            since = runtime.now()
+        elif left_s <= _LOOK_S and seconds is not None:
+            return
 
 
 @changes.command()

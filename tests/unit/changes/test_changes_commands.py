@@ -1,8 +1,11 @@
 """``metaclient changes``: what each command prints, and the warning about a subscription that fills the disk."""
 
 import json
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner, Result
 
@@ -52,6 +55,50 @@ def test_tail_prints_one_document_per_change(connection: Connection) -> None:
     one, two = [json.loads(line) for line in output.splitlines()]
     assert (one["row"], one["cells"][0]["value"]) == ("a", "1")
     assert two["cells"][0]["type"] == "DELETE_FAMILY"
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_tail_says_that_it_waits_and_ends_with_a_signal(
+    connection: Connection, ending: signal.Signals, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    echo = click.echo
+
+    def echo_and_end(text: str, *, err: bool = False) -> None:
+        echo(text, err=err)
+        if text.startswith("waiting"):
+            signal.raise_signal(ending)
+
+    monkeypatch.setattr(click, "echo", echo_and_end)
+    ended = run("tail", "t", "--name", "look")
+    assert (ended.exit_code, ended.stdout) == (0, "")  # standard output is for changes
+    assert "waiting for changes of t as look; Ctrl-C ends it" in ended.stderr
+    assert "look" in run("list").stdout
+
+
+def test_tail_ends_when_no_change_comes_for_some_time(connection: Connection) -> None:
+    assert run("create", "look", "t").exit_code == 0
+    connection.table("t").put(b"a", {b"d:q": b"1"})
+    ended = run("tail", "t", "--name", "look", "--for", "2", "--json")
+    assert (ended.exit_code, json.loads(ended.stdout)["row"]) == (0, "a")
+
+
+def test_subscription_whose_peer_is_disabled_is_refused_with_the_command_that_enables_it(
+    connection: Connection,
+) -> None:
+    assert run("create", "look", "t").exit_code == 0
+    (peer,) = connection.replication.list()
+    connection.replication.disable(peer.id)
+    refused = run("tail", "t", "--name", "look", "--count", "1")
+    assert refused.exit_code == 1
+    assert f"metaclient replication enable {peer.id}" in refused.output
+
+
+def test_state_file_in_a_folder_that_does_not_exist_is_refused_before_anything_is_made(
+    connection: Connection, tmp_path: Path
+) -> None:
+    refused = run("tail", "t", "--name", "look", "--state", str(tmp_path / "missing" / "state.json"))
+    assert (refused.exit_code, connection.replication.list()) == (1, [])
+    assert f"there is no folder {tmp_path / 'missing'}; make it first" in refused.output
 
 
 def test_wrong_use_makes_nothing(connection: Connection) -> None:
