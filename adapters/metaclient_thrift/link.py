@@ -38,11 +38,12 @@ class Reply:
     """A reply as it arrives; a framed reply is read to its end before it is decoded.
 
     ``head`` are the first bytes of the reply to this call in the binary protocol: type, method and sequence id.
-    ``begun`` are the bytes that came after the previous reply. Bytes that remain in ``data`` belong to no call so far.
+    ``begun`` are the bytes that came after the previous reply. Bytes that remain in ``data`` when the reply was decoded
+    belong to no call so far; before that, those that came after a frame are in ``surplus``.
     A reply of more than ``bytes_max`` bytes is a ConnectionError.
     """
 
-    __slots__ = ("_bytes_max", "_is_framed", "_left", "_transport", "data", "head")
+    __slots__ = ("_bytes_max", "_is_framed", "_left", "_transport", "data", "head", "surplus")
 
     def __init__(
         self,
@@ -57,27 +58,33 @@ class Reply:
         self._bytes_max = bytes_max
         self._is_framed = is_framed
         self.head = head
-        self.data = self._frame() if is_framed else begun or transport.read(BUFFER_BYTES)
+        self.surplus = b""
+        self.data = begun or transport.read(BUFFER_BYTES)
+        if is_framed:
+            self._read_frame()
         self._left = bytes_max - len(self.data)
 
-    def _frame(self) -> bytes:
-        head = self._exactly(_frame_size.size)
-        size = _frame_size.unpack(head)[0]
+    def _read_frame(self) -> None:
+        """Read the frame whose first bytes are ``data`` into ``data``, and what has arrived after it into ``surplus``.
+
+        The rest of a long frame is read into a BytesIO, which returns it without a copy: it is in memory only once.
+        """
+        data = self.data
+        while len(data) < _frame_size.size:
+            data += self._transport.read(BUFFER_BYTES)
+        size = _frame_size.unpack_from(data)[0]
         if size > self._bytes_max:
             text = f"the gateway announces a reply of {size} bytes; {explain_reply_limit(self._bytes_max)}"
-            raise NotThrift(text, head if self.head.endswith(_FIRST_NUMBER) else b"")
-        return self._exactly(size)
-
-    def _exactly(self, size: int) -> bytes:
-        """Read ``size`` bytes; BytesIO returns them without a copy, so that a frame is in memory only once."""
-        data = self._transport.read(min(size, _READ_BYTES_MAX)) if size else b""
-        if len(data) == size:
-            return data
+            raise NotThrift(text, data[:_FIRST_BYTES] if self.head.endswith(_FIRST_NUMBER) else b"")
+        end = _frame_size.size + size
+        if len(data) >= end:
+            self.data, self.surplus = data[_frame_size.size : end], data[end:]
+            return
         whole = BytesIO()
-        size -= whole.write(data)
-        while size:
-            size -= whole.write(self._transport.read(min(size, _READ_BYTES_MAX)))
-        return whole.getvalue()
+        left = size - whole.write(memoryview(data)[_frame_size.size :])
+        while left:
+            left -= whole.write(self._transport.read(min(left, _READ_BYTES_MAX)))
+        self.data = whole.getvalue()
 
     def more(self, at: int) -> bytes:
         if self._is_framed:
@@ -92,8 +99,10 @@ class Reply:
 
     def end(self, at: int) -> None:
         self.data = self.data[at:]
-        if self.data and self._is_framed:
-            raise ConnectionError("the gateway sent a frame that is longer than its message")
+        if self._is_framed:
+            if self.data:
+                raise ConnectionError("the gateway sent a frame that is longer than its message")
+            self.data = self.surplus
 
     def take_message(self, *, is_compact: bool) -> bytes:
         """Return the whole message for thriftpy2, after its bounds were checked; NotThrift if it is no message."""
@@ -105,7 +114,7 @@ class Reply:
             is_first = error.is_head and self.head.endswith(_FIRST_NUMBER)
             kind = "not in the Thrift protocol that the url names" if error.is_head else "malformed"
             raise NotThrift(f"the answer is {kind}: {error}", self.data[:_FIRST_BYTES] if is_first else b"") from error
-        message, self.data = self.data[:end], self.data[end:]
+        message, self.data = self.data[:end], self.data[end:] + self.surplus
         return message
 
 
@@ -252,7 +261,7 @@ class Link:
         """Send a request, as encoded arguments, whose reply is void or an error."""
         number, head = self._send(method, request)
         reply = self._begin_reply(head)
-        if reply.data != head + b"\0":  # a void reply has no more bytes
+        if reply.surplus or reply.data != head + b"\0":  # a void reply has no more bytes
             self._receive(method, number, reply)
 
     def _send(self, method: str, request: bytes | tuple[object, ...]) -> tuple[int, bytes]:

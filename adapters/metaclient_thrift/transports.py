@@ -23,6 +23,8 @@ from metaclient_thrift.url import Gateway, ThriftUrl
 
 __all__ = ["HttpTransport", "StreamTransport", "Transport", "connect", "dial_of", "explain_long_reply"]
 
+#: For so long after a read, a stream is taken for open and silent. What it carries is checked with each reply anyway.
+PAUSE_S = 0.02
 #: The bytes of one read of an HTTP body.
 _READ_BYTES = 1 << 20
 
@@ -64,8 +66,8 @@ class StreamTransport:
     def __init__(self, stream: Stream, now: Callable[[], float]) -> None:
         self._stream = stream
         self._read, self._write = stream.read, stream.write
-        self.is_usable = stream.is_silent  # not a method around it: every call calls it
         self._now = now
+        self._read_at = float("-inf")
         self._deadline = 0.0
 
     def begin(self, deadline: float) -> None:
@@ -74,7 +76,17 @@ class StreamTransport:
         self._deadline = deadline
 
     def read(self, size: int) -> bytes:
-        return self._read(size, self._deadline) or _read(self._stream, size, self._deadline, self._now)
+        data = self._read(size, self._deadline) or _read(self._stream, size, self._deadline, self._now)
+        self._read_at = self._now()
+        return data
+
+    def is_usable(self) -> bool:
+        """Look at the stream only after a pause.
+
+        The look is a system call, during which another thread may take Python's global lock: that costs more than the
+        look itself.
+        """
+        return self._now() - self._read_at < PAUSE_S or self._stream.is_silent()
 
     def write(self, data: bytes) -> None:
         self._write(data, self._deadline)
