@@ -40,7 +40,7 @@ GET_ROW = b"get"
 GET_BYTES, SCAN_BYTES, SCAN_MB = 100, 1000, 50
 REGIONS = 10
 FILL_ROWS = 1000
-GETS, HANDSHAKES = 1000, 5
+GETS, HANDSHAKES = 5000, 5
 #: The first rounds do not count, because the JVM compiles at run time.
 ROUNDS, WARM_UP_ROUNDS = 7, 2
 #: A hang of a busy machine must not end the ZooKeeper session.
