@@ -9,6 +9,7 @@ condition whose meaning depends on the time zone or on ANSI mode is refused.
 from __future__ import annotations
 
 import datetime
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -40,6 +41,15 @@ class Dialect:
     unescapes_strings: bool = True  # the opposite of spark.sql.parser.escapedStringLiterals
     quotes_names: bool = False  # spark.sql.ansi.doubleQuotedIdentifiers: "x" is a name
     timestamps_have_zones: bool = True  # spark.sql.timestampType is TIMESTAMP_LTZ: TIMESTAMP '...' is an instant
+    doubled_quotes: bool | None = None  # 'it''s' has one quote; else it is two strings, joined; None: as pyspark here
+
+    @property
+    def has_doubled_quotes(self) -> bool:
+        """True since Spark 4.1 (SPARK-52545)."""
+        if self.doubled_quotes is not None:
+            return self.doubled_quotes
+        version = getattr(sys.modules.get("pyspark"), "__version__", None)
+        return version is None or _has_doubled_quotes(version)
 
 
 PORTABLE = Dialect()
@@ -64,7 +74,12 @@ def of_session(spark: SparkSession) -> Dialect:
         unescapes_strings=setting("spark.sql.parser.escapedStringLiterals", "false").lower() != "true",
         quotes_names=is_ansi and setting("spark.sql.ansi.doubleQuotedIdentifiers", "false").lower() == "true",
         timestamps_have_zones=setting("spark.sql.timestampType", "TIMESTAMP_LTZ").upper() != "TIMESTAMP_NTZ",
+        doubled_quotes=_has_doubled_quotes(str(spark.version)),
     )
+
+
+def _has_doubled_quotes(version: str) -> bool:
+    return not version.startswith("4.0.")
 
 
 def _instant(spark: SparkSession, text: str) -> datetime.datetime:

@@ -28,6 +28,7 @@ __all__ = [
     "float_word",
     "hex_bytes",
     "instant",
+    "joined",
     "local_time",
     "nearest_single",
     "number",
@@ -55,6 +56,16 @@ _WORDS = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
 
 # ---- strings
+
+
+def joined(token: str) -> str:
+    """Return a string literal without its doubled quotes: for Spark 4.0, they end one string and begin the next.
+
+    >>> joined("'it''s'")
+    "'its'"
+    """
+    quote = token[0]
+    return quote + re.sub(rf"(\\.)|{quote}{quote}", r"\1", token[1:-1], flags=re.DOTALL) + quote
 
 
 def unescaped(token: str) -> str:

@@ -24,7 +24,7 @@ import datetime
 import re
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import TypeVar
 
@@ -343,6 +343,8 @@ class _Parser:
 
     def _string(self, token: _Token) -> str:
         """Return a string literal's text, as the session's parser reads it."""
+        if not self._dialect.has_doubled_quotes:
+            token = replace(token, text=literals.joined(token.text))
         return self._unescaped(token) if self._dialect.unescapes_strings else token.text[1:-1]
 
     def _unescaped(self, token: _Token) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import math
+import sys
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from types import SimpleNamespace
 
 import pytest
 
@@ -135,6 +137,31 @@ def test_escapes_stay_where_the_session_does_not_read_them() -> None:
     assert parse_where(r"d = DATE '\u0032024-01-01'", raw) == Comparison("d", "=", datetime.date(2024, 1, 1))
 
 
+@pytest.mark.parametrize(
+    ("literal", "text", "raw_text"),
+    [
+        ("'it''s'", "its", "its"),
+        (r"'it\'s'", "it's", r"it\'s"),
+        (r"'it\'''s'", "it's", r"it\'s"),
+        ("''''", "", ""),
+        ('"a\'\'b""c"', "a''bc", "a''bc"),
+    ],
+)
+def test_doubled_quotes_join_two_strings_in_spark_4_0(literal: str, text: str, raw_text: str) -> None:
+    joining = Dialect(doubled_quotes=False)
+    assert parse_where(f"s = {literal}", joining) == Comparison("s", "=", text)
+    raw = Dialect(doubled_quotes=False, unescapes_strings=False)
+    assert parse_where(f"s = {literal}", raw) == Comparison("s", "=", raw_text)
+
+
+@pytest.mark.parametrize(("version", "text"), [("4.0.1", "its"), ("4.1.0", "it's"), ("4.10.2", "it's")])
+def test_without_a_session_quotes_are_read_as_by_the_pyspark_of_this_process(
+    version: str, text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", SimpleNamespace(__version__=version))
+    assert parse_where("s = 'it''s'") == Comparison("s", "=", text)
+
+
 def test_double_quotes_are_not_text_where_they_are_names() -> None:
     with pytest.raises(ConfigError, match="doubleQuotedIdentifiers is on: write names in backticks"):
         parse_where('"s" = 1', Dialect(is_ansi=True, quotes_names=True))
@@ -200,6 +227,8 @@ class _Conf:
 
 
 class _Session:
+    version = "4.0.1"
+
     def __init__(self, **settings: str) -> None:
         self.conf = _Conf(**settings)
 
@@ -214,6 +243,7 @@ def test_the_dialect_of_a_session_has_its_settings() -> None:
     found = of_session(session)  # type: ignore[arg-type]  # as much of a session as is asked for
     assert (found.is_ansi, found.unescapes_strings, found.timestamps_have_zones) == (False, False, False)
     assert not found.quotes_names  # that takes ANSI mode, too
+    assert not found.has_doubled_quotes  # that takes Spark 4.1
 
 
 def test_a_legacy_setting_that_changes_conditions_is_refused() -> None:
