@@ -59,6 +59,7 @@ from metaclient_native.in_flight import (
     explain_exception,
     explain_full,
     explain_inherited,
+    explain_nested,
     explain_timeout,
     is_silent_too_long,
 )
@@ -112,6 +113,7 @@ class Connection(LoopHalf):
         self._state = State.CONNECTING
         self._calls: dict[int, InFlight] = {}
         self._is_read = True  # a thread is reading; at first the task
+        self._reader = 0  # the thread that reads; 0 for the task
         self._is_wanted = False  # a thread waits without reading: the task must read
         # Used by the reading thread only:
         self._frames = FrameReader(reply_bytes_max, RESULT_BYTES_KEY)
@@ -198,12 +200,15 @@ class Connection(LoopHalf):
                 if self._state is not State.OPEN or (self._calls and self._is_full(CALLS_MAX)):
                     return UNASKED
                 # The task has been notified if a reader is wanted and calls are in flight.
+                me = self._blocking.thread_id()
                 if self._is_read or (self._is_wanted and self._calls):
+                    self._check_nested(me, request, may_have_applied=False)
                     waiter = call.waiter = self._blocking.waiter()
                     call.is_queued = not self._blocking.runs_signal_handlers()
                     self._is_wanted = True
                 else:
                     is_reader = self._is_read = True
+                    self._reader = me
                 if self._asked_at <= self._answered_at:
                     self._asked_at = now
                 self._calls[call_id] = call
@@ -260,6 +265,7 @@ class Connection(LoopHalf):
                 is_used = self._state is not State.OPEN or self._is_read or self._calls or stream is None
                 if not is_used and stream is not None and not stream.is_silent():
                     is_reader = self._is_read = True
+                    self._reader = self._blocking.thread_id()
             if is_reader:
                 self._read(now + ROUND_S)  # there are bytes, or the end of the stream
                 self._stop_reading()
@@ -302,6 +308,8 @@ class Connection(LoopHalf):
         is_reader = is_sender = False
         try:
             with self._lock:
+                me = self._blocking.thread_id()
+                self._check_nested(me, call.request, may_have_applied=call.request.is_write)
                 if self._queue and not self._is_sending:
                     is_sender = self._is_sending = True
                     data = self._dequeue()
@@ -309,6 +317,7 @@ class Connection(LoopHalf):
                 is_open = self._state is State.OPEN or self._state is State.RETIRED
                 if is_open and not self._is_read and call.call_id in self._calls:
                     is_reader = self._is_read = True
+                    self._reader = me
             if is_sender:
                 self._send(data, call.request.deadline)
             if not is_reader:
@@ -320,6 +329,11 @@ class Connection(LoopHalf):
             if is_reader or is_sender:
                 self._interrupted(error)
             raise
+
+    def _check_nested(self, thread_id: int, request: Request[Any], *, may_have_applied: bool) -> None:
+        """Raise Unsupported if this thread itself is the one that reads, and a signal handler runs in it."""
+        if self._is_read and thread_id and self._reader == thread_id:
+            raise explain_nested(self.address, request, may_have_applied=may_have_applied)
 
     def _interrupted(self, error: BaseException) -> None:
         """End the connection after an interrupt: a frame may be half sent, or a response half read."""
@@ -484,7 +498,7 @@ class Connection(LoopHalf):
         with self._lock:
             while self._state is State.OPEN or self._state is State.RETIRED:
                 if self._is_wanted and not self._is_read and self._calls:
-                    self._is_read = True
+                    self._is_read, self._reader = True, 0
                     return True
                 if not self._calls:
                     self._is_wanted = False

@@ -12,6 +12,7 @@ from metaclient.errors import (
     MetaClientError,
     Overloaded,
     ServerUnreachable,
+    Unsupported,
     translated,
 )
 from metaclient.protobuf import ProtocolError
@@ -38,6 +39,7 @@ __all__ = [
     "explain_exception",
     "explain_full",
     "explain_inherited",
+    "explain_nested",
     "explain_timeout",
     "is_silent_too_long",
 ]
@@ -225,6 +227,15 @@ def explain_full(address: str, calls: int, queued_bytes: int) -> Overloaded:
     return Overloaded(
         f"{calls} calls to {address} are in flight and {queued_bytes} bytes are not sent yet: the server is slower "
         "than its callers, so make fewer calls at once"
+    )
+
+
+def explain_nested(address: str, request: Request[Any], *, may_have_applied: bool) -> Unsupported:
+    """Return the error of a call by a signal handler that has interrupted a thread in the middle of another call."""
+    return Unsupported(
+        f"{request.what} at {address} cannot be answered: a signal handler (or a finalizer) makes it while its thread "
+        "reads the answer to another call. Let the handler set a flag, and make the call afterwards",
+        may_have_applied=may_have_applied,
     )
 
 

@@ -222,13 +222,12 @@ class Executor:
         ``reorder`` may change the remaining legs after a failure. ``watch`` is called with each outrun call and its
         start time, and returns True if the call shall continue. After a refused hedge, permission is requested again
         after 1, 2, 4 and 8 delays and so on, at least every ``ask_again_s``; never if that is infinite. ``opening`` is
-        the first leg's call, if the caller has made it already. ``direct`` is called instead of ``function`` in a plan
-        whose legs never run at once: it may block, because the caller only waits for that one call.
+        the call of the first leg, if it was made already. ``direct``, which may block, is for legs that never overlap.
         """
         is_sequential = opening is None and self._inline and _is_sequential(legs)
-        if is_sequential and direct is not None:
-            function = direct
-        if opening is None and not is_sequential:
+        if is_sequential:
+            function = direct or function
+        elif opening is None:
             opening = self._open_plan(legs, function, args, deadline, discard)
         refusal: MetaClientError | None = None
         if opening is not None and opening.is_answered:

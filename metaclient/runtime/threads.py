@@ -96,7 +96,8 @@ class ThreadRuntime(Blocking):
         name: str = "metaclient",
         seed: int | None = None,
     ) -> None:
-        self.now: Callable[[], float] = time.monotonic  # not a method around it: every operation calls it
+        self.now: Callable[[], float] = time.monotonic  # not methods around them: every operation calls them
+        self.thread_id: Callable[[], int] = threading.get_ident
         self.rng = random.Random(seed)
         self.name = name
         self._max_tasks, self._max_queued, self._max_daemons = max_tasks, max_queued, max_daemons
@@ -147,7 +148,7 @@ class ThreadRuntime(Blocking):
         _ThreadWaiter(self).park(self.now() + seconds, "sleep")
 
     def runs_signal_handlers(self) -> bool:
-        return threading.get_ident() == threading.main_thread().ident
+        return self.thread_id() == threading.main_thread().ident
 
     def lock(self) -> Lock:
         return threading.Lock()

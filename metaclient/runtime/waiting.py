@@ -332,6 +332,10 @@ class Blocking:
         """Return True if other code of this thread, a signal handler, may run while it waits or before it resumes."""
         return True
 
+    def thread_id(self) -> int:
+        """Return a number of this thread; 0 where tasks are no threads, so that equal numbers say nothing."""
+        return 0
+
     def lock(self) -> Lock:
         raise NotImplementedError
 

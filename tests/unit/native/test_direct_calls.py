@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import threading
 import weakref
 from collections import deque
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 import metaclient_native.connection as connection_module
-from metaclient.errors import CallTimeout, ConnectionClosed, NotServingRegion, ServerUnreachable
+from metaclient.errors import CallTimeout, ConnectionClosed, NotServingRegion, ServerUnreachable, Unsupported
 from metaclient.model import ServerName
 from metaclient.runtime import Pending, ThreadRuntime
 from metaclient.wire.rpc import framing
@@ -544,7 +545,7 @@ def test_woken_thread_that_is_interrupted_sends_the_frames_that_wait_for_it(
         gate.came.result(runtime.now() + WAIT_S)
         with connection._lock:
             connection._blocking = SimpleNamespace(  # type: ignore[assignment]
-                waiter=InterruptedWaiter, runs_signal_handlers=lambda: False
+                waiter=InterruptedWaiter, runs_signal_handlers=lambda: False, thread_id=runtime.thread_id
             )
         interrupted = runtime.start(direct, connections, peer, b"interrupted", runtime)
         parked.result(runtime.now() + WAIT_S)
@@ -647,6 +648,39 @@ def test_thread_that_leaves_before_the_next_is_entered_is_not_waited_for(
         assert woken == ["other"]
         connection._resume(other)
         assert connection._woken == set()
+
+
+def test_call_of_a_signal_handler_inside_of_a_call_is_refused_at_once(
+    runtime: ThreadRuntime, connections: Connections
+) -> None:
+    """Its answer could only be read by the call that it interrupts: it would wait until its deadline."""
+    gate = Gate(runtime, 1)
+    with serving(runtime, then(gate)) as peer:
+        first(connections, peer, runtime)
+        refused: list[Unsupported] = []
+
+        def handle(number: int, frame: object) -> None:
+            for call in (
+                lambda: direct(connections, peer, b"nested", runtime),
+                lambda: pipelined(connections, peer, b"nested", runtime).result(runtime.now() + WAIT_S),
+            ):
+                with pytest.raises(Unsupported, match=r"a signal handler .* Let the handler set a flag") as caught:
+                    call()
+                refused.append(caught.value)
+            gate.open.complete(None)
+
+        def interrupt() -> None:
+            gate.came.result(runtime.now() + WAIT_S)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)
+
+        old = signal.signal(signal.SIGUSR1, handle)
+        try:
+            runtime.start(interrupt)
+            assert direct(connections, peer, b"outer", runtime) == b"outer"
+        finally:
+            signal.signal(signal.SIGUSR1, old)
+        assert len(refused) == 2
+        assert direct(connections, peer, b"next", runtime) == b"next"
 
 
 def test_runtime_tells_the_thread_that_runs_signal_handlers(runtime: ThreadRuntime) -> None:
