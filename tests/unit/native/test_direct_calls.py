@@ -230,7 +230,7 @@ def test_failed_call_leaves_nothing_to_the_garbage_collector(runtime: ThreadRunt
 
 
 def test_end_in_the_middle(runtime: ThreadRuntime, connections: Connections) -> None:
-    with serving(runtime, then(answer_nothing)) as peer:
+    with serving(runtime, then(Caller.request)) as peer:
         first(connections, peer, runtime)
         with pytest.raises(ServerUnreachable, match="closed the connection during a call") as caught:
             direct(connections, peer, b"x", runtime, is_write=True)
