@@ -195,14 +195,13 @@ class Connection(LoopHalf):
         size = len(frame)
         waiter: Waiter | None = None
         is_reader = is_sender = False
+        me = self._check_nested(request, may_have_applied=False)
         try:
             with self._lock:
                 if self._state is not State.OPEN or (self._calls and self._is_full(CALLS_MAX)):
                     return UNASKED
                 # The task has been notified if a reader is wanted and calls are in flight.
-                me = self._blocking.thread_id()
                 if self._is_read or (self._is_wanted and self._calls):
-                    self._check_nested(me, request, may_have_applied=False)
                     waiter = call.waiter = self._blocking.waiter()
                     call.is_queued = not self._blocking.runs_signal_handlers()
                     self._is_wanted = True
@@ -306,10 +305,9 @@ class Connection(LoopHalf):
     def _drive(self, call: PendingCall[T], deadline: float) -> None:
         """Send, then read in the thread that waits for this call, unless another thread sends or reads."""
         is_reader = is_sender = False
+        me = self._check_nested(call.request, may_have_applied=call.request.is_write)
         try:
             with self._lock:
-                me = self._blocking.thread_id()
-                self._check_nested(me, call.request, may_have_applied=call.request.is_write)
                 if self._queue and not self._is_sending:
                     is_sender = self._is_sending = True
                     data = self._dequeue()
@@ -330,10 +328,15 @@ class Connection(LoopHalf):
                 self._interrupted(error)
             raise
 
-    def _check_nested(self, thread_id: int, request: Request[Any], *, may_have_applied: bool) -> None:
-        """Raise Unsupported if this thread itself is the one that reads, and a signal handler runs in it."""
-        if self._is_read and thread_id and self._reader == thread_id:
+    def _check_nested(self, request: Request[Any], *, may_have_applied: bool) -> int:
+        """Return this thread's number; raise Unsupported if it is the thread that reads: a signal handler runs in it.
+
+        This is checked before the lock is taken, which the interrupted call may hold.
+        """
+        me = self._blocking.thread_id()
+        if self._reader == me and me and self._is_read and self._state is not State.CLOSED:
             raise explain_nested(self.address, request, may_have_applied=may_have_applied)
+        return me
 
     def _interrupted(self, error: BaseException) -> None:
         """End the connection after an interrupt: a frame may be half sent, or a response half read."""
