@@ -28,6 +28,7 @@ from metaclient_bench.scenarios import (
     secure_calls,
     slow_primary,
     slow_server,
+    spark_files,
     spark_lookups,
     spark_scan,
     spark_write,
@@ -71,5 +72,6 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     asyncio_calls.SCENARIO,
     spark_scan.SCENARIO,
     spark_write.SCENARIO,
+    spark_files.SCENARIO,
     spark_lookups.SCENARIO,
 )
