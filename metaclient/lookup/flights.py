@@ -20,6 +20,7 @@ from metaclient.errors import ConnectionClosed
 from metaclient.lookup.location_cache import LocationCache, Snapshot
 from metaclient.lookup.pages import PageGrowth
 from metaclient.meta import Lookup
+from metaclient.model import RegionLocations
 from metaclient.runtime import Pending, Runtime
 
 __all__ = ["FirstPage", "Flight", "Flights"]
@@ -33,7 +34,7 @@ class FirstPage(enum.Enum):
 
     DOWN = "down"  # the row's region and the regions below it
     FROM_TOP = "from top"  # the whole gap, from its upper end
-    ONE_ROW = "one row"  # the row's region alone: its place is cached, and the caller wants it read again
+    KNOWN_ROW = "known row"  # the row of the cached region: its place is known, and the caller wants it read again
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +45,7 @@ class Flight:
     before: bool
     replica_id: int
     gap: tuple[bytes, bytes]  # the unknown range around the row
-    is_known_region: bool  # the gap is one region's range
+    known: RegionLocations | None  # the cached region of the row, whose range is the gap
     is_for_whole_gap: bool  # one answer may serve every row of the gap
     first_page: FirstPage
     rows: int
@@ -60,7 +61,7 @@ class Flight:
 
     def is_same_question(self, row: bytes, replica_id: int) -> bool:
         """Return True if "no such place" answers a lookup of this row and replica, too."""
-        return self.replica_id == replica_id and (self.row == row or self.is_known_region)
+        return self.replica_id == replica_id and (self.row == row or self.known is not None)
 
 
 class Flights:
@@ -120,7 +121,7 @@ class Flights:
         snapshot = self._cache.table(lookup.table).snapshot
         known = None if lookup.before else snapshot.covering(row)
         if known is not None and lookup.reload and known.at(replica_id) is not None:
-            first_page, rows = FirstPage.ONE_ROW, self._config.locate_prefetch  # no miss: the pages do not grow
+            first_page, rows = FirstPage.KNOWN_ROW, self._config.locate_prefetch  # no miss: the pages do not grow
         else:
             first_page, rows = self._plan_pages(lookup, snapshot, is_known_region=known is not None)
         return Flight(
@@ -128,7 +129,7 @@ class Flights:
             before=lookup.before,
             replica_id=replica_id,
             gap=snapshot.gap(row),
-            is_known_region=known is not None,
+            known=known,
             is_for_whole_gap=known is not None or first_page is FirstPage.FROM_TOP or not snapshot.regions,
             first_page=first_page,
             rows=rows,

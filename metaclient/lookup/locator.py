@@ -7,7 +7,8 @@
    When the last page was longer than the unknown range below its row, the next page starts at the upper end of its own
    unknown range and covers all of it. Reading only downwards would leave the rows above the highest requested row
    unknown (1000 regions, random rows: 6 calls instead of 11). If such a page does not reach the row, a plain page is
-   read. A reload of a location that is cached reads one row, and a plain page if that row does not place the region.
+   read. A reload of a location that is cached reads the row of its region with a get, which costs the server less than
+   a reversed scan, and a plain page if that row is gone or does not place the region.
 3. ``pages`` decides what a page means. A negative answer of a secondary, and an answer that contradicts a newer region
    in the cache, is confirmed at the primary by the reader.
 4. After a failed call: RegionMoved repairs the cache once, without a lookup. A location that proved wrong becomes a
@@ -218,7 +219,7 @@ class Locator:
                 self._telemetry.count("metaclient.lookups")
                 until = min(deadline, self._runtime.now() + self._config.meta_lookup_timeout_s)
                 found = None if flight.first_page is FirstPage.DOWN else self._read_first(flight, lookup, until)
-                return found or self._read_down(flight, lookup, until, rows=flight.rows)
+                return found or self._read_down(flight, lookup, until)
         except MetaClientError as raised:
             error = self._failure(raised, lookup, deadline)
             if error is raised:
@@ -252,23 +253,42 @@ class Locator:
         """Read the first page of a flight that differs from a page down; return None if it does not place the row."""
         if flight.first_page is FirstPage.FROM_TOP:
             return self._read_from_top(flight, lookup, until)
-        try:
-            return self._read_down(flight, lookup, until, rows=1)
-        except LocationUnknown:  # the row is a split parent, for example: the region may be in another row
-            return None
+        return self._read_known(flight, lookup, until)
 
-    def _read_down(self, flight: Flight, lookup: Lookup, until: float, *, rows: int) -> RegionLocations | None:
+    def _read_known(self, flight: Flight, lookup: Lookup, until: float) -> RegionLocations | None:
+        """Read the row of the cached region; return None if it does not place the row: after a split, for example."""
+        known = flight.known
+        assert known is not None, "the row of a region is read again only if the region is cached"
+        row = known.region.name if known.primary is None else known.primary.region_name
+
+        def judge(page: MetaPage, meta_replica: int) -> Located | MetaClientError:
+            found = located(page, lookup) if page.rows else None
+            if not isinstance(found, Located):
+                return LocationUnknown(f"row {keys.printable(row)!r} of hbase:meta does not place {described(lookup)}")
+            if found.entry.at(flight.replica_id) is None:
+                return LocationUnknown(why_unplaced(found.entry, flight.replica_id, lookup))
+            return self._contradiction(found.entry, meta_replica, lookup) or found
+
+        try:
+            scan = MetaScan(row, row, is_reversed=True, limit=1)
+            found, meta_replica = self._reader.read(lookup, scan, judge, until)
+        except LocationUnknown:  # also at the primary; a page finds the region that the row is in now, or the reason
+            return None
+        return self._taken(flight, lookup, found, meta_replica)
+
+    def _read_down(self, flight: Flight, lookup: Lookup, until: float) -> RegionLocations | None:
         """Read the row's region and the regions below it."""
         search_key = keys.meta_search_key_before if lookup.before else keys.meta_search_key
-        scan = self._reversed_scan(search_key(lookup.table, flight.row), lookup.table, rows)
+        scan = self._reversed_scan(search_key(lookup.table, flight.row), lookup.table, flight.rows)
         unplaced: list[RegionLocations] = []
 
         def judge(page: MetaPage, meta_replica: int) -> Located | MetaClientError:
             found = located(page, lookup)
             if isinstance(found, MetaClientError):
                 return found
-            if self._is_contradicted(found.entry, meta_replica):
-                return LocationUnknown(f"a newer region than the one of {described(lookup)} is known")
+            contradiction = self._contradiction(found.entry, meta_replica, lookup)
+            if contradiction is not None:
+                return contradiction
             if found.entry.at(flight.replica_id) is None:
                 unplaced[:] = [found.entry]
                 # RegionStateStore of HBase writes empty columns for replicas that wait for a server, so that the number
@@ -287,7 +307,7 @@ class Locator:
                     self._reader.on_wrong_location(unplaced[0].region)
             raise
         lowest = found.neighbours[-1] if found.neighbours else found.entry
-        is_short = len(found.neighbours) + 1 < rows
+        is_short = len(found.neighbours) + 1 < flight.rows
         self._flights.note_reach(lookup.table, is_short or lowest.region.start_key <= flight.gap[0])
         return self._taken(flight, lookup, found, meta_replica)
 
@@ -309,6 +329,12 @@ class Locator:
 
     def _reversed_scan(self, start_row: bytes, table: bytes, rows: int) -> MetaScan:
         return MetaScan(start_row, keys.meta_table_start(table), is_reversed=True, limit=rows)
+
+    def _contradiction(self, region: RegionLocations, meta_replica: int, lookup: Lookup) -> LocationUnknown | None:
+        """Return an error if a lagging secondary returned a region that has been split or merged since."""
+        if not self._is_contradicted(region, meta_replica):
+            return None
+        return LocationUnknown(f"a newer region than the one of {described(lookup)} is known")
 
     def _is_contradicted(self, region: RegionLocations, meta_replica: int) -> bool:
         """Return True if a lagging secondary returned a region that has been split or merged since."""

@@ -78,9 +78,10 @@ class HealthTracker:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     @property
-    def is_empty(self) -> bool:
-        """True as long as no outcome was recorded."""
-        return not self._health and not self._server_health
+    def has_ejected(self) -> bool:
+        """True if a replica or a server is ejected, also if its time is over and no probe has succeeded yet."""
+        found = (*self._health.values(), *self._server_health.values())
+        return any(one.state is HealthState.EJECTED for one in found)
 
     def of(self, replica: MetaReplica) -> tuple[ReplicaHealth, ReplicaHealth]:
         """Return the health of a replica and of its server."""

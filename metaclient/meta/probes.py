@@ -39,7 +39,7 @@ class Prober:
 
     def start_due(self) -> None:
         """Start one background call to each replica whose ejection is over."""
-        if self._health.is_empty:
+        if not self._health.has_ejected:
             return
         now = self._runtime.now()
         with self._lock:

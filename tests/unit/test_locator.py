@@ -365,9 +365,36 @@ def test_reload_of_a_cached_place_reads_one_row_of_meta_and_not_a_page() -> None
     with rig(splits=NINE) as r:
         r.connection.warm_up(TABLE)
         r.backend.calls.clear()
-        for row in (b"9", b"5", b"5", b"1"):
-            r.locate(row, reload=True)
-        assert [call.argument.limit for call in r.backend.calls if call.method == "read_meta"] == [1, 1, 1, 1]
+        known = [r.locate(row, reload=True) for row in (b"9", b"5", b"5", b"1")]
+        scans = [call.argument for call in r.backend.calls if call.method == "read_meta"]
+        assert [(scan.start_row, scan.stop_row) for scan in scans] == [(one.region_name,) * 2 for one in known]
+
+
+def test_reload_of_a_region_that_was_merged_away_reads_the_page() -> None:
+    with rig(splits=[b"m"], meta_replicas=1) as r:
+        r.connection.warm_up(TABLE)
+        r.backend.merge(TABLE, b"a", b"z")
+        r.backend.calls.clear()
+        assert r.locate(b"z", reload=True).region == r.backend.region_of(TABLE, b"z").region
+        assert [call.argument.limit for call in r.backend.calls if call.method == "read_meta"] == [1, 10]
+
+
+def test_reload_after_the_table_was_dropped_says_that_there_is_no_table() -> None:
+    with rig(splits=[b"m"]) as r:
+        r.connection.warm_up(TABLE)
+        r.backend.disable_table(TABLE, r.deadline())
+        r.backend.delete_table(TABLE, r.deadline())
+        with pytest.raises(TableNotFound):
+            r.locate(b"z", reload=True)
+
+
+def test_reload_of_a_replica_that_was_removed_says_so() -> None:
+    with rig(splits=[b"m"], region_replication=2, meta_replicas=1) as r:
+        r.locate(b"a", replica_id=1)
+        primary = r.locate(b"a")
+        r.backend.on("read_meta").answers(page_of(RegionLocations(primary.region, (primary,))))
+        with pytest.raises(NoSuchReplica, match="has replica 0 only"):
+            r.locate(b"a", replica_id=1, reload=True)
 
 
 def test_reload_after_a_failure_reads_the_neighbours_that_failed_too() -> None:

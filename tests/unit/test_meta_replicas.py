@@ -192,7 +192,7 @@ def test_secondary_that_is_refuted_again_and_again_is_left_alone() -> None:
         r.backend.on("read_meta", replica=1).answers(MetaPage(()))
         look(r, REFUTATIONS_MAX)
         assert r.replica(1).state == "ejected"
-        assert r.replica(1).last_error == "TableNotFound"
+        assert r.replica(1).last_error == "LocationUnknown"  # the row of the known region is missing
 
 
 def test_negative_answers_are_not_told_while_the_primary_cannot_confirm_them() -> None:
