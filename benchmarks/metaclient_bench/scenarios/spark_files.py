@@ -41,8 +41,8 @@ SCAN, SNAPSHOT = "scan", "snapshot"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A running HBase, a Spark session, and the number of rows of each table."""
+class Clusters:
+    """A running HBase, a session of a running Spark, and the number of rows of each table."""
 
     hbase: LocalHBase
     spark: SparkSession
@@ -72,15 +72,15 @@ class Place:
 
 
 def run(quick: bool) -> Outcome:
-    rows, rounds = (200_000, 3) if quick else (500_000, 5)
+    rows, rounds = (500_000, 2) if quick else (1_000_000, 5)  # a job of two stages has a fixed cost of a second
     with LocalHBase(region_servers=2, meta_replicas=2) as hbase, SparkCluster(workers=2) as cluster:
         spark = cluster.session("spark-files")
         spark.sparkContext.setLogLevel("ERROR")
         try:
-            place = Place(hbase, spark, rows)
-            loads = _loads(place, rounds)
-            once, requests = _reads(place, "spark_files_once", 1, rounds)
-            thrice, further = _reads(place, "spark_files_thrice", VERSIONS, rounds)
+            clusters = Clusters(hbase, spark, rows)
+            loads = _loads(clusters, rounds)
+            once, requests = _reads(clusters, "spark_files_once", 1, rounds)
+            thrice, further = _reads(clusters, "spark_files_thrice", VERSIONS, rounds)
             asked = {name: requests[name] + further[name] for name in requests}
         finally:
             spark.stop()
@@ -114,41 +114,43 @@ def _over(id: str, what: str, seconds: Mapping[str, list[float]], ours: str, pee
     return Figure.of(id, what, taken[peer] / taken[ours], goal, **beside)
 
 
-def _loads(place: Place, rounds: int) -> dict[str, list[float]]:
+def _loads(clusters: Clusters, rounds: int) -> dict[str, list[float]]:
     """Return the seconds of each way to write a new table, per round, after one round that does not count."""
     name = "spark_files_loaded"
     with tempfile.TemporaryDirectory(prefix="spark-files-") as staging:
         ways: dict[str, Callable[[], None]] = {
-            PUTS: lambda: place.put(name),
-            LOAD: lambda: place.load(name, Path(staging)),
+            PUTS: lambda: clusters.put(name),
+            LOAD: lambda: clusters.load(name, Path(staging)),
         }
-        return _timed(ways, rounds, before=lambda: place.new_table(name))
+        return _timed(ways, rounds, before=lambda: clusters.new_table(name))
 
 
-def _reads(place: Place, name: str, versions: int, rounds: int) -> tuple[dict[str, list[float]], dict[str, int]]:
+def _reads(clusters: Clusters, name: str, versions: int, rounds: int) -> tuple[dict[str, list[float]], dict[str, int]]:
     """Return, per way to read a table, the seconds of each round and the requests that one more read has made."""
-    place.new_table(name)
+    clusters.new_table(name)
     for _ in range(versions):
-        place.put(name)
-        place.hbase.admin.flush(name.encode())
-    with metaclient.connect(place.hbase.native_url) as connection:
+        clusters.put(name)
+        clusters.hbase.admin.flush(name.encode())
+    with metaclient.connect(clusters.hbase.native_url) as connection:
         admin: Any = connection.engine.backend.admin  # type: ignore[attr-defined]  # native RPC has it
         admin.snapshot(f"{name}-1", name.encode(), connection.engine.runtime.now() + ADMIN_S)
-    root = f"file://{place.hbase.folder}/data/hbase"
+    root = f"file://{clusters.hbase.folder}/data/hbase"
 
     def snapshot() -> None:
-        _read_all(spark_connector.snapshot(place.spark, f"{name}-1", root=root, catalog=catalog_of(name)), place.rows)
+        _read_all(
+            spark_connector.snapshot(clusters.spark, f"{name}-1", root=root, catalog=catalog_of(name)), clusters.rows
+        )
 
     def scan() -> None:
-        _read_all(spark_connector.table(place.spark, catalog_of(name), url=place.hbase.native_url), place.rows)
+        _read_all(spark_connector.table(clusters.spark, catalog_of(name), url=clusters.hbase.native_url), clusters.rows)
 
     ways = {SCAN: scan, SNAPSHOT: snapshot}
     seconds = _timed(ways, rounds)
     requests = {}
     for kind, way in ways.items():
-        before = _requests(place, name)
+        before = _requests(clusters, name)
         way()
-        requests[kind] = _requests(place, name) - before
+        requests[kind] = _requests(clusters, name) - before
     if not requests[SCAN]:
         raise AssertionError("the region servers have counted no request of a scan, so their counters prove nothing")
     return seconds, requests
@@ -164,10 +166,10 @@ def _read_all(frame: DataFrame, rows: int) -> None:
         raise AssertionError(f"{found[0]} of {rows} rows were read, with {found[1]} characters")
 
 
-def _requests(place: Place, name: str) -> int:
+def _requests(clusters: Clusters, name: str) -> int:
     """Return the read requests that the regions of a table have had, when all servers have reported them."""
     time.sleep(REPORTS_S)
-    with metaclient.connect(place.hbase.native_url) as connection:
+    with metaclient.connect(clusters.hbase.native_url) as connection:
         admin: Any = connection.engine.backend.admin  # type: ignore[attr-defined]  # native RPC has it
         status = admin.cluster_status(connection.engine.runtime.now() + ADMIN_S)
     regions = [one for server in status.live_servers for one in server.regions]
