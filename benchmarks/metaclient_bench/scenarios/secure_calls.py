@@ -49,8 +49,8 @@ HEAP_MB = 1024
 CALL_S = 60.0
 SIMPLE = "simple"
 AUTHENTICATION, INTEGRITY, PRIVACY = "Kerberos, authentication", "Kerberos, integrity", "Kerberos, privacy"
-TLS, TOKEN = "TLS, simple", "token, privacy"
-KINDS = (SIMPLE, AUTHENTICATION, INTEGRITY, PRIVACY, TLS, TOKEN)
+TLS, TLS_KERBEROS, TOKEN = "TLS, simple", "TLS, Kerberos", "token, privacy"
+KINDS = (SIMPLE, AUTHENTICATION, INTEGRITY, PRIVACY, TLS, TLS_KERBEROS, TOKEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +147,7 @@ def _kinds(hbase: LocalHBase, stack: ExitStack) -> dict[str, Kind]:
     for name in (AUTHENTICATION, INTEGRITY, PRIVACY):
         made[name] = kind(protection=name.partition(", ")[2], **hbase.identity("alice"))
     made[TLS] = kind(as_alice, **hbase.tls_files())
+    made[TLS_KERBEROS] = kind(protection="authentication", **hbase.identity("alice"), **hbase.tls_files())
     made[TOKEN] = kind(protection="privacy", token=made[AUTHENTICATION].connection.delegation_token())
     return made
 
@@ -265,7 +266,7 @@ def figures(samples: Samples) -> tuple[Figure, ...]:
             rates[PRIVACY],
             ">= 0.5",
             simple_mb_s=median(one.scan_mb_s for one in samples[SIMPLE]),
-            **{_key(kind): median(rates[kind]) for kind in (AUTHENTICATION, INTEGRITY, TLS, TOKEN)},
+            **{_key(kind): median(rates[kind]) for kind in (AUTHENTICATION, INTEGRITY, TLS, TLS_KERBEROS, TOKEN)},
         ),
     )
 
