@@ -36,6 +36,7 @@ from tests.live.test_changes import (
     stored_state,
 )
 from tests.spark.patience import TOO_SLOW, patiently
+from tests.spark.releases import HAS_READ_LIMITS, needs_sinks
 from tests.test_readme import examples
 
 GUIDE = Path(__file__).resolve().parents[2] / "docs" / "changes.md"
@@ -184,6 +185,7 @@ def invented(found: set[tuple[object, ...]], expected: set[tuple[object, ...]]) 
     return {cell for cell in found - expected if cell[4] == CellType.PUT}
 
 
+@needs_sinks
 def test_streams_deliver_every_edit_over_moves_a_split_a_merge_and_killed_processes(
     spark: Any, hbase: LocalHBase, native: Connection, tables: tuple[bytes, bytes], tmp_path: Path, capsys: Any
 ) -> None:
@@ -200,7 +202,9 @@ def test_streams_deliver_every_edit_over_moves_a_split_a_merge_and_killed_proces
         return writer.trigger(processingTime="2 seconds").start()
 
     def copy_now() -> None:
-        spool = {"hbase.spark.stream.spool": str(folders["copy"] / "spool"), "maxBytesPerTrigger": "1000000"}
+        spool = {"hbase.spark.stream.spool": str(folders["copy"] / "spool")}
+        if HAS_READ_LIMITS:
+            spool["maxBytesPerTrigger"] = "1000000"
         writer = stream(spark, table, **spool).select(*CELL).writeStream.format("hbase")
         writer = writer.option("url", native.url).option("hbase.table", copy.decode())
         writer = writer.option("hbase.spark.query.layout", "raw").option("checkpointLocation", f"{folders['copy']}/at")

@@ -18,6 +18,7 @@ from metaclient.runtime import ThreadRuntime
 from metaclient.testing import FakeCluster
 from metaclient.wire import publication
 from tests.spark.patience import patiently
+from tests.spark.releases import HAS_READ_LIMITS, needs_sinks
 from tests.spark.test_jobs import raw_cells
 from tests.test_readme import examples
 from tests.unit.replication.zookeeper_server import ZooKeeperServer
@@ -129,6 +130,7 @@ def ended(query: Any) -> None:
         query.stop()
 
 
+@needs_sinks
 @pytest.mark.essential
 def test_stream_into_our_sink_is_the_same_table_after_kills_and_restarts(
     spark: Any, runtime: ThreadRuntime, connection: Connection, url: str, receiver: Any, tmp_path: Path
@@ -139,7 +141,8 @@ def test_stream_into_our_sink_is_the_same_table_after_kills_and_restarts(
     table = connection.table("t")
 
     def copy_now() -> None:
-        frame = stream(spark, tmp_path / "spool", maxBytesPerTrigger=6000, **{"hbase.table": "t"})
+        limits = {"maxBytesPerTrigger": 6000} if HAS_READ_LIMITS else {}
+        frame = stream(spark, tmp_path / "spool", **limits, **{"hbase.table": "t"})
         cells = frame.select("row", "family", "qualifier", "timestamp", "type", "value")
         writer = cells.writeStream.format("hbase").option("url", url).option("hbase.table", "copy")
         writer = writer.option("hbase.spark.query.layout", "raw")

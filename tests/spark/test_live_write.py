@@ -14,6 +14,7 @@ import spark_connector as hbase_spark
 from metaclient import Connection
 from metaclient_local_hbase import LocalHBase
 from tests.spark.patience import patiently
+from tests.spark.releases import needs_sinks
 from tests.spark.served import catalog_of
 from tests.spark.test_jobs import raw_cells
 from tests.spark.test_streaming import ended, file_of, sunk
@@ -102,6 +103,7 @@ def test_jobs(spark: Any, url: str, connection: Connection) -> None:
     assert sorted(map(tuple, joined.collect())) == [(1, "r001", "n1"), (2, "r500", None), (3, "r999", "n999")]
 
 
+@needs_sinks
 def test_streams(spark: Any, url: str, connection: Connection, tmp_path: Path) -> None:
     connection.create_table(TABLE, {"cf": {"max_versions": 5}}, splits=[b"r050"])
     file_of(tmp_path / "in", "a", range(100), "first")

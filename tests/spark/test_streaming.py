@@ -11,6 +11,7 @@ import pytest
 
 from metaclient import Connection
 from tests.spark.patience import patiently
+from tests.spark.releases import HAS_READ_LIMITS, HAS_SINKS, needs_read_limits, needs_sinks
 from tests.spark.test_jobs import raw_cells
 from tests.spark.test_writer import made, rows_of, stamps, versions
 
@@ -94,6 +95,7 @@ class TestSource:
             lagging = changes(spark, hbase.url, **{"hbase.spark.stream.lag.ms": 3_600_000})
             assert [[bytes(row[0]) for row in batch] for batch in run(lagging)] == [[b"r1"]]
 
+    @needs_read_limits
     def test_max_rows_per_trigger(self, spark: Any, hbase: Any, run: Any) -> None:
         """10 cells in 10 ms, and 6 in one: batches of at most 4, except for what one millisecond has."""
         with made(hbase.connect()) as connection:
@@ -141,6 +143,24 @@ def file_of(folder: Path, name: str, rows: range, text: str) -> None:
     made_as.rename(folder / f"{name}.json")
 
 
+@pytest.mark.skipif(HAS_READ_LIMITS, reason="this Spark has read limits")
+def test_limit_that_spark_does_not_support_is_refused(spark: Any, hbase: Any, run: Any) -> None:
+    made(hbase.connect()).close()
+    with pytest.raises(Exception, match=r"maxRowsPerTrigger needs Spark 4\.2 or newer"):
+        run(changes(spark, hbase.url, maxRowsPerTrigger=4))
+
+
+@pytest.mark.skipif(HAS_SINKS, reason="this Spark has sinks")
+def test_sink_that_spark_does_not_support_is_refused_with_another_way(
+    spark: Any, hbase: Any, catalog: str, tmp_path: Path
+) -> None:
+    made(hbase.connect()).close()
+    file_of(tmp_path / "in", "a", range(3), "first")
+    with pytest.raises(Exception, match=r"needs Spark 4\.1 or newer: use foreachBatch"):
+        sunk(spark, tmp_path / "in", catalog, hbase.url, tmp_path / "cp")
+
+
+@needs_sinks
 class TestSink:
     def test_batches_have_their_own_times_and_a_replay_writes_the_same_cells(
         self, spark: Any, hbase: Any, catalog: str, tmp_path: Path
@@ -181,6 +201,7 @@ class TestSink:
             assert versions(connection) == {1}
 
 
+@needs_sinks
 def test_a_table_followed_into_another_one(spark: Any, hbase: Any, tmp_path: Path) -> None:
     """Source and sink together: raw changes of t, with their timestamps and deletes, are written to u."""
     with made(hbase.connect()) as connection:
