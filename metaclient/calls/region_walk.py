@@ -13,6 +13,9 @@ The subclasses in :mod:`metaclient.scanner` interpret the pages.
 5. An open scan belongs to the process that began it. In a child process after ``os.fork()`` the next page of the scan
    raises ConnectionClosed. The child does not close the scanner, which the parent still uses.
 6. The next page may be requested ahead, while the caller uses the current one (:mod:`metaclient.calls.page_ahead`).
+   At the end of a region that request opens the scanner of the next region, if the scan is STRONG and the location is
+   in the cache. The scanner is used if it begins where the scan continues, and closed otherwise. An error of the
+   request is handled as that of an open which the caller waits for.
 7. Behind a gateway a STRONG scan is one scanner for the whole range. A TIMELINE scan is cut at the regions' borders, so
    that each region has its own race and each row has a location.
 """
@@ -29,7 +32,7 @@ from metaclient.attempts import ReadGuard
 from metaclient.backend import Answer, CellPage, ScanPage
 from metaclient.calls.answers import lag_of
 from metaclient.calls.operations import Operations
-from metaclient.calls.page_ahead import PageAhead
+from metaclient.calls.page_ahead import PageAhead, count_rows
 from metaclient.calls.staleness import StalenessLimit
 from metaclient.errors import (
     Attempt,
@@ -64,6 +67,8 @@ class RegionWalk(Generic[P]):
     A subclass gets pages from :meth:`_fetch` and :meth:`_after`, advances the position (``_at_row``, ``_at_inclusive``)
     and ``_left`` as it returns their rows, and calls :meth:`close` at the end. ``open_page`` and ``next_page`` are
     the backend's calls, which answer a ``page_type``.
+
+    It has more than 30 methods because the position decides about pages, borders and opens alike.
     """
 
     def __init__(
@@ -102,7 +107,9 @@ class RegionWalk(Generic[P]):
         self._scanner: object | None = None
         self._place: RegionLocation | None = None
         self._losses: list[MetaClientError] = []  # since the last row
-        self._page_ahead: PageAhead[P] = PageAhead(operations, next_page, scan.caching, self._timeout_s)
+        self._page_ahead: PageAhead[P] = PageAhead(
+            operations, table, scan.caching, self._timeout_s, open_page=open_page, next_page=next_page
+        )
         if table == META_TABLE:
             self._is_ahead = self._is_ahead_in_meta  # type: ignore[method-assign]  # free for the scans of other tables
 
@@ -174,7 +181,9 @@ class RegionWalk(Generic[P]):
         if page.is_end_of_scan:
             return None
         if page.is_end_of_region:
-            self.close()
+            scanner, self._scanner = self._scanner, None
+            if scanner is not None:
+                self._close_scanner(scanner)
             if not self._move_on():
                 return None
         elif self._scanner is None:
@@ -183,18 +192,23 @@ class RegionWalk(Generic[P]):
 
     def _move_on(self) -> bool:
         """Move to the next region; return False if the range or the table ends here."""
-        if self._place is None:
-            return False  # a gateway's scanner covers the whole range
-        region = self._place.region
-        scan = self._scan
-        at = region.start_key if scan.is_reversed else region.end_key
-        if not at:
+        border = self._border()
+        if border is None:
             return False
-        if self._ends_after(at) if scan.is_reversed else self._ends_in(at):
-            return False
-        self._at_row = at
-        self._at_inclusive = not scan.is_reversed
+        self._at_row = border
+        self._at_inclusive = not self._scan.is_reversed
         return True
+
+    def _border(self) -> bytes | None:
+        """Return the key between this region and the next one; None if the range or the table ends here."""
+        if self._place is None:
+            return None  # a gateway's scanner covers the whole range
+        region = self._place.region
+        is_reversed = self._scan.is_reversed
+        at = region.start_key if is_reversed else region.end_key
+        if not at or (self._ends_after(at) if is_reversed else self._ends_in(at)):
+            return None
+        return at
 
     def _ends_in(self, end_key: bytes) -> bool:
         """Return True if a forward scan has no rows at or after this end of a region."""
@@ -272,8 +286,11 @@ class RegionWalk(Generic[P]):
         if page.scanner is None and not is_over and not page.rows:
             self._resume()
             raise ScannerLost("the server closed the scanner before it answered a row")
-        if page.scanner is not None and not is_over:
-            self._page_ahead.follow(page, self._left)
+        if self._page_ahead.is_due(page, self._left):
+            if not is_over and page.scanner is not None:
+                self._page_ahead.request_next(page.scanner)
+            elif page.is_end_of_region and not page.is_end_of_scan:
+                self._open_ahead(count_rows(page))
         return page
 
     def _next_fresh(self, scanner: object, deadline: float) -> P:
@@ -307,14 +324,13 @@ class RegionWalk(Generic[P]):
     # -- opening ---------------------------------------------------------------------------------------------
 
     def _open(self, deadline: float) -> P:
-        scan = replace(
-            self._scan,
-            start_row=self._at_row,
-            include_start=self._at_inclusive,
-            limit=self._limit(),
-            caching=self._rows_wanted(),
-        )
-        self._page_ahead.scanner_opened()
+        scan = self._scan_from(self._at_row, self._at_inclusive, self._limit(), self._rows_wanted())
+        opened = self._page_ahead.opened
+        if opened is not None:
+            if opened.scan == scan:
+                self._place = opened.place
+                return self._at(opened.place, self._take_opened, deadline=deadline)
+            self._close_after(self._take_opened(), None)  # the scan does not continue where it was expected to
         staleness = self._operations.hedging.staleness
         self._limit_of_place = staleness.limit(self._max_staleness_s) if self._is_timeline else None
         if self._is_timeline and self._replica_id is None:
@@ -328,6 +344,30 @@ class RegionWalk(Generic[P]):
         if self._limit_of_place is not None:
             self._limit_of_place.refuse(self._place, page)  # a scan of one replica has no limit; its lag is recorded
         return page
+
+    def _take_opened(self, _: float = 0.0) -> Pending[P]:
+        """Return the request that opens a scanner ahead; called by the executor, which may refuse the call instead."""
+        requested = self._page_ahead.take()
+        assert requested is not None, "requested with ``opened``"
+        return requested
+
+    def _scan_from(self, row: bytes, is_inclusive: bool, limit: int | None, caching: int) -> Scan:
+        return replace(self._scan, start_row=row, include_start=is_inclusive, limit=limit, caching=caching)
+
+    def _open_ahead(self, rows: int) -> None:
+        """Request the first page of the next region, whose location must be in the cache: the caller does not wait.
+
+        ``rows`` is the number of rows that the caller gets before that page. TIMELINE scans are excluded: their open
+        is a race, and the staleness of their replicas is checked when the page is needed.
+        """
+        border = None if self._is_timeline else self._border()
+        if border is None:
+            return
+        is_reversed = self._scan.is_reversed
+        place = self._operations.locator.cached(self._table, border, self._replica_id or 0, before=is_reversed)
+        if place is not None:
+            limit = None if self._left is None else self._left - rows
+            self._page_ahead.request_open(place, self._scan_from(border, not is_reversed, limit, self._scan.caching))
 
     def _limit(self) -> int | None:
         """Return the row limit of the next scanner."""

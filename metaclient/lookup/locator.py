@@ -122,6 +122,14 @@ class Locator:
         assert location is not None
         return location
 
+    def cached(self, table: bytes, row: bytes, replica_id: int = 0, *, before: bool = False) -> RegionLocation | None:
+        """Return the place of one replica of the row's region (or of the region before it) if it is in the cache."""
+        entry = self._cached(Lookup(table, row, before))
+        place = None if entry is None else entry.at(replica_id)
+        if place is not None:
+            self.cache.table(table).hits += 1
+        return place
+
     def locate_region(
         self,
         table: bytes,

@@ -206,6 +206,20 @@ def test_error_that_is_not_tried_again_ends_the_scan(runtime: SimRuntime) -> Non
     assert backend.open_scanners() == 0
 
 
+@pytest.mark.parametrize("limit", [None, 13])
+def test_next_region_is_opened_ahead(runtime: SimRuntime, limit: int | None) -> None:
+    backend = cluster(runtime, capabilities=replace(CELLS, is_remote=True))
+    connection = connected(backend)
+    connection.table("t").regions()  # caches the locations
+    pages = scanner(connection, Scan(caching=5, limit=limit))
+    seen = rows_of(islice(pages, 2))
+    runtime.run_for(1.0)
+    asked = [call.argument for call in backend.calls if call.method == "scan_open"]
+    assert [scan.start_row for scan in asked] == [b"", b"10"][: 2 if limit is None else 1]
+    assert seen + rows_of(pages) == KEYS[:limit]
+    assert backend.open_scanners() == 0
+
+
 def test_closing_it_early_closes_the_servers_scanner(runtime: SimRuntime) -> None:
     backend = cluster(runtime)
     pages = scanner(connected(backend), Scan(caching=2))
