@@ -472,6 +472,29 @@ class DirectBackend(Protocol):
     direct: Direct
 
 
+class SentPage(Protocol[T_co]):
+    """A page that has been requested. ``drop`` gives it up and has no effect after ``read``."""
+
+    def read(self) -> T_co:
+        """Wait for the page, until the deadline of its request."""
+        ...
+
+    def drop(self) -> None: ...
+
+
+@runtime_checkable
+class SendingBackend(Protocol):
+    """Additional methods of a backend whose calls block: request the next page of a scanner without waiting for it.
+
+    A worker thread that makes the whole call sends the request too late: it waits for Python's global lock, until the
+    caller has used the page before. The methods return None if the request cannot be sent at once; no call was made.
+    """
+
+    def send_next(self, scanner: object, rows: int, deadline: float) -> SentPage[ScanPage] | None: ...
+
+    def send_next_cells(self, scanner: object, rows: int, deadline: float) -> SentPage[CellPage] | None: ...
+
+
 class AwaitedAnswer(Protocol[T_co]):
     """A call in flight that a task of an event loop awaits, until it is answered, has failed or is at its deadline."""
 

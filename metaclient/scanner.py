@@ -46,6 +46,7 @@ class TableScanner(RegionWalk[ScanPage]):
             page_type=ScanPage,
             open_page=backend.scan_open,
             next_page=backend.scan_next,
+            send_next=None if operations.sending is None else operations.sending.send_next,
             guard=guard,
         )
         # The key of the row that is being returned in pieces, and the number of its cells that were returned.
@@ -193,6 +194,7 @@ class CellScanner(RegionWalk[CellPage]):
             page_type=CellPage,
             open_page=backend.scan_open_cells,
             next_page=backend.scan_next_cells,
+            send_next=None if operations.sending is None else operations.sending.send_next_cells,
             guard=guard,
         )
 

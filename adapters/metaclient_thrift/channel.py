@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Required, TypedDict, TypeVar, Unpack
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Generic, Required, TypedDict, TypeVar, Unpack
 
 from metaclient import keys
 from metaclient.errors import CallTimeout, ConnectionClosed, MetaClientError, NotServingRegion, TableDisabled
 from metaclient.model import META_TABLE
 from metaclient.runtime import Runtime
 from metaclient.wire.stream import Dial
-from metaclient_thrift.binary import RowReader
+from metaclient_thrift.binary import Incoming, RowReader
 from metaclient_thrift.errors import CallAttempt, is_answer, translate_error
 from metaclient_thrift.gateways import DropCause, Gateways, Loan
 from metaclient_thrift.link import Link, make_link
@@ -19,7 +21,7 @@ from metaclient_thrift.security import GatewaySecurity
 from metaclient_thrift.transports import connect
 from metaclient_thrift.url import Gateway, ThriftUrl
 
-__all__ = ["Channel"]
+__all__ = ["Channel", "SentCalls"]
 
 T = TypeVar("T")
 
@@ -31,6 +33,14 @@ class CallOptions(TypedDict, total=False):
     table: bytes | None
     is_write: bool
     only: Gateway | None
+
+
+@dataclass(frozen=True, slots=True)
+class SentCalls(Generic[T]):
+    """Calls that were sent: ``read`` returns their answers, ``drop`` gives them up and has no effect after ``read``."""
+
+    read: Callable[[], list[T]]
+    drop: Callable[[], None]
 
 
 class Channel:
@@ -53,6 +63,7 @@ class Channel:
             return make_link(url, gateway, service, rows=rows, decodes_text=decodes_text, transport=transport)
 
         self._scheme = url.scheme
+        self._can_send = not (url.is_compact or url.is_http)  # HTTP carries one call at a time
         self._is_enabled = is_enabled
         self.gateways = Gateways(url.gateways, connect_link, runtime=runtime, connections_max=url.connections)
 
@@ -96,18 +107,74 @@ class Channel:
         is_write: bool,
         only: Gateway | None,
     ) -> T:
-        gateways = self.gateways
-        link = gateways.borrow(loan, deadline, only).link
+        self.gateways.borrow(loan, deadline, only)
+        self._begin(loan, method, deadline, table)
+        answer = self._attempt(loan, ask, method=method, deadline=deadline, table=table, is_write=is_write)
+        self._give_back(loan)
+        return answer
+
+    def send(
+        self,
+        method: str,
+        requests: Sequence[tuple[object, ...]],
+        read: Callable[[Incoming, RowReader], T],
+        *,
+        deadline: float,
+        table: bytes,
+        only: Gateway,
+    ) -> SentCalls[T] | None:
+        """Send calls on an idle connection to this gateway; None if there is none, or if it takes one call at a time.
+
+        Not for writes: an error does not say whether they were applied.
+        """
+        loan = Loan()
+        try:
+            if not self._can_send or not self.gateways.borrow_idle(loan, only):
+                return None
+            self._begin(loan, method, deadline, table)
+            attempt = partial(self._attempt, loan, method=method, deadline=deadline, table=table, is_write=False)
+            sent = attempt(lambda link: link.send_each(method, requests))
+        except BaseException:
+            self.gateways.drop(loan)
+            raise
+
+        def read_replies() -> list[T]:
+            try:
+                answers = attempt(lambda link: link.read_each(method, sent, read))
+                self._give_back(loan)
+            except BaseException:
+                self.gateways.drop(loan)
+                raise
+            return answers
+
+        return SentCalls(read_replies, partial(self.gateways.drop, loan))
+
+    def _begin(self, loan: Loan, method: str, deadline: float, table: bytes | None) -> None:
+        """Begin a call on a borrowed connection."""
+        link = loan.link
         try:
             link.transport.begin(deadline)
         except TimeoutError as error:
-            gateways.give_back(loan)
+            self.gateways.give_back(loan)
             raise CallTimeout(f"there was no time left for {method}") from error
         except OSError as error:
-            gateways.drop(loan, DropCause.BROKEN)
+            self.gateways.drop(loan, DropCause.BROKEN)
             raise self._error(error, link, method, table, is_write=False) from error
+
+    def _attempt(
+        self,
+        loan: Loan,
+        ask: Callable[[Link], T],
+        *,
+        method: str,
+        deadline: float,
+        table: bytes | None,
+        is_write: bool,
+    ) -> T:
+        """Return the answer of a call that has begun; give back or drop its connection only after an error."""
+        gateways, link = self.gateways, loan.link
         try:
-            answer = ask(link)
+            return ask(link)
         except Exception as error:
             if is_answer(error):
                 (gateways.give_back if link.is_in_step else gateways.drop)(loan)
@@ -117,11 +184,13 @@ class Channel:
             if isinstance(made, NotServingRegion) and table is not None:
                 made = self._check_disabled(made, table, deadline)
             raise made from error
-        if link.has_surplus:  # the reply has the right sequence id; the bytes after it belong to no call
-            gateways.drop(loan)
+
+    def _give_back(self, loan: Loan) -> None:
+        """Give back the connection of a call that was answered."""
+        if loan.link.has_surplus:  # the reply has the right sequence id; the bytes after it belong to no call
+            self.gateways.drop(loan)
         else:
-            gateways.give_back(loan)
-        return answer
+            self.gateways.give_back(loan)
 
     def _error(self, error: Exception, link: Link, method: str, table: bytes | None, is_write: bool) -> MetaClientError:
         if self.gateways.is_closed and not is_answer(error):

@@ -180,6 +180,25 @@ class Gateways:
                 if only is not None or len(failed) == len(self._order) or self._runtime.now() >= deadline:
                     raise
 
+    def borrow_idle(self, loan: Loan, only: Gateway) -> bool:
+        """Fill the loan with an idle connection to this gateway, without waiting; return False if there is none.
+
+        At most half of the connections are lent, so that others are free for the calls of worker threads: a call that
+        was sent in this way holds its connection until a worker thread is free.
+        """
+        with self._lock:
+            self._check_open()
+            state = self._states[only]
+            if not state.idle or self._queue or 2 * len(state.lent) >= self._connections_max - 1:
+                return False
+            loan._gateway = only
+            state.lent.add(loan)
+            self._take_idle(loan, state)
+        if loan.link.transport.is_usable():
+            return True
+        self.drop(loan)
+        return False
+
     def _lend_idle(self, loan: Loan) -> bool:
         """Lend an idle connection to the gateway whose turn it is; return False if `_plan` has to choose.
 

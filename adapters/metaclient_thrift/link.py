@@ -233,8 +233,17 @@ class Link:
         """
         if not self.transport.is_pipelined:
             return [self.ask(method, request, read) for request in requests]
+        return self.read_each(method, self.send_each(method, requests), read)
+
+    def send_each(self, method: str, requests: Sequence[bytes | tuple[object, ...]]) -> list[tuple[int, bytes]]:
+        """Send all requests; return, for `read_each`, the sequence id of each and the first bytes of its reply."""
         self.owed = len(requests)
-        sent = [self._send(method, request) for request in requests]
+        return [self._send(method, request) for request in requests]
+
+    def read_each(
+        self, method: str, sent: Sequence[tuple[int, bytes]], read: Callable[[Incoming, RowReader], T]
+    ) -> list[T]:
+        """Read the replies to requests that were sent, as `ask_each` does."""
         answers: list[T] = []
         begun = b""
         for number, head in sent:

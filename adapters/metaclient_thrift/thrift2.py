@@ -14,9 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
-from metaclient.backend import Action, CellPage, MetaPage, MetaScan, PutPage, ScanPage
+from metaclient.backend import Action, CellPage, MetaPage, MetaScan, PutPage, ScanPage, SentPage
 from metaclient.errors import BackendFault, MetaClientError, Unsupported
 from metaclient.model import (
     META_TABLE,
@@ -41,8 +41,9 @@ from metaclient.table_schema import TableChange
 from metaclient.wire.thrift import structs as cells
 from metaclient.wire.thrift.idl import thrift2
 from metaclient.wire.thrift.structs import meta_row
-from metaclient_thrift.binary import Rows2
+from metaclient_thrift.binary import Incoming, RowReader, Rows2
 from metaclient_thrift.cell_pages import CellRows, read_cells
+from metaclient_thrift.channel import SentCalls
 from metaclient_thrift.gateway_backend import GatewayBackend
 from metaclient_thrift.link import Link
 from metaclient_thrift.ranges import WireRange, wire_range
@@ -54,6 +55,7 @@ __all__ = ["Thrift2Backend"]
 
 T = thrift2()
 P = TypeVar("P", ScanPage, CellPage)
+R = TypeVar("R", RowRuns, CellRows)
 #: A page of a scan is fetched in this many calls at once, if each has at least so many rows.
 PIECES_MAX = 2
 PIECE_ROWS_MIN = 100
@@ -69,6 +71,14 @@ class _Thrift2Scanner:
     table: bytes
     range: WireRange
     is_stale: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _SentPage(Generic[P]):
+    """See :class:`~metaclient.backend.SentPage`."""
+
+    read: Callable[[], P]
+    drop: Callable[[], None]
 
 
 class Thrift2Backend(GatewayBackend):
@@ -157,7 +167,19 @@ class Thrift2Backend(GatewayBackend):
         """Return the next page; fewer pieces than requested mean the end: the gateway reads until there is none."""
         assert isinstance(scanner, _Thrift2Scanner)
         args = [(scanner.number, piece) for piece in _pieces(rows)]
-        found = self._page("getScannerRows", args, deadline, scanner)
+        return self._scanned(self._page("getScannerRows", args, deadline, scanner), scanner, rows, deadline)
+
+    def send_next(self, scanner: object, rows: int, deadline: float) -> SentPage[ScanPage] | None:
+        """See :class:`~metaclient.backend.SendingBackend`."""
+        assert isinstance(scanner, _Thrift2Scanner)
+        args = [(scanner.number, piece) for piece in _pieces(rows)]
+        sent = self._send(args, read_page, deadline, scanner)
+        if sent is None:
+            return None
+        return _SentPage(lambda: self._scanned(_joined(sent.read()), scanner, rows, deadline), sent.drop)
+
+    def _scanned(self, found: RowRuns, scanner: _Thrift2Scanner, rows: int, deadline: float) -> ScanPage:
+        """Return the page of the rows that were found when this number of rows was requested."""
         kept = self._kept(found, scanner.range)
         is_end = len(found) < rows or scanner.range.is_beyond(found.last_row)
         if is_end:
@@ -182,6 +204,17 @@ class Thrift2Backend(GatewayBackend):
         """Return the next page of a scanner that :meth:`scan_open_cells` opened."""
         assert isinstance(scanner, _Thrift2Scanner)
         found = self._cells("getScannerRows", (scanner.number, rows), deadline, scanner.table, only=scanner.gateway)
+        return self._scanned_cells(found, scanner, rows, deadline)
+
+    def send_next_cells(self, scanner: object, rows: int, deadline: float) -> SentPage[CellPage] | None:
+        """See :class:`~metaclient.backend.SendingBackend`."""
+        assert isinstance(scanner, _Thrift2Scanner)
+        sent = self._send([(scanner.number, rows)], read_cells, deadline, scanner)
+        if sent is None:
+            return None
+        return _SentPage(lambda: self._scanned_cells(sent.read()[0], scanner, rows, deadline), sent.drop)
+
+    def _scanned_cells(self, found: CellRows, scanner: _Thrift2Scanner, rows: int, deadline: float) -> CellPage:
         is_end = found.rows < rows
         if is_end:
             self._close_quietly(scanner, deadline)
@@ -217,9 +250,19 @@ class Thrift2Backend(GatewayBackend):
         def ask(link: Link) -> RowRuns:
             if link.rows is None:
                 return RowRuns([[self._result_of(one) for each in args for one in link.call(method, *each)]])
-            return RowRuns([run for page in link.ask_each(method, args, read_page) for run in page.runs])
+            return _joined(link.ask_each(method, args, read_page))
 
         return self._channel.ask(ask, method, deadline, scanner.table, only=scanner.gateway)[0]
+
+    def _send(
+        self,
+        args: Sequence[tuple[object, ...]],
+        read: Callable[[Incoming, RowReader], R],
+        deadline: float,
+        scanner: _Thrift2Scanner,
+    ) -> SentCalls[R] | None:
+        table, only = scanner.table, scanner.gateway
+        return self._channel.send("getScannerRows", args, read, deadline=deadline, table=table, only=only)
 
     def _kept(self, found: Sequence[Result], range_: WireRange) -> Sequence[Result]:
         if range_.dropped is None and range_.floor is None:
@@ -401,6 +444,10 @@ class Thrift2Backend(GatewayBackend):
 def _is_one_call(scan: Scan) -> bool:
     """Return True if the whole scan fits into one page: then one call opens, reads and closes it."""
     return scan.limit is not None and scan.limit <= scan.caching and scan.batch is None
+
+
+def _joined(pages: Sequence[RowRuns]) -> RowRuns:
+    return RowRuns([run for page in pages for run in page.runs])
 
 
 def _pieces(rows: int) -> list[int]:

@@ -47,7 +47,7 @@ from metaclient.attempts.contest import (
     refusal_of,
 )
 from metaclient.attempts.plan import Leg, postponed
-from metaclient.backend import Answer, Capabilities
+from metaclient.backend import Answer, Capabilities, SentPage
 from metaclient.errors import CallTimeout, MetaClientError, Overloaded, note_interrupt, translated
 from metaclient.runtime import Pending, Runtime
 
@@ -156,6 +156,19 @@ class Executor:
         done: Pending[T] = self._runtime.pending()
         done.complete(answer)
         return done
+
+    def begin_sent(self, sent: SentPage[T]) -> Pending[T]:
+        """Read a page that was requested on a worker thread; drop it if no thread can read it."""
+        try:
+            self._check_room()
+            pending = self._runtime.start(sent.read, name="call")
+        except BaseException as error:
+            sent.drop()
+            if isinstance(error, Overloaded) and not isinstance(error, NoRoomError):
+                raise NoRoomError(str(error)) from error
+            raise
+        pending.on_done(lambda _: sent.drop())  # a task that is cancelled before it begins does not read
+        return pending
 
     def _check_room(self) -> None:
         if len(self._abandoned) >= self._abandoned_max:

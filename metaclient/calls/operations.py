@@ -15,7 +15,16 @@ from typing import Any, TypeVar
 from metaclient import keys
 from metaclient.attempts import Executor, ReadGuard, told
 from metaclient.attempts.retry import Retrier
-from metaclient.backend import Addressing, Answer, Backend, BatchSemantics, Direct, DirectBackend, StartingBackend
+from metaclient.backend import (
+    Addressing,
+    Answer,
+    Backend,
+    BatchSemantics,
+    Direct,
+    DirectBackend,
+    SendingBackend,
+    StartingBackend,
+)
 from metaclient.calls.answers import expect
 from metaclient.calls.hedging import Hedging
 from metaclient.calls.staleness import StalenessLimit
@@ -93,6 +102,7 @@ class Operations:
         self._direct_mutate = None if direct is None else direct.mutate
         is_on_loop = not runtime.callers_help
         self.start = backend.start_get if is_on_loop and isinstance(backend, StartingBackend) else None
+        self.sending = backend if isinstance(backend, SendingBackend) else None
         self._write_timeout_s = min(config.rpc_write_timeout_s, config.operation_timeout_s)
         self.hedging = Hedging(backend, runtime, config, executor=executor, locator=locator, telemetry=telemetry)
         self._hedged_get = self.hedging.get

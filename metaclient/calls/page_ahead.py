@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from metaclient.backend import Answer, CellPage, ScanPage
+from metaclient.backend import Answer, CellPage, ScanPage, SentPage
 from metaclient.calls.operations import Operations
 from metaclient.errors import MetaClientError
 from metaclient.model import RegionLocation, Scan
@@ -40,7 +40,7 @@ class PageAhead(Generic[P]):
     """At most one request for the next page of a scan.
 
     ``begun`` is the instant of that request, None if there is none. ``opened`` is not None if the request opens a
-    scanner. ``open_page`` and ``next_page`` are the backend's calls.
+    scanner. ``open_page`` and ``next_page`` are the backend's calls; ``send_next`` is that of a SendingBackend.
     """
 
     def __init__(
@@ -52,11 +52,13 @@ class PageAhead(Generic[P]):
         *,
         open_page: Callable[[RegionLocation | None, bytes, Scan, float], Answer[P]],
         next_page: Callable[[object, int, float], Answer[P]],
+        send_next: Callable[[object, int, float], SentPage[P] | None] | None,
     ) -> None:
         self._operations = operations
         self._table = table
         self._open_page = open_page
         self._next_page = next_page
+        self._send_next = send_next
         self._caching = caching
         self._timeout_s = min(timeout_s, operations.read_timeout_s)
         self._is_on = operations.config.scan_prefetch and operations.backend.capabilities.is_remote
@@ -77,11 +79,11 @@ class PageAhead(Generic[P]):
 
     def request_next(self, scanner: object) -> None:
         """Request the next page of this scanner. An error of the request is raised to the caller that takes it."""
-        self._request(self._next_page, scanner, self._caching)
+        self._request(self._begin_next, scanner, self._caching)
 
     def request_open(self, place: RegionLocation, scan: Scan) -> None:
         """Request the first page of another scanner, as ``request_next`` does."""
-        self._request(self._open_page, place, self._table, scan)
+        self._request(self._begin_open, place, scan)
         self.opened = OpenedAhead(place, scan)
 
     def take(self) -> Pending[P] | None:
@@ -89,12 +91,22 @@ class PageAhead(Generic[P]):
         requested, self._requested, self.begun, self.opened = self._requested, None, None, None
         return requested
 
-    def _request(self, call: Callable[..., Answer[P]], *args: object) -> None:
+    def _begin_next(self, scanner: object, rows: int, deadline: float) -> Pending[P]:
+        executor = self._operations.executor
+        sent = None if self._send_next is None else self._send_next(scanner, rows, deadline)
+        if sent is not None:
+            return executor.begin_sent(sent)
+        return executor.begin(self._next_page, scanner, rows, deadline)
+
+    def _begin_open(self, place: RegionLocation, scan: Scan, deadline: float) -> Pending[P]:
+        return self._operations.executor.begin(self._open_page, place, self._table, scan, deadline)
+
+    def _request(self, begin: Callable[..., Pending[P]], *args: object) -> None:
         runtime = self._operations.runtime
         self.begun = runtime.now()
         requested: Pending[P]
         try:
-            requested = self._operations.executor.begin(call, *args, self.begun + self._timeout_s)
+            requested = begin(*args, self.begun + self._timeout_s)
         except MetaClientError as error:
             requested = runtime.pending(name="a page that could not be requested")
             requested.fail(error)

@@ -29,7 +29,7 @@ from typing import Generic, Protocol, TypeVar
 
 from metaclient import keys
 from metaclient.attempts import ReadGuard
-from metaclient.backend import Answer, CellPage, ScanPage
+from metaclient.backend import Answer, CellPage, ScanPage, SentPage
 from metaclient.calls.answers import lag_of
 from metaclient.calls.operations import Operations
 from metaclient.calls.page_ahead import PageAhead, count_rows
@@ -66,7 +66,7 @@ class RegionWalk(Generic[P]):
 
     A subclass gets pages from :meth:`_fetch` and :meth:`_after`, advances the position (``_at_row``, ``_at_inclusive``)
     and ``_left`` as it returns their rows, and calls :meth:`close` at the end. ``open_page`` and ``next_page`` are
-    the backend's calls, which answer a ``page_type``.
+    the backend's calls, which answer a ``page_type``; ``send_next`` is that of a SendingBackend.
 
     It has more than 30 methods because the position decides about pages, borders and opens alike.
     """
@@ -83,6 +83,7 @@ class RegionWalk(Generic[P]):
         page_type: type[P],
         open_page: Callable[[RegionLocation | None, bytes, Scan, float], Answer[P]],
         next_page: Callable[[object, int, float], Answer[P]],
+        send_next: Callable[[object, int, float], SentPage[P] | None] | None = None,
         guard: ScanGuard | None = None,
     ) -> None:
         if consistency is Consistency.TIMELINE and not operations.backend.capabilities.region_replicas:
@@ -108,7 +109,13 @@ class RegionWalk(Generic[P]):
         self._place: RegionLocation | None = None
         self._losses: list[MetaClientError] = []  # since the last row
         self._page_ahead: PageAhead[P] = PageAhead(
-            operations, table, scan.caching, self._timeout_s, open_page=open_page, next_page=next_page
+            operations,
+            table,
+            scan.caching,
+            self._timeout_s,
+            open_page=open_page,
+            next_page=next_page,
+            send_next=send_next,
         )
         if table == META_TABLE:
             self._is_ahead = self._is_ahead_in_meta  # type: ignore[method-assign]  # free for the scans of other tables

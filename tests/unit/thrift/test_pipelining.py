@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from thriftpy2.thrift import TApplicationException, TMessageType
 
-from metaclient.errors import MetaClientError
+from metaclient.attempts import Executor
+from metaclient.backend import Capabilities, ScanPage
+from metaclient.errors import MetaClientError, ScannerLost
 from metaclient.model import Cell, Get, Put, Result, Scan
-from metaclient.runtime import ThreadRuntime
+from metaclient.runtime import SimRuntime, ThreadRuntime
 from metaclient.wire.thrift.idl import thrift2
 from metaclient_fake import FakeCluster
 from metaclient_thrift.binary import Rows2, read_row, read_rows
+from metaclient_thrift.gateways import Gateways, Loan
 from metaclient_thrift.link import Link
 from metaclient_thrift.messages import WrongReply, call_head, pack_number
 from metaclient_thrift.thrift2 import Thrift2Backend, _pieces
@@ -204,3 +207,114 @@ def test_a_connection_with_replies_to_come_is_not_used_again(backend: Thrift2Bac
     assert [one["idle"] for one in backend.gateways().values()] == [0]
     backend.mutate(None, b"t", Put(b"new", (Cell(b"cf:a", 7, b"2"),)), until(backend))
     assert backend.get(None, b"t", Get(b"new"), until(backend)) == Result(b"new", [Cell(b"cf:a", 7, b"2")])
+
+
+# -- pages that are requested without waiting for them ---------------------------------------------------------------
+
+
+def in_use(backend: Thrift2Backend) -> list[object]:
+    return [one["in_use"] for one in backend.gateways().values()]
+
+
+def test_pages_that_are_sent_first_have_all_rows_in_order(backend: Thrift2Backend) -> None:
+    pages = [backend.scan_open(None, b"t", Scan(caching=300), until(backend))]
+    while not pages[-1].is_end_of_region:
+        sent = backend.send_next(pages[-1].scanner, 300, until(backend))
+        assert sent is not None
+        pages.append(sent.read())
+        sent.drop()  # without effect
+    assert [len(one.rows) for one in pages] == [300, 300, 100]
+    assert [one.row for each in pages for one in each.rows] == [b"%03d" % number for number in range(700)]
+    assert in_use(backend) == [0]
+
+
+def test_request_holds_a_connection_until_its_page_was_read(backend: Thrift2Backend) -> None:
+    """The connection is in use from the request until the page was read."""
+    scanner = backend.scan_open(None, b"t", Scan(caching=100), until(backend)).scanner
+    sent = backend.send_next(scanner, 100, until(backend))
+    assert sent is not None
+    assert in_use(backend) == [1]
+    assert sent.read().rows[0].row == b"100"
+    assert in_use(backend) == [0]
+
+
+def test_unread_page_leaves_no_connection_out_of_step(backend: Thrift2Backend) -> None:
+    scanner = backend.scan_open(None, b"t", Scan(caching=100), until(backend)).scanner
+    sent = backend.send_next(scanner, 400, until(backend))
+    assert sent is not None
+    sent.drop()
+    sent.drop()
+    assert [(one["idle"], one["in_use"]) for one in backend.gateways().values()] == [(0, 0)]
+    assert backend.get(None, b"t", Get(b"001"), until(backend)).row == b"001"
+
+
+def test_error_of_a_page_that_was_sent_is_that_of_the_call(backend: Thrift2Backend) -> None:
+    scanner = backend.scan_open(None, b"t", Scan(caching=100), until(backend)).scanner
+    backend.scan_close(scanner, until(backend))
+    sent = backend.send_next(scanner, 400, until(backend))
+    assert sent is not None
+    with pytest.raises(ScannerLost):
+        sent.read()
+    assert [(one["idle"], one["in_use"]) for one in backend.gateways().values()] == [(0, 0)]
+
+
+def test_page_is_sent_only_on_an_idle_connection(backend: Thrift2Backend) -> None:
+    """The calling thread must not wait for a connection; and half of them stay free for the calls of threads."""
+    scanners = [backend.scan_open(None, b"t", Scan(caching=100), until(backend)).scanner for _ in range(2)]
+    first = backend.send_next(scanners[0], 100, until(backend))
+    assert first is not None
+    assert backend.send_next(scanners[1], 100, until(backend)) is None, "the only connection is in use"
+    first.read()
+    second = backend.send_next(scanners[1], 100, until(backend))
+    assert second is not None
+    second.drop()
+
+
+@pytest.mark.parametrize("connections_max", [1, 2, 3, 4, 10])
+def test_at_most_half_of_the_connections_wait_for_threads(connections_max: int) -> None:
+    with ThreadRuntime() as runtime:
+        gateway = Gateway("gateway", 9090)
+
+        def dial(_: Gateway, deadline: float) -> Link:
+            return link_on(Script(b"", [1]))
+
+        gateways = Gateways([gateway], dial, runtime=runtime, connections_max=connections_max)
+        loans = [gateways.borrow(Loan(), until_of(runtime)) for _ in range(connections_max)]
+        for loan in loans:
+            gateways.give_back(loan)
+        lent = sum(gateways.borrow_idle(Loan(), gateway) for _ in range(connections_max))
+        assert lent == connections_max // 2
+
+
+def until_of(runtime: ThreadRuntime) -> float:
+    return runtime.now() + 30
+
+
+def test_cells_that_are_sent_first_are_those_of_the_call(backend: Thrift2Backend) -> None:
+    pytest.importorskip("pyarrow")
+    opened = backend.scan_open_cells(None, b"t", Scan(caching=300), until(backend))
+    sent = backend.send_next_cells(opened.scanner, 300, until(backend))
+    assert sent is not None
+    page = sent.read()
+    assert (page.rows, page.first_row, page.last_row) == (300, b"300", b"599")
+
+
+def test_page_that_no_thread_can_read_is_dropped() -> None:
+    """The executor refuses it, or the task is cancelled before it begins."""
+    dropped: list[str] = []
+
+    class Sent:
+        def read(self) -> ScanPage:
+            raise AssertionError("no thread reads it")
+
+        def drop(self) -> None:
+            dropped.append("dropped")
+
+    with SimRuntime(seed=1) as runtime:
+        executor = Executor(runtime, Capabilities(), abandoned_max=1)
+        executor.begin_sent(Sent()).cancel()
+        runtime.run_for(1.0)
+        assert len(dropped) == 1
+    with pytest.raises(MetaClientError):
+        executor.begin_sent(Sent())  # the runtime is closed
+    assert len(dropped) == 2
