@@ -198,7 +198,7 @@ class Engine:
         max_staleness_s: float | None = None,
         *,
         guard: ReadGuard | None = None,
-    ) -> list[Placed]:
+    ) -> Sequence[Placed]:
         """Read many rows; return them in the order of the request, or raise the error of the first failed row."""
         return multi.get_many(self.operations, table, gets, consistency, replica_id, max_staleness_s, guard=guard)
 

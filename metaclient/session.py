@@ -249,7 +249,7 @@ class SessionEngine:
         consistency: Consistency,
         replica_id: int | None = None,
         max_staleness_s: float | None = None,
-    ) -> list[Placed]:
+    ) -> Sequence[Placed]:
         """Read many rows, each at a replica that contains what the session has seen."""
         guard = RowReads(self._state)
         found = self._engine.get_many(table, gets, consistency, replica_id, max_staleness_s, guard=guard)

@@ -41,6 +41,7 @@ from metaclient.calls.operations import Placed
 from metaclient.calls.started import StartedGet
 from metaclient.engine import Life
 from metaclient.errors import BackendFault, MetaClientError, Unsupported
+from metaclient.many_gets import Gets, PlacedRows
 from metaclient.model import (
     LATEST_TIMESTAMP,
     META_TABLE,
@@ -319,16 +320,20 @@ class Table(TableColumns):
         if isinstance(rows, bytes | str) or not isinstance(rows, Iterable):
             raise TypeError(f"'rows' must be a list of row keys, got one {type(rows).__name__}; did you mean row()?")
         names, until = columns_of(columns), max_timestamp_of(timestamp)
-        wanted = [Get(keys.row_key(row, "rows"), names, max_timestamp=until) for row in rows]
+        longest = keys.ROW_LENGTH_MAX
+        wanted = [row if type(row) is bytes and 0 < len(row) <= longest else keys.row_key(row, "rows") for row in rows]
         level, replica_id = self._level(consistency, replica_id)
         limit_s = self._limit_s(max_staleness, level, replica_id)
         with self._engine.observed("rows", self.name):
             if not wanted:
                 return {}  # type: ignore[return-value]  # happybase returns an empty dict here, too
-            found = self._engine.get_many(self.name, wanted, level, replica_id, limit_s)
+            gets = Gets(wanted, Get(b"", names, max_timestamp=until))
+            found = self._engine.get_many(self.name, gets, level, replica_id, limit_s)
+            if isinstance(found, PlacedRows):
+                return _placed_rows(wanted, found, include_timestamp)
             return [
-                (get.row, _row(result, place, include_timestamp))
-                for get, (result, place) in zip(wanted, found, strict=True)
+                (row, _row(result, place, include_timestamp))
+                for row, (result, place) in zip(wanted, found, strict=True)
                 if result.cells
             ]
 
@@ -732,6 +737,49 @@ def _single_rows(
         row = _row(result, place, include_timestamp)
         # happybase promises an OrderedDict here; cells arrive in HBase's order, which is sorted.
         yield result.row, OrderedDict(row) if sorted_columns else row
+
+
+def _placed_rows(wanted: Sequence[bytes], found: PlacedRows, include_timestamp: bool) -> list[tuple[bytes, Row[Any]]]:
+    """Return (key, row) of the rows that exist, in the order of ``wanted``, as ``_row`` makes them."""
+    made: list[Any] = [None] * len(wanted)
+    for indexes, places, rows in found.parts:
+        if rows.indexes is not None:
+            indexes, places = [indexes[each] for each in rows.indexes], [places[each] for each in rows.indexes]
+        targets = zip(indexes, places, strict=True)
+        for run in rows.runs.runs:
+            if isinstance(run, AlikeRows):
+                _fill_alike(made, wanted, run, targets, include_timestamp)
+                continue
+            for result, (index, place) in zip(run, targets, strict=False):
+                if result.cells:
+                    made[index] = (wanted[index], _row(result, place, include_timestamp))
+    return [one for one in made if one is not None] if None in made else made
+
+
+def _fill_alike(
+    made: list[Any],
+    wanted: Sequence[bytes],
+    run: AlikeRows,
+    targets: Iterator[tuple[int, RegionLocation | None]],
+    include_timestamp: bool,
+) -> None:
+    """Set (key, row) of each row of the run at the next index of ``targets``, without a Result per row."""
+    new, row_class, columns, is_stale = _new_row, Row, run.columns, run.is_stale
+    rows: Iterator[Iterable[Any]] = map(zip, run.values(), run.timestamps()) if include_timestamp else run.values()
+    last: object = run  # no place
+    for values, (index, place) in zip(rows, targets, strict=False):
+        if place is not last:
+            replica_id, server, region, why = _origin(place)
+            last = place
+        row: Row = new(row_class)
+        row |= zip(columns, values)  # noqa: B905  # both have the layout's length, and the keyword costs time
+        row.stale = is_stale
+        row.lag_s = None
+        row.replica_id = replica_id
+        row.server = server
+        row.region = region
+        row.why = why
+        made[index] = (wanted[index], row)
 
 
 def _alike_rows(run: AlikeRows, place: RegionLocation | None) -> Iterator[tuple[bytes, Row]]:

@@ -38,6 +38,7 @@ from metaclient.backend import (
 from metaclient.config import Config
 from metaclient.config.hbase_properties import warn_unread
 from metaclient.errors import ConfigError, MetaClientError, RegionOffline, ServerUnreachable, Unsupported
+from metaclient.many_gets import GetActions
 from metaclient.model import (
     Append,
     Check,
@@ -76,6 +77,7 @@ from metaclient_native.bulk_loads import BulkLoadCalls
 from metaclient_native.calls import decode_get, decode_scan, encode_get, encode_mutate, encode_region
 from metaclient_native.change_host import ZooKeeperChangeHost
 from metaclient_native.connections import Connections
+from metaclient_native.get_calls import GetCall
 from metaclient_native.identity import IdentityCalls
 from metaclient_native.registry_rpc import RpcRegistry
 from metaclient_native.registry_zk import ZooKeeperRegistry
@@ -364,6 +366,8 @@ class NativeBackend:
             raise explain_missing_place()
         if not actions:
             return []
+        if isinstance(actions, GetActions) and actions.has_different_regions:
+            return self._many_gets(server, table, actions, deadline)
         steps = split_into_steps(actions)
         if len(steps) == 1:
             return self._multi(server, table, actions, deadline)
@@ -395,6 +399,14 @@ class NativeBackend:
             b"Multi", multi.param, multi.decode_outcomes, deadline, "batch", multi.cells, _priority(table), is_write
         )
         return self._call_server(server, request)
+
+    def _many_gets(
+        self, server: ServerName, table: bytes, actions: GetActions, deadline: float
+    ) -> Pending[Sequence[Outcome]]:
+        call = GetCall(actions)
+        return self._call_server(
+            server, Request(b"Multi", call.param, call.decode_outcomes, deadline, "batch", priority=_priority(table))
+        )
 
     # -- admin ---------------------------------------------------------------------------------------------------------
 

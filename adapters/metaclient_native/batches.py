@@ -44,6 +44,8 @@ __all__ = [
     "MultiCall",
     "PageCall",
     "Steps",
+    "decode_counts",
+    "encode_options",
     "explain_missing_place",
     "is_all_done",
     "pick_changed_columns",
@@ -97,7 +99,7 @@ def is_all_done(answer: bytes, counts: Sequence[int]) -> bool:
 
 
 @lru_cache(maxsize=64)
-def _encode_options(get: Get) -> bytes:
+def encode_options(get: Get) -> bytes:
     """Return the fields of a Get after its row, which must be empty."""
     return encode(GET, get_message(get))[len(_EMPTY_ROW) :]
 
@@ -115,6 +117,8 @@ def _decode_counts(data: bytes, at: int, end: int, expected: int) -> list[int] |
     """
     if expected > _TWO_BYTES:
         return None
+    if (alike := _decode_alike_counts(data, at, end, expected)) is not None:
+        return alike
     found: list[int] = []
     tag = _RESULT[0]
     for number in _numbered()[:expected]:
@@ -128,6 +132,43 @@ def _decode_counts(data: bytes, at: int, end: int, expected: int) -> list[int] |
         found.append(count)
         at = stop
     return found if at == end else None
+
+
+def decode_counts(response: Response, gets: Sequence[int]) -> list[int] | None:
+    """Return the numbers of cells of all results, if a MultiResponse has nothing else; ``gets`` are counts per region.
+
+    None for a response that must be decoded: one with an error, a stale row, or results in another order.
+    """
+    data, at, end = response.data, response.at, response.end
+    counts: list[int] = []
+    for expected in gets:
+        if not data.startswith(_REGION_RESULT, at):
+            return None
+        size, begin = read_varint(data, at + len(_REGION_RESULT), end)
+        at = begin + size
+        found = _decode_counts(data, begin, at, expected) if at <= end else None
+        if found is None:
+            return None
+        counts += found
+    return counts if data[at:end] in (b"", _NO_STATISTICS) else None
+
+
+def _decode_alike_counts(data: bytes, at: int, end: int, expected: int) -> list[int] | None:
+    """Return the numbers of cells of the results if all have the number of the first one, without a look at each."""
+    size = data[at + 1] if at + 1 < end else _ONE_BYTE
+    if size >= _ONE_BYTE - 1 or end - at != (2 + size) * expected + max(0, expected - _ONE_BYTE):
+        return None
+    body = data[at + 4 : at + 2 + size]
+    if not data.startswith(_alike_results(body, expected.bit_length())[: end - at], at):
+        return None
+    count = _counts[body] if body in _counts else _learn_count(body)
+    return None if count is None else [count] * expected
+
+
+@lru_cache(maxsize=16)
+def _alike_results(body: bytes, bits: int) -> bytes:
+    """Return ResultOrExceptions that have these bytes after their index, by their index; at least 2**bits - 1."""
+    return b"".join([_RESULT + delimited(number + body) for number in _numbered()[: 1 << bits]])
 
 
 def _learn_count(body: bytes) -> int | None:
@@ -266,7 +307,7 @@ class MultiCall:
             or get.existence_only != known.existence_only
         ):
             self._like = get
-            self._options = _encode_options(replace(get, row=b""))
+            self._options = encode_options(replace(get, row=b""))
         return self._options
 
     # -- the response ---------------------------------------------------------------------------------------------
@@ -305,18 +346,9 @@ class MultiCall:
 
     def _decode_gets(self, response: Response) -> list[Outcome] | None:
         """Return the results of the gets, if the response holds nothing but the number of cells of each."""
-        data, at, end = response.data, response.at, response.end
-        counts: list[int] = []
-        for group in self._groups:
-            if not data.startswith(_REGION_RESULT, at):
-                return None
-            size, begin = read_varint(data, at + len(_REGION_RESULT), end)
-            at = begin + size
-            found = _decode_counts(data, begin, at, group.count) if at <= end else None
-            if found is None:
-                return None
-            counts += found
-        if data[at:end] not in (b"", _NO_STATISTICS):
+        data, end = response.data, response.end
+        counts = decode_counts(response, [group.count for group in self._groups])
+        if counts is None:
             return None
         made: list[Outcome] = [None] * len(self._actions)
         results = decode_page(data, end, len(data), counts)

@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, field
+from itertools import chain
 
 from metaclient import keys
 from metaclient.attempts import Leg, ReadGuard, explained, told
@@ -23,6 +25,7 @@ from metaclient.errors import (
     Disposition,
     MetaClientError,
 )
+from metaclient.many_gets import FoundRows, GetActions, Gets, PlacedRows
 from metaclient.model import (
     Append,
     Consistency,
@@ -40,7 +43,9 @@ def batch(
     operations: Operations, table: bytes, actions: Sequence[Operation], deadline: float | None = None
 ) -> list[Outcome]:
     """Run many operations at their primaries; return an outcome per operation. Raise if the connection is unusable."""
-    return _Multi(operations, table, actions, operations.deadline(table) if deadline is None else deadline).run()
+    multi = _Multi(operations, table, actions, operations.deadline(table) if deadline is None else deadline)
+    multi.carry_out()
+    return multi.outcomes()
 
 
 def get_many(
@@ -52,10 +57,12 @@ def get_many(
     max_staleness_s: float | None = None,
     *,
     guard: ReadGuard | None = None,
-) -> list[Placed]:
+) -> Sequence[Placed]:
     """Read many rows; return them in the order of the request, or raise the error of the first failed row.
 
-    ``max_staleness_s`` and ``guard`` limit the replicas of a TIMELINE read that names none.
+    ``max_staleness_s`` and ``guard`` limit the replicas of a TIMELINE read that names none. The answer is
+    :class:`~metaclient.many_gets.PlacedRows` if ``gets`` are :class:`~metaclient.many_gets.Gets`, the backend answered
+    all of them at once, and no answer needs a check of its own.
     """
     is_timeline = consistency is Consistency.TIMELINE
     if is_timeline and not operations.backend.capabilities.region_replicas:
@@ -66,8 +73,11 @@ def get_many(
     multi.is_timeline = is_timeline
     multi.max_staleness_s = max_staleness_s
     multi.guard = guard if multi.is_hedged else None
+    multi.carry_out()
+    if multi.is_all_found:
+        return PlacedRows(len(gets), multi.found)
     results: list[Placed] = []
-    for outcome, place in zip(multi.run(), multi.places, strict=True):
+    for outcome, place in zip(multi.outcomes(), multi.places, strict=True):
         if not isinstance(outcome, Result):
             raise outcome if isinstance(outcome, MetaClientError) else wrong(Result, outcome)
         results.append((outcome, place))
@@ -80,8 +90,8 @@ def get_each(
     """Read rows at one replica id; return an outcome and a location per row. Raise if the connection is unusable."""
     multi = _Multi(operations, table, gets, deadline)
     multi.replica_id = replica_id
-    outcomes = multi.run()
-    return list(zip(outcomes, multi.places, strict=True))
+    multi.carry_out()
+    return list(zip(multi.outcomes(), multi.places, strict=True))
 
 
 def _is_result(outcome: object) -> bool:
@@ -95,6 +105,7 @@ class _Group(RaceCall[int, Sequence[Outcome]]):
     server: ServerName | None = None
     indexes: list[int] = field(default_factory=list)
     places: list[RegionLocation | None] = field(default_factory=list)
+    runs: list[tuple[RegionLocation | None, int]] = field(default_factory=list)  # the places by number of actions
     is_hedge: bool = False
     limit: StalenessLimit | None = None
 
@@ -117,6 +128,8 @@ class _Multi:
        may become the witness of its server.
     3. If a round made progress, and only actions are left that the server asks to send again (a full response), the
        next round follows at once and does not count as an attempt (HBase's RetryImmediately). Else the retrier decides.
+
+    It has more than 30 methods because each step of a round needs the state of the actions.
     """
 
     def __init__(self, operations: Operations, table: bytes, actions: Sequence[Operation], deadline: float) -> None:
@@ -125,7 +138,9 @@ class _Multi:
         self._table = table
         self._actions = actions
         self._deadline = deadline
-        kinds = set(map(type, actions))
+        self._gets = actions if type(actions) is Gets else None
+        kinds = set(map(type, actions)) if self._gets is None else {Get}
+        self._rows = [action.row for action in actions] if self._gets is None else self._gets.rows
         self.is_write = bool(kinds - {Get})
         self.discard: Callable[[object], None] | None = None
         self._is_silent = not kinds & {Get, Increment, Append}  # the other actions return no result
@@ -134,6 +149,8 @@ class _Multi:
         self._errors: dict[int, MetaClientError] = {}  # of the open actions: the error that counts
         self._maybe_applied: set[int] = set()
         self.places: list[RegionLocation | None] = [None] * len(actions)
+        #: Per call that answered all its rows at once: the indexes, the locations and the results of its gets.
+        self.found: list[tuple[list[int], list[RegionLocation | None], FoundRows]] = []
         self.is_hedged = False
         self.is_timeline = False
         self.replica_id = 0
@@ -144,9 +161,23 @@ class _Multi:
         self.allow_hedge: Callable[[int], bool] = self._hedging.allow_hedge
         self._spared: dict[int, int] = {}  # the replica that was called first instead of a silent or slow primary
 
-    def run(self) -> list[Outcome]:
+    @property
+    def is_all_found(self) -> bool:
+        """True if ``found`` has the results of all actions."""
+        return bool(self.found) and sum(len(rows) for _, _, rows in self.found) == len(self._actions)
+
+    def outcomes(self) -> list[Outcome]:
+        """Return an outcome per action; their locations are in ``places``."""
+        while self.found:
+            for index, place, result in zip(*self.found.pop(), strict=True):
+                self._outcomes[index] = result
+                self.places[index] = place
+        return self._outcomes
+
+    def carry_out(self) -> None:
+        """Run the batch until each action has an outcome."""
         if not self._actions:
-            return []
+            return
         operations = self._operations
         try:
             operations.retrier.call(
@@ -163,7 +194,6 @@ class _Multi:
                 of_row = copy(error)  # a change of one row's error must not affect the others
                 of_row.__cause__ = self._errors.get(index)
                 self._settle(index, of_row)
-        return self._outcomes
 
     def _settle(self, index: int, outcome: Outcome) -> None:
         if isinstance(outcome, MetaClientError) and (index in self._maybe_applied) != outcome.may_have_applied:
@@ -198,7 +228,7 @@ class _Multi:
         if len(self._first_groups) == 1 and not order:
             self._run_here(self._first_groups[0])
             return
-        places = [place for group in self._first_groups for place in group.places if place is not None]
+        places = [place for group in self._first_groups for place, _ in group.runs if place is not None]
         self.allow_hedge = HedgePermit(self._hedging, "rows", places, since=now())
         legs = self._hedging.legs((self.replica_id, *order), "rows", spent_s=now() - begun, timeout_s=timeout_s)
         operations.executor.run_contest(legs, self, deadline=self._deadline, ask_again_s=ASK_AGAIN_S)
@@ -252,39 +282,87 @@ class _Multi:
     def _secondaries(self) -> list[int]:
         """Return the replica ids of the further stages: those of the open row whose region has the most replicas."""
         cache = self._operations.locator.cache
-        entries = [cache.cached_region(self._table, self._actions[index].row) for index in self._open]
+        entries = [cache.cached_region(self._table, self._rows[index]) for index in self._open]
         known = [entry for entry in entries if entry is not None]
         if not known:
             return []
         return self._hedging.replica_order(max(known, key=lambda entry: len(entry.replicas)))[1:]
 
     def _groups(self, leg: Leg[int], *, cached: bool) -> list[_Group]:
-        """Group the open actions by server, in the order given; a hedge makes no lookup."""
+        """Group the open actions by server, and those of a server by region; a hedge makes no lookup.
+
+        Servers, regions, and the actions of a region are in the order in which they are first given.
+        """
         by_gateway, replica_id = self._operations.by_gateway, leg.place
         if by_gateway and replica_id == 0 and not self.is_hedged:
-            return [self._group(leg, None, list(self._open), [None] * len(self._open))]
-        places = self._cached(replica_id) if cached else self._sparing(self._located(replica_id))
-        grouped: dict[ServerName | None, tuple[list[int], list[RegionLocation | None]]] = {}
-        for index in self._open:
-            if index not in places:
-                continue
-            place = places[index]
+            return [self._group(leg, None, [(None, list(self._open))])]
+        by_region = None if cached or replica_id or self.is_hedged else self._at_known_primaries()
+        if by_region is None:
+            by_region = self._by_region(
+                self._cached(replica_id) if cached else self._sparing(self._located(replica_id))
+            )
+        grouped: dict[ServerName | None, list[tuple[RegionLocation | None, list[int]]]] = {}
+        for place, indexes in by_region:
             server = place.server if place is not None and not by_gateway else None
-            indexes, at = grouped.setdefault(server, ([], []))
-            indexes.append(index)
-            at.append(place)
-        return [self._group(leg, server, *group) for server, group in grouped.items()]
+            grouped.setdefault(server, []).append((place, indexes))
+        return [self._group(leg, server, parts) for server, parts in grouped.items()]
+
+    def _by_region(self, places: dict[int, RegionLocation | None]) -> list[tuple[RegionLocation | None, list[int]]]:
+        """Return the open actions that have a place, by their places."""
+        found: dict[int, tuple[RegionLocation | None, list[int]]] = {}
+        for index in self._open:
+            if index in places:
+                place = places[index]
+                found.setdefault(id(place), (place, []))[1].append(index)
+        return list(found.values())
+
+    def _at_known_primaries(self) -> list[tuple[RegionLocation | None, list[int]]] | None:
+        """Return the open actions by their primaries, if the cache has all of them; else None.
+
+        One search per action in the same snapshot of the cache; each region counts as one hit, as in ``_located``.
+        """
+        known = self._operations.locator.cache.tables.get(self._table)
+        if known is None:
+            return None
+        snapshot = known.snapshot
+        starts, ends, rows = snapshot.starts, snapshot.ends, self._rows
+        by_number: dict[int, list[int]] = {}
+        for index in self._open:
+            number = bisect_right(starts, rows[index])
+            if number in by_number:
+                by_number[number].append(index)
+            else:
+                by_number[number] = [index]
+        if 0 in by_number:  # before the first known region
+            return None
+        found: list[tuple[RegionLocation | None, list[int]]] = []
+        for number, indexes in by_number.items():
+            place, end = snapshot.primaries[number - 1], ends[number - 1]
+            is_followed = number < len(starts) and starts[number] == end  # all rows before the next start are in it
+            if place is None or not (is_followed or keys.contains(b"", end, max([rows[index] for index in indexes]))):
+                return None
+            found.append((place, indexes))
+        known.hits += len(found)
+        return found
 
     def _group(
-        self, leg: Leg[int], server: ServerName | None, indexes: list[int], places: list[RegionLocation | None]
+        self, leg: Leg[int], server: ServerName | None, parts: Sequence[tuple[RegionLocation | None, list[int]]]
     ) -> _Group:
-        actions = [Action(place, self._actions[index]) for index, place in zip(indexes, places, strict=True)]
+        indexes = parts[0][1] if len(parts) == 1 else list(chain.from_iterable([some for _, some in parts]))
+        runs = [(place, len(some)) for place, some in parts]
+        places = list(chain.from_iterable([[place] * count for place, count in runs]))
+        actions: Sequence[Action]
+        if self._gets is None:
+            actions = [Action(place, self._actions[index]) for index, place in zip(indexes, places, strict=True)]
+        else:
+            rows = self._rows
+            actions = GetActions([rows[index] for index in indexes], self._gets.like, runs)
         batch = self._operations.backend.batch
         limit = self._hedging.staleness.limit(self.max_staleness_s) if self.is_timeline else None
         if limit is not None:
             limit.admit(places)
         arguments = (server, self._table, actions)
-        return _Group(leg, batch, arguments, server=server, indexes=indexes, places=places, limit=limit)
+        return _Group(leg, batch, arguments, server=server, indexes=indexes, places=places, runs=runs, limit=limit)
 
     def _cached(self, replica_id: int) -> dict[int, RegionLocation | None]:
         cache, spared = self._operations.locator.cache, self._spared
@@ -292,7 +370,7 @@ class _Multi:
         fresh: dict[bytes, bool] = {}
         for index in self._open:
             at = 0 if spared.get(index) == replica_id else replica_id  # the two have changed places
-            place = cache.cached(self._table, self._actions[index].row, at)
+            place = cache.cached(self._table, self._rows[index], at)
             if place is not None and self._may_call(index, place, fresh):
                 found[index] = place
         return found
@@ -303,7 +381,7 @@ class _Multi:
             return True
         if not self._is_fresh(place, fresh):
             return False
-        return self.guard is None or self.guard.may_call(place, self._actions[index].row)
+        return self.guard is None or self.guard.may_call(place, self._rows[index])
 
     def _is_fresh(self, place: RegionLocation, known: dict[bytes, bool]) -> bool:
         """Return True if the replica is not known to be too far behind; decided once per replica and leg."""
@@ -336,7 +414,7 @@ class _Multi:
     def _instead(self, index: int, fresh: dict[bytes, bool]) -> RegionLocation | None:
         """Return a secondary of the action's region that is on a server that is neither silent nor slow."""
         operations = self._operations
-        entry = operations.locator.cache.cached_region(self._table, self._actions[index].row)
+        entry = operations.locator.cache.cached_region(self._table, self._rows[index])
         if entry is None:
             return None
         for at in self._hedging.replica_order(entry)[1:]:
@@ -350,12 +428,12 @@ class _Multi:
 
         Rows are located in descending order, because a lookup also returns the regions below its own.
         """
-        actions = self._actions
+        rows = self._rows
         places: dict[int, RegionLocation | None] = {}
         place: RegionLocation | None = None  # of the row above
         unable: MetaClientError | None = None  # why hbase:meta is not asked again in this round
-        for index in sorted(self._open, key=lambda index: actions[index].row, reverse=True):
-            if place is not None and actions[index].row >= place.region.start_key:
+        for index in sorted(self._open, key=rows.__getitem__, reverse=True):
+            if place is not None and rows[index] >= place.region.start_key:
                 places[index] = place
                 continue
             try:
@@ -370,7 +448,7 @@ class _Multi:
         return places
 
     def _locate(self, index: int, replica_id: int, unable: MetaClientError | None) -> RegionLocation | None:
-        row = self._actions[index].row
+        row = self._rows[index]
         if unable is not None:
             place = self._operations.locator.cache.cached(self._table, row, replica_id)
             if place is None:
@@ -410,7 +488,8 @@ class _Multi:
         if self._is_silent and not any(answer):
             self._take_done(group, None)
             return
-        if not self.is_write and not is_limited and all(map(_is_result, answer)):
+        is_whole = type(answer) is FoundRows  # all of them are results
+        if not self.is_write and not is_limited and (is_whole or all(map(_is_result, answer))):
             self._take_done(group, answer)
             return
         blamed: set[int] = set()
@@ -425,7 +504,7 @@ class _Multi:
                 continue
             operations.locator.confirm(place)
             if isinstance(checked, Result):
-                row, limit, since = self._actions[index].row, group.limit, self._round_began
+                row, limit, since = self._rows[index], group.limit, self._round_began
                 refusal = refusal_of(place, checked, limit=limit, guard=self.guard, row=row, since=since)
                 if refusal is not None:
                     refusal.place = place
@@ -452,14 +531,17 @@ class _Multi:
 
     def _take_done(self, group: _Group, results: Sequence[Outcome] | None) -> None:
         """Settle a group whose actions all succeeded, without a check per action; ``results`` are those of reads."""
-        for place in {place for place in group.places if place is not None and place.is_hint}:
-            self._operations.locator.confirm(place)
+        for place, _ in group.runs:
+            if place is not None and place.is_hint:
+                self._operations.locator.confirm(place)
         if len(group.indexes) == len(self._open):
             self._open.clear()
         else:
             for index in group.indexes:
                 self._open.pop(index, None)
-        if results is not None:
+        if isinstance(results, FoundRows):
+            self.found.append((group.indexes, group.places, results))
+        elif results is not None:
             outcomes, places = self._outcomes, self.places
             for index, at, result in zip(group.indexes, group.places, results, strict=True):
                 outcomes[index] = result
@@ -469,7 +551,7 @@ class _Multi:
         """Return the outcome if its type fits the action, else BackendFault."""
         if isinstance(outcome, MetaClientError):
             return told(outcome, is_write=self.is_write)
-        if isinstance(self._actions[index], Get | Increment | Append):
+        if self._gets is not None or isinstance(self._actions[index], Get | Increment | Append):
             return outcome if isinstance(outcome, Result) else wrong(Result, outcome, is_write=self.is_write)
         return None
 
@@ -503,6 +585,6 @@ class _Multi:
             self._maybe_applied.add(index)
         if not is_secondary or index not in self._errors:
             self._errors[index] = error
-        is_unsafe = isinstance(self._actions[index], Increment | Append) and index in self._maybe_applied
+        is_unsafe = index in self._maybe_applied and isinstance(self._actions[index], Increment | Append)
         if is_unsafe or (error.disposition is Disposition.FATAL and not is_secondary):
             self._settle(index, error)

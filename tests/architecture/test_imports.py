@@ -48,7 +48,7 @@ LAYERS: Mapping[str, tuple[tuple[str, tuple[str, ...]], ...]] = {
         ),
         ("runtime", ("runtime",)),
         ("config", ("config", "telemetry")),
-        ("wire and SPI", ("backend", "wire")),
+        ("wire and SPI", ("backend", "many_gets", "wire")),
         ("columns", ("columns",)),
         ("store files", ("hfile",)),
         ("attempts", ("attempts",)),

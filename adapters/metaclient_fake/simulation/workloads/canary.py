@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from metaclient.backend import Action, Outcome, ScanPage
 from metaclient.errors import MetaClientError
 from metaclient.freshness.canary import CANARY
+from metaclient.many_gets import GetActions
 from metaclient.model import Get, RegionLocation, Result, Scan, ServerName
 from metaclient_fake.backend import FakeBackend
 from metaclient_fake.cluster.replication import sink_of
@@ -84,7 +85,7 @@ class SilentBackend(ObservedBackend):
         answer = super()._alive(method, operation)
 
         def noted(calls: DataCalls, subject: object, *arguments: Any) -> Any:
-            if isinstance(subject, list | tuple) and _is_canary(subject):
+            if isinstance(subject, list | tuple | GetActions) and _is_canary(subject):
                 if calls.server.name not in self.cluster.master.live:
                     self.misled_at.append(self._now())
                 return answer(calls, subject, *arguments)
@@ -149,7 +150,7 @@ def _regions_of(subject: object) -> Sequence[bytes]:
         return [subject.region_name]
     if isinstance(subject, bytes):
         return [subject]
-    if isinstance(subject, list | tuple):
+    if isinstance(subject, list | tuple | GetActions):
         return [action.place.region_name for action in subject if action.place is not None]
     return []  # a read of hbase:meta
 
