@@ -17,7 +17,15 @@ from metaclient.wire.cell_arrays import cells_per_row, joined, numbers, sizes, t
 if TYPE_CHECKING:
     import pyarrow
 
-__all__ = ["encode_get1", "encode_get2", "encode_put1", "encode_put2", "encode_put_page2", "encode_puts2"]
+__all__ = [
+    "encode_get1",
+    "encode_get2",
+    "encode_gets2",
+    "encode_put1",
+    "encode_put2",
+    "encode_put_page2",
+    "encode_puts2",
+]
 
 _BINARY = 11
 _int = Struct(">i")
@@ -30,6 +38,14 @@ def encode_get2(table: bytes, row: bytes) -> bytes:
     """Return the arguments of Thrift 2's ``get`` of a whole row."""
     pack = _int.pack
     return b"\x0b\0\1%b%b\x0c\0\2\x0b\0\1%b%b\0\0" % (pack(len(table)), table, pack(len(row)), row)
+
+
+def encode_gets2(table: bytes, rows: Sequence[bytes], options: bytes = b"") -> bytes:
+    """Return the arguments of Thrift 2's ``getMultiple``; ``options`` are the fields of each get after its row."""
+    pack, end = _int.pack, options + b"\0"
+    heads = {size: b"\x0b\0\1" + pack(size) for size in set(map(len, rows))}
+    parts = [part for row in rows for part in (heads[len(row)], row, end)]
+    return b"\x0b\0\1%b%b\x0f\0\2\x0c%b%b\0" % (pack(len(table)), table, pack(len(rows)), b"".join(parts))
 
 
 def encode_put2(table: bytes, put: Put) -> bytes:

@@ -12,12 +12,16 @@ DIVERGENCES from the SPI, each because of the protocol:
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import groupby
 from typing import Any, ClassVar, Generic, TypeVar
 
+from thriftpy2.utils import serialize
+
 from metaclient.backend import Action, CellPage, MetaPage, MetaScan, PutPage, ScanPage, SentPage
 from metaclient.errors import BackendFault, MetaClientError, Unsupported
+from metaclient.many_gets import FoundRows, GetActions
 from metaclient.model import (
     META_TABLE,
     Append,
@@ -47,7 +51,7 @@ from metaclient_thrift.channel import SentCalls
 from metaclient_thrift.gateway_backend import GatewayBackend
 from metaclient_thrift.link import Link
 from metaclient_thrift.ranges import WireRange, wire_range
-from metaclient_thrift.requests import encode_get2, encode_put2, encode_put_page2, encode_puts2
+from metaclient_thrift.requests import encode_get2, encode_gets2, encode_put2, encode_put_page2, encode_puts2
 from metaclient_thrift.row_pages import read_page
 from metaclient_thrift.url import Gateway
 
@@ -59,6 +63,8 @@ R = TypeVar("R", RowRuns, CellRows)
 #: A page of a scan is fetched in this many calls at once, if each has at least so many rows.
 PIECES_MAX = 2
 PIECE_ROWS_MIN = 100
+#: The field ``row`` of a TGet of the empty row.
+_EMPTY_ROW_BYTES = 7
 _KINDS: dict[type, str] = {Put: "put", Delete: "delete"}  # kinds of which one call can hold several
 
 
@@ -321,6 +327,8 @@ class Thrift2Backend(GatewayBackend):
         self, server: ServerName | None, table: bytes, actions: Sequence[Action], deadline: float
     ) -> Sequence[Result | MetaClientError | None]:
         """Send runs of one kind in one call each, in order; after a failure, earlier runs may have been applied."""
+        if isinstance(actions, GetActions) and _are_plain(actions):
+            return self._many_gets(table, actions.rows, actions.like, deadline)
         outcomes: list[Result | MetaClientError | None] = []
         ordered = _reordered(actions)
         for kind, run in groupby(ordered, key=_kind):
@@ -381,6 +389,26 @@ class Thrift2Backend(GatewayBackend):
             deadline,
             table,
         )
+
+    def _many_gets(self, table: bytes, rows: list[bytes], like: Get, deadline: float) -> FoundRows:
+        """Read rows at their primaries in one call."""
+
+        def ask(link: Link) -> RowRuns:
+            if link.rows is None:
+                gets = [cells.get_of(replace(like, row=row), None) for row in rows]
+                return RowRuns([[self._result_of(one) for one in link.call("getMultiple", table, gets)]])
+            return link.ask("getMultiple", encode_gets2(table, rows, _encode_options(like)), read_page)
+
+        found = self._channel.ask(ask, "getMultiple", deadline, table)[0]
+        if len(found) != len(rows):
+            raise BackendFault(f"the gateway answered {len(found)} rows for {len(rows)} keys")
+        begin = 0
+        for run in found.runs:
+            if isinstance(run, list):  # the row of a result without cells is not set
+                asked = rows[begin : begin + len(run)]
+                run[:] = [one if one.row else one._replace(row=row) for one, row in zip(run, asked, strict=True)]
+            begin += len(run)
+        return FoundRows(rows, found)
 
     def _get_outcome(self, action: Action, table: bytes, deadline: float) -> Result | MetaClientError:
         assert isinstance(action.operation, Get)
@@ -482,6 +510,19 @@ def _kind(action: Action) -> str:
         is_plain = (action.place is None or action.place.region.replica_id == 0) and not operation.existence_only
         return "get" if is_plain else "get at a replica"
     return _KINDS.get(type(operation), "other")
+
+
+def _are_plain(actions: GetActions) -> bool:
+    """Return True if ``getMultiple`` can answer the gets: it reads primaries, and cells."""
+    return not actions.like.existence_only and all(
+        place is None or place.region.replica_id == 0 for place, _ in actions.places
+    )
+
+
+@lru_cache(maxsize=64)
+def _encode_options(like: Get) -> bytes:
+    """Return the fields of a TGet after its row, which is empty."""
+    return b"" if cells.is_plain(like) else serialize(cells.get_of(like, None))[_EMPTY_ROW_BYTES:-1]
 
 
 def _reordered(actions: Sequence[Action]) -> Sequence[Action]:
