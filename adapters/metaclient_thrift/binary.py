@@ -230,8 +230,12 @@ class Rows2(_Rows):
 
     _TIME, _END, _IS_SORTED = b"\x0a\0\4", b"\x03\0\6\x04\0", True
     _FRESH, _STALE = b"\x02\0\3\0\x02\0\4\0\0", b"\x02\0\3\1\x02\0\4\0\0"
+    #: A get found no row: the key is not set, and there are no cells.
+    _MISSING = b"\x0f\0\2\x0c\0\0\0\0" + _FRESH
 
     def _quick(self, data: bytes, at: int) -> tuple[Result, int] | None:
+        if data.startswith(self._MISSING, at):
+            return _new(Result, (b"", [], False, False, None, None)), at + len(self._MISSING)
         row, at = _expected(data, at, 1)
         *kinds, count = _list_field.unpack_from(data, at)
         if kinds != [_LIST, 2, _STRUCT]:
