@@ -709,8 +709,7 @@ def _row(result: Result, place: RegionLocation | None, include_timestamp: bool) 
             for cell in cells:
                 row[cell[0]] = (cell[2], cell[1])
         elif type(cells) is PutCells:
-            for column, value in zip(cells.columns, cells.values, strict=False):
-                row[column] = value
+            row |= zip(cells.columns, cells.values)  # noqa: B905  # both have a length, and the keyword costs time
         else:
             for cell in cells:
                 row[cell[0]] = cell[2]
