@@ -318,7 +318,8 @@ class Backend(Protocol):
     ) -> Answer[Sequence[Outcome]]:
         """Run many actions of one table on one server; return an outcome per action, in the same order.
 
-        Gets may run in any order with the writes. With ``ALL_OR_ERROR`` a failure is raised instead.
+        Gets may run in any order with the writes. With ``ALL_OR_ERROR`` a failure is raised instead. A read of many
+        rows may pass :class:`~metaclient.many_gets.GetActions`; :class:`~metaclient.many_gets.FoundRows` may answer it.
         """
         ...
 
