@@ -117,6 +117,7 @@ class FoundRows(_Made[Result]):
 
     ``indexes`` None: ``runs`` have a result for each row, also for those that do not exist.
 
+    >>> from metaclient.row_runs import AlikeRows
     >>> runs = RowRuns([AlikeRows([b"b"], (b"f:q",), lambda: iter([(b"1",)]), lambda: iter([(7,)]))])
     >>> [len(result.cells) for result in FoundRows([b"a", b"b"], runs, [1])]
     [0, 1]
