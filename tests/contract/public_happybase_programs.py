@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
+import happybase  # noqa: F401  # it registers the module Hbase_thrift
 import Hbase_thrift
 from thriftpy2.transport import TTransportException
 
