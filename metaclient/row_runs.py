@@ -87,11 +87,39 @@ class RowRuns(_Results):
     (2, [b'a', b'b'])
     """
 
-    __slots__ = ("_count", "runs")
+    __slots__ = ("_count", "_decode", "_runs")
 
     def __init__(self, runs: list[AlikeRows | list[Result]]) -> None:
-        self.runs = runs
+        self._runs = runs
+        self._decode: Callable[[], list[AlikeRows | list[Result]]] | None = None
         self._count = sum(map(len, runs))
+
+    @classmethod
+    def undecoded(cls, count: int, decode: Callable[[], list[AlikeRows | list[Result]]]) -> RowRuns:
+        """Return rows that ``decode`` decodes when they are first read; ``count`` is their number.
+
+        So a scan can request the following page before it spends time on this one. An error of ``decode`` is raised to
+        the first reader of the rows.
+
+        >>> rows = RowRuns.undecoded(1, lambda: [[Result(b"a")]])
+        >>> len(rows), [result.row for result in rows]
+        (1, [b'a'])
+        """
+        made = cls([])
+        made._count, made._decode = count, decode
+        return made
+
+    def decode(self) -> None:
+        """Decode the rows now; without effect if they are decoded."""
+        decode = self._decode
+        if decode is not None:
+            self._runs = decode()
+            self._decode = None
+
+    @property
+    def runs(self) -> list[AlikeRows | list[Result]]:
+        self.decode()
+        return self._runs
 
     def __len__(self) -> int:
         return self._count

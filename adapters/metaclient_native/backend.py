@@ -84,7 +84,14 @@ from metaclient_native.registry_zk import ZooKeeperRegistry
 from metaclient_native.replication import ReplicationCalls
 from metaclient_native.request import Request
 from metaclient_native.scanners import SYSTEM_PRIORITY, ScannerCalls, decode_nothing
-from metaclient_native.scans import Scanner, encode_open, make_empty_cell_page, read_cell_page, read_page
+from metaclient_native.scans import (
+    Scanner,
+    encode_open,
+    make_empty_cell_page,
+    read_cell_page,
+    read_first_page,
+    read_page,
+)
 from metaclient_native.security import Security
 from metaclient_native.url import PROPERTIES, NativeUrl
 
@@ -287,7 +294,7 @@ class NativeBackend:
             return ScanPage((), None, True, place.replica_id != 0, is_end_of_scan=True)
         server = place.server
         scanner = Scanner(server, scan, limit=row_limit(scan), priority=_priority(table), is_lost=True)
-        return self._scanners.open(scanner, encode_open(place.region_name, scan), deadline, read_page)
+        return self._scanners.open(scanner, encode_open(place.region_name, scan), deadline, read_first_page)
 
     def scan_open_cells(
         self, place: RegionLocation | None, table: bytes, scan: Scan, deadline: float

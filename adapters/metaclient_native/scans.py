@@ -16,19 +16,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from metaclient.backend import CellPage, ScanPage
 from metaclient.model import Result, Scan, ServerName
 from metaclient.protobuf import ProtocolError, delimited, encode, varint
 from metaclient.row_limit import RowLimit
+from metaclient.row_runs import AlikeRows, RowRuns
 from metaclient.runtime import Pending
 from metaclient.wire.rpc.arrow import cells_to_arrow
 from metaclient.wire.rpc.cellblock import decode_results, skip_cells
 from metaclient.wire.rpc.framing import Response
 from metaclient.wire.rpc.messages import SCAN, SCAN_REQUEST
 from metaclient.wire.rpc.queries import scan_message
-from metaclient.wire.rpc.row_layout import decode_page
+from metaclient.wire.rpc.row_layout import decode_runs
 from metaclient_native.calls import ScanResponse, decode_scan, encode_region
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "encode_renew",
     "make_empty_cell_page",
     "read_cell_page",
+    "read_first_page",
     "read_page",
 ]
 
@@ -106,7 +109,11 @@ def encode_close(scanner_id: int) -> bytes:
 
 
 def read_page(scanner: Scanner, response: Response, now: Callable[[], float]) -> ScanPage:
-    """Return the page of a response, and update the scanner's state."""
+    """Return the page of a response, and update the scanner's state.
+
+    The number of rows and the state of the scanner come before the cells. So the cells of whole rows are decoded later
+    (``RowRuns.decode``), when the caller has requested the page after this one.
+    """
     data, end = response.data, response.end
     answer = decode_scan(data, response.at, end)
     limit = scanner.limit
@@ -120,11 +127,29 @@ def read_page(scanner: Scanner, response: Response, now: Callable[[], float]) ->
         if limit is not None:
             rows = limit.take(rows)
     else:
-        rows = decode_page(data, end, len(data), answer.counts, is_stale=answer.is_stale)
+        rows = RowRuns.undecoded(len(answer.counts), partial(_decode_rows, scanner, data, end, answer))
         if limit is not None and not limit.take_all(len(rows)):
             rows = limit.take(rows)
     following, is_end_of_region, is_end_of_scan = _move_on(scanner, answer, now)
     return ScanPage(rows, following, is_end_of_region, answer.is_stale, is_end_of_scan=is_end_of_scan)
+
+
+def read_first_page(scanner: Scanner, response: Response, now: Callable[[], float]) -> ScanPage:
+    """Return the page of the response that opened the scanner, decoded: another replica is called if that fails."""
+    page = read_page(scanner, response, now)
+    if isinstance(page.rows, RowRuns):
+        page.rows.decode()
+    return page
+
+
+def _decode_rows(scanner: Scanner, data: bytes, at: int, answer: ScanResponse) -> list[AlikeRows | list[Result]]:
+    """Return the whole rows of a cell block; ProtocolError, with the server, for bytes that are none."""
+    try:
+        return decode_runs(data, at, len(data), answer.counts, is_stale=answer.is_stale)
+    except Exception as error:
+        host, port, _ = scanner.server
+        text = f"scan at {host}:{port}: the response cannot be decoded: {type(error).__name__}: {error}"
+        raise ProtocolError(text) from error
 
 
 def read_cell_page(scanner: Scanner, response: Response, now: Callable[[], float]) -> CellPage:

@@ -42,6 +42,7 @@ from metaclient.errors import (
     ScannerLost,
 )
 from metaclient.model import META_TABLE, Consistency, RegionLocation, Scan
+from metaclient.row_runs import RowRuns
 from metaclient.runtime import Pending, inherited_error
 
 __all__ = ["RegionWalk", "ScanGuard"]
@@ -298,7 +299,22 @@ class RegionWalk(Generic[P]):
                 self._page_ahead.request_next(page.scanner)
             elif page.is_end_of_region and not page.is_end_of_scan:
                 self._open_ahead(count_rows(page))
+        if isinstance(page.rows, RowRuns):
+            self._decode(page.rows)
         return page
+
+    def _decode(self, rows: RowRuns) -> None:
+        """Decode the rows of a page; if that fails, prepare to open another scanner at the current position.
+
+        The following page was requested first, so that the server works on it meanwhile.
+        """
+        try:
+            rows.decode()
+        except MetaClientError as error:
+            self.close()
+            self._resume()
+            self._losses.append(error)
+            raise
 
     def _next_fresh(self, scanner: object, deadline: float) -> P:
         """Return the next page; open the region again if the page is too stale: a scanner keeps its age."""

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from metaclient.attempts.contest import NoRoomError
+from metaclient.backend import ScanPage
 from metaclient.connection import connect_to
-from metaclient.errors import CallTimeout, ConnectionClosed, NotServingRegion, ScannerLost, ServerUnreachable
-from metaclient.model import Cell, Put, Scan
+from metaclient.errors import (
+    CallTimeout,
+    ConnectionClosed,
+    NotServingRegion,
+    RetriesExhausted,
+    ScannerLost,
+    ServerUnreachable,
+)
+from metaclient.model import Cell, Put, Result, Scan
+from metaclient.protobuf import ProtocolError
+from metaclient.row_runs import AlikeRows, RowRuns
 from metaclient.runtime import SimRuntime
 from metaclient.table import Table
 from metaclient.testing import ScriptedBackend
@@ -115,6 +125,64 @@ def test_request_ahead_that_fails_is_repeated_from_the_last_row(backend: Scripte
     found += [key for key, _ in rows]
     assert found == KEYS
     assert backend.count("scan_open") == 2
+
+
+def decoding_later(backend: ScriptedBackend, decode: Callable[[Sequence[Result]], None]) -> None:
+    """Let the backend answer pages whose rows are decoded when they are first read; ``decode`` is called with them."""
+    scan_next = backend.scan_next
+
+    def answer(scanner: object, rows: int, deadline: float) -> ScanPage:
+        page = scan_next(scanner, rows, deadline)
+        assert isinstance(page, ScanPage)
+
+        def decoded() -> list[AlikeRows | list[Result]]:
+            decode(page.rows)
+            return [list(page.rows)]
+
+        return replace(page, rows=RowRuns.undecoded(len(page.rows), decoded))
+
+    backend.scan_next = answer  # type: ignore[method-assign]
+
+
+def test_next_page_is_requested_before_the_rows_are_decoded(backend: ScriptedBackend) -> None:
+    requested: list[tuple[bytes, int]] = []
+
+    def decode(rows: Sequence[Result]) -> None:
+        settle(backend)  # the request is in flight, in a task
+        requested.append((rows[0].row, backend.count("scan_next")))
+
+    decoding_later(backend, decode)
+    assert [key for key, _ in table_of(backend).scan(batch_size=4)] == KEYS
+    assert requested == [(b"04", 2), (b"08", 3), (b"12", 4), (b"16", 4)]  # the last page ends the region
+
+
+@pytest.mark.parametrize("prefetch", ["true", "false"])
+def test_page_that_cannot_be_decoded_is_read_again_by_another_scanner(backend: ScriptedBackend, prefetch: str) -> None:
+    bad = [b"08", b"16"]
+
+    def decode(rows: Sequence[Result]) -> None:
+        if rows[0].row in bad:
+            bad.remove(rows[0].row)
+            raise ProtocolError("the cell block is torn")
+
+    decoding_later(backend, decode)
+    table = table_of(backend, config={"hbase.client.scanner.async.prefetch": prefetch})
+    assert [key for key, _ in table.scan(batch_size=4)] == KEYS
+    settle(backend)
+    assert (bad, backend.count("scan_open"), backend.open_scanners()) == ([], 3, 0)
+
+
+def test_pages_that_can_never_be_decoded_end_the_scan_with_the_reason(backend: ScriptedBackend) -> None:
+    def decode(rows: Sequence[Result]) -> None:
+        raise ProtocolError("the cell block is torn")
+
+    decoding_later(backend, decode)
+    open_page = backend.scan_open
+    backend.scan_open = lambda *args: replace(open_page(*args), rows=())  # type: ignore[method-assign]
+    with pytest.raises(RetriesExhausted, match="the cell block is torn"):
+        list(table_of(backend, retries=3).scan(batch_size=4))
+    settle(backend)
+    assert backend.open_scanners() == 0
 
 
 # -- the next region -----------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from metaclient.row_runs import AlikeRows, RowRuns
 from metaclient.wire.fixed_layout import ROW_BYTES_MAX, ROWS_MIN, FixedLayout
 from metaclient.wire.rpc.cellblock import decode_cells, decode_columns
 
-__all__ = ["decode_page"]
+__all__ = ["decode_page", "decode_runs"]
 
 _new = tuple.__new__
 _HEAD = struct.Struct(">iiiH")
@@ -40,12 +40,19 @@ _Fixed = tuple[tuple[bytes, bytes], ...]
 
 def decode_page(data: bytes, at: int, end: int, counts: Sequence[int], *, is_stale: bool = False) -> RowRuns:
     """Return the whole rows with these numbers of cells; ProtocolError unless the last one ends with the block."""
+    return RowRuns(decode_runs(data, at, end, counts, is_stale=is_stale))
+
+
+def decode_runs(
+    data: bytes, at: int, end: int, counts: Sequence[int], *, is_stale: bool = False
+) -> list[AlikeRows | list[Result]]:
+    """Return the rows as ``decode_page`` does, as a list of runs."""
     runs: list[AlikeRows | list[Result]] = []
     for count, group in groupby(counts):
         at = _decode_group(runs, data, at, end, count=count, rows=len(list(group)), is_stale=is_stale)
     if at != end:
         raise ProtocolError(f"the cell block has {end - at} bytes that belong to no result")
-    return RowRuns(runs)
+    return runs
 
 
 def _decode_group(
