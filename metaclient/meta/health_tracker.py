@@ -67,6 +67,8 @@ class HealthTracker:
         # Updated under the lock. The values are immutable, so that single items are read without it.
         self._health: dict[int, ReplicaHealth] = {}
         self._server_health: dict[ServerName, ReplicaHealth] = {}
+        self._views: dict[int, ReplicaView] = {}  # by replica id, as last seen by a selector
+        self._may_have_ejected = False  # saves the look at all replicas; updated under the lock
         self._begin()
         runtime.on_fork(self._begin)
 
@@ -80,6 +82,9 @@ class HealthTracker:
     @property
     def has_ejected(self) -> bool:
         """True if a replica or a server is ejected, also if its time is over and no probe has succeeded yet."""
+        return self._may_have_ejected and self._has_ejected()
+
+    def _has_ejected(self) -> bool:
         found = (*self._health.values(), *self._server_health.values())
         return any(one.state is HealthState.EJECTED for one in found)
 
@@ -92,13 +97,29 @@ class HealthTracker:
         """Return the replicas and their health as selectors see them."""
         now = self._runtime.now()
         with self._lock:
-            found = tuple(
-                ReplicaView(replica.replica_id, replica.server, *self.of(replica), is_addressable(replica))
-                for replica in replicas
-            )
-        if not any(one.is_usable for one in found if one.replica_id != 0):
+            found = tuple([self._view_of(replica, is_addressable(replica)) for replica in replicas])
+        for one in found:
+            if one.is_usable and one.replica_id != 0:
+                break
+        else:
             found = tuple(one.as_of(now) for one in found)
         return MetaView(found, now, self._runtime.rng)
+
+    def _view_of(self, replica: MetaReplica, is_addressable: bool) -> ReplicaView:
+        """Return one replica as selectors see it; the caller holds the lock."""
+        health, server_health = self.of(replica)
+        known = self._views.get(replica.replica_id)
+        if (
+            known is not None
+            and known.health is health
+            and known.server_health is server_health
+            and known.server is replica.server
+            and known.is_addressable is is_addressable
+        ):
+            return known
+        made = ReplicaView(replica.replica_id, replica.server, health, server_health, is_addressable)
+        self._views[replica.replica_id] = made
+        return made
 
     def status(
         self, replicas: Sequence[MetaReplica], is_placed: Callable[[MetaReplica], bool]
@@ -147,6 +168,8 @@ class HealthTracker:
                 of_server = self._server_health.get(place.server)
                 if of_server is not None:
                     self._server_health[place.server] = of_server.after_success(latency_s)
+            if self._may_have_ejected:
+                self._may_have_ejected = self._has_ejected()
         if before.state is HealthState.EJECTED:
             self._telemetry.emit("meta_replica_healed", replica=place.replica_id, server=str(place.server))
 
@@ -194,8 +217,9 @@ class HealthTracker:
         """
         ids = {replica.replica_id for replica in replicas}
         servers = {replica.server for replica in replicas}
-        for replica_id in [one for one in list(self._health) if one not in ids]:
+        for replica_id in [one for one in [*self._health, *self._views] if one not in ids]:
             self._health.pop(replica_id, None)
+            self._views.pop(replica_id, None)
         for server in [one for one in list(self._server_health) if one not in servers]:
             self._server_health.pop(server, None)
 
@@ -203,6 +227,7 @@ class HealthTracker:
         with self._lock:
             before = self._health.get(place.replica_id, HEALTHY)
             after = self._health[place.replica_id] = self._after_failure(before, reason)
+            self._may_have_ejected = True
             if with_server and place.server is not None:
                 of_server = self._server_health.get(place.server, HEALTHY)
                 self._server_health[place.server] = self._after_failure(of_server, reason)

@@ -114,8 +114,9 @@ class MetaReader:
         if mode is MetaMode.NONE:
             return self._calls.primary_only(replicas)
         self._prober.start_due()
-        by_id = {replica.replica_id: replica for replica in replicas if self.registry.is_addressable(replica)}
-        order = self._order(lookup, self.health.view(replicas, self.registry.is_addressable), mode)
+        view = self.health.view(replicas, self.registry.is_addressable)
+        by_id = {seen.replica_id: one for seen, one in zip(view.replicas, replicas, strict=True) if seen.is_addressable}
+        order = self._order(lookup, view, mode)
         places = [by_id[replica_id] for replica_id in dict.fromkeys(order) if replica_id in by_id]
         if not places:
             raise self.registry.primary_missing()
@@ -129,14 +130,14 @@ class MetaReader:
 
         Asking all of them would multiply the load of an outage.
         """
-        if not any(replica.is_usable for replica in view.replicas):
+        usable = [replica.replica_id for replica in view.replicas if replica.is_usable]
+        if not usable:
             self._turn += 1
             return (view.replicas[self._turn % len(view.replicas)].replica_id,)
         if mode is MetaMode.HEDGED_READ:
             order = (0, *healthy_first(view))
             return self._slow_last.order(order, view) if self._config.hedge_plan == "staged" else order
-        is_primary_usable = any(replica.replica_id == 0 and replica.is_usable for replica in view.replicas)
-        return (*self._selector.select(lookup, view), 0, *(() if is_primary_usable else healthy_first(view)))
+        return (*self._selector.select(lookup, view), 0, *(() if 0 in usable else healthy_first(view)))
 
 
 def healthy_first(view: MetaView) -> list[int]:

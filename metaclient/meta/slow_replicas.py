@@ -40,14 +40,18 @@ class SlowLast:
 
     def order(self, ids: Sequence[int], view: MetaView) -> Sequence[int]:
         """Return the ids; slow replicas come last, unless the first of them gets its share now."""
-        latency_s = {each.replica_id: each.health.latency_s for each in view.replicas if each.is_usable}
-        known = {each: at for each in ids if (at := latency_s.get(each)) is not None}
+        known = {
+            each.replica_id: at
+            for each in view.replicas
+            if each.is_usable and (at := each.health.latency_s) is not None and each.replica_id in ids
+        }
         if len(known) < 2:
             return ids
         best_s = min(known.values())
-        slow = {each for each, at in known.items() if at > 2 * best_s + self._margin_s}
-        if not slow:
+        limit_s = 2 * best_s + self._margin_s
+        if max(known.values()) <= limit_s:  # the usual case
             return ids
+        slow = {each for each, at in known.items() if at > limit_s}
         first = ids[0]
         if first in slow and self._is_turn(first, best_s / known[first], view):
             return ids

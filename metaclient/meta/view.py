@@ -32,22 +32,22 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaView:
-    """One meta replica as a selector sees it."""
+    """One meta replica as a selector sees it.
+
+    ``is_usable`` is True if the replica is addressable, and neither it nor its server is ejected. It is stored, because
+    one lookup reads it many times.
+    """
 
     replica_id: int
     server: ServerName | None
     health: ReplicaHealth = field(default_factory=ReplicaHealth)
     server_health: ReplicaHealth = field(default_factory=ReplicaHealth)
     is_addressable: bool = True  # a server hosts it, or a gateway finds it
+    is_usable: bool = field(init=False, repr=False, compare=False)
 
-    @property
-    def is_usable(self) -> bool:
-        """True if the replica is addressable, and neither it nor its server is ejected."""
-        return (
-            self.is_addressable
-            and self.health.state is HealthState.HEALTHY
-            and self.server_health.state is HealthState.HEALTHY
-        )
+    def __post_init__(self) -> None:
+        is_healthy = self.health.state is HealthState.HEALTHY and self.server_health.state is HealthState.HEALTHY
+        object.__setattr__(self, "is_usable", self.is_addressable and is_healthy)
 
     def as_of(self, now: float) -> ReplicaView:
         """Return the replica without ejections that ended long ago (``ReplicaHealth.as_of``)."""
