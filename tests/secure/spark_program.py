@@ -5,6 +5,9 @@ package `gssapi`. All logs are DEBUG, and everything that Spark writes (event lo
 executors) and shows (plans, errors, reprs) is kept below the job's folder, where the test looks for secrets.
 
 The tokens of the run are read from the executors' Python workers and stored in ``secrets.json``, beside that folder.
+
+A job's ``work`` is ``batch`` (write, read, show plans and errors) or ``stream`` (copy the changes of a table to another
+table for some lives of a token).
 """
 
 from __future__ import annotations
@@ -19,13 +22,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import metaclient
 import spark_connector as hbase_spark
+from metaclient.runtime import ThreadRuntime
 from metaclient_bench.spark_cluster import SparkCluster
 from spark_connector.settings import tokens
 from tests.spark.served import catalog_of
 
 TABLE = "spark_secure"
 ROWS = 1000
+#: The tables of the stream, the longest pause between two rows of the source, and the time for the last batches.
+SOURCE, SINK = "spark_secure_source", "spark_secure_sink"
+ROW_PAUSE_S = 1.0
+STREAM_S_MAX = 400.0
+LAST_BATCHES_S_MAX = 120.0
 #: The variables by which a process finds a ticket or a token; only the driver gets them.
 IDENTITY = ("KRB5_CONFIG", "KRB5CCNAME", "HADOOP_TOKEN_FILE_LOCATION")
 #: Runs at the start of each Python process of Spark. The driver's own processes, which plan, have the same PYTHONPATH.
@@ -38,14 +48,21 @@ if "KRB5_CONFIG" not in os.environ:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The job's folder and the options of its client."""
+    """The job's folder, the options of its client, the work, and the tokens that a stream lives for."""
 
     folder: str
     options: dict[str, str]
+    work: str = "batch"
+    tokens: int = 1
 
     @property
     def shown(self) -> Path:
         return Path(self.folder) / "shown"
+
+    def login(self) -> dict[str, str]:
+        """Return the options of a client in this process that logs in by the same keytab."""
+        prefix = "hbase.client.keytab."
+        return {"principal": self.options[f"{prefix}principal"], "keytab": self.options[f"{prefix}file"]}
 
 
 def _held(batches: Iterator[Any]) -> Iterator[Any]:
@@ -122,6 +139,48 @@ class Run:
             self.show("errors", f"{error} {error!r} {getattr(error, 'java_exception', '')}")
         return counted
 
+    def stream(self) -> dict[str, object]:
+        """Copy the changes of a table to another one, while rows are written, until the workers had enough tokens."""
+        with (
+            ThreadRuntime() as runtime,
+            metaclient.connect(config=self.options["hbase.spark.config.location"], **self.job.login()) as connection,
+        ):
+            for name in (SOURCE, SINK):
+                connection.create_table(name, {"cf": {}})
+            source, sink = connection.table(SOURCE), connection.table(SINK)
+            query = self.copy_changes()
+            written, end = 0, runtime.now() + STREAM_S_MAX
+            try:
+                while len(self.secrets) < self.job.tokens:
+                    if runtime.now() > end:
+                        raise TimeoutError(f"{len(self.secrets)} tokens in {STREAM_S_MAX:.0f} s")
+                    source.put(b"r%05d" % written, {b"cf:n": b"%d" % written})
+                    written += 1
+                    if query.exception() is not None:
+                        break
+                    self.look()
+                    runtime.sleep(ROW_PAUSE_S)
+                end = runtime.now() + LAST_BATCHES_S_MAX
+                while query.isActive and sink.row(b"r%05d" % (written - 1)) == {} and runtime.now() < end:
+                    runtime.sleep(ROW_PAUSE_S)
+                error = query.exception()
+            finally:
+                query.stop()
+            copied = [row for row, _ in sink.scan()]
+            batches = len({one["batchId"] for one in query.recentProgress if one["numInputRows"]})
+        if error is not None:
+            self.show("errors", str(error))
+        return {"error": str(error or ""), "written": written, "copied": len(copied), "batches": batches}
+
+    def copy_changes(self) -> Any:
+        """Start the stream; its rows have the layout ``raw`` on both sides."""
+        options = {**self.options, "hbase.spark.query.layout": "raw"}
+        changes = self.spark.readStream.format("hbase").options(
+            **{**options, "hbase.table": SOURCE, "hbase.spark.stream.lag.ms": 0, "startingTimestamp": 0}
+        )
+        sink = {**options, "hbase.table": SINK, "checkpointLocation": str(Path(self.job.folder) / "checkpoint")}
+        return changes.load().writeStream.format("hbase").options(**sink).trigger(processingTime="2 seconds").start()
+
 
 def main(text: str) -> int:
     job = Job(**json.loads(text))
@@ -147,7 +206,7 @@ def main(text: str) -> int:
         hbase_spark.register(spark)
         run = Run(job, spark)
         try:
-            result = run.batch()
+            result = {"batch": run.batch, "stream": run.stream}[job.work]()
         finally:
             spark.stop()
             for log in cluster.folder.rglob("*"):

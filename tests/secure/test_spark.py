@@ -15,22 +15,33 @@ from typing import Any
 
 import pytest
 
-from metaclient_local_hbase import LocalHBase
-from tests.live.load import unwatched
+from metaclient import Token
+from metaclient_local_hbase import LocalHBase, missing_tools
+from tests.live.load import left_out, unwatched
+from tests.secure.conftest import VERSION
+from tests.secure.install import why_not_installed
+from tests.secure.spark_program import IDENTITY
+from tests.spark.releases import needs_sinks
 
 pytest.importorskip("pyspark", reason="the Spark tests need the extra 'spark'")
 
 #: It took 4 minutes on a busy machine, and 10 at a load of 25.
 RUN_S_MAX = 900
+#: The life of a token of the cluster whose tokens are short, and how many a stream must have had: three lives begin.
+LIFE_S, TOKENS = 40, 3
+#: HBase's name of that life (AuthenticationTokenSecretManager).
+LIFE = "hbase.auth.token.max.lifetime"
 
 
-def run(folder: Path, hbase: LocalHBase, options: dict[str, str]) -> dict[str, Any]:
-    """Run the program; return its result, with the passwords of the tokens that its executors had."""
-    job = {"folder": str(folder), "options": options}
+def run(
+    folder: Path, environment: dict[str, str], options: dict[str, str], work: str = "batch", tokens: int = 1
+) -> dict[str, Any]:
+    """Run the program with these variables; return its result, with the tokens that its executors had."""
+    job = {"folder": str(folder), "options": options, "work": work, "tokens": tokens}
     with unwatched():  # the program has a deadline of its own
         ran = subprocess.run(
             [sys.executable, "-m", "tests.secure.spark_program", json.dumps(job)],
-            env={**os.environ, "KRB5_CONFIG": str(hbase.krb5_conf)},
+            env={**{name: value for name, value in os.environ.items() if name not in IDENTITY}, **environment},
             cwd=Path(__file__).parents[2],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -77,6 +88,17 @@ def check_executors(result: dict[str, Any]) -> None:
         assert one["gssapi"] != "yes"
 
 
+def kerberos(hbase: LocalHBase) -> dict[str, str]:
+    """Return the variables of a driver that can log in."""
+    return {"KRB5_CONFIG": str(hbase.krb5_conf)}
+
+
+def token_file(token: Token) -> bytes:
+    """Return a file of Hadoop's Credentials, version 0, with one token; no part is longer than 127 bytes."""
+    parts = (b"alias", token.identifier, token.password, b"HBASE_AUTH_TOKEN", token.cluster_id.encode())
+    return b"HDTS\0\1" + b"".join(bytes((len(part),)) + part for part in parts) + b"\0"
+
+
 def by_keytab(hbase: LocalHBase) -> dict[str, str]:
     identity = hbase.identity("alice")
     return {
@@ -97,7 +119,7 @@ def test_search_for_secrets_finds_each_form(tmp_path: Path, form: bytes) -> None
 
 def test_executors_read_and_write_by_token_and_no_secret_is_shown(secure_hbase: LocalHBase, tmp_path: Path) -> None:
     """The executors have neither KRB5_CONFIG nor a ticket nor the package gssapi."""
-    result = run(tmp_path, secure_hbase, by_keytab(secure_hbase))
+    result = run(tmp_path, kerberos(secure_hbase), by_keytab(secure_hbase))
     assert (result["source"], result["table"]) == (1000, 10)
     check_executors(result)
     assert {username for username, *_ in result["tokens"]} == {"alice@TEST.LOCAL"}
@@ -106,3 +128,43 @@ def test_executors_read_and_write_by_token_and_no_secret_is_shown(secure_hbase: 
     assert {"plans.txt", "errors.txt", "reprs.txt", "driver.log", "output.txt", "stderr"} <= shown
     assert any(name.startswith("events_") for name in shown)
     assert find(tmp_path, passwords) == []
+
+
+def test_driver_that_has_only_a_token_file_reads_and_writes(
+    secure_hbase: LocalHBase, token: Token, tmp_path: Path
+) -> None:
+    """As in a container of YARN: no process of the job has KRB5_CONFIG, a ticket, a keytab or the package gssapi."""
+    file = tmp_path / "container_tokens"
+    file.write_bytes(token_file(token))
+    options = {"hbase.spark.config.location": str(secure_hbase.client_config)}
+    result = run(tmp_path, {"HADOOP_TOKEN_FILE_LOCATION": str(file)}, options)
+    file.unlink()  # the one place where the password may be
+    assert (result["source"], result["table"]) == (1000, 10)
+    check_executors(result)
+    assert [tuple(one) for one in result["tokens"]] == [
+        (token.username, token.issued_ms, token.expires_ms, token.password.hex())
+    ]
+    assert find(tmp_path, [token.password]) == []
+
+
+@needs_sinks
+def test_stream_outlives_two_tokens(tmp_path: Path) -> None:
+    """The driver fetches a new token at 80 % of the life of the last one, and each micro-batch takes it along."""
+    missing = why_not_installed()
+    if missing is not None:
+        pytest.skip(missing)
+    left_out(missing_tools())
+    properties = {LIFE: str(LIFE_S * 1000)}
+    cluster = LocalHBase(VERSION, region_servers=1, meta_replicas=1, secure=True, properties=properties)
+    with unwatched():
+        cluster.up()
+    try:
+        result = run(tmp_path, kerberos(cluster), by_keytab(cluster), "stream", TOKENS)
+    finally:
+        cluster.down()
+    assert result["error"] == ""
+    assert result["copied"] == result["written"] > 0
+    issued = sorted(issued_ms for _, issued_ms, *_ in result["tokens"])
+    assert issued[-1] - issued[0] >= 1.5 * LIFE_S * 1000
+    check_executors(result)
+    assert find(tmp_path, [bytes.fromhex(password) for *_, password in result["tokens"]]) == []
