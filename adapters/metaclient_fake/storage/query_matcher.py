@@ -30,6 +30,8 @@ __all__ = ["NEVER", "StoreQuery", "compacted", "merged_plain", "plain_cells", "r
 
 #: Older than any timestamp.
 NEVER = -1
+#: Java's Integer.MAX_VALUE: no limit.
+INTEGER_MAX = 2**31 - 1
 
 PUT = int(CellType.PUT)
 DELETE = int(CellType.DELETE)
@@ -66,13 +68,20 @@ class StoreQuery:
         is_raw: bool,
         has_filter: bool,
     ) -> StoreQuery:
-        """Return the query of a family. A filter sees all of the family's versions (HBASE-17125)."""
-        versions = family.max_versions if has_filter else min(max_versions, family.max_versions)
+        """Return the query of a family.
+
+        A filter sees all of the family's versions (HBASE-17125), and in a raw scan all that are stored
+        (ScanQueryMatcher.getTrackers).
+        """
+        if is_raw:
+            versions = INTEGER_MAX if has_filter else max_versions
+        else:
+            versions = family.max_versions if has_filter else min(max_versions, family.max_versions)
         time_to_live_ms = None if family.time_to_live_s is None else family.time_to_live_s * 1000
         has_range = min_timestamp > 0 or max_timestamp < LATEST_TIMESTAMP
         return cls(
             columns,
-            max_versions if is_raw else versions,
+            versions,
             min_timestamp,
             max_timestamp,
             is_raw,

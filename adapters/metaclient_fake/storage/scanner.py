@@ -148,7 +148,8 @@ class RegionScanner:
                 for name, (sources, query) in zip(self._families, self._stores, strict=True)
                 if name not in closed
             ]
-            self._pieces = pieces_of(row, cells, batch, stores, is_stale=self._is_stale)[::-1]
+            codes = {} if self._filtering is None else self._filtering.codes
+            self._pieces = pieces_of(row, cells, batch, stores, codes=codes, is_stale=self._is_stale)[::-1]
         return cells_size(len(row), cells)
 
     def _cells(self, row: bytes) -> Sequence[Cell]:

@@ -137,3 +137,32 @@ def test_raw_scan_counts_versions_as_asked_not_as_the_family_says(bench: Bench) 
         put(region, b"r", stamp, a=b"1")
     assert len(scanned(region, Scan(is_raw=True, max_versions=10))[0].cells) == 5
     assert len(scanned(region, Scan(is_raw=True, max_versions=2))[0].cells) == 2
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_partial"),
+    [
+        (None, True),
+        (b"KeyOnlyFilter()", True),
+        (b"ColumnCountGetFilter(1)", False),  # the scanner has moved to the next column
+        (b"ColumnPaginationFilter(1, 0)", False),
+    ],
+)
+def test_piece_is_partial_unless_the_filter_has_skipped_the_other_versions(
+    bench: Bench, condition: bytes | None, is_partial: bool
+) -> None:
+    region = bench.open()
+    put(region, b"r", 5, a=b"old")
+    put(region, b"r", 5, a=b"new")  # in the place of the other one, which is stored until a compaction
+    put(region, b"s", 5, a=b"1")
+    first = scanned(region, Scan(is_raw=True, batch=1, filter=condition))[0]
+    assert (len(first.cells), first.is_partial) == (1, is_partial)
+
+
+def test_filter_of_a_raw_scan_sees_all_versions_that_are_stored(bench: Bench) -> None:
+    region = bench.open()
+    for stamp in range(1, 6):
+        region.mutate(Put(b"r", (Cell(b"cf:", stamp, b"%d" % stamp),)))
+    # A column without a qualifier is never skipped: each version counts as a column.
+    (found,) = scanned(region, Scan(is_raw=True, filter=b"ColumnPaginationFilter(1, 4)"))
+    assert [cell.value for cell in found.cells] == [b"1"]

@@ -51,10 +51,13 @@ class RowFiltering:
         self._is_reversed = is_reversed
         #: The families whose scanners are closed; replaced, never changed.
         self.closed: frozenset[bytes] = frozenset()
+        #: Family -> the code with which its last cell of the current row passed: where its scanner has moved.
+        self.codes: dict[bytes, Code] = {}
 
     def row(self, row: bytes, families: Sequence[FamilyCells]) -> list[Cell]:
         """Return the cells of the next row that pass; empty when the row is dropped."""
         condition = self._condition
+        self.codes.clear()
         stored = [one for one in families if one.is_stored and one.family not in self.closed]
         needed = [one for one in stored if condition.needs_family(one.family)]
         if not needed:
@@ -105,6 +108,7 @@ class RowFiltering:
                 count += 1
                 if count <= self._max_versions:
                     passed.append(condition.transformed(cell))
+                    self.codes[cell.family] = code
             if code is Code.SEEK_TO_HINT:
                 hint = None if self._is_reversed else condition.hint(cell)
             elif code in (Code.NEXT_ROW, Code.INCLUDE_AND_NEXT_ROW):
