@@ -320,25 +320,35 @@ class Engine:
         return self.locator.cache.cached(table, row)
 
     def regions(
-        self, table: bytes, on_page: Callable[[int], None] | None = None, *, complete: bool = False
+        self,
+        table: bytes,
+        on_page: Callable[[int], None] | None = None,
+        *,
+        complete: bool = False,
+        at_primary: bool = False,
     ) -> list[RegionLocations]:
-        """Read all regions of a table into the cache and return them; see :meth:`metaclient.Connection.regions`."""
+        """Read all regions of a table into the cache and return them; see :meth:`metaclient.Connection.regions`.
+
+        ``at_primary``: read the primary of hbase:meta only. For decisions that cannot be corrected later.
+        """
         self.check_open()
         deadline = self.meta_deadline()
         with self.observed("regions", table):
-            found = self._listing(table, deadline, on_page)
+            found = self._listing(table, deadline, on_page, at_primary)
             for _ in range(LISTINGS_AGAIN if complete else 0):
                 if found.fault is None:
                     break
                 self.runtime.sleep(self.config.pause_s)
-                found = self._listing(table, deadline, on_page)
+                found = self._listing(table, deadline, on_page, at_primary)
             if complete and found.fault is not None:
                 raise LocationUnknown(found.fault)
         return list(found.regions)
 
-    def _listing(self, table: bytes, deadline: float, on_page: Callable[[int], None] | None) -> RegionListing:
+    def _listing(
+        self, table: bytes, deadline: float, on_page: Callable[[int], None] | None, at_primary: bool
+    ) -> RegionListing:
         return self.retrier.call(
-            lambda: self.locator.listing(table, deadline=deadline, on_page=on_page),
+            lambda: self.locator.listing(table, deadline=deadline, on_page=on_page, at_primary=at_primary),
             deadline=deadline,
             what=lambda: f"list the regions of table {keys.printable(table)!r}",
         )

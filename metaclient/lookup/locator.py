@@ -366,10 +366,18 @@ class Locator:
         """Return all regions of a table, as :meth:`listing` finds them."""
         return list(self.listing(table, deadline=deadline).regions)
 
-    def listing(self, table: bytes, *, deadline: float, on_page: Callable[[int], None] | None = None) -> RegionListing:
+    def listing(
+        self,
+        table: bytes,
+        *,
+        deadline: float,
+        on_page: Callable[[int], None] | None = None,
+        at_primary: bool = False,
+    ) -> RegionListing:
         """Read all regions of a table from hbase:meta page by page, and cache them.
 
-        Each page is a read of its own: when a replica fails, the listing continues at another replica.
+        Each page is a read of its own: when a replica fails, the listing continues at another replica. With
+        ``at_primary`` only the primary is read: a secondary may still have the regions of an earlier table.
         """
         if table == META_TABLE:
             return RegionListing((self._meta_region(0, True, deadline),), None)
@@ -379,7 +387,7 @@ class Locator:
         start_row = keys.meta_table_start(table)
         next_start = b""
         while True:
-            page, last_row = self._read_listing(table, start_row, next_start, deadline)
+            page, last_row = self._read_listing(table, start_row, next_start, deadline, at_primary=at_primary)
             snapshot = with_regions(snapshot, page)
             seen += (entry.region for entry in page)
             self.cache.insert(table, page, generation)
@@ -398,7 +406,7 @@ class Locator:
         return RegionListing(tuple(snapshot.regions), fault_in(seen))
 
     def _read_listing(
-        self, table: bytes, start_row: bytes, next_start: bytes, deadline: float
+        self, table: bytes, start_row: bytes, next_start: bytes, deadline: float, *, at_primary: bool
     ) -> tuple[Sequence[RegionLocations], bytes | None]:
         """Return the regions of one page, and the row after which the next page starts (None: no next page)."""
         limit = self._config.meta_scan_caching
@@ -415,6 +423,8 @@ class Locator:
         if self._runtime.now() >= deadline:
             raise DeadlineExceeded(f"listing the regions of table {keys.printable(table)!r} took too long")
         try:
+            if at_primary:
+                return self._reader.read_primary(scan, judge, deadline)
             return self._reader.read(Lookup(table), scan, judge, deadline)[0]
         except (RegionOffline, LocationUnknown):
             # Some regions have no server, also at the primary: list them as they are, as HBase does.

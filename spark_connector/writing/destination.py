@@ -136,12 +136,20 @@ def check_families(descriptor: TableDescriptor, families: Iterable[bytes]) -> No
 
 
 def truncate(connection: Connection, descriptor: TableDescriptor) -> None:
-    """Delete a table and create it again, with the same settings and regions (truncate_preserve)."""
-    splits = _splits_of(connection, descriptor.name)
-    name = keys.printable(descriptor.name)
-    _log.warning("truncating table %s: %d regions", name, len(splits) + 1)
-    connection.delete_table(descriptor.name, disable=True)
-    _create(connection, descriptor, splits)
+    """Delete all rows of a table and keep its settings and regions (truncate_preserve).
+
+    A backend without that call deletes the table and creates it again.
+    """
+    table, name = descriptor.name, keys.printable(descriptor.name)
+    if connection.capabilities.schema:
+        _log.warning("truncating table %s", name)
+        connection.truncate_table(table)
+    else:
+        splits = _splits_of(connection, table)
+        _log.warning("truncating table %s: it is deleted and created again with %d regions", name, len(splits) + 1)
+        connection.delete_table(table, disable=True)
+        _create(connection, descriptor, splits)
+    table_facts.forget(connection, table)
 
 
 def copy_of(source: Connection, table: bytes, target: Connection, name: bytes, renamed: dict[bytes, bytes]) -> None:
@@ -156,7 +164,9 @@ def copy_of(source: Connection, table: bytes, target: Connection, name: bytes, r
 
 
 def _splits_of(connection: Connection, table: bytes) -> list[bytes]:
-    splits = [entry.region.start_key for entry in connection.regions(table) if entry.region.start_key]
+    """Return the split keys of a table, by the primary of hbase:meta: a table is created with them."""
+    regions = connection.engine.regions(table, at_primary=True)
+    splits = [entry.region.start_key for entry in regions if entry.region.start_key]
     if splits and not connection.capabilities.create_with_splits:
         raise Unsupported(
             f"table '{keys.printable(table)}' has {len(splits) + 1} regions, and the backend "

@@ -47,12 +47,17 @@ def drop(connection: Connection) -> None:
             connection.delete_table(name, disable=True)
 
 
+def starts(connection: Connection) -> list[bytes]:
+    """Return where the regions start, by the primary of hbase:meta: its copies are seconds behind on a busy machine."""
+    return [entry.region.start_key for entry in connection.engine.regions(TABLE.encode(), at_primary=True)]
+
+
 @pytest.mark.essential
 def test_written_by_tasks_that_run_twice_and_read_back(spark: Any, url: str, connection: Connection) -> None:
     df = failing(numbers(spark, 1000), raise_error)
     small = {"hbase.spark.write.batch.rows": 50}
     hbase_spark.write(df, CATALOG, url=url, newtable=5, regionStart="r2", regionEnd="r8", **small)
-    assert len(connection.regions(TABLE)) == 5
+    assert len(starts(connection)) == 5
     assert rows_of(connection, TABLE) == expected(1000)
     assert versions(connection, TABLE) == {1}
     assert len(stamps(connection, TABLE)) == 1
@@ -70,7 +75,7 @@ def test_deletes_nulls_overwrite_and_a_ttl(spark: Any, url: str, connection: Con
     assert rows_of(connection, TABLE)[b"r003"] == {b"cf:i": b"\0\0\0\3"}
     write(numbers(spark, 5), mode="overwrite", hbase_spark_write_truncate=True)
     assert rows_of(connection, TABLE) == expected(5)
-    assert [entry.region.start_key for entry in connection.regions(TABLE)] == [b"", b"r005"]
+    assert starts(connection) == [b"", b"r005"]
     # A cell whose life is over when it is written is never seen; one that lives for a day is.
     past = 1_600_000_000_000
     short = numbers(spark, 7).where("i = 6")

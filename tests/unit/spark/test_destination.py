@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from metaclient import ConfigError, Connection, NoSuchFamily, TableNotFound, Unsupported
 from metaclient.runtime import SimRuntime
 from metaclient_fake import FakeCluster
+from spark_connector.planning import table_facts
 from spark_connector.settings.options import Options
 from spark_connector.writing import destination
 
@@ -91,12 +93,46 @@ def test_truncating_keeps_settings_and_regions(connection: Connection) -> None:
     assert connection.engine.describe(b"t") == before
 
 
+@pytest.mark.parametrize("has_call", [False, True])
+def test_truncating_keeps_the_regions_while_copies_of_meta_have_those_of_an_earlier_table(has_call: bool) -> None:
+    """The table was deleted and created with other regions, and the secondaries do not show that yet."""
+    with (
+        SimRuntime(seed=1) as runtime,
+        FakeCluster(runtime=runtime, meta_replicas=3) as cluster,
+        cluster.connect(meta_mode="LoadBalance") as connection,
+    ):
+        without_call(connection, is_so=not has_call)
+        connection.create_table("t", {"cf": {}}, splits=[b"a", b"b", b"c"])
+        cluster.wait_until_replicated(60)
+        for replica_id in (1, 2):
+            cluster.partition(cluster.meta_server(), cluster.meta_server(replica_id))
+        connection.delete_table("t", disable=True)
+        connection.create_table("t", {"cf": {}}, splits=[b"m"])
+        assert starts(connection) == [b"", b"a", b"b", b"c"], "the copies that are read show the earlier table"
+        destination.prepare(connection, b"t", [b"cf"], options(hbase_spark_write_truncate="true"), overwrite=True)
+        found = connection.engine.regions(b"t", at_primary=True)
+        assert [entry.region.start_key for entry in found] == [b"", b"m"]
+
+
+def without_call(connection: Connection, *, is_so: bool = True) -> None:
+    """Take the call that truncates from a backend, as Thrift 1 has none."""
+    connection._backend.capabilities = replace(connection.capabilities, schema=not is_so)
+
+
+@pytest.mark.parametrize("has_call", [False, True])
+def test_truncated_table_is_planned_anew(connection: Connection, has_call: bool) -> None:
+    without_call(connection, is_so=not has_call)
+    connection.create_table("t", {"cf": {}})
+    before = table_facts.regions_of(connection, b"t")
+    destination.prepare(connection, b"t", [b"cf"], options(hbase_spark_write_truncate="true"), overwrite=True)
+    assert table_facts.regions_of(connection, b"t") != before
+
+
 def test_what_cannot_be_made_again_is_not_deleted(connection: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
     """A backend without splits must say so before the table is gone."""
-    from dataclasses import replace
-
     connection.create_table("t", {"cf": {}}, splits=[b"g"])
-    monkeypatch.setattr(connection._backend, "capabilities", replace(connection.capabilities, create_with_splits=False))
+    lacks = replace(connection.capabilities, create_with_splits=False, schema=False)
+    monkeypatch.setattr(connection._backend, "capabilities", lacks)
     with pytest.raises(Unsupported, match="cannot create a table with splits"):
         destination.prepare(connection, b"t", [b"cf"], options(hbase_spark_write_truncate="true"), overwrite=True)
     assert starts(connection) == [b"", b"g"]
