@@ -26,6 +26,7 @@ _STYLES = {
     "slow": "yellow",
     "stopping": "yellow",
     "opening": "yellow",
+    "doubted": "yellow",
     "ejected": "yellow",
     "DISABLED": "yellow",
     "hung": "bold red",

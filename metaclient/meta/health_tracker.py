@@ -4,7 +4,7 @@ The tracker records the outcome of each read of hbase:meta. It does not read its
 ``probes`` reports the result of each probe.
 
 - A failure ejects the replica for a growing time (``health.ReplicaHealth``), and its server with it when the fault is
-  the server's.
+  the server's. After a first timeout they are only doubted.
 - A negative answer ("no such region") that another replica refuted ejects the replica only when it happened
   ``REFUTATIONS_MAX`` times in a row.
 - The latencies of recent successes give the time that one try at a replica may take: ``4 * p99``, within the bounds of
@@ -38,6 +38,7 @@ TRY_QUANTILE = 0.99
 REFUTATIONS_MAX = 3
 
 HEALTHY = ReplicaHealth()
+_SEVERITY = {HealthState.HEALTHY: 0, HealthState.DOUBTED: 1, HealthState.EJECTED: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class MetaReplicaStatus:
 
     id: int
     server: str | None
-    state: str  # "healthy", "ejected", "unplaced"
+    state: str  # "healthy", "doubted", "ejected", "unplaced"
     lookups: int
     errors: int
     latency_ms: float | None
@@ -68,7 +69,7 @@ class HealthTracker:
         self._health: dict[int, ReplicaHealth] = {}
         self._server_health: dict[ServerName, ReplicaHealth] = {}
         self._views: dict[int, ReplicaView] = {}  # by replica id, as last seen by a selector
-        self._may_have_ejected = False  # saves the look at all replicas; updated under the lock
+        self._may_have_unhealthy = False  # saves the look at all replicas; updated under the lock
         self._begin()
         runtime.on_fork(self._begin)
 
@@ -80,13 +81,13 @@ class HealthTracker:
     # -- reading ---------------------------------------------------------------------------------------------------
 
     @property
-    def has_ejected(self) -> bool:
-        """True if a replica or a server is ejected, also if its time is over and no probe has succeeded yet."""
-        return self._may_have_ejected and self._has_ejected()
+    def has_unhealthy(self) -> bool:
+        """True if a replica or a server is doubted or ejected, and no probe has succeeded yet."""
+        return self._may_have_unhealthy and self._has_unhealthy()
 
-    def _has_ejected(self) -> bool:
+    def _has_unhealthy(self) -> bool:
         found = (*self._health.values(), *self._server_health.values())
-        return any(one.state is HealthState.EJECTED for one in found)
+        return any(one.state is not HealthState.HEALTHY for one in found)
 
     def of(self, replica: MetaReplica) -> tuple[ReplicaHealth, ReplicaHealth]:
         """Return the health of a replica and of its server."""
@@ -130,7 +131,7 @@ class HealthTracker:
 
     def _status_of(self, replica: MetaReplica, is_placed: bool) -> MetaReplicaStatus:
         health, of_server = self.of(replica)
-        worst = health if health.state is HealthState.EJECTED else of_server
+        worst = max(health, of_server, key=lambda one: _SEVERITY[one.state])
         lag_s = self._lags_s.get(replica.replica_id)
         return MetaReplicaStatus(
             id=replica.replica_id,
@@ -168,8 +169,8 @@ class HealthTracker:
                 of_server = self._server_health.get(place.server)
                 if of_server is not None:
                     self._server_health[place.server] = of_server.after_success(latency_s)
-            if self._may_have_ejected:
-                self._may_have_ejected = self._has_ejected()
+            if self._may_have_unhealthy:
+                self._may_have_unhealthy = self._has_unhealthy()
         if before.state is HealthState.EJECTED:
             self._telemetry.emit("meta_replica_healed", replica=place.replica_id, server=str(place.server))
 
@@ -184,6 +185,12 @@ class HealthTracker:
         self.record_unhelpful(place, outcome)
         if not error.is_overload:
             self._eject(place, outcome, with_server=error.blames_server)
+
+    def record_timeout(self, place: MetaReplica, error: MetaClientError, latency_s: float) -> None:
+        """Record a call without an answer in its time, which was ``latency_s``; doubt or eject the replica."""
+        outcome = type(error).__name__
+        self.record_unhelpful(place, outcome)
+        self._eject(place, outcome, with_server=error.blames_server, timeout_s=latency_s)
 
     def record_unhelpful(self, place: MetaReplica, outcome: str) -> None:
         """Record a call that brought no usable answer, through no proven fault of the replica."""
@@ -223,25 +230,27 @@ class HealthTracker:
         for server in [one for one in list(self._server_health) if one not in servers]:
             self._server_health.pop(server, None)
 
-    def _eject(self, place: MetaReplica, reason: str, *, with_server: bool) -> None:
+    def _eject(self, place: MetaReplica, reason: str, *, with_server: bool, timeout_s: float | None = None) -> None:
+        """Eject the replica, and its server with it; after a timeout (of a call of ``timeout_s``) or doubt them."""
         with self._lock:
             before = self._health.get(place.replica_id, HEALTHY)
-            after = self._health[place.replica_id] = self._after_failure(before, reason)
-            self._may_have_ejected = True
+            after = self._health[place.replica_id] = self._after_failure(before, reason, timeout_s)
+            self._may_have_unhealthy = True
             if with_server and place.server is not None:
                 of_server = self._server_health.get(place.server, HEALTHY)
-                self._server_health[place.server] = self._after_failure(of_server, reason)
-        if after.ejected_until > before.ejected_until and place.replica_id != 0:
+                self._server_health[place.server] = self._after_failure(of_server, reason, timeout_s)
+        is_ejected = after.state is HealthState.EJECTED and after.ejected_until > before.ejected_until
+        if is_ejected and place.replica_id != 0:
             self._telemetry.count("metaclient.meta.ejections", replica=place.replica_id)
             self._telemetry.emit(
                 "meta_replica_ejected", replica=place.replica_id, until=after.ejected_until, reason=reason
             )
 
-    def _after_failure(self, health: ReplicaHealth, reason: str) -> ReplicaHealth:
-        return health.after_failure(
-            now=self._runtime.now(),
-            base_s=self._config.meta_ejection_s,
-            max_s=self._config.meta_ejection_max_s,
-            chance=self._runtime.rng.random(),
-            error=reason,
+    def _after_failure(self, health: ReplicaHealth, reason: str, timeout_s: float | None) -> ReplicaHealth:
+        now, config = self._runtime.now(), self._config
+        base_s, max_s, chance = config.meta_ejection_s, config.meta_ejection_max_s, self._runtime.rng.random()
+        if timeout_s is None:
+            return health.after_failure(now=now, base_s=base_s, max_s=max_s, chance=chance, error=reason)
+        return health.after_timeout(
+            now=now, timeout_s=timeout_s, base_s=base_s, max_s=max_s, chance=chance, error=reason
         )

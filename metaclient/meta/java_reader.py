@@ -42,7 +42,7 @@ class JavaReading(Reading[T]):
     def _record_unhelpful(self, place: MetaReplica, outcome: str) -> None:
         self._health.count_read(place, outcome)
 
-    def _record_failure(self, place: MetaReplica, error: MetaClientError) -> None:
+    def _record_failure(self, place: MetaReplica, error: MetaClientError, latency_s: float) -> None:
         self._health.count_read(place, type(error).__name__)
         self._registry.refresh_after(error)
 

@@ -1,4 +1,4 @@
-"""Probes ejected meta replicas in the background when their ejection is over, so that no lookup has to test them."""
+"""Probes doubted replicas of hbase:meta, and ejected ones when their time is over: no lookup has to test them."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Prober:
         self._probing: set[int] = set()  # guarded by the lock
 
     def start_due(self) -> None:
-        """Start one background call to each replica whose ejection is over."""
-        if not self._health.has_ejected:
+        """Start one background call to each replica that is doubted, or whose ejection is over."""
+        if not self._health.has_unhealthy:
             return
         now = self._runtime.now()
         with self._lock:
@@ -55,7 +55,7 @@ class Prober:
     def _is_due(self, replica: MetaReplica, now: float) -> bool:
         if replica.replica_id in self._probing or not self._registry.is_addressable(replica):
             return False
-        out = [one for one in self._health.of(replica) if one.state is HealthState.EJECTED]
+        out = [one for one in self._health.of(replica) if one.state is not HealthState.HEALTHY]
         return bool(out) and all(one.may_probe(now) for one in out)
 
     def _probe(self, replica: MetaReplica) -> None:

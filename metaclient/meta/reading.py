@@ -88,7 +88,7 @@ class Reading(Generic[T]):
         else:
             if error.blames_server and place.server is not None:
                 self._servers_out.add(place.server)
-            self._record_failure(place, error)
+            self._record_failure(place, error, latency_s)
 
     def record_outran(self, places: Sequence[MetaReplica], elapsed_s: float) -> None:
         """Record the replicas that were asked before the winner and had not answered when it did."""
@@ -133,8 +133,11 @@ class Reading(Generic[T]):
     def _record_unhelpful(self, place: MetaReplica, outcome: str) -> None:
         self._health.record_unhelpful(place, outcome)
 
-    def _record_failure(self, place: MetaReplica, error: MetaClientError) -> None:
-        self._health.record_failure(place, error)
+    def _record_failure(self, place: MetaReplica, error: MetaClientError, latency_s: float) -> None:
+        if isinstance(error, CallTimeout):
+            self._health.record_timeout(place, error, latency_s)
+        else:
+            self._health.record_failure(place, error)
         self._registry.refresh_after(error)
 
 

@@ -61,7 +61,7 @@ class MetaReplicaFigures:
 
     replica_id: int
     server: str | None = None
-    state: str = "unknown"  # healthy, ejected, silent, unplaced, opening
+    state: str = "unknown"  # healthy, doubted, ejected, silent, unplaced, opening
     reads: int | None = None  # by all clients
     lag_s: float | None = None
     answer_ms: float | None = None

@@ -33,7 +33,8 @@ _GATE = {
     GateState.STARTED: (GateState.OPEN,),
 }
 _HEALTH = {
-    HealthState.HEALTHY: (HealthState.EJECTED,),
+    HealthState.HEALTHY: (HealthState.DOUBTED, HealthState.EJECTED),
+    HealthState.DOUBTED: (HealthState.HEALTHY, HealthState.EJECTED),
     HealthState.EJECTED: (HealthState.HEALTHY,),
 }
 

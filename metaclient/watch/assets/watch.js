@@ -6,7 +6,7 @@ const SVG = "http://www.w3.org/2000/svg";
 const COLORS = ["--c0", "--c1", "--c2", "--c3", "--c4"];
 const LEVELS = {
   up: "good", slow: "warning", hung: "bad", dead: "bad", "cut off": "bad", stopping: "warning", unknown: "",
-  healthy: "good", open: "good", opening: "warning", ejected: "warning", silent: "bad", unplaced: "bad", failed: "bad",
+  healthy: "good", open: "good", opening: "warning", doubted: "warning", ejected: "warning", silent: "bad", unplaced: "bad", failed: "bad",
   ENABLED: "good", DISABLED: "warning",
 };
 const BAD = new Set(["hung", "dead", "cut off"]);
