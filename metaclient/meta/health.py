@@ -110,9 +110,7 @@ class ReplicaHealth:
         failed = self._failed(error)
         if self.state is HealthState.EJECTED and now < self.ejected_until:
             return failed
-        before_s = min(base_s * 2.0 ** min(self.ejections - 1, 30), max_s)
-        goes_on = self.state is HealthState.EJECTED or (self.ejections and now < self.ejected_until + before_s)
-        ejections = self.ejections if goes_on else 0
+        ejections = self.ejections if self._goes_on(now, base_s, max_s) else 0
         life_s = min(base_s * 2.0 ** min(ejections, 30), max_s) * (1 + JITTER * chance)
         return replace(
             failed,
@@ -135,11 +133,19 @@ class ReplicaHealth:
         >>> doubted.after_timeout(now=10.3, timeout_s=0.1, base_s=1.0, max_s=60.0, chance=0.0).ejected_until
         11.3
         """
-        if self.state is HealthState.HEALTHY and not self.ejections:
-            return replace(self._failed(error), state=HealthState.DOUBTED, ejected_until=now, ejection_s=0.0)
+        if self.state is HealthState.HEALTHY and not self._goes_on(now, base_s, max_s):
+            failed = self._failed(error)
+            return replace(failed, state=HealthState.DOUBTED, ejections=0, ejected_until=now, ejection_s=0.0)
         if self.state is HealthState.DOUBTED and now < self.ejected_until + SAME_PAUSE * timeout_s:
             return self._failed(error)
         return self.after_failure(now=now, base_s=base_s, max_s=max_s, chance=chance, error=error)
+
+    def _goes_on(self, now: float, base_s: float, max_s: float) -> bool:
+        """Return True if a failure at this instant is in a row with the last ejection."""
+        if self.state is HealthState.EJECTED:
+            return True
+        before_s = min(base_s * 2.0 ** min(self.ejections - 1, 30), max_s)
+        return self.ejections > 0 and now < self.ejected_until + before_s
 
     def _failed(self, error: str | None) -> ReplicaHealth:
         return replace(self, failures=self.failures + 1, last_error=error or self.last_error)

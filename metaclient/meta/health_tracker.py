@@ -231,7 +231,7 @@ class HealthTracker:
             self._server_health.pop(server, None)
 
     def _eject(self, place: MetaReplica, reason: str, *, with_server: bool, timeout_s: float | None = None) -> None:
-        """Eject the replica, and its server with it; after a timeout (of a call of ``timeout_s``) or doubt them."""
+        """Eject the replica, and its server with it. After a timeout (of ``timeout_s``) they may be doubted."""
         with self._lock:
             before = self._health.get(place.replica_id, HEALTHY)
             after = self._health[place.replica_id] = self._after_failure(before, reason, timeout_s)

@@ -34,8 +34,8 @@ class Lookup:
 class ReplicaView:
     """One meta replica as a selector sees it.
 
-    ``is_usable`` is True if the replica is addressable, and neither it nor its server is ejected. It is stored, because
-    one lookup reads it many times.
+    ``is_usable`` is True if the replica is addressable, and neither it nor its server is doubted or ejected. It is
+    stored, because one lookup reads it many times.
     """
 
     replica_id: int

@@ -351,6 +351,22 @@ def test_short_pause_of_all_secondaries_sends_no_further_lookups_to_the_primary(
         assert r.seen("meta_replica_ejected") == []
 
 
+def test_timeout_long_after_an_ejection_is_a_doubt_again() -> None:
+    """Otherwise a client that runs for days would eject at each single timeout after the first ejection."""
+    with balanced() as r:
+        look(r, 20)
+        r.backend.on("read_meta", times=1, replica=1).raises(ServerUnreachable("reset"))
+        look(r, 2)
+        assert r.replica(1).state == "ejected"
+        r.runtime.run_for(10.0)
+        look(r, 4)
+        assert r.replica(1).state == "healthy"
+        r.runtime.run_for(100.0)
+        r.backend.on("read_meta", times=1, replica=1).hangs()
+        look(r, 2)
+        assert r.replica(1).state == "doubted"
+
+
 def test_all_secondaries_on_one_hung_server_do_not_each_cost_a_try() -> None:
     with balanced(servers=2) as r:
         shared = r.backend.servers[1]
