@@ -12,12 +12,10 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 
-import metaclient
 from metaclient.model import Cell, Get, Put, Scan
-from metaclient_fake import FakeCluster
 from metaclient_local_hbase import LocalHBase
 from tests.live.random_operations import FILTERED_SCANS, OPERATIONS, PIECES, PLAIN_WRITES
-from tests.live.two_sides import EVERYTHING, FAMILIES, TABLE, Both, Side
+from tests.live.two_sides import EVERYTHING, Both, both_sides
 
 #: What the fake mirrors. On 3.0.0-alpha-4 random scans over deleted rows find a difference that is not explained yet.
 MIRRORED = "2.6.1"
@@ -27,15 +25,8 @@ EXAMPLES = int(os.environ.get("METACLIENT_DIFFERENTIAL_EXAMPLES", "60"))
 
 @pytest.fixture(scope="module")
 def both(hbase: LocalHBase) -> Iterator[Callable[[], Both]]:
-    with (
-        FakeCluster(servers=1) as cluster,
-        cluster.connect() as fake,
-        metaclient.connect(hbase.thrift2_url) as real,
-    ):
-        for connection in (fake, real):
-            if TABLE not in connection.tables():
-                connection.create_table(TABLE, FAMILIES)
-        yield lambda: Both(Side(fake), Side(real), real._runtime)
+    with both_sides(hbase) as begin:
+        yield begin
 
 
 @pytest.mark.essential

@@ -11,12 +11,10 @@ from itertools import product
 
 import pytest
 
-import metaclient
 from metaclient.model import Cell, CellType, Delete, Put, Scan
-from metaclient_fake import FakeCluster
 from metaclient_local_hbase import LocalHBase
 from tests.live.test_differential import MIRRORED
-from tests.live.two_sides import FAMILIES, TABLE, Both, Side
+from tests.live.two_sides import Both, both_sides
 
 ROWS: dict[str, tuple[Put | Delete, ...]] = {
     "one cell": (Put(b"1", (Cell(b"a:p", 1, b"1"),)),),
@@ -59,15 +57,8 @@ FILTERS = (
 def both(hbase: LocalHBase) -> Iterator[Callable[[], Both]]:
     if hbase.version != MIRRORED:
         pytest.skip(f"the fake's filters and pieces of rows are those of HBase {MIRRORED}")
-    with (
-        FakeCluster(servers=1) as cluster,
-        cluster.connect() as fake,
-        metaclient.connect(hbase.thrift2_url) as real,
-    ):
-        for connection in (fake, real):
-            if TABLE not in connection.tables():
-                connection.create_table(TABLE, FAMILIES)
-        yield lambda: Both(Side(fake), Side(real), real._runtime)
+    with both_sides(hbase) as begin:
+        yield begin
 
 
 @pytest.mark.parametrize("is_followed", [False, True], ids=["alone", "followed"])

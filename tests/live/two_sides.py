@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
+import metaclient
 from metaclient import Connection, MetaClientError
 from metaclient.model import CellType, Consistency, Get, Result, RowMutations, Scan
 from metaclient.runtime import Runtime
 from metaclient.scanner import TableScanner
+from metaclient_fake import FakeCluster
+from metaclient_local_hbase import LocalHBase
 from tests.live.random_operations import PREFIX, Checked
 
 TABLE = b"differential"
@@ -131,3 +136,17 @@ class Both:
         fake, real = (moments.comparable(side.run(operation, moments.prefix)) for side in (self._fake, self._real))
         assert fake == real, f"{operation}\nfake: {fake}\nreal: {real}"
         return real if isinstance(real, str) else "answered"
+
+
+@contextmanager
+def both_sides(hbase: LocalHBase) -> Iterator[Callable[[], Both]]:
+    """Yield a function that begins an example on a new fake and on this cluster, which get the table."""
+    with (
+        FakeCluster(servers=1) as cluster,
+        cluster.connect() as fake,
+        metaclient.connect(hbase.thrift2_url) as real,
+    ):
+        for connection in (fake, real):
+            if TABLE not in connection.tables():
+                connection.create_table(TABLE, FAMILIES)
+        yield lambda: Both(Side(fake), Side(real), real._runtime)
