@@ -168,10 +168,9 @@ class Run:
             finally:
                 query.stop()
             copied = [row for row, _ in sink.scan()]
-            batches = len({one["batchId"] for one in query.recentProgress if one["numInputRows"]})
         if error is not None:
             self.show("errors", str(error))
-        return {"error": str(error or ""), "written": written, "copied": len(copied), "batches": batches}
+        return {"error": str(error or ""), "written": written, "copied": len(copied)}
 
     def copy_changes(self) -> Any:
         """Start the stream; its rows have the layout ``raw`` on both sides."""

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyspark", reason="the Spark tests need the extra 'spark'")
+
 from metaclient import Token
 from metaclient_local_hbase import LocalHBase, missing_tools
 from tests.live.load import left_out, unwatched
@@ -22,8 +24,6 @@ from tests.secure.conftest import VERSION
 from tests.secure.install import why_not_installed
 from tests.secure.spark_program import IDENTITY
 from tests.spark.releases import needs_sinks
-
-pytest.importorskip("pyspark", reason="the Spark tests need the extra 'spark'")
 
 #: It took 4 minutes on a busy machine, and 10 at a load of 25.
 RUN_S_MAX = 900

@@ -101,7 +101,7 @@ def test_truncating_keeps_the_regions_while_copies_of_meta_have_those_of_an_earl
         FakeCluster(runtime=runtime, meta_replicas=3) as cluster,
         cluster.connect(meta_mode="LoadBalance") as connection,
     ):
-        without_call(connection, is_so=not has_call)
+        set_truncates(connection, has_call)
         connection.create_table("t", {"cf": {}}, splits=[b"a", b"b", b"c"])
         cluster.wait_until_replicated(60)
         for replica_id in (1, 2):
@@ -114,14 +114,14 @@ def test_truncating_keeps_the_regions_while_copies_of_meta_have_those_of_an_earl
         assert [entry.region.start_key for entry in found] == [b"", b"m"]
 
 
-def without_call(connection: Connection, *, is_so: bool = True) -> None:
-    """Take the call that truncates from a backend, as Thrift 1 has none."""
-    connection._backend.capabilities = replace(connection.capabilities, schema=not is_so)
+def set_truncates(connection: Connection, has_call: bool) -> None:
+    """Let the backend have the call that truncates, or not, as Thrift 1."""
+    connection._backend.capabilities = replace(connection.capabilities, schema=has_call)
 
 
 @pytest.mark.parametrize("has_call", [False, True])
 def test_truncated_table_is_planned_anew(connection: Connection, has_call: bool) -> None:
-    without_call(connection, is_so=not has_call)
+    set_truncates(connection, has_call)
     connection.create_table("t", {"cf": {}})
     before = table_facts.regions_of(connection, b"t")
     destination.prepare(connection, b"t", [b"cf"], options(hbase_spark_write_truncate="true"), overwrite=True)
